@@ -1,0 +1,61 @@
+# The whole project is driven from here; every target builds what it needs, in a fresh clone too.
+# Needed beforehand: make, python3 >= 3.10 (or PYTHON=/path/to/one), and a package index that pip can reach.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Newer than everything it depends on exactly when the environment is complete: an install that broke off is redone.
+READY := $(VENV)/.ready
+
+# Both names are needed: the first reaches the build environment (hatchling) in older pips, the second in newer ones.
+# Relative on purpose: pip splits these at spaces, which a checkout's own path may contain.
+PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
+	$(BIN)/python -m pip
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: verify test lint format typecheck bench engines-test clean help .venv
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+
+verify: $(READY) ## prove, explore, walk and report on kvproof's own block manager
+	@mkdir -p build/verify
+	$(BIN)/kvproof verify --out build/verify --json build/verify/result.json
+
+test: $(READY) ## lint, types and the test suite: what CI runs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+lint: $(READY) ## ruff, nothing changed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(READY) ## ruff, files changed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+typecheck: $(READY) ## mypy, strict
+	$(BIN)/mypy
+
+bench: $(READY) ## side-by-side speed; prints ratios
+	$(BIN)/python -m benchmarks
+
+engines-test: $(READY) ## the tests that download engine releases
+	$(BIN)/pytest -m engine
+
+clean: ## remove the environment and everything a run leaves behind
+	rm -rf $(VENV) build dist .hypothesis .kvproof .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv: $(READY) ## make the virtual environment
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+		echo "kvproof needs Python 3.10 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
+		echo "Name another one: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --editable '.[dev]'
+	@touch $@
