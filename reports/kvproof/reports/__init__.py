@@ -1,0 +1,1 @@
+"""Verdicts rendered for people and machines: JUnit, SARIF, HTML, Markdown."""

@@ -1,0 +1,1 @@
+"""The specification: state, rules, operations, invariants and theorems, each written once in plain Python."""
