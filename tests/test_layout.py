@@ -1,0 +1,140 @@
+"""The layout that packaging and trust depend on: five roots, one namespace, imports in one direction only."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TREE = Path(__file__).resolve().parents[1]
+ROOTS = ("spec", "impl", "models", "check", "reports")
+LINES_MAX = 400
+
+# What a root may import of ours, besides itself.
+MAY_IMPORT = {
+    "spec": set(),
+    "impl": {"spec"},
+    "models": {"spec", "impl"},
+    "reports": {"spec"},
+    "check": {"spec", "impl", "models", "reports"},
+}
+# These two roots run where nothing else is installed; the other three may use any declared dependency.
+THIRD_PARTY = {"spec": set(), "impl": {"numpy", "torch"}}
+
+# A home or work folder, on any of the usual systems, at the start of a path.
+MACHINE_PATH = re.compile(r"(?<![\w.-])(?:[A-Za-z]:[\\/]+Users|/(?:home|Users|root|work))(?![\w-])")
+
+# A run leaves bytecode behind; it is nobody's source.
+LEFTOVERS = {"__pycache__", ".DS_Store"}
+
+
+def modules_of(root: str) -> list[Path]:
+    return sorted((TREE / root).rglob("*.py"))
+
+
+def python_sources() -> list[Path]:
+    folders = (*ROOTS, "tests", "benchmarks", "typings")
+    return sorted(path for folder in folders for path in (TREE / folder).rglob("*.py*") if path.suffix != ".pyc")
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - LEFTOVERS
+
+
+def from_tree(path: Path) -> str:
+    return path.relative_to(TREE).as_posix()
+
+
+def package_of(module: Path, root: str) -> list[str]:
+    """The package a relative import of this module starts from, as its dotted parts."""
+    return list(module.relative_to(TREE / root).parent.parts)
+
+
+def imported_names(module: Path, root: str) -> Iterator[tuple[int, str]]:
+    """Line and absolute dotted name of every import, those inside functions and `if TYPE_CHECKING` included."""
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = package_of(module, root)
+            parts = package[: len(package) - node.level + 1] if node.level else []
+            parts += node.module.split(".") if node.module else []
+            yield from ((node.lineno, ".".join([*parts, alias.name])) for alias in node.names)
+
+
+def is_allowed(name: str, root: str) -> bool:
+    first, _, rest = name.partition(".")
+    if first == "kvproof":
+        return rest.partition(".")[0] in {root, *MAY_IMPORT[root]}
+    return root not in THIRD_PARTY or first in sys.stdlib_module_names or first in THIRD_PARTY[root]
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_each_root_holds_only_the_namespace_folder(root: str) -> None:
+    assert names_in(TREE / root) == {"kvproof"}, "importable in the checkout, absent from the wheel"
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_each_namespace_folder_holds_only_the_package_of_its_root(root: str) -> None:
+    assert names_in(TREE / root / "kvproof") == {root}, "an __init__.py here would hide the four other roots"
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_each_package_tells_type_checkers_that_it_is_typed(root: str) -> None:
+    assert {"__init__.py", "py.typed"} <= names_in(TREE / root / "kvproof" / root)
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_each_root_imports_only_what_its_layer_may(root: str) -> None:
+    forbidden = [
+        f"{from_tree(module)}:{line}: {name}"
+        for module in modules_of(root)
+        for line, name in imported_names(module, root)
+        if not is_allowed(name, root)
+    ]
+    assert forbidden == []
+
+
+def test_every_module_says_in_a_docstring_what_it_is_for() -> None:
+    silent = [
+        from_tree(path)
+        for path in python_sources()
+        if not (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").strip()
+    ]
+    assert silent == []
+
+
+def test_no_source_file_is_too_long_to_be_read_in_one_sitting() -> None:
+    lengths = {from_tree(path): len(path.read_text(encoding="utf-8").splitlines()) for path in python_sources()}
+    assert {path: lines for path, lines in lengths.items() if lines > LINES_MAX} == {}
+
+
+def test_no_file_names_a_home_or_work_folder_of_some_machine() -> None:
+    if not (TREE / ".git").exists():
+        pytest.skip("not a git checkout: a source distribution was made from tracked files")
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listing, cwd=TREE, check=True, capture_output=True, text=True).stdout.split("\0")
+    files = [TREE / name for name in names if name and (TREE / name).is_file()]
+    found = [
+        f"{from_tree(path)}:{number}: {line.strip()[:120]}"
+        for path in files
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1)
+        if MACHINE_PATH.search(line)
+    ]
+    assert files != []
+    assert found == []
+
+
+# Spelt in two pieces, or this file would be found by the test above.
+@pytest.mark.parametrize("folder", ["/" + "home", "/" + "Users", "/" + "root", "/" + "work", "C:" + r"\Users"])
+@pytest.mark.parametrize("place", ["{}", "see {}/someone/x.py", '"{}/x"', "PATH={}/bin", "--out={}", "file://{}/x"])
+def test_a_machine_path_is_recognised_wherever_it_stands(folder: str, place: str) -> None:
+    assert MACHINE_PATH.search(place.format(folder))
+
+
+@pytest.mark.parametrize("text", ["spec/work/x.py", "example.org/home/x", "./root/x", "/workload", "/home-made"])
+def test_a_path_inside_the_project_is_no_machine_path(text: str) -> None:
+    assert not MACHINE_PATH.search(text)
