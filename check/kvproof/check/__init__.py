@@ -1,1 +1,1 @@
-"""The judges: subjects in lockstep with the specification, searches, shrinking, and the command line."""
+"""The judges: subjects driven in lockstep with the specification, and what they find."""

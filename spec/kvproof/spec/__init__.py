@@ -1,1 +1,1 @@
-"""The specification: state, rules, operations, invariants and theorems, each written once in plain Python."""
+"""The specification: one text, run natively, searched exhaustively and proved for every size."""

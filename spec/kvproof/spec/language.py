@@ -1,0 +1,183 @@
+"""The words the specification is written in: domains of ids, kinds of fields, marks on rules and claims.
+
+The specification is ordinary Python in a small subset, so that it has several readers. `native` compiles the
+same text for given sizes and runs it; a prover reads its syntax tree with the sizes unknown. The subset:
+
+    a rule         guards (`require`), then assignments to fields of the state, with obligations (`check`)
+                   anywhere; `if`/`elif`/`else`; calls of steps; local names for values
+    a step         like a rule, without guards; rules call it
+    a word         one `return` of an expression: a name for a condition or a number
+    a value        integers, truth values, fields with subscripts, comparisons, `and`/`or`/`not`,
+                   `a if c else b`, `all`/`any` over domains, comprehensions over one domain
+    a row          what a field gives for a block or table entry: one value for each of its slots; a row is
+                   replaced as a whole (`spliced`), never changed in place, so copies of a state may share it
+
+No loops, no exceptions, no recursion, no aliasing. A guard stands before every write, so that a rule that
+is not enabled changes nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, Any, NoReturn, TypeVar
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A kind of number: from 0 up to `size` (a number, or the name of one), or without end if None."""
+
+    name: str
+    size: str | int | None
+
+    def __iter__(self) -> Iterator[int]:
+        _read_only()
+
+
+NUM_GPU_BLOCKS: int = 1
+NUM_BLOCKS: int = 1
+NUM_SEQS: int = 1
+NUM_INDEXES: int = 1
+BLOCK_SIZE: int = 1
+NULL: int = 1  # NUM_BLOCKS: no block, in place of one that a sliding window left
+
+BLOCKS = Domain("Block", "NUM_BLOCKS")
+ENTRIES = Domain("Entry", "NUM_ENTRIES")  # a block, or NULL
+SEQS = Domain("Seq", "NUM_SEQS")
+INDEXES = Domain("Index", "NUM_INDEXES")  # logical block numbers; without end when proved
+SLOTS = Domain("Slot", "BLOCK_SIZE")
+POOLS = Domain("Pool", 2)
+STATUSES = Domain("Status", 4)
+RANKS = Domain("Rank", "NUM_RANKS")  # places in an enumeration; without end when proved
+COUNTS = Domain("Count", None)
+IDENTITIES = Domain("Identity", None)
+FLAGS = Domain("Flag", 2)
+
+BlockId = Annotated[int, BLOCKS]
+SeqId = Annotated[int, SEQS]
+Index = Annotated[int, INDEXES]
+Count = Annotated[int, COUNTS]
+Row = Annotated[list[int], SLOTS]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One map of the state: from ids in `domains` to values in `to`, at first `start` (a value or a word)."""
+
+    domains: tuple[Domain, ...]
+    to: Domain
+    start: Any
+    kind: str  # real, derived (a function of real fields) or ghost (only proofs need it)
+
+
+def real(*domains: Domain, to: Domain, start: Any = 0) -> Any:
+    """A field that an implementation has in some form."""
+    return Field(domains, to, start, "real")
+
+
+def derived(*domains: Domain, to: Domain, start: Any = 0) -> Any:
+    """A field that is a function of real ones, kept because rules use it."""
+    return Field(domains, to, start, "derived")
+
+
+def ghost(*domains: Domain, to: Domain, start: Any = 0) -> Any:
+    """A field that only proofs need; nothing real depends on it, and native runs may leave it out."""
+    return Field(domains, to, start, "ghost")
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A named predicate of the state, and the property it belongs to."""
+
+    property: str
+    name: str
+    sentence: str
+
+
+@dataclass
+class Collected:
+    """What the marks below have gathered, in the order of the text."""
+
+    words: list[Callable[..., Any]] = field(default_factory=list)
+    steps: list[Callable[..., None]] = field(default_factory=list)
+    rules: list[Callable[..., None]] = field(default_factory=list)
+    invariants: list[Claim] = field(default_factory=list)
+    theorems: list[Claim] = field(default_factory=list)
+    predicates: dict[str, Callable[..., bool]] = field(default_factory=dict)
+
+
+COLLECTED = Collected()
+
+
+def word(function: Function) -> Function:
+    """Mark a name for a condition or a number."""
+    COLLECTED.words.append(function)
+    return function
+
+
+def step(function: Function) -> Function:
+    """Mark writes that several rules share."""
+    COLLECTED.steps.append(function)
+    return function
+
+
+def rule(function: Function) -> Function:
+    """Mark a smallest step of the specification."""
+    COLLECTED.rules.append(function)
+    return function
+
+
+def invariant(property: str) -> Callable[[Function], Function]:
+    """Mark what every reachable state satisfies."""
+    return lambda function: _claim(COLLECTED.invariants, property, function)
+
+
+def theorem(property: str) -> Callable[[Function], Function]:
+    """Mark what follows from the invariants."""
+    return lambda function: _claim(COLLECTED.theorems, property, function)
+
+
+def _claim(claims: list[Claim], property: str, function: Function) -> Function:
+    claims.append(Claim(property, function.__name__, (function.__doc__ or "").strip()))
+    COLLECTED.predicates[function.__name__] = function
+    return function
+
+
+def _read_only() -> NoReturn:
+    raise TypeError("the specification is compiled by kvproof.spec.native or translated; it does not run by itself")
+
+
+def require(condition: bool, sentence: str, property: str = "") -> None:
+    """A guard. `property` is what an implementation breaks that acts although the guard does not hold."""
+    _read_only()
+
+
+def check(condition: bool, property: str) -> None:
+    """An obligation: it holds wherever a rule reaches it."""
+    _read_only()
+
+
+def implies(condition: bool, conclusion: bool) -> bool:
+    """Whether `conclusion` holds or `condition` does not; the conclusion is read only if the condition holds."""
+    _read_only()
+
+
+def put(row: list[int], index: int, value: int) -> list[int]:
+    """The row with one value replaced."""
+    _read_only()
+
+
+def copied(row: list[int]) -> list[int]:
+    """A row of its own with the same values."""
+    _read_only()
+
+
+def spliced(row: Row, start: int, stop: int, source: Row) -> Row:
+    """The row with the slots from `start` up to `stop` taken from `source`."""
+    _read_only()
+
+
+def same(one: Row, other: Row, stop: int) -> bool:
+    """Whether two rows agree in the slots before `stop`."""
+    _read_only()

@@ -1,0 +1,314 @@
+"""The specification run natively: its own text, compiled for given sizes.
+
+The text of `state`, `rules`, `invariants` and `admission` is parsed once. Three things are rewritten: a guard returns
+a `Guard` (so a rule gives None when it was enabled), an obligation raises `CheckFailed`, and words on rows become list
+operations. Line numbers are kept, so a debugger steps through the text itself. What only ghost fields need may be
+left out: their updates, locals that nothing else reads, branches that became empty. The sizes are globals of the
+compiled functions, so a machine of other sizes costs microseconds.
+"""
+
+import ast
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import CodeType, ModuleType
+from typing import Any
+
+from kvproof.spec import admission, invariants, rules, state
+from kvproof.spec.language import COLLECTED, Domain, Field
+from kvproof.spec.state import State
+
+TEXTS: tuple[ModuleType, ...] = (state, admission, rules, invariants)
+FIELDS: dict[str, Field] = {name: f for name, f in vars(State).items() if isinstance(f, Field)}
+GHOSTS = frozenset(name for name, f in FIELDS.items() if f.kind == "ghost")
+
+Refusal = "Guard | None"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large a machine is: blocks per pool, slots per block, sequences and table entries at most."""
+
+    num_gpu_blocks: int
+    num_host_blocks: int
+    block_size: int
+    num_seqs: int
+    num_indexes: int
+
+    def names(self) -> dict[str, Any]:
+        """The sizes and domains under the names that the text uses."""
+        num_blocks = self.num_gpu_blocks + self.num_host_blocks
+        numbers = {
+            "NUM_GPU_BLOCKS": self.num_gpu_blocks,
+            "NUM_BLOCKS": num_blocks,
+            "NULL": num_blocks,
+            "NUM_ENTRIES": num_blocks + 1,
+            "NUM_SEQS": self.num_seqs,
+            "NUM_INDEXES": self.num_indexes,
+            "NUM_RANKS": max(num_blocks, self.num_seqs) + 1,
+            "BLOCK_SIZE": self.block_size,
+        }
+        return numbers | {name: range(_size(d, numbers)) for name, d in DOMAINS.items() if d.size is not None}
+
+
+DOMAINS = {name: value for name, value in vars(state).items() if isinstance(value, Domain)}
+
+
+def _size(domain: Domain, numbers: dict[str, Any]) -> int:
+    assert domain.size is not None
+    return int(numbers[domain.size]) if isinstance(domain.size, str) else domain.size
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Why a rule is not enabled: the guard that does not hold, and what acting all the same would break."""
+
+    rule: str
+    sentence: str
+    property: str
+
+
+class CheckFailed(Exception):
+    """An obligation of the specification does not hold: the specification itself is wrong."""
+
+    def __init__(self, rule: str, property: str, text: str) -> None:
+        super().__init__(f"{rule}: {property}: {text}")
+        self.rule, self.property, self.text = rule, property, text
+
+
+Rule = Callable[..., Guard | None]
+
+
+# Reading the text --------------------------------------------------------------------------------------------------
+
+
+def called(statement: ast.stmt) -> str | None:
+    """The name that a statement of the form `f(…)` calls."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        function = statement.value.func
+        return function.id if isinstance(function, ast.Name) else None
+    return None
+
+
+def target_of(statement: ast.stmt) -> tuple[str | None, bool]:
+    """The field or local that a statement assigns, and whether it is a field."""
+    if isinstance(statement, ast.AugAssign):
+        target: ast.expr = statement.target
+    elif isinstance(statement, ast.Assign):
+        target = statement.targets[0]
+    else:
+        return None, False
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    if isinstance(target, ast.Attribute):
+        return target.attr, True
+    return (target.id, False) if isinstance(target, ast.Name) else (None, False)
+
+
+@functools.cache
+def functions() -> dict[str, tuple[ast.FunctionDef, str]]:
+    """Every function of the text by name, with the file it stands in."""
+    found = {}
+    for text in TEXTS:
+        file = inspect.getsourcefile(text) or text.__name__
+        for node in ast.parse(inspect.getsource(text)).body:
+            if isinstance(node, ast.FunctionDef):
+                found[node.name] = (node, file)
+    return found
+
+
+# Leaving the ghosts out --------------------------------------------------------------------------------------------
+
+
+def without_ghosts(function: ast.FunctionDef) -> ast.FunctionDef:
+    """The function without what only ghost fields need."""
+    function = copy.deepcopy(function)
+    while True:
+        live = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        before = ast.dump(function)
+        function.body = list(_kept(function.body, live))
+        if ast.dump(function) == before:
+            return function
+
+
+def _kept(body: list[ast.stmt], live: set[str]) -> Iterable[ast.stmt]:
+    for statement in body:
+        name, is_field = target_of(statement)
+        if isinstance(statement, ast.If):
+            statement.body = list(_kept(statement.body, live))
+            statement.orelse = list(_kept(statement.orelse, live))
+            if not statement.body and not statement.orelse:
+                continue
+            statement.body = statement.body or [ast.Pass()]
+        elif (name in GHOSTS) if is_field else (name is not None and name not in live):
+            continue
+        elif called(statement) == "check" and fields_in(statement) & GHOSTS:
+            continue
+        yield statement
+
+
+def fields_in(node: ast.AST) -> set[str]:
+    """The fields of the state that an expression or statement reads or writes."""
+    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} & FIELDS.keys()
+
+
+# Compiling ---------------------------------------------------------------------------------------------------------
+
+
+class _Runnable(ast.NodeTransformer):
+    """Guards become returns, obligations raise, words on rows become list operations."""
+
+    def __init__(self, rule: str, with_checks: bool, constants: dict[str, Any]) -> None:
+        self.rule, self.with_checks, self.constants = rule, with_checks, constants
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        name = called(node)
+        text = ast.unparse(node.value.args[0]) if name in ("require", "check") else ""  # type: ignore[attr-defined]
+        self.generic_visit(node)
+        if name == "require":
+            condition, sentence, *property = node.value.args  # type: ignore[attr-defined]
+            guard = Guard(self.rule, sentence.value, property[0].value if property else "")
+            return self.unless(condition, ast.Return(self.constant("GUARD", guard)), node)
+        if name == "check":
+            if not self.with_checks:
+                return ast.copy_location(ast.Pass(), node)
+            condition, property = node.value.args  # type: ignore[attr-defined]
+            failed = CheckFailed(self.rule, property.value, text)
+            return self.unless(condition, ast.Raise(self.constant("FAILED", failed), None), node)
+        return node
+
+    def unless(self, condition: ast.expr, statement: ast.stmt, at: ast.stmt) -> ast.stmt:
+        return ast.copy_location(ast.If(ast.UnaryOp(ast.Not(), condition), [statement], []), at)
+
+    def constant(self, kind: str, value: Any) -> ast.expr:
+        name = f"{kind}_{len(self.constants)}"
+        self.constants[name] = value
+        return ast.Name(name, ast.Load())
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        unparsed = [ast.unparse(a) for a in node.args]
+        match name:
+            case "implies":
+                return ast.copy_location(ast.BoolOp(ast.Or(), [ast.UnaryOp(ast.Not(), node.args[0]), node.args[1]]), node)
+            case "copied":
+                source = "{0}[:]".format(*unparsed)
+            case "same" if unparsed[2] == "BLOCK_SIZE":
+                source = "({0} == {1})".format(*unparsed)
+            case "same":
+                source = "({0}[:{2}] == {1}[:{2}])".format(*unparsed)
+            case "spliced":
+                source = "({0}[:{1}] + {3}[{1}:{2}] + {0}[{2}:])".format(*unparsed)
+            case "put":
+                source = "({0}[:{1}] + [{2}] + {0}[{1} + 1:])".format(*unparsed)
+            case _:
+                return node
+        return _located(ast.parse(source, mode="eval").body, node)
+
+
+def _located(expression: ast.expr, at: ast.expr) -> ast.expr:
+    for node in ast.walk(expression):
+        ast.copy_location(node, at)
+    return expression
+
+
+@functools.cache
+def _code(with_ghosts: bool, with_checks: bool) -> tuple[list[CodeType], dict[str, Any]]:
+    constants: dict[str, Any] = {}
+    bodies: dict[str, list[ast.stmt]] = {}
+    for name, (function, file) in functions().items():
+        function = copy.deepcopy(function) if with_ghosts else without_ghosts(function)
+        function = _Runnable(name, with_checks, constants).visit(function)
+        function.decorator_list, function.returns = [], None
+        for argument in function.args.args:
+            argument.annotation = None
+        bodies.setdefault(file, []).append(function)
+    modules = ((file, ast.fix_missing_locations(ast.Module(body, []))) for file, body in bodies.items())
+    return [compile(module, file, "exec") for file, module in modules], constants
+
+
+@functools.lru_cache(maxsize=512)
+def _namespace(sizes: Sizes, with_ghosts: bool, with_checks: bool) -> dict[str, Any]:
+    code, constants = _code(with_ghosts, with_checks)
+    names: dict[str, Any] = {k: v for k, v in vars(state).items() if isinstance(v, int)}
+    names |= constants | sizes.names()
+    for module in code:
+        exec(module, names)
+    return names
+
+
+# States and machines -----------------------------------------------------------------------------------------------
+
+
+def _depth(f: Field) -> int:
+    """How many levels of lists a copy of the field must copy: rows of slots are never changed in place."""
+    return len(f.domains) - (f.domains[-1].name == "Slot")
+
+
+def _copier(with_ghosts: bool) -> Callable[[State], State]:
+    lines = ["def copy_state(old):", "    new = State.__new__(State)"]
+    for name, f in FIELDS.items():
+        value = f"old.{name}"
+        if f.kind != "ghost" or with_ghosts:
+            match _depth(f):
+                case 1:
+                    value += "[:]"
+                case 2:
+                    value = f"[a[:] for a in {value}]"
+                case _:
+                    value = f"[[b[:] for b in a] for a in {value}]"
+        lines.append(f"    new.{name} = {value}")
+    names: dict[str, Any] = {"State": State}
+    exec("\n".join([*lines, "    return new"]), names)
+    copier: Callable[[State], State] = names["copy_state"]
+    return copier
+
+
+COPY_WITH_GHOSTS, COPY_WITHOUT_GHOSTS = _copier(True), _copier(False)
+
+
+class Machine:
+    """The specification for given sizes: its rules, words and claims as functions, and its first state.
+
+    with_ghosts: keep the fields that only proofs and the invariants about enumerations need.
+    with_checks: evaluate the obligations, and raise `CheckFailed` when one does not hold.
+    """
+
+    def __init__(self, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True) -> None:
+        names = _namespace(sizes, with_ghosts, with_checks)
+        self.sizes = sizes
+        self.names = names
+        self.null: int = names["NULL"]
+        self.rules: dict[str, Rule] = {r.__name__: names[r.__name__] for r in COLLECTED.rules}
+        self.word: Callable[[str], Callable[..., Any]] = names.__getitem__
+        self.copy: Callable[[State], State] = COPY_WITH_GHOSTS if with_ghosts else COPY_WITHOUT_GHOSTS
+
+    def first_state(self) -> State:
+        """The state in which every block is free and no sequence exists."""
+        return self.copy(_first_state(self.sizes))
+
+    def broken_claims(self, state: State) -> list[str]:
+        """The names of the invariants and theorems that the state does not satisfy."""
+        claims = COLLECTED.invariants + COLLECTED.theorems
+        return [claim.name for claim in claims if not self.names[claim.name](state)]
+
+
+@functools.lru_cache(maxsize=512)
+def _first_state(sizes: Sizes) -> State:
+    names = _namespace(sizes, True, True)
+    first = State()
+    for name, f in FIELDS.items():
+        setattr(first, name, _start(f, [], names))
+    return first
+
+
+def _start(f: Field, at: list[int], names: dict[str, Any]) -> Any:
+    if len(at) == len(f.domains):
+        return names[f.start.__name__](*at) if callable(f.start) else f.start
+    size = _size(f.domains[len(at)], names)
+    if not callable(f.start) and len(at) == len(f.domains) - 1:
+        return [f.start] * size
+    return [_start(f, [*at, i], names) for i in range(size)]

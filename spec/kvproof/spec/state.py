@@ -1,0 +1,178 @@
+"""The state of a paged KV-cache block manager, and the words for reading it.
+
+Theory of operation
+-------------------
+Keys and values (KV) of a sequence live in blocks of BLOCK_SIZE token slots. Blocks lie in two pools, GPU and
+HOST; ids run over both, GPU first. A sequence names its blocks in a table, and may share them: a block's
+*refcount* is the number of table entries that name it. Every block is in exactly one list of its pool:
+
+    USED       a table names it;
+    EVICTABLE  no table names it, but its computed content may still be hit;
+    FREE       nothing is known of it;
+    RESERVED   the manager keeps it for itself (the storage behind its null block).
+
+NULL is not a block: it stands in a table where a sliding window left one.
+
+What a slot holds is an *identity*: a number for the token there together with everything its KV depends on,
+which is all before it, the adapter, images with their positions, and the salt (`identity`). Two slots hold the
+same KV exactly when the identities are equal; nothing here is compared by a hash.
+
+A table has, in this order: entries the window left, entries all of whose tokens are *known*, the tail in which
+`num_filled` are, and reserved entries (lookahead), in which none is. Tokens are known first; their KV is *done*
+later, when a step computes it, in order. `num_written` says how far a block is written, by whomever.
+
+A full block may be *cached* under its content, and then be found by other sequences; it may be hit, that is read
+without computing it, only once it is marked *computed*.
+
+Fields are *real*, *derived* (a function of real ones) or *ghost*: enumerations that make a counter a cardinality
+without any sum. No real field depends on a ghost field.
+"""
+
+from kvproof.spec.language import (
+    BLOCK_SIZE,
+    BLOCKS,
+    COUNTS,
+    ENTRIES,
+    FLAGS,
+    IDENTITIES,
+    INDEXES,
+    NUM_BLOCKS,
+    NUM_GPU_BLOCKS,
+    POOLS,
+    RANKS,
+    SEQS,
+    SLOTS,
+    STATUSES,
+    derived,
+    ghost,
+    real,
+    word,
+)
+
+NONE = -1
+FREE, USED, EVICTABLE, RESERVED = 0, 1, 2, 3
+GPU, HOST = 0, 1
+
+
+@word
+def pool_of(block: int) -> int:
+    """The pool that a block lies in."""
+    return GPU if block < NUM_GPU_BLOCKS else HOST
+
+
+@word
+def pool_size(pool: int) -> int:
+    """How many blocks a pool has."""
+    return NUM_GPU_BLOCKS if pool == GPU else NUM_BLOCKS - NUM_GPU_BLOCKS
+
+
+@word
+def all_free(pool: int, status: int) -> int:
+    """How long a list is at first: every block is free."""
+    return pool_size(pool) if status == FREE else 0
+
+
+@word
+def block_at(pool: int, status: int, place: int) -> int:
+    """Which block is listed where at first."""
+    return place if pool == GPU else place + NUM_GPU_BLOCKS
+
+
+@word
+def place_at(block: int) -> int:
+    """Where a block is listed at first."""
+    return block if block < NUM_GPU_BLOCKS else block - NUM_GPU_BLOCKS
+
+
+class State:
+    """Maps from ids to values; the comment is the sentence."""
+
+    live: list[bool] = real(SEQS, to=FLAGS, start=False)  # the sequence exists
+    ending: list[bool] = real(SEQS, to=FLAGS, start=False)  # it is being freed: its entries are dropped, last first
+    home: list[int] = real(SEQS, to=POOLS)  # the pool its blocks are in
+    moving: list[int] = real(SEQS, to=INDEXES, start=NONE)  # entries before it have moved pools; NONE at rest
+    window: list[int] = real(SEQS, to=COUNTS)  # positions a token can read back to, itself included; 0: all
+    table: list[list[int]] = real(SEQS, INDEXES, to=ENTRIES)  # logical block number -> block id
+    num_blocks: list[int] = real(SEQS, to=INDEXES)  # entries of the table, those left and those reserved included
+    first: list[int] = real(SEQS, to=INDEXES)  # entries before it were left by the sliding window
+    num_full: list[int] = real(SEQS, to=INDEXES)  # entries all of whose tokens are known
+    num_filled: list[int] = real(SEQS, to=SLOTS)  # tokens known in the entry after those
+    done_full: list[int] = real(SEQS, to=INDEXES)  # entries all of whose KV this sequence may read
+    done_filled: list[int] = real(SEQS, to=SLOTS)  # slots it may read in the entry after those
+    tokens: list[list[list[int]]] = real(SEQS, INDEXES, SLOTS, to=IDENTITIES)  # what each known slot shall hold
+
+    status: list[int] = real(BLOCKS, to=STATUSES)
+    refcount: list[int] = real(BLOCKS, to=COUNTS)  # table entries that name the block
+    count: list[list[int]] = real(POOLS, STATUSES, to=COUNTS, start=all_free)  # length of each list
+    cached: list[bool] = real(BLOCKS, to=FLAGS, start=False)  # the block can be found by its content
+    computed: list[bool] = real(BLOCKS, to=FLAGS, start=False)  # its KV is complete and may be hit
+    content: list[list[int]] = real(BLOCKS, SLOTS, to=IDENTITIES)  # what it is cached under
+    memory: list[list[int]] = real(BLOCKS, SLOTS, to=IDENTITIES)  # what each slot's KV was computed from
+    num_written: list[int] = real(BLOCKS, to=COUNTS)  # slots whose KV has been written
+
+    position: list[list[int]] = derived(SEQS, BLOCKS, to=INDEXES, start=NONE)  # where the table names a block
+    holder: list[list[int]] = ghost(BLOCKS, RANKS, to=SEQS)  # the holders of a block, enumerated,
+    rank: list[list[int]] = ghost(BLOCKS, SEQS, to=RANKS)  # and where each is in that enumeration
+    member: list[list[list[int]]] = ghost(POOLS, STATUSES, RANKS, to=BLOCKS, start=block_at)  # each list, in full,
+    place: list[int] = ghost(BLOCKS, to=RANKS, start=place_at)  # and where each block is in its list
+
+
+@word
+def at_rest(state: State, seq: int) -> bool:
+    """The sequence is live, and neither being swapped nor freed."""
+    return state.live[seq] and not state.ending[seq] and state.moving[seq] == NONE
+
+
+@word
+def free_in(state: State, block: int, pool: int) -> bool:
+    """The block is free in that pool."""
+    return 0 <= block and block < NUM_BLOCKS and state.status[block] == FREE and pool_of(block) == pool
+
+
+@word
+def holds(state: State, seq: int, block: int) -> bool:
+    """The table of the sequence names the block."""
+    return state.position[seq][block] != NONE
+
+
+@word
+def has_entry(state: State, seq: int, index: int) -> bool:
+    """The table of the sequence names a block there."""
+    return state.first[seq] <= index and index < state.num_blocks[seq]
+
+
+@word
+def num_known(state: State, seq: int, index: int) -> int:
+    """How many tokens of that table entry are known."""
+    return (
+        BLOCK_SIZE if index < state.num_full[seq] else (state.num_filled[seq] if index == state.num_full[seq] else 0)
+    )
+
+
+@word
+def num_done(state: State, seq: int, index: int) -> int:
+    """How many slots of that table entry the sequence may read."""
+    return (
+        BLOCK_SIZE if index < state.done_full[seq] else (state.done_filled[seq] if index == state.done_full[seq] else 0)
+    )
+
+
+@word
+def pool_of_entry(state: State, seq: int, index: int) -> int:
+    """A sequence being swapped is in its other pool up to the entry that moves next."""
+    return 1 - state.home[seq] if index < state.moving[seq] else state.home[seq]
+
+
+@word
+def can_still_be_read(state: State, seq: int, index: int) -> bool:
+    """Whether a token that is not done yet reads a slot of that entry."""
+    return state.window[seq] == 0 or (index + 1) * BLOCK_SIZE + state.window[seq] > (
+        state.done_full[seq] * BLOCK_SIZE + state.done_filled[seq] + 1
+    )
+
+
+@word
+def unused_in(state: State, pool: int) -> int:
+    """Blocks of a pool that can be taken: the free ones, and the evictable ones after an eviction."""
+    return state.count[pool][FREE] + state.count[pool][EVICTABLE]
+

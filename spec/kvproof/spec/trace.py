@@ -1,0 +1,33 @@
+"""A run as data: what a counterexample is saved as, and read back from.
+
+An operation is its name and its arguments, in values that JSON has. Operations that are not enabled when a trace is
+replayed are passed over, so every subsequence of a trace is a trace; this is what makes shrinking simple.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+TRACE_SCHEMA_VERSION = 1
+
+Operation = tuple[Any, ...]  # name, arguments
+
+
+@dataclass
+class Trace:
+    """A counterexample.
+
+    config: the fields of the configuration that the subject was opened with. operations: in order; the last one is
+    where the property broke. text: what broke, where exactly. steps: one line for each operation, for people.
+    """
+
+    subject: str
+    property: str
+    text: str
+    config: dict[str, Any]
+    operations: list[list[Any]]
+    judge: str = ""
+    seed: int = 0
+    num_operations_before: int = 0
+    steps: list[str] = field(default_factory=list)
+    version: str = ""
+    schema_version: int = TRACE_SCHEMA_VERSION
