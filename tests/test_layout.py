@@ -115,7 +115,7 @@ def test_no_source_file_is_too_long_to_be_read_in_one_sitting() -> None:
 def test_no_file_names_a_home_or_work_folder_of_some_machine() -> None:
     if not (TREE / ".git").exists():
         pytest.skip("not a git checkout: a source distribution was made from tracked files")
-    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listing = ["git", "ls-files", "-z"]
     names = subprocess.run(listing, cwd=TREE, check=True, capture_output=True, text=True).stdout.split("\0")
     files = [TREE / name for name in names if name and (TREE / name).is_file()]
     found = [
