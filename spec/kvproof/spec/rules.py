@@ -348,17 +348,20 @@ def share(state: State, seq: SeqId, block: BlockId, row: Row) -> None:
 
 
 @rule
-def deduplicate(state: State, seq: SeqId, index: Index, twin: BlockId) -> None:
-    """Name a cached block of equal content instead of one's own."""
+def exchange(state: State, seq: SeqId, index: Index, twin: BlockId, row: Row) -> None:
+    """Name a cached block of equal content instead of one's own, which `row` completes."""
     require(at_rest(state, seq), "the sequence is live and not being swapped")
-    require(has_entry(state, seq, index) and index < state.num_full[seq], "the entry exchanged is full", "cow-copied")
+    require(has_entry(state, seq, index) and index <= state.num_full[seq], "the entry exchanged is full, or the next tokens fill it", "cow-copied")
+    require(same(state.tokens[seq][index], row, num_known(state, seq, index)), "the row begins with what is known")
     block = state.table[seq][index]
     require(twin != block, "the twin is another block")
     require(0 <= twin and twin < NUM_BLOCKS and pool_of(twin) == state.home[seq], "the twin is in the pool of the sequence", "no-use-after-free")
-    require(state.cached[twin] and same(state.content[twin], state.tokens[seq][index], BLOCK_SIZE), "the twin holds the tokens, adapter, images and salt of the sequence", "sharing-equal")
+    require(state.cached[twin] and same(state.content[twin], row, BLOCK_SIZE), "the twin holds the tokens, adapter, images and salt of the sequence", "sharing-equal")
     require(state.num_written[twin] >= num_done(state, seq, index), "what the sequence has computed is written in the twin", "hit-computed")
     gain(state, seq, index, twin)
     lose(state, seq, block)
+    if index == state.num_full[seq]:
+        know(state, seq, index, row, BLOCK_SIZE)
     check(state.table[seq][index] == twin and not holds(state, seq, block), "sharing-equal")
 
 
