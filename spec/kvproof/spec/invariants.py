@@ -134,9 +134,7 @@ def every_holder_is_counted(state: State) -> bool:
     return all(
         implies(
             holds(state, s, b),
-            0 <= state.rank[b][s]
-            and state.rank[b][s] < state.refcount[b]
-            and state.holder[b][state.rank[b][s]] == s,
+            0 <= state.rank[b][s] and state.rank[b][s] < state.refcount[b] and state.holder[b][state.rank[b][s]] == s,
         )
         for s in SEQS
         for b in BLOCKS
@@ -258,9 +256,7 @@ def holders_of_a_cached_block_are_full_there(state: State) -> bool:
 def holders_of_a_cached_block_have_its_content(state: State) -> bool:
     """The tokens of a sequence that holds a cached block are those it is cached under."""
     return all(
-        implies(
-            holds(state, s, b) and state.cached[b], state.tokens[s][state.position[s][b]][o] == state.content[b][o]
-        )
+        implies(holds(state, s, b) and state.cached[b], state.tokens[s][state.position[s][b]][o] == state.content[b][o])
         for s in SEQS
         for b in BLOCKS
         for o in SLOTS
@@ -336,9 +332,7 @@ def sequences_read_back_their_tokens(state: State) -> bool:
 @theorem("no-use-after-free")
 def live_tables_name_used_blocks(state: State) -> bool:
     """No table entry names a block that is free, evictable or reserved."""
-    return all(
-        implies(has_entry(state, s, i), state.status[state.table[s][i]] == USED) for s in SEQS for i in INDEXES
-    )
+    return all(implies(has_entry(state, s, i), state.status[state.table[s][i]] == USED) for s in SEQS for i in INDEXES)
 
 
 @theorem("exclusive-writer")

@@ -193,7 +193,9 @@ class _Runnable(ast.NodeTransformer):
         unparsed = [ast.unparse(a) for a in node.args]
         match name:
             case "implies":
-                return ast.copy_location(ast.BoolOp(ast.Or(), [ast.UnaryOp(ast.Not(), node.args[0]), node.args[1]]), node)
+                return ast.copy_location(
+                    ast.BoolOp(ast.Or(), [ast.UnaryOp(ast.Not(), node.args[0]), node.args[1]]), node
+                )
             case "copied":
                 source = "{0}[:]".format(*unparsed)
             case "same" if unparsed[2] == "BLOCK_SIZE":

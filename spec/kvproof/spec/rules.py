@@ -138,7 +138,11 @@ def admit(state: State, seq: SeqId, window: Count) -> None:
 def reserve(state: State, seq: SeqId, block: BlockId) -> None:
     """Add a lookahead block; what its slots hold is undefined."""
     require(at_rest(state, seq), "the sequence is live and not being swapped")
-    require(free_in(state, block, state.home[seq]), "the block taken is free, in the pool of the sequence", "no-use-after-free")
+    require(
+        free_in(state, block, state.home[seq]),
+        "the block taken is free, in the pool of the sequence",
+        "no-use-after-free",
+    )
     gain(state, seq, state.num_blocks[seq], block)
     state.num_blocks[seq] += 1
     check(state.table[seq][state.num_blocks[seq] - 1] == block and state.refcount[block] == 1, "refcount-exact")
@@ -156,9 +160,13 @@ def append(state: State, seq: SeqId, block: BlockId, row: Row, stop: Count) -> N
     is_copy = not is_new and block != state.table[seq][index]
     old = block if is_new else state.table[seq][index]
     if is_new:
-        require(free_in(state, block, pool), "the block taken is free, in the pool of the sequence", "no-use-after-free")
+        require(
+            free_in(state, block, pool), "the block taken is free, in the pool of the sequence", "no-use-after-free"
+        )
     elif is_copy:
-        require(free_in(state, block, pool), "the block copied to is free, in the pool of the sequence", "no-use-after-free")
+        require(
+            free_in(state, block, pool), "the block copied to is free, in the pool of the sequence", "no-use-after-free"
+        )
     else:
         require(state.refcount[block] == 1, "a shared block is replaced before it is written", "cow-copied")
     was_shared = not is_new and state.refcount[old] > 1
@@ -186,7 +194,9 @@ def compute(state: State, seq: SeqId, stop: Count) -> None:
     require(slot < stop and stop <= num_known(state, seq, index), "the tokens to compute are known")
     block = state.table[seq][index]
     check(state.status[block] == USED, "no-use-after-free")
-    check(not state.computed[block] or same(state.tokens[seq][index], state.content[block], BLOCK_SIZE), "cache-content")
+    check(
+        not state.computed[block] or same(state.tokens[seq][index], state.content[block], BLOCK_SIZE), "cache-content"
+    )
     state.memory[block] = spliced(state.memory[block], slot, stop, state.tokens[seq][index])
     if state.num_written[block] < stop:
         state.num_written[block] = stop
@@ -299,7 +309,11 @@ def slide(state: State, seq: SeqId) -> None:
 @rule
 def promote(state: State, seq: SeqId, index: Index) -> None:
     """Cache a full block under its content; it cannot be hit before it is computed."""
-    require(state.live[seq] and has_entry(state, seq, index) and index < state.num_full[seq], "the entry is full", "cache-content")
+    require(
+        state.live[seq] and has_entry(state, seq, index) and index < state.num_full[seq],
+        "the entry is full",
+        "cache-content",
+    )
     block = state.table[seq][index]
     require(not state.cached[block], "the block is not cached yet")
     state.content[block] = copied(state.tokens[seq][index])
@@ -318,12 +332,24 @@ def mark_computed(state: State, block: BlockId) -> None:
 
 @rule
 def hit(state: State, seq: SeqId, block: BlockId, row: Row) -> None:
-    """Begin the next entry with a computed block, used or evictable, of equal content: nothing of it is computed again."""
+    """Begin the next entry with a computed block, used or evictable, of equal content: it is not computed again."""
     require(at_rest(state, seq), "the sequence is live and not being swapped")
     index = state.num_blocks[seq]
-    require(state.num_full[seq] == index and state.done_full[seq] == index, "every entry before is full and done", "hit-computed")
-    require(0 <= block and block < NUM_BLOCKS and pool_of(block) == state.home[seq], "the block hit is in the pool of the sequence", "no-use-after-free")
-    require(state.cached[block] and same(state.content[block], row, BLOCK_SIZE), "the block hit holds the tokens, adapter, images and salt of the sequence", "sharing-equal")
+    require(
+        state.num_full[seq] == index and state.done_full[seq] == index,
+        "every entry before is full and done",
+        "hit-computed",
+    )
+    require(
+        0 <= block and block < NUM_BLOCKS and pool_of(block) == state.home[seq],
+        "the block hit is in the pool of the sequence",
+        "no-use-after-free",
+    )
+    require(
+        state.cached[block] and same(state.content[block], row, BLOCK_SIZE),
+        "the block hit holds the tokens, adapter, images and salt of the sequence",
+        "sharing-equal",
+    )
     require(state.computed[block], "the block hit was computed", "hit-computed")
     gain(state, seq, index, block)
     state.num_blocks[seq] += 1
@@ -339,8 +365,16 @@ def share(state: State, seq: SeqId, block: BlockId, row: Row) -> None:
     require(at_rest(state, seq), "the sequence is live and not being swapped")
     index = state.num_blocks[seq]
     require(state.num_full[seq] == index, "every entry before is full", "sharing-equal")
-    require(0 <= block and block < NUM_BLOCKS and pool_of(block) == state.home[seq], "the block shared is in the pool of the sequence", "no-use-after-free")
-    require(state.cached[block] and same(state.content[block], row, BLOCK_SIZE), "the block shared holds the tokens, adapter, images and salt of the sequence", "sharing-equal")
+    require(
+        0 <= block and block < NUM_BLOCKS and pool_of(block) == state.home[seq],
+        "the block shared is in the pool of the sequence",
+        "no-use-after-free",
+    )
+    require(
+        state.cached[block] and same(state.content[block], row, BLOCK_SIZE),
+        "the block shared holds the tokens, adapter, images and salt of the sequence",
+        "sharing-equal",
+    )
     gain(state, seq, index, block)
     state.num_blocks[seq] += 1
     know(state, seq, index, row, BLOCK_SIZE)
@@ -351,13 +385,29 @@ def share(state: State, seq: SeqId, block: BlockId, row: Row) -> None:
 def exchange(state: State, seq: SeqId, index: Index, twin: BlockId, row: Row) -> None:
     """Name a cached block of equal content instead of one's own, which `row` completes."""
     require(at_rest(state, seq), "the sequence is live and not being swapped")
-    require(has_entry(state, seq, index) and index <= state.num_full[seq], "the entry exchanged is full, or the next tokens fill it", "cow-copied")
+    require(
+        has_entry(state, seq, index) and index <= state.num_full[seq],
+        "the entry exchanged is full, or the next tokens fill it",
+        "cow-copied",
+    )
     require(same(state.tokens[seq][index], row, num_known(state, seq, index)), "the row begins with what is known")
     block = state.table[seq][index]
     require(twin != block, "the twin is another block")
-    require(0 <= twin and twin < NUM_BLOCKS and pool_of(twin) == state.home[seq], "the twin is in the pool of the sequence", "no-use-after-free")
-    require(state.cached[twin] and same(state.content[twin], row, BLOCK_SIZE), "the twin holds the tokens, adapter, images and salt of the sequence", "sharing-equal")
-    require(state.num_written[twin] >= num_done(state, seq, index), "what the sequence has computed is written in the twin", "hit-computed")
+    require(
+        0 <= twin and twin < NUM_BLOCKS and pool_of(twin) == state.home[seq],
+        "the twin is in the pool of the sequence",
+        "no-use-after-free",
+    )
+    require(
+        state.cached[twin] and same(state.content[twin], row, BLOCK_SIZE),
+        "the twin holds the tokens, adapter, images and salt of the sequence",
+        "sharing-equal",
+    )
+    require(
+        state.num_written[twin] >= num_done(state, seq, index),
+        "what the sequence has computed is written in the twin",
+        "hit-computed",
+    )
     gain(state, seq, index, twin)
     lose(state, seq, block)
     if index == state.num_full[seq]:
@@ -377,7 +427,11 @@ def evict(state: State, block: BlockId) -> None:
 @rule
 def set_aside(state: State, block: BlockId) -> None:
     """The manager keeps a free block for itself."""
-    require(0 <= block and block < NUM_BLOCKS and state.status[block] == FREE, "the block set aside is free", "no-use-after-free")
+    require(
+        0 <= block and block < NUM_BLOCKS and state.status[block] == FREE,
+        "the block set aside is free",
+        "no-use-after-free",
+    )
     move_to(state, block, RESERVED)
     check(state.status[block] == RESERVED and state.refcount[block] == 0, "lists-agree")
 
@@ -398,7 +452,9 @@ def move_entry(state: State, seq: SeqId, block: BlockId) -> None:
     """Move the next entry to a free block; other holders keep the old one, and the cache keeps its content."""
     require(state.live[seq] and state.moving[seq] != NONE, "the sequence is being swapped")
     require(state.moving[seq] < state.num_blocks[seq], "an entry is left to move")
-    require(free_in(state, block, 1 - state.home[seq]), "the target of a swap is free, in the other pool", "swap-mapping")
+    require(
+        free_in(state, block, 1 - state.home[seq]), "the target of a swap is free, in the other pool", "swap-mapping"
+    )
     index = state.moving[seq]
     old = state.table[seq][index]
     copy_block(state, old, block)
@@ -415,12 +471,25 @@ def follow_entry(state: State, seq: SeqId, leader: SeqId) -> None:
     require(state.live[seq] and state.moving[seq] != NONE, "the sequence is being swapped")
     index = state.moving[seq]
     require(index < state.num_blocks[seq], "an entry is left to move")
-    require(state.live[leader] and leader != seq and has_entry(state, leader, index), "another sequence has the entry", "swap-mapping")
+    require(
+        state.live[leader] and leader != seq and has_entry(state, leader, index),
+        "another sequence has the entry",
+        "swap-mapping",
+    )
     twin = state.table[leader][index]
     old = state.table[seq][index]
     require(pool_of(twin) == 1 - state.home[seq], "it is in the other pool", "swap-mapping")
-    require(num_known(state, leader, index) == num_known(state, seq, index) and same(state.tokens[leader][index], state.tokens[seq][index], num_known(state, seq, index)), "both know the same tokens there", "sharing-equal")
-    require(state.num_written[twin] >= num_done(state, seq, index), "what the sequence has computed is written there", "swap-mapping")
+    require(
+        num_known(state, leader, index) == num_known(state, seq, index)
+        and same(state.tokens[leader][index], state.tokens[seq][index], num_known(state, seq, index)),
+        "both know the same tokens there",
+        "sharing-equal",
+    )
+    require(
+        state.num_written[twin] >= num_done(state, seq, index),
+        "what the sequence has computed is written there",
+        "swap-mapping",
+    )
     gain(state, seq, index, twin)
     lose(state, seq, old)
     state.moving[seq] += 1
@@ -433,9 +502,21 @@ def rehit_entry(state: State, seq: SeqId, twin: BlockId) -> None:
     require(state.live[seq] and state.moving[seq] != NONE, "the sequence is being swapped")
     index = state.moving[seq]
     require(index < state.num_full[seq], "the next entry is full", "swap-mapping")
-    require(0 <= twin and twin < NUM_BLOCKS and pool_of(twin) == 1 - state.home[seq], "the twin is in the other pool", "swap-mapping")
-    require(state.cached[twin] and same(state.content[twin], state.tokens[seq][index], BLOCK_SIZE), "the twin holds the tokens, adapter, images and salt of the sequence", "sharing-equal")
-    require(state.num_written[twin] >= num_done(state, seq, index), "what the sequence has computed is written in the twin", "hit-computed")
+    require(
+        0 <= twin and twin < NUM_BLOCKS and pool_of(twin) == 1 - state.home[seq],
+        "the twin is in the other pool",
+        "swap-mapping",
+    )
+    require(
+        state.cached[twin] and same(state.content[twin], state.tokens[seq][index], BLOCK_SIZE),
+        "the twin holds the tokens, adapter, images and salt of the sequence",
+        "sharing-equal",
+    )
+    require(
+        state.num_written[twin] >= num_done(state, seq, index),
+        "what the sequence has computed is written in the twin",
+        "hit-computed",
+    )
     old = state.table[seq][index]
     gain(state, seq, index, twin)
     lose(state, seq, old)

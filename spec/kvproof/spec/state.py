@@ -144,9 +144,7 @@ def has_entry(state: State, seq: int, index: int) -> bool:
 @word
 def num_known(state: State, seq: int, index: int) -> int:
     """How many tokens of that table entry are known."""
-    return (
-        BLOCK_SIZE if index < state.num_full[seq] else (state.num_filled[seq] if index == state.num_full[seq] else 0)
-    )
+    return BLOCK_SIZE if index < state.num_full[seq] else (state.num_filled[seq] if index == state.num_full[seq] else 0)
 
 
 @word
@@ -175,4 +173,3 @@ def can_still_be_read(state: State, seq: int, index: int) -> bool:
 def unused_in(state: State, pool: int) -> int:
     """Blocks of a pool that can be taken: the free ones, and the evictable ones after an eviction."""
     return state.count[pool][FREE] + state.count[pool][EVICTABLE]
-
