@@ -1,0 +1,380 @@
+"""The block manager: which block holds which tokens of which sequence.
+
+A scheduler asks (`can_...`), then calls. Every OK promises that the call it is about succeeds if nothing
+else happens in between; `can_swap_in` also promises the append of the tokens that wait and of the
+lookahead. A call that raises has changed nothing. Per sequence there is one `Table` of plain ids;
+`DeviceBlocks` owns refcounts and free ids; `CachedBlocks` adds the prefix cache; `growth`, `admission`
+and `swapping` say how tables come, grow and move, and why a step's transfers do not disturb each other.
+
+What a caller must keep: swap nothing in after a preemption or swap-out of the same step; append or preempt a group's
+running sequences together; free and fork between steps. The worker executes a step's swap-ins, then its swap-outs, then
+copies, then the model.
+
+Ids are counted over both devices, GPU 0 to G-1, host G to G+C-1; only swap pairs are counted per device.
+For observers: `tables`, `cross_tables`, `refcounts`, `free_ids(device)`, `evictable_ids(device)`,
+`null_block_id`, `num_held_back_blocks()`. They show the manager's own state: copy what must last, change nothing.
+
+Calls about a sequence that has no table: `free`, `free_cross`, `fork`, marking, recording an access and
+looking up do nothing or give nothing; append and swap raise `UnknownSequenceError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .admission import AllocStatus, admission, find_contents, new_table, num_leading_computed
+from .cached_blocks import CachedBlocks
+from .device import Device
+from .device_blocks import NO_NULL_BLOCK, DeviceBlocks
+from .errors import (
+    DuplicateSequenceError,
+    InvalidValueError,
+    UnknownSequenceError,
+    WrongDeviceError,
+    require_at_least,
+)
+from .growth import Growth, Pairs
+from .hit_rate import CacheMetricData
+from .sequence import GroupLike, SequenceLike, SequenceStatus
+from .swapping import distinct_ids, free_landed, move
+from .table import Table
+
+
+class SelfAttnBlockSpaceManager:
+    """Paged KV-cache block manager for one model on one GPU with host memory to swap to."""
+
+    def __init__(self, block_size: int, num_gpu_blocks: int, num_cpu_blocks: int, watermark: float = 0.01,
+                 sliding_window: int | None = None, enable_caching: bool = False) -> None:
+        require_at_least("block_size", block_size, 1)
+        require_at_least("num_gpu_blocks", num_gpu_blocks, 0)
+        require_at_least("num_cpu_blocks", num_cpu_blocks, 0)
+        if isinstance(watermark, bool) or not isinstance(watermark, (int, float)) or not 0 <= watermark <= 1:
+            raise InvalidValueError("watermark", watermark, "it must be between 0 and 1")
+        self.max_block_sliding_window: int | None = None
+        if sliding_window is not None:
+            require_at_least("sliding_window", sliding_window, 1)
+            if enable_caching:
+                raise InvalidValueError("sliding_window", sliding_window, "it cannot be had with prefix caching")
+            self.max_block_sliding_window = sliding_window // block_size + 2
+        self.block_size = block_size
+        self.num_total_gpu_blocks, self.num_total_cpu_blocks = num_gpu_blocks, num_cpu_blocks
+        self.sliding_window, self.enable_caching = sliding_window, enable_caching
+        self.watermark, self.watermark_blocks = watermark, int(watermark * num_gpu_blocks)
+
+        num_blocks = num_gpu_blocks + num_cpu_blocks
+        self.refcounts = [0] * num_blocks
+        self._cache: CachedBlocks | None = None
+        self._gpu: DeviceBlocks
+        if enable_caching:
+            self._gpu = self._cache = CachedBlocks("GPU", range(num_gpu_blocks), self.refcounts, bytearray(num_blocks),
+                                                   block_size)
+        else:
+            self._gpu = DeviceBlocks("GPU", range(num_gpu_blocks), self.refcounts)
+        self._host = DeviceBlocks("CPU", range(num_gpu_blocks, num_blocks), self.refcounts)
+        self._growth = Growth(self._gpu, block_size, self.max_block_sliding_window)
+        self.tables: dict[int, Table] = {}
+        self.cross_tables: dict[str, Table] = {}
+        self._landed: set[int] = set()           # targets of this step's swap-ins; see `swapping`
+
+    # ---- admission ----
+
+    def can_allocate(self, seq_group: GroupLike, num_lookahead_slots: int = 0) -> AllocStatus:
+        """Whether the waiting sequences of the group can be given blocks for their prompt."""
+        require_at_least("num_lookahead_slots", num_lookahead_slots, 0)
+        num_tokens = len(self._waiting(seq_group)[0].get_token_ids())
+        num_required = -(-(num_tokens + num_lookahead_slots) // self.block_size)
+        encoder_seq = self._encoder_seq_without_table(seq_group)
+        if encoder_seq is not None:
+            num_required += -(-len(encoder_seq.get_token_ids()) // self.block_size)
+        return admission(num_required, self._gpu.num_free, self._gpu.num_usable, self.watermark_blocks)
+
+    def allocate(self, seq_group: GroupLike) -> None:
+        """Give the waiting sequences of the group one set of blocks for their common prompt."""
+        waiting, encoder_seq = self._waiting(seq_group), self._encoder_seq_without_table(seq_group)
+        first = waiting[0]
+        tokens, extra = first.get_token_ids(), first.extra_hash()
+        for seq in waiting:
+            if seq.seq_id in self.tables:
+                raise DuplicateSequenceError(seq.seq_id)
+            if seq is not first and (seq.get_token_ids() != tokens or seq.extra_hash() != extra):
+                raise InvalidValueError("prompt of sequence", seq.seq_id, "waiting sequences of a group share theirs")
+        cross_table = None
+        if encoder_seq is not None:
+            num_tokens = len(encoder_seq.get_token_ids())
+            cross_table = Table(self._gpu.take(-(-num_tokens // self.block_size)), num_tokens)
+        try:
+            table = new_table(self._gpu, first, self.block_size)
+        except Exception:
+            if cross_table is not None:
+                self._gpu.release(cross_table.ids)
+            raise
+        if cross_table is not None:
+            self.free_cross(seq_group)              # left on the host by a group that is admitted anew
+            self.cross_tables[seq_group.request_id] = cross_table
+        self._growth.settle(table, len(table.ids) * self.block_size)
+        self.tables[first.seq_id] = table
+        for seq in waiting[1:]:
+            self._fork_table(table, seq.seq_id)
+
+    def _waiting(self, seq_group: GroupLike) -> Sequence[SequenceLike]:
+        waiting = seq_group.get_seqs(SequenceStatus.WAITING)
+        if not waiting:
+            raise InvalidValueError("waiting sequences", 0, f"group {seq_group.request_id} needs one to be admitted")
+        return waiting
+
+    def _encoder_seq_without_table(self, seq_group: GroupLike) -> SequenceLike | None:
+        """The encoder's sequence, unless its table outlived a preemption and is used again."""
+        if not seq_group.is_encoder_decoder():
+            return None
+        if self.enable_caching or self.sliding_window is not None:
+            raise InvalidValueError("group", seq_group.request_id,
+                                    "an encoder-decoder goes neither with prefix caching nor with a sliding window")
+        encoder_seq, table = seq_group.get_encoder_seq(), self.cross_tables.get(seq_group.request_id)
+        if encoder_seq is None or table is None or table.is_on_host:
+            return encoder_seq
+        num_tokens = len(encoder_seq.get_token_ids())
+        if num_tokens != table.num_tokens:
+            raise InvalidValueError("encoder tokens", num_tokens,
+                                    f"request {seq_group.request_id} has a table for {table.num_tokens}")
+        return None
+
+    # ---- growth ----
+
+    def can_append_slots(self, seq_group: GroupLike, num_lookahead_slots: int) -> bool:
+        """Whether each running sequence of the group can append its new tokens and the lookahead."""
+        require_at_least("num_lookahead_slots", num_lookahead_slots, 0)
+        members = []
+        for seq in seq_group.get_seqs(SequenceStatus.RUNNING):
+            table = self._table(seq, is_on_host=False)
+            if not self._is_quiet(table, seq, num_lookahead_slots):
+                members.append((table, seq))
+        return not members or self._growth.num_needed(members, num_lookahead_slots) <= self._gpu.num_free
+
+    def append_slots(self, seq: SequenceLike, num_lookahead_slots: int) -> Pairs:
+        """Give slots to the new tokens and the lookahead; returns the (source, target) copies to make first."""
+        table = self.tables.get(seq.seq_id)
+        if table is not None and self.sliding_window is None:
+            known = len(seq.get_token_ids())        # most appends end here
+            if (known <= table.quiet_tokens and known + num_lookahead_slots <= table.writable_slots
+                    and known >= table.num_tokens and num_lookahead_slots >= 0):
+                table.num_tokens = known
+                return []
+        require_at_least("num_lookahead_slots", num_lookahead_slots, 0)
+        table = self._table(seq, is_on_host=False)
+        if self._is_quiet(table, seq, num_lookahead_slots):
+            table.num_tokens = len(seq.get_token_ids())
+            return []
+        return self._growth.append(table, seq, num_lookahead_slots)
+
+    def _is_quiet(self, table: Table, seq: SequenceLike, num_lookahead_slots: int) -> bool:
+        known = len(seq.get_token_ids())
+        if known < table.num_tokens:
+            raise InvalidValueError("number of tokens", known, f"sequence {seq.seq_id} had {table.num_tokens}")
+        return (known <= table.quiet_tokens and known + num_lookahead_slots <= table.writable_slots
+                and (self.sliding_window is None or self._growth.first_kept(table, seq) == table.num_dropped))
+
+    def _table(self, seq: SequenceLike, is_on_host: bool) -> Table:
+        table = self.tables.get(seq.seq_id)
+        if table is None:
+            raise UnknownSequenceError(seq.seq_id)
+        if table.is_on_host != is_on_host:
+            raise WrongDeviceError(seq.seq_id, "CPU" if is_on_host else "GPU")
+        return table
+
+    # ---- sharing and leaving ----
+
+    def fork(self, parent_seq: SequenceLike, child_seq: SequenceLike) -> None:
+        """Let the child share every block of the parent; whoever writes first gets a copy."""
+        if child_seq.seq_id in self.tables:
+            raise DuplicateSequenceError(child_seq.seq_id)
+        table = self.tables.get(parent_seq.seq_id)
+        if table is not None:
+            self._landed.clear()
+            self._fork_table(table, child_seq.seq_id)
+
+    def _fork_table(self, table: Table, child_id: int) -> None:
+        blocks = self._host if table.is_on_host else self._gpu
+        blocks.share(table.held_ids())
+        if self._cache is not None:
+            self._cache.contents.need(table.last_content())
+        self.tables[child_id] = table.fork()
+
+    def free(self, seq: SequenceLike) -> None:
+        """Give up the table of a sequence. What it has computed stays in the prefix cache."""
+        table = self.tables.pop(seq.seq_id, None)
+        if table is None:
+            return
+        self._landed.clear()
+        if self._cache is not None and not table.is_on_host:
+            self._mark(self._cache, table, seq.data.get_num_computed_tokens())
+            self._cache.record_access(table.ids, table.last_accessed)
+        (self._host if table.is_on_host else self._gpu).release(table.held_ids())
+        if self._cache is not None:
+            self._cache.contents.release(table.last_content())
+
+    def free_cross(self, seq_group: GroupLike) -> None:
+        """Give up the cross-attention table of a request."""
+        table = self.cross_tables.pop(seq_group.request_id, None)
+        if table is not None:
+            (self._host if table.is_on_host else self._gpu).release(table.ids)
+
+    # ---- swapping ----
+
+    def can_swap_in(self, seq_group: GroupLike, num_lookahead_slots: int) -> AllocStatus:
+        """Whether the group can come back and append its waiting tokens and the lookahead at once."""
+        require_at_least("num_lookahead_slots", num_lookahead_slots, 0)
+        members = [(self._table(seq, is_on_host=True), seq) for seq in seq_group.get_seqs(SequenceStatus.SWAPPED)]
+        tables = self._with_cross(seq_group, [table for table, _ in members])
+        num_needed = len(distinct_ids(tables)) + self._growth.num_needed(members, num_lookahead_slots)
+        if num_needed > self._gpu.num_usable:
+            return AllocStatus.NEVER
+        if self._gpu.is_idle:
+            return AllocStatus.OK                # the watermark keeps room for others; there are none
+        num_free = self._gpu.num_free - self.num_held_back_blocks()
+        return AllocStatus.OK if num_free - num_needed >= self.watermark_blocks else AllocStatus.LATER
+
+    def swap_in(self, seq_group: GroupLike) -> Pairs:
+        """Bring the swapped sequences back; returns (host, GPU) pairs, numbered per device."""
+        tables = self._with_cross(seq_group, [self._table(seq, is_on_host=True)
+                                              for seq in seq_group.get_seqs(SequenceStatus.SWAPPED)])
+        mapping = move(tables, self._host, self._gpu, self._landed)
+        for table in tables:
+            table.is_on_host = False
+        self._landed.update(mapping.values())
+        base = self.num_total_gpu_blocks
+        return [(source - base, target) for source, target in mapping.items()]
+
+    def can_swap_out(self, seq_group: GroupLike) -> bool:
+        """Whether the host has room for the group's running sequences."""
+        tables = self._with_cross(seq_group, [self._table(seq, is_on_host=False)
+                                              for seq in seq_group.get_seqs(SequenceStatus.RUNNING)])
+        return len(distinct_ids(tables)) <= self._host.num_free
+
+    def swap_out(self, seq_group: GroupLike) -> Pairs:
+        """Move the running sequences to the host; returns (GPU, host) pairs, numbered per device."""
+        tables = self._with_cross(seq_group, [self._table(seq, is_on_host=False)
+                                              for seq in seq_group.get_seqs(SequenceStatus.RUNNING)])
+        mapping = move(tables, self._gpu, self._host, set())
+        for table in tables:
+            table.is_on_host = True
+        self._landed.clear()
+        base = self.num_total_gpu_blocks
+        return [(source, target - base) for source, target in mapping.items()]
+
+    def _with_cross(self, seq_group: GroupLike, tables: list[Table]) -> list[Table]:
+        """The cross-attention table moves with the group."""
+        cross_table = self.cross_tables.get(seq_group.request_id) if tables else None
+        if cross_table is not None and cross_table.is_on_host == tables[0].is_on_host:
+            tables.append(cross_table)
+        return tables
+
+    # ---- prefix cache ----
+
+    def access_all_blocks_in_seq(self, seq: SequenceLike, now: float) -> None:
+        """Record a use of the sequence, for the order of eviction."""
+        table = self.tables.get(seq.seq_id)
+        if table is not None and now > table.last_accessed:
+            table.last_accessed = now
+
+    def mark_blocks_as_computed(self, seq_group: GroupLike, token_chunk_size: int) -> None:
+        """The step about to run computes `token_chunk_size` tokens beyond those computed before."""
+        require_at_least("token_chunk_size", token_chunk_size, 0)
+        self._landed.clear()
+        if self._cache is None:
+            return
+        for seq in seq_group.get_seqs():
+            table = self.tables.get(seq.seq_id)
+            if table is not None and not table.is_on_host:
+                self._mark(self._cache, table, seq.data.get_num_computed_tokens() + token_chunk_size)
+
+    def _mark(self, cache: CachedBlocks, table: Table, num_computed_tokens: int) -> None:
+        """Mark the blocks whose every slot is computed."""
+        num_blocks = min(num_computed_tokens // self.block_size, len(table.contents))
+        for index in range(table.num_marked_blocks, num_blocks):
+            cache.mark_computed(table.ids[index], table.contents[index])
+        table.num_marked_blocks = max(table.num_marked_blocks, num_blocks)
+
+    def _num_computed_blocks(self, seq: SequenceLike) -> int:
+        """Leading blocks with KV: for a prompt those hit at admission, later whatever was computed."""
+        cache, table = self._cache, self.tables.get(seq.seq_id)
+        if cache is None:
+            return 0
+        if table is None:
+            return num_leading_computed(cache, find_contents(cache, seq, self.block_size))
+        return table.num_hit_blocks if seq.is_prefill() else table.num_marked_blocks
+
+    def get_num_cached_tokens(self, seq: SequenceLike) -> int:
+        """Tokens that need not be computed because their full blocks are in the prefix cache."""
+        return self._num_computed_blocks(seq) * self.block_size
+
+    def get_common_computed_block_ids(self, seqs: Sequence[SequenceLike]) -> list[int]:
+        """Longest common prefix of computed blocks, without the block of any sequence's last token."""
+        common: list[int] | None = None
+        for seq in seqs:
+            table = self.tables.get(seq.seq_id)
+            if table is None:
+                return []
+            last = max(0, table.num_tokens - 1) // self.block_size
+            ids = table.ids[:min(self._num_computed_blocks(seq), last)]
+            if common is not None:
+                ids = [mine for mine, theirs in zip(ids, common)]
+                ids = ids[:next((i for i, pair in enumerate(zip(ids, common)) if pair[0] != pair[1]), len(ids))]
+            common = ids
+        return common or []
+
+    def remove_seq_from_computed_blocks_tracker(self, seq: SequenceLike) -> None:
+        """Nothing to forget: a look-up before admission leaves no trace."""
+
+    def get_prefix_cache_hit_rate(self, device: Device) -> float:
+        """Hits per looked-up block; -1 without prefix caching. The host has no cache of its own."""
+        if self._cache is None:
+            return -1.0
+        return self._cache.metric.get_hit_rate() if device is Device.GPU else CacheMetricData().get_hit_rate()
+
+    def reset_prefix_cache(self, device: Device | None = None) -> bool:
+        """Empty the cache. Refused (False) while any block is in use: its KV could come back into the cache."""
+        if not (self._gpu.is_idle and self._host.is_idle):
+            return False
+        if self._cache is not None and device is not Device.CPU:
+            self._cache.forget_all()
+        return True
+
+    # ---- observation ----
+
+    def get_block_table(self, seq: SequenceLike) -> list[int]:
+        """The sequence's block ids, [] if it has none. It is the live list: read only."""
+        table = self.tables.get(seq.seq_id)
+        return [] if table is None else table.ids
+
+    def get_cross_block_table(self, seq_group: GroupLike) -> list[int]:
+        """The request's cross-attention block ids, [] if it has none. It is the live list: read only."""
+        table = self.cross_tables.get(seq_group.request_id)
+        return [] if table is None else table.ids
+
+    def get_num_free_gpu_blocks(self) -> int:
+        """GPU blocks that no table holds; evictable ones count."""
+        return self._gpu.num_free
+
+    def get_num_free_cpu_blocks(self) -> int:
+        """Host blocks that no table holds."""
+        return self._host.num_free
+
+    @property
+    def null_block_id(self) -> int | None:
+        """The null block, None until a window first dropped a block."""
+        return None if self._gpu.null_id == NO_NULL_BLOCK else self._gpu.null_id
+
+    def free_ids(self, device: Device) -> list[int]:
+        """Ids that hold nothing, in the order in which they will be taken."""
+        return list((self._gpu if device is Device.GPU else self._host).free_ids)
+
+    def evictable_ids(self, device: Device) -> list[int]:
+        """Unreferenced cached blocks, in the order in which they will be evicted."""
+        return list(self._cache.evictor.in_order()) if self._cache is not None and device is Device.GPU else []
+
+    def num_held_back_blocks(self) -> int:
+        """Free GPU blocks that this step's next swap-in may not use; see `swapping`."""
+        return len(free_landed(self._gpu, self._landed))
+
+
+BlockManager = SelfAttnBlockSpaceManager

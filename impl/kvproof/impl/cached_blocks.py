@@ -1,0 +1,130 @@
+"""A device whose full blocks can be found by content: the prefix cache.
+
+A full block is *registered* under its content when its tokens are known. That alone lets tables share it;
+its KV need not be there yet, and every sequence that shares it early writes the same KV. It becomes
+*computed* when a step has written every slot, and only a computed block is a hit. A registered block that
+loses its last reference goes to the evictor if it is computed; otherwise nobody will ever write it, so it
+is forgotten and its id is free. Hence the evictor holds computed blocks only.
+
+A block may hold a content that another block is registered under (its twin). Such a block is private: it
+is not found, and when it is released its id is free. When a private block is computed and the registered
+twin is not, they change roles, so that a computed content in use is found.
+
+Taking prefers ids that hold nothing; then it evicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .content import NO_BLOCK, Content, ContentIndex
+from .device_blocks import DeviceBlocks
+from .errors import NoFreeBlocksError
+from .evictor import LRUEvictor
+from .hit_rate import CacheMetricData
+
+NEVER_ACCESSED = -1.0
+
+
+class CachedBlocks(DeviceBlocks):
+    """One device with a prefix cache. `computed` is shared over devices, as `refcounts` is."""
+
+    def __init__(self, name: str, block_ids: Sequence[int] | range, refcounts: list[int], computed: bytearray,
+                 block_size: int) -> None:
+        super().__init__(name, block_ids, refcounts)
+        self.block_size = block_size
+        self.computed = computed
+        self.contents = ContentIndex()
+        self.evictor = LRUEvictor()
+        self.metric = CacheMetricData()
+        self.content_of: list[Content | None] = [None] * len(refcounts)
+        self.last_accessed: list[float] = [NEVER_ACCESSED] * len(refcounts)
+        # Blocks that were the source of a copy since they were taken; see `growth` for why.
+        self.was_copied = bytearray(len(refcounts))
+
+    @property
+    def num_free(self) -> int:
+        return len(self.free_ids) + self.evictor.num_blocks
+
+    def take(self, num_blocks: int) -> list[int]:
+        free_ids = self.free_ids
+        if num_blocks > len(free_ids):
+            if num_blocks > self.num_free:
+                raise NoFreeBlocksError(num_blocks, self.num_free, self.name)
+            for _ in range(num_blocks - len(free_ids)):
+                block_id, _content = self.evictor.evict()
+                self._forget(block_id)
+                free_ids.append(block_id)
+        taken = super().take(num_blocks)
+        was_copied, last_accessed = self.was_copied, self.last_accessed
+        for block_id in taken:
+            was_copied[block_id] = 0
+            last_accessed[block_id] = NEVER_ACCESSED
+        return taken
+
+    def pin(self, block_id: int) -> None:
+        """One more reference to a registered block, which leaves the evictor if it was there."""
+        refcount = self.refcounts[block_id]
+        if not refcount:
+            self.evictor.remove(block_id)
+        self.refcounts[block_id] = refcount + 1
+
+    def release(self, block_ids: Iterable[int]) -> None:
+        refcounts, free_ids, content_of, computed = self.refcounts, self.free_ids, self.content_of, self.computed
+        add, last_accessed, block_size = self.evictor.add, self.last_accessed, self.block_size
+        for block_id in block_ids:
+            left = refcounts[block_id] - 1
+            refcounts[block_id] = left
+            if left:
+                continue
+            content = content_of[block_id]
+            if content is not None and computed[block_id]:
+                add(block_id, content, content.depth * block_size, last_accessed[block_id])
+            else:
+                if content is not None:
+                    self._forget(block_id)
+                computed[block_id] = 0
+                free_ids.append(block_id)
+
+    def register(self, block_id: int, content: Content) -> None:
+        """Let `block_id` be found under `content`, if no other block is."""
+        if content.block_id == NO_BLOCK:
+            content.block_id = block_id
+            content.num_needs += 1
+            self.content_of[block_id] = content
+
+    def mark_computed(self, block_id: int, content: Content) -> None:
+        """Every slot of the block holds the KV of `content` from now on."""
+        self.computed[block_id] = 1
+        twin = content.block_id
+        if twin == block_id:
+            return
+        if twin == NO_BLOCK:
+            self.register(block_id, content)
+        elif not self.computed[twin]:
+            self.content_of[twin] = None
+            self.content_of[block_id] = content
+            content.block_id = block_id
+
+    def record_access(self, block_ids: Iterable[int], now: float) -> None:
+        """Remember the latest access of each block."""
+        last_accessed = self.last_accessed
+        for block_id in block_ids:
+            if now > last_accessed[block_id]:
+                last_accessed[block_id] = now
+
+    def forget_all(self) -> None:
+        """Empty the cache and its metric; only right when no table holds a block."""
+        for block_id in self.evictor.in_order():
+            self._forget(block_id)
+            self.free_ids.append(block_id)
+        self.evictor.clear()
+        self.metric = CacheMetricData()
+
+    def _forget(self, block_id: int) -> None:
+        content = self.content_of[block_id]
+        if content is not None:
+            self.content_of[block_id] = None
+            content.block_id = NO_BLOCK
+            self.contents.release(content)
+        self.computed[block_id] = 0

@@ -1,0 +1,88 @@
+"""The blocks of one device: who holds how many references, and which ids are free.
+
+Every other part of the package works on these few fields; there is no second free list and no second
+count. `refcounts` is one list over all devices, indexed by block id, so that a table can move between
+devices without translating. An id is free exactly when its refcount is 0 and it is in `free_ids` (or,
+with a prefix cache, in the evictor).
+
+Freed ids go to the right end and ids are taken from the left. So an id that was just given up is the
+last to be handed out, which keeps its bytes for the transfers of the same step as long as possible.
+Correctness does not rest on it (a full pool reuses at once); `block_manager` says what it rests on.
+
+The null block stands for blocks that left the sliding window. It is a real block, because a kernel may
+read it, taken when first needed, kept for ever, never counted per table.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from .errors import DoubleFreeError, NoFreeBlocksError, UnknownBlockError
+
+NO_NULL_BLOCK = -1
+
+
+class DeviceBlocks:
+    """Refcounts and free ids of one device. Calls on tables trust their caller; `checked_*` do not."""
+
+    def __init__(self, name: str, block_ids: Iterable[int], refcounts: list[int]) -> None:
+        self.name = name
+        self.refcounts = refcounts
+        self.free_ids: deque[int] = deque(block_ids)
+        self.num_total = len(self.free_ids)
+        self.null_id = NO_NULL_BLOCK
+
+    @property
+    def num_free(self) -> int:
+        """Blocks that can be taken now."""
+        return len(self.free_ids)
+
+    @property
+    def num_usable(self) -> int:
+        """Blocks that tables can ever have: all but the null block once it is taken."""
+        return self.num_total - (self.null_id != NO_NULL_BLOCK)
+
+    @property
+    def is_idle(self) -> bool:
+        """No table holds a block of this device."""
+        return self.num_free == self.num_usable
+
+    def take(self, num_blocks: int) -> list[int]:
+        """Take blocks without content, each with one reference."""
+        if num_blocks > len(self.free_ids):
+            raise NoFreeBlocksError(num_blocks, len(self.free_ids), self.name)
+        popleft, refcounts = self.free_ids.popleft, self.refcounts
+        taken = [popleft() for _ in range(num_blocks)]
+        for block_id in taken:
+            refcounts[block_id] = 1
+        return taken
+
+    def share(self, block_ids: Iterable[int]) -> None:
+        """One more reference to each."""
+        refcounts = self.refcounts
+        for block_id in block_ids:
+            refcounts[block_id] += 1
+
+    def release(self, block_ids: Iterable[int]) -> None:
+        """One reference less to each; a block that nobody holds becomes free."""
+        refcounts, free_ids = self.refcounts, self.free_ids
+        for block_id in block_ids:
+            left = refcounts[block_id] - 1
+            refcounts[block_id] = left
+            if not left:
+                free_ids.append(block_id)
+
+    def null_block(self) -> int:
+        """The null block, taken now if it was not yet."""
+        if self.null_id == NO_NULL_BLOCK:
+            self.null_id = self.take(1)[0]
+        return self.null_id
+
+    def checked_release(self, block_id: int, place: Sequence[int] | range) -> None:
+        """Release one block named by a caller who may be wrong."""
+        if block_id not in place or block_id == self.null_id:
+            raise UnknownBlockError(block_id, self.name)
+        if self.refcounts[block_id] == 0:
+            raise DoubleFreeError(block_id)
+        self.release((block_id,))

@@ -1,0 +1,85 @@
+"""What can go wrong, one class for each cause.
+
+A call that raises has changed nothing: every check is made before the first write. The message carries
+the values that explain it, and the same values are attributes, so that a caller never parses text.
+Errors of *arguments* are also `ValueError`s.
+"""
+
+from __future__ import annotations
+
+
+class BlockManagerError(Exception):
+    """Base of all errors of the block manager."""
+
+
+class InvalidValueError(BlockManagerError, ValueError):
+    """An argument is outside the values it may have."""
+
+    def __init__(self, name: str, value: object, requirement: str) -> None:
+        super().__init__(f"{name} is {value!r}, but {requirement}")
+        self.name, self.value, self.requirement = name, value, requirement
+
+
+class NoFreeBlocksError(BlockManagerError, ValueError):
+    """A device has fewer usable blocks than the call needs."""
+
+    def __init__(self, num_needed: int, num_free: int, device: str) -> None:
+        super().__init__(f"{num_needed} blocks needed on {device}, {num_free} free")
+        self.num_needed, self.num_free, self.device = num_needed, num_free, device
+
+
+class DoubleFreeError(BlockManagerError, ValueError):
+    """A reference is given back that nobody holds: a double free."""
+
+    def __init__(self, block_id: int) -> None:
+        super().__init__(f"double free of block {block_id}: its refcount is 0")
+        self.block_id = block_id
+
+
+class UnknownBlockError(BlockManagerError, ValueError):
+    """A block id, or a block, that does not belong here."""
+
+    def __init__(self, block_id: object, place: str) -> None:
+        super().__init__(f"block {block_id} does not belong to {place}")
+        self.block_id, self.place = block_id, place
+
+
+class UnknownSequenceError(BlockManagerError, KeyError):
+    """The call needs a block table, and the sequence has none."""
+
+    def __init__(self, seq_id: int) -> None:
+        super().__init__(f"sequence {seq_id} has no block table")
+        self.seq_id = seq_id
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class DuplicateSequenceError(BlockManagerError, ValueError):
+    """The sequence has a block table already."""
+
+    def __init__(self, seq_id: int) -> None:
+        super().__init__(f"sequence {seq_id} has a block table already")
+        self.seq_id = seq_id
+
+
+class WrongDeviceError(BlockManagerError, ValueError):
+    """The blocks of the sequence lie on the other device."""
+
+    def __init__(self, seq_id: int, needed: str) -> None:
+        super().__init__(f"the blocks of sequence {seq_id} are not on {needed}")
+        self.seq_id, self.needed = seq_id, needed
+
+
+class ReadOnlyError(BlockManagerError, ValueError):
+    """A read-only view or the null block is asked to change."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is read-only")
+        self.what = what
+
+
+def require_at_least(name: str, value: int, least: int) -> None:
+    """Refuse anything but an int of at least `least` (a bool is no count)."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidValueError(name, value, f"it must be an integer of at least {least}")

@@ -1,0 +1,171 @@
+"""How one table grows: what an append drops, copies, exchanges and takes.
+
+An append of a table that had `seen` tokens and now has `known`, with lookahead, writes the slots from `seen` to
+`known + lookahead - 1`. In this order:
+
+1. *Drop*: blocks wholly outside the sliding window become the null block.
+2. *Exchange* (prefix cache): a block that becomes full and whose content is registered and computed is given up
+   for the registered one. Only a computed block holds every slot that this sequence has computed
+   before; and the slots it writes in this step get the bytes they have.
+3. *Copy on write*: an existing block in the written range that others hold is replaced by a new one, and
+   the pair (old, new) is returned. Lookahead blocks too: a worker writes junk there.
+4. *Take*: missing blocks.
+5. *Register* (prefix cache): blocks that became full are found under their content from now on.
+
+All of it is counted before anything is changed, so an append that cannot be served changes nothing.
+
+Why no order of one step's copies matters: a target has refcount 1 and was free, a source has another
+holder after the copy. A pair of copies could meet only if a source became free and then a target within
+the step. Its last holder is a fork in the same group; groups append or leave as a whole; so only that
+holder's own append could drop it: not by the window (it is the tail), not by a copy (then it has a holder
+left), but by exchange. So a block that was the source of a copy is never exchanged (`was_copied`).
+A source or target of a copy is likewise never an exchanged block of the same append, since exchange
+comes first and makes the copy unnecessary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .cached_blocks import CachedBlocks
+from .content import NO_BLOCK, Content
+from .device_blocks import NO_NULL_BLOCK, DeviceBlocks
+from .errors import NoFreeBlocksError
+from .sequence import SequenceLike
+from .table import Table, contents_of
+
+Pairs = list[tuple[int, int]]
+
+
+class Growth:
+    """Appends on the tables of one device."""
+
+    __slots__ = ("block_size", "blocks", "cache", "max_block_sliding_window")
+
+    def __init__(self, blocks: DeviceBlocks, block_size: int, max_block_sliding_window: int | None) -> None:
+        self.blocks = blocks
+        self.cache = blocks if isinstance(blocks, CachedBlocks) else None
+        self.block_size = block_size
+        self.max_block_sliding_window = max_block_sliding_window
+
+    def first_kept(self, table: Table, seq: SequenceLike) -> int:
+        """Number of leading blocks that an append leaves to the null block."""
+        if self.max_block_sliding_window is None:
+            return 0
+        kept = seq.data.get_num_computed_tokens() // self.block_size - self.max_block_sliding_window
+        return max(table.num_dropped, min(kept, table.num_tokens // self.block_size))
+
+    def settle(self, table: Table, num_slots: int) -> None:
+        """After an append: up to `num_slots` the table writes alone."""
+        table.writable_slots = num_slots
+        if self.cache is None:
+            table.quiet_tokens = num_slots
+        else:
+            table.quiet_tokens = (table.num_tokens // self.block_size + 1) * self.block_size - 1
+
+    def num_needed(self, members: Sequence[tuple[Table, SequenceLike]], num_lookahead_slots: int) -> int:
+        """Blocks that suffice for the appends of all members, in whatever order they come.
+
+        What one member's window drop frees counts only for that member, since it may come last.
+        """
+        size, refcounts = self.block_size, self.blocks.refcounts
+        given_up: dict[int, int] = {}
+        total, is_null_extra = 0, False
+        for table, seq in members:
+            ids, seen = table.ids, table.num_tokens
+            known = len(seq.get_token_ids())
+            end = known + num_lookahead_slots
+            stop = -(-end // size)
+            needed = max(0, stop - len(ids))
+            if end > seen and end > table.writable_slots:
+                for block_id in ids[seen // size:stop]:
+                    before = given_up.get(block_id, 0)
+                    if refcounts[block_id] - before > 1:
+                        given_up[block_id] = before + 1
+                        needed += 1
+            kept = self.first_kept(table, seq)
+            if kept > table.num_dropped:
+                for block_id in ids[table.num_dropped:kept]:
+                    needed -= refcounts[block_id] == 1
+                is_null_extra = is_null_extra or needed >= 0
+            total += max(0, needed)
+        if is_null_extra and self.blocks.null_id == NO_NULL_BLOCK:
+            total += 1
+        return total
+
+    def append(self, table: Table, seq: SequenceLike, num_lookahead_slots: int) -> Pairs:
+        """Give slots to all known tokens and the lookahead; returns the copies to make."""
+        blocks, refcounts, ids, size = self.blocks, self.blocks.refcounts, table.ids, self.block_size
+        tokens = seq.get_token_ids()
+        seen, known = table.num_tokens, len(tokens)
+        end = known + num_lookahead_slots
+        first, stop = seen // size, -(-end // size)
+        kept = self.first_kept(table, seq)
+        dropped = ids[table.num_dropped:kept]
+        shared = [] if end == seen else [index for index in range(first, min(stop, len(ids)))
+                                         if refcounts[ids[index]] > 1]
+        filled, twins = self._filled(table, tokens, first, known // size)
+        copied = [index for index in shared if index not in twins]
+        num_missing = max(0, stop - len(ids))
+        num_fresh = len(copied) + num_missing - sum(index >= len(ids) for index in twins)
+        num_null = int(bool(dropped) and blocks.null_id == NO_NULL_BLOCK)
+        given_up = [*dropped, *[ids[index] for index in twins if index < len(ids)]]
+        num_free = blocks.num_free + sum(refcounts[block_id] == 1 for block_id in given_up)
+        num_free -= sum(refcounts[block_id] == 0 for block_id in twins.values())
+        if num_fresh + num_null > num_free:
+            if self.cache is not None and filled:
+                self.cache.contents.release(filled[-1])
+            raise NoFreeBlocksError(num_fresh + num_null, num_free, blocks.name)
+
+        if self.cache is not None:
+            for block_id in twins.values():
+                self.cache.pin(block_id)
+        blocks.release(given_up)
+        if dropped:
+            ids[table.num_dropped:kept] = [blocks.null_block()] * len(dropped)
+            table.num_dropped = kept
+        fresh = iter(blocks.take(num_fresh))
+        pairs = []
+        for index in copied:
+            target = next(fresh)
+            pairs.append((ids[index], target))
+            ids[index] = target
+        blocks.release([source for source, _ in pairs])
+        for index in range(first, stop):
+            if index in twins:
+                ids[index:index + 1] = [twins[index]]
+            elif index >= len(ids):
+                ids.append(next(fresh))
+        table.num_tokens = known
+        if self.cache is not None:
+            self._register(self.cache, table, filled, first, twins, pairs)
+        self.settle(table, stop * size if end > seen else table.writable_slots)
+        return pairs
+
+    def _filled(self, table: Table, tokens: list[int], first: int, stop: int) -> tuple[list[Content], dict[int, int]]:
+        """Contents of the blocks that become full (the last one needed), and what to exchange for which."""
+        cache = self.cache
+        twins: dict[int, int] = {}
+        if cache is None or stop <= first:
+            return [], {}
+        filled = contents_of(table.last_content(), tokens, first, stop, self.block_size, table.extra,
+                             table.block_extra, cache.contents.intern)
+        cache.contents.need(filled[-1])
+        for index, content in enumerate(filled, first):
+            twin = content.block_id
+            if twin != NO_BLOCK and cache.computed[twin] and not (
+                    index < len(table.ids) and cache.was_copied[table.ids[index]]):
+                twins[index] = twin
+        return filled, twins
+
+    @staticmethod
+    def _register(cache: CachedBlocks, table: Table, filled: list[Content], first: int, twins: dict[int, int],
+                  pairs: Pairs) -> None:
+        for source, _ in pairs:
+            cache.was_copied[source] = 1
+        if filled:
+            cache.contents.release(table.last_content())
+            table.contents.extend(filled)
+            for index, content in enumerate(filled, first):
+                if index not in twins:
+                    cache.register(table.ids[index], content)

@@ -1,0 +1,243 @@
+"""Sequences and groups, and what the block manager needs to know of them.
+
+The manager reads a sequence only through the names in `SequenceLike` and a group through those in
+`GroupLike`; any object that has them works. The classes below are a plain implementation.
+
+A block's identity is its tokens, all blocks before it, `extra_hash()` of the sequence (any hashable:
+adapter, salt, ... compared by equality) and, where the sequence has the optional method
+`block_extra(index)`, what that returns for the block with this index (any hashable, None for nothing: an
+image and its position inside this block).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Hashable, Sequence as AbstractSequence
+from typing import Protocol
+
+from .errors import InvalidValueError, require_at_least
+
+
+class SequenceStatus(enum.IntEnum):
+    """Where a sequence is in its life; everything above SWAPPED is finished."""
+
+    WAITING = 0
+    RUNNING = 1
+    SWAPPED = 2
+    FINISHED_STOPPED = 3
+    FINISHED_LENGTH_CAPPED = 4
+    FINISHED_ABORTED = 5
+    FINISHED_IGNORED = 6
+
+    @staticmethod
+    def is_finished(status: SequenceStatus) -> bool:
+        """Whether nothing will be computed for such a sequence any more."""
+        return status > SequenceStatus.SWAPPED
+
+
+class DataLike(Protocol):
+    """What the manager reads of a sequence's data."""
+
+    def get_num_computed_tokens(self) -> int: ...
+
+
+class SequenceLike(Protocol):
+    """What the manager reads of a sequence. The token list is read, never changed or kept."""
+
+    @property
+    def seq_id(self) -> int: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def data(self) -> DataLike: ...
+    def get_token_ids(self) -> list[int]: ...
+    def extra_hash(self) -> Hashable: ...
+    def is_prefill(self) -> bool: ...
+
+
+class GroupLike(Protocol):
+    """What the manager reads of a group."""
+
+    @property
+    def request_id(self) -> str: ...
+    def get_seqs(self, status: SequenceStatus | None = None) -> AbstractSequence[SequenceLike]: ...
+    def is_encoder_decoder(self) -> bool: ...
+    def get_encoder_seq(self) -> SequenceLike | None: ...
+
+
+class SequenceData:
+    """Tokens of one sequence, and for how many of them KV was computed."""
+
+    __slots__ = ("_num_computed_tokens", "_num_prompt_tokens", "_token_ids")
+
+    def __init__(self, prompt_token_ids: AbstractSequence[int],
+                 output_token_ids: AbstractSequence[int] = ()) -> None:
+        self._token_ids = [*prompt_token_ids, *output_token_ids]
+        self._num_prompt_tokens = len(prompt_token_ids)
+        self._num_computed_tokens = 0
+
+    @property
+    def prompt_token_ids(self) -> tuple[int, ...]:
+        """The tokens the request came with."""
+        return tuple(self._token_ids[:self._num_prompt_tokens])
+
+    @property
+    def output_token_ids(self) -> tuple[int, ...]:
+        """The tokens generated so far."""
+        return tuple(self._token_ids[self._num_prompt_tokens:])
+
+    def get_token_ids(self) -> list[int]:
+        """All tokens, as the one list that grows; treat it as read-only."""
+        return self._token_ids
+
+    def get_len(self) -> int:
+        """Number of tokens."""
+        return len(self._token_ids)
+
+    def get_prompt_len(self) -> int:
+        """Number of prompt tokens."""
+        return self._num_prompt_tokens
+
+    def get_num_computed_tokens(self) -> int:
+        """Tokens whose KV is in the cache."""
+        return self._num_computed_tokens
+
+    def get_num_uncomputed_tokens(self) -> int:
+        """Tokens whose KV is still to be computed."""
+        return len(self._token_ids) - self._num_computed_tokens
+
+    def append_token_id(self, token_id: int) -> None:
+        """Add a generated token."""
+        self._token_ids.append(token_id)
+
+    def update_num_computed_tokens(self, num_new_computed_tokens: int) -> None:
+        """A step has computed so many more tokens."""
+        computed = self._num_computed_tokens + num_new_computed_tokens
+        if not 0 <= computed <= len(self._token_ids):
+            raise InvalidValueError("computed tokens", computed, f"the sequence has {len(self._token_ids)} tokens")
+        self._num_computed_tokens = computed
+
+    def reset_state_for_recompute(self) -> None:
+        """The KV is gone; the tokens stay."""
+        self._num_computed_tokens = 0
+
+    def copy(self) -> SequenceData:
+        """The data of a fork."""
+        other = SequenceData(self._token_ids[:self._num_prompt_tokens], self._token_ids[self._num_prompt_tokens:])
+        other._num_computed_tokens = self._num_computed_tokens
+        return other
+
+
+class Sequence:
+    """One stream of tokens. `extra` is what its KV depends on besides tokens (None for nothing)."""
+
+    def __init__(self, seq_id: int, prompt_token_ids: AbstractSequence[int], block_size: int,
+                 extra: Hashable = None) -> None:
+        require_at_least("block_size", block_size, 1)
+        self.seq_id = seq_id
+        self.block_size = block_size
+        self.data = SequenceData(prompt_token_ids)
+        self.status = SequenceStatus.WAITING
+        self.extra = extra
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks that the known tokens fill or begin."""
+        return -(-self.data.get_len() // self.block_size)
+
+    def extra_hash(self) -> Hashable:
+        """What the KV of every block depends on besides tokens."""
+        return self.extra
+
+    def get_token_ids(self) -> list[int]:
+        """All tokens, read-only."""
+        return self.data.get_token_ids()
+
+    def get_len(self) -> int:
+        """Number of tokens."""
+        return self.data.get_len()
+
+    def get_prompt_len(self) -> int:
+        """Number of prompt tokens."""
+        return self.data.get_prompt_len()
+
+    def get_output_len(self) -> int:
+        """Number of generated tokens."""
+        return self.data.get_len() - self.data.get_prompt_len()
+
+    def append_token_id(self, token_id: int) -> None:
+        """Add a generated token."""
+        self.data.append_token_id(token_id)
+
+    def is_prefill(self) -> bool:
+        """Whether part of the prompt is still to be computed."""
+        return self.data.get_num_computed_tokens() < self.data.get_prompt_len()
+
+    def is_finished(self) -> bool:
+        """Nothing will be computed any more."""
+        return SequenceStatus.is_finished(self.status)
+
+    def reset_state_for_recompute(self) -> None:
+        """After a preemption by recompute."""
+        self.data.reset_state_for_recompute()
+
+    def fork(self, new_seq_id: int) -> Sequence:
+        """A sequence with the same tokens so far."""
+        other = Sequence(new_seq_id, (), self.block_size, self.extra)
+        other.data, other.status = self.data.copy(), self.status
+        return other
+
+
+class SequenceGroup:
+    """The sequences of one request, with the encoder's sequence where the model has an encoder."""
+
+    def __init__(self, request_id: str, seqs: AbstractSequence[Sequence], encoder_seq: Sequence | None = None) -> None:
+        self.request_id = request_id
+        self.seqs = list(seqs)
+        self.encoder_seq = encoder_seq
+
+    def get_seqs(self, status: SequenceStatus | None = None) -> list[Sequence]:
+        """All sequences, or those of one status."""
+        if status is None:
+            return self.seqs
+        return [seq for seq in self.seqs if seq.status == status]
+
+    def num_seqs(self, status: SequenceStatus | None = None) -> int:
+        """How many."""
+        return len(self.get_seqs(status))
+
+    def get_unfinished_seqs(self) -> list[Sequence]:
+        """Those that are not finished."""
+        return [seq for seq in self.seqs if not seq.is_finished()]
+
+    def get_finished_seqs(self) -> list[Sequence]:
+        """Those that are finished."""
+        return [seq for seq in self.seqs if seq.is_finished()]
+
+    def is_encoder_decoder(self) -> bool:
+        """Whether there is an encoder."""
+        return self.encoder_seq is not None
+
+    def get_encoder_seq(self) -> Sequence | None:
+        """The encoder's sequence."""
+        return self.encoder_seq
+
+    def is_finished(self) -> bool:
+        """Whether every sequence is finished."""
+        return all(seq.is_finished() for seq in self.seqs)
+
+    def is_prefill(self) -> bool:
+        """Whether the prompt is still being computed."""
+        return self.seqs[0].is_prefill()
+
+    def add(self, seq: Sequence) -> None:
+        """Add a fork."""
+        if any(other.seq_id == seq.seq_id for other in self.seqs):
+            raise InvalidValueError("seq_id", seq.seq_id, f"group {self.request_id} has it already")
+        self.seqs.append(seq)
+
+    def remove(self, seq_id: int) -> None:
+        """Remove a sequence."""
+        if all(seq.seq_id != seq_id for seq in self.seqs):
+            raise InvalidValueError("seq_id", seq_id, f"group {self.request_id} does not have it")
+        self.seqs = [seq for seq in self.seqs if seq.seq_id != seq_id]

@@ -1,0 +1,66 @@
+"""Moving a group's blocks to the other device, each distinct block once, sharing kept.
+
+The returned pairs are numbered per device. The null block does not move. The content of a block moves with
+it, and so does the fact that it is computed: on the way in it is registered again, on the way out the
+block left behind stays cached while nobody needs its room. Blocks are never exchanged for cached ones
+here, so the mapping is one-to-one and what a swap-in needs is plain: as many blocks as it has.
+
+A worker executes a step's swap-ins before everything else, in any order among themselves. The targets of one
+swap-in can be free again within the step (the append that goes with it may drop or exchange a block), and
+must not become targets of the next one. The manager passes them as `landed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .cached_blocks import CachedBlocks
+from .device_blocks import DeviceBlocks
+from .errors import NoFreeBlocksError
+from .table import Table
+
+
+def distinct_ids(tables: Iterable[Table]) -> list[int]:
+    """Every block the tables hold, once, in the order of first mention."""
+    return list(dict.fromkeys(block_id for table in tables for block_id in table.held_ids()))
+
+
+def free_landed(blocks: DeviceBlocks, landed: set[int]) -> list[int]:
+    """Landing places of this step that are free again; in an idle pool the question is void."""
+    if not landed or blocks.is_idle:
+        return []
+    return [block_id for block_id in landed if not blocks.refcounts[block_id]]
+
+
+def move(tables: Sequence[Table], source: DeviceBlocks, target: DeviceBlocks, landed: set[int]) -> dict[int, int]:
+    """Move the tables; returns source id -> target id. On `NoFreeBlocksError` nothing has changed."""
+    old_ids = distinct_ids(tables)
+    held_back = sorted(block_id for block_id in free_landed(target, landed) if block_id in target.free_ids)
+    if len(old_ids) > target.num_free - len(held_back):
+        raise NoFreeBlocksError(len(old_ids), target.num_free - len(held_back), target.name)
+    for block_id in held_back:
+        target.free_ids.remove(block_id)
+    new_ids = target.take(len(old_ids))
+    target.free_ids.extend(held_back)
+    refcounts = target.refcounts
+    for block_id in new_ids:
+        refcounts[block_id] = 0
+    mapping = dict(zip(old_ids, new_ids))
+    for cache in (source, target):
+        if isinstance(cache, CachedBlocks):
+            for old, new in mapping.items():
+                cache.computed[new] = cache.computed[old]
+    for table in tables:
+        held = table.held_ids()
+        moved = [mapping[block_id] for block_id in held]
+        target.share(moved)
+        if isinstance(source, CachedBlocks):
+            source.record_access(held, table.last_accessed)
+        source.release(held)
+        table.ids[table.num_dropped:] = moved
+        table.writable_slots = 0
+        if isinstance(target, CachedBlocks):
+            for block_id, content in zip(moved, table.contents):
+                if target.computed[block_id]:
+                    target.mark_computed(block_id, content)
+    return mapping
