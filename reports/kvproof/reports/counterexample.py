@@ -1,0 +1,97 @@
+"""A refutation for people: what broke, where exactly, the sentence of the property, the numbered steps, how to replay.
+
+Nothing is shortened. The order is the same in every report.
+"""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvproof.reports.document import DocumentError, read
+from kvproof.reports.summary import refuted
+from kvproof.spec.properties import SENTENCES
+from kvproof.spec.trace import Trace
+from kvproof.spec.verdict import Check, Result
+
+
+@dataclass
+class Counterexample:
+    """A check that refutes, with its trace if it can be read; `path` is where the user finds the trace."""
+
+    check: Check
+    subject: str
+    trace: Trace | None = None
+    path: Path | None = None
+    problem: str = ""  # why there is no trace
+
+    @property
+    def num_steps(self) -> int | None:
+        """How long the trace is."""
+        return None if self.trace is None else len(self.trace.operations)
+
+    @property
+    def replay(self) -> str | None:
+        """The command that shows it again."""
+        return None if self.path is None else f"kvproof replay {shlex.quote(str(self.path))}"
+
+    @property
+    def headline(self) -> str:
+        """What broke, for whom, and at which step."""
+        verb = "is refuted" if self.check.is_failure else "is noted"
+        at = "" if self.num_steps is None else f" at step {self.num_steps}"
+        return f"{self.check.property} {verb} for {self.subject}{at} ({self.check.judge})."
+
+    def lines(self) -> Iterator[str]:
+        """The whole argument, line by line."""
+        yield self.headline
+        yield from (f"  {line}" for line in self.check.text.splitlines())
+        if self.check.property in SENTENCES:
+            yield f"  {SENTENCES[self.check.property]}"
+        if self.trace is not None:
+            config = ", ".join(f"{name} {value}" for name, value in self.trace.config.items())
+            yield f"  The steps, with {config}:" if config else "  The steps:"
+            steps = self.trace.steps or [_as_call(operation) for operation in self.trace.operations]
+            width = len(str(len(steps)))
+            for number, step in enumerate(steps, start=1):
+                first, *rest = step.splitlines() or [""]
+                yield f"    {number:>{width}}  {first}"
+                yield from (f"    {'':{width}}  {line}" for line in rest)
+        if self.problem:
+            yield f"  {self.problem}"
+        if self.path is not None:
+            yield f"  Saved: {self.path}"
+            yield f"  Again: {self.replay}"
+
+    def text(self) -> str:
+        """The whole argument."""
+        return "\n".join(self.lines())
+
+
+def _as_call(operation: list[object]) -> str:
+    name, *arguments = operation
+    return f"{name}({', '.join(repr(argument) for argument in arguments)})"
+
+
+def counterexamples(result: Result, folder: Path) -> list[Counterexample]:
+    """Every refutation of the result whose traces lie in `folder`, failures before notes."""
+    return [_read(check, result, folder) for check in refuted(result)]
+
+
+def shortest_first(examples: list[Counterexample]) -> list[tuple[Counterexample, list[Counterexample]]]:
+    """For each property the shortest example, and the others that judges found besides."""
+    groups: dict[str, list[Counterexample]] = {}
+    for example in examples:
+        groups.setdefault(example.check.property, []).append(example)
+    ordered = [sorted(group, key=lambda one: (one.num_steps is None, one.num_steps)) for group in groups.values()]
+    return [(group[0], group[1:]) for group in ordered]
+
+
+def _read(check: Check, result: Result, folder: Path) -> Counterexample:
+    if check.trace is None:
+        return Counterexample(check, result.run.subject)
+    path = folder / check.trace
+    try:
+        return Counterexample(check, result.run.subject, read(path, Trace), path)
+    except DocumentError as error:
+        return Counterexample(check, result.run.subject, problem=str(error))

@@ -1,0 +1,103 @@
+"""Results and traces as JSON files, and back.
+
+Reading is strict: a file that is broken, that is something else, that has a field we do not know, or that a newer
+release wrote is refused with one message that names the file and the place. A reader that guesses would report
+verdicts that no judge gave.
+"""
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from kvproof.reports.atomic import write_atomically
+from kvproof.spec.trace import TRACE_SCHEMA_VERSION, Trace
+from kvproof.spec.verdict import SCHEMA_VERSION, Result
+
+Document = TypeVar("Document", Result, Trace)
+
+NOUNS: dict[type, str] = {Result: "result", Trace: "trace"}
+SCHEMA_VERSIONS: dict[type, int] = {Result: SCHEMA_VERSION, Trace: TRACE_SCHEMA_VERSION}
+
+
+class DocumentError(Exception):
+    """The file cannot be read as what it should be; the message is for the user."""
+
+
+def encode(document: Result | Trace) -> bytes:
+    """The document as indented JSON with a final newline."""
+    try:
+        data = msgspec.json.encode(document)
+    except UnicodeEncodeError:  # an engine's message may hold half a character
+        data = msgspec.json.encode(_encodable(msgspec.to_builtins(document)))
+    return msgspec.json.format(data, indent=2) + b"\n"
+
+
+def decode(data: bytes, kind: type[Document], name: str) -> Document:
+    """The document in `data`; `name` is what a message calls the file. Raises DocumentError."""
+    noun = NOUNS[kind]
+    try:
+        raw = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DocumentError(f"{name} is not JSON ({error}): is it a {noun} of kvproof, and complete?") from None
+    _require_known_version(raw, kind, name)
+    try:
+        document = msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        raise DocumentError(f"{name} is not a {noun} of kvproof: {error}") from None
+    foreign = _foreign_field(raw, msgspec.to_builtins(document))
+    if foreign is not None:
+        raise DocumentError(f"{name} is not a {noun} of kvproof: nothing is called `{foreign}` there")
+    return document
+
+
+def write(path: Path, document: Result | Trace) -> None:
+    """Write the file whole or not at all. Raises OSError."""
+    write_atomically(path, encode(document))
+
+
+def read(path: Path, kind: type[Document]) -> Document:
+    """Read a file back. Raises DocumentError."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DocumentError(f"cannot read {path}: {error.strerror or error}") from None
+    return decode(data, kind, str(path))
+
+
+def _require_known_version(raw: Any, kind: type, name: str) -> None:
+    version = raw.get("schema_version") if isinstance(raw, dict) else None
+    if type(version) is not int or version < 1:
+        raise DocumentError(f"{name} is not a {NOUNS[kind]} of kvproof: it has no schema_version")
+    if version > SCHEMA_VERSIONS[kind]:
+        raise DocumentError(
+            f"{name} has schema version {version}; this kvproof reads up to {SCHEMA_VERSIONS[kind]}: "
+            "a newer release wrote it, use that one"
+        )
+
+
+def _foreign_field(raw: Any, known: Any, path: str = "") -> str | None:
+    """The first field of `raw` that decoding dropped, or None."""
+    if isinstance(raw, dict):
+        for name, value in raw.items():
+            here = f"{path}.{name}" if path else name
+            found = here if name not in known else _foreign_field(value, known[name], here)
+            if found is not None:
+                return found
+    elif isinstance(raw, list):
+        for index, (value, kept) in enumerate(zip(raw, known, strict=True)):
+            found = _foreign_field(value, kept, f"{path}[{index}]")
+            if found is not None:
+                return found
+    return None
+
+
+def _encodable(value: Any) -> Any:
+    """The value with every lone surrogate written as an escape."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_encodable(item) for item in value]
+    return value

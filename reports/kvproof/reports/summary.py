@@ -1,0 +1,116 @@
+"""What a result says in short: the table of verdicts, the work that was done, and one sentence."""
+
+from collections.abc import Iterable
+
+from kvproof.spec.properties import NOTES, SENTENCES
+from kvproof.spec.verdict import Check, Exit, Result, Verdict
+
+WEAKEST_FIRST = (
+    Verdict.REFUTED,
+    Verdict.UNKNOWN,
+    Verdict.NOT_REFUTED,
+    Verdict.EXHAUSTED,
+    Verdict.PROVED,
+    Verdict.UNSUPPORTED,
+)
+
+
+def judges(result: Result) -> list[str]:
+    """The judges that said something, in the order in which they began."""
+    return list(dict.fromkeys(check.judge for check in result.checks))
+
+
+def properties(result: Result) -> list[str]:
+    """The properties that were looked at, in the order of the specification, those it does not know last."""
+    found = {check.property for check in result.checks}
+    return [name for name in SENTENCES if name in found] + sorted(found - SENTENCES.keys())
+
+
+def scope_of(check: Check) -> str:
+    """What stands after the property in the id, or nothing."""
+    return check.id.removeprefix(f"{check.judge}/{check.property}").removeprefix("/")
+
+
+def cell(result: Result, property: str, judge: str) -> tuple[str, Verdict | None]:
+    """The verdicts of a judge on a property, weakest first, and the weakest of them; None where it said nothing."""
+    verdicts = [c.verdict for c in result.checks if c.property == property and c.judge == judge]
+    present = [verdict for verdict in WEAKEST_FIRST if verdict in verdicts]
+    if not present:
+        return "–", None
+    is_mixed = len(present) > 1
+    words = [f"{_word(v, property)} ×{verdicts.count(v)}" if is_mixed else _word(v, property) for v in present]
+    return ", ".join(words), present[0]
+
+
+def _word(verdict: Verdict, property: str) -> str:
+    return "note" if verdict is Verdict.REFUTED and property in NOTES else verdict.value
+
+
+def work(result: Result) -> dict[str, dict[str, int]]:
+    """What each judge did, by kind. The checks of one judge and scope share one search: it counts once."""
+    per_search: dict[tuple[str, str], dict[str, int]] = {}
+    for check in result.checks:
+        counts = per_search.setdefault((check.judge, scope_of(check)), {})
+        for name, count in check.counts.items():
+            counts[name] = max(count, counts.get(name, 0))
+    done: dict[str, dict[str, int]] = {}
+    for (judge, _), counts in per_search.items():
+        total = done.setdefault(judge, {})
+        for name, count in counts.items():
+            total[name] = total.get(name, 0) + count
+    return done
+
+
+def work_line(counts: dict[str, int]) -> str:
+    """Counts as `1,000,000 operations, 48,211 states`."""
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+def refuted(result: Result) -> list[Check]:
+    """The checks that refute, failures before notes."""
+    found = [check for check in result.checks if check.verdict is Verdict.REFUTED]
+    return sorted(found, key=lambda check: not check.is_failure)
+
+
+def sentence(result: Result) -> str:
+    """The verdict in one sentence. It never claims more than was done."""
+    code = result.exit_code()
+    if code is Exit.REFUTED:
+        names = _listed(dict.fromkeys(check.property for check in result.checks if check.is_failure))
+        end = "" if result.run.is_complete else "; the run did not finish"
+        return f"{result.run.subject} is refuted: {names}{end}."
+    if code is Exit.NOTHING_CHECKED:
+        return f"Nothing was checked of {result.run.subject}."
+    if code is Exit.INCONCLUSIVE:
+        return f"Inconclusive for {result.run.subject}: {'; '.join(_open_ends(result))}."
+    decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED}
+    done = "; ".join(f"{judge} {work_line(counts)}" for judge, counts in work(result).items() if counts)
+    parts = [f"{_number(len(decided), 'property', 'properties')} hold as far as checked", *([done] if done else [])]
+    unsupported = {check.property for check in result.checks} - decided
+    if unsupported:
+        parts.append(f"{len(unsupported)} unsupported")
+    noted = dict.fromkeys(check.property for check in refuted(result))
+    if noted:
+        parts.append(f"noted: {_listed(noted)}")
+    return f"{result.run.subject} is not refuted: {'; '.join(parts)}."
+
+
+def _open_ends(result: Result) -> list[str]:
+    ends = []
+    unknown = sum(check.verdict is Verdict.UNKNOWN for check in result.checks)
+    if unknown:
+        ends.append(f"{_number(unknown, 'check is', 'checks are')} unknown")
+    unmet = result.unmet_witnesses()
+    if unmet:
+        ends.append(f"never met: {_listed(f'{w.name} ({w.judge})' for w in unmet)}")
+    if not result.run.is_complete:
+        ends.append("the run did not finish")
+    return ends
+
+
+def _number(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,196 @@
+"""A refutation for people, in every report: the same argument, whole."""
+
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from kvproof.reports.counterexample import counterexamples, shortest_first
+from kvproof.reports.document import read, write
+from kvproof.reports.junit import junit
+from kvproof.reports.markdown import SUMMARY_BYTES_MAX, markdown
+from kvproof.reports.terminal import plain_text, print_report
+from kvproof.spec.trace import Trace
+from kvproof.spec.verdict import Check, Result, Verdict
+
+
+def argument(folder: Path) -> str:
+    return f"""\
+refcount-exact is refuted for vllm-v0 0.2.7 at step 2 (walker).
+  refcount of block 1: the specification says 1, the subject 2
+  A block's refcount is the number of block-table entries that name it.
+  The steps, with num_gpu_blocks 3, window 8:
+    1  new("p", 10 tokens)
+    2  fork("p", "c")
+  Saved: {folder}/crashes/one.json
+  Again: kvproof replay {folder}/crashes/one.json"""
+
+
+def junit_of(result: Result, folder: Path) -> ElementTree.Element:
+    return ElementTree.fromstring(junit(result, folder))
+
+
+def test_the_argument_has_the_agreed_order(refuted: Result, tmp_path: Path) -> None:
+    (found,) = counterexamples(refuted, tmp_path)
+    assert found.text() == argument(tmp_path)
+
+
+def test_steps_that_were_not_described_are_shown_as_calls(refuted: Result, tmp_path: Path) -> None:
+    path = tmp_path / "crashes" / "one.json"
+    write(path, replace(read(path, Trace), steps=[]))
+    (found,) = counterexamples(refuted, tmp_path)
+    assert "    1  new(0, [0], [5])\n    2  fork(0, 1)\n" in found.text()
+
+
+def test_a_path_with_spaces_can_be_pasted_into_a_shell(refuted: Result, tmp_path: Path) -> None:
+    folder = tmp_path / "my results"
+    (folder / "crashes").mkdir(parents=True)
+    (tmp_path / "crashes" / "one.json").rename(folder / "crashes" / "one.json")
+    (found,) = counterexamples(refuted, folder)
+    assert found.replay == f"kvproof replay '{folder}/crashes/one.json'"
+
+
+def test_a_lost_trace_is_said_and_does_not_hide_the_refutation(refuted: Result, tmp_path: Path) -> None:
+    (tmp_path / "crashes" / "one.json").unlink()
+    (found,) = counterexamples(refuted, tmp_path)
+    assert found.text() == (
+        "refcount-exact is refuted for vllm-v0 0.2.7 (walker).\n"
+        "  refcount of block 1: the specification says 1, the subject 2\n"
+        "  A block's refcount is the number of block-table entries that name it.\n"
+        f"  cannot read {tmp_path}/crashes/one.json: No such file or directory"
+    )
+
+
+def test_the_same_property_is_argued_once_by_the_shortest_trace(refuted: Result, tmp_path: Path) -> None:
+    trace = read(tmp_path / "crashes" / "one.json", Trace)
+    write(tmp_path / "crashes" / "two.json", replace(trace, operations=trace.operations[:1], steps=[]))
+    check = Check("machine/refcount-exact", "machine", "refcount-exact", Verdict.REFUTED, trace="crashes/two.json")
+    refuted.checks.append(check)
+    ((shortest, others),) = shortest_first(counterexamples(refuted, tmp_path))
+    assert (shortest.check.judge, [other.check.judge for other in others]) == ("machine", ["walker"])
+    assert "  Also: refcount-exact is refuted for vllm-v0 0.2.7 at step 2 (walker). " in plain_text(refuted, tmp_path)
+
+
+def test_the_plain_report_is_whole(refuted: Result, tmp_path: Path) -> None:
+    assert (
+        plain_text(refuted, tmp_path)
+        == f"""\
+ property       | explorer                 | walker
+----------------+--------------------------+-------------
+ refcount-exact | –                        | refuted
+ read-back      | unknown ×1, exhausted ×1 | not refuted
+ swap-mapping   | –                        | unsupported
+
+explorer: 1,188 states
+walker: 1,000,000 operations, 40 runs
+walker met: pool-full 1,200
+walker never met: three-holders
+walker did not meet, as expected: reset
+unknown: no time: explorer/read-back/small
+unsupported: the subject cannot swap: walker/swap-mapping
+
+{argument(tmp_path)}
+
+vllm-v0 0.2.7 is refuted: refcount-exact. 2.5 s, seed 7.
+"""
+    )
+
+
+def test_the_plain_report_cuts_no_long_line(refuted: Result, tmp_path: Path) -> None:
+    refuted.checks[2].text = "word " * 2000 + "end"
+    assert refuted.checks[2].text in plain_text(refuted, tmp_path)
+
+
+def test_brackets_in_a_message_are_no_markup(
+    refuted: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refuted.checks[2].text = "table [red] is [1, 2], not [/]"
+    print_report(refuted, tmp_path, Console(force_terminal=True, width=60))
+    assert "table [red] is [1, 2], not [/]" in capsys.readouterr().out
+
+
+def test_a_narrow_terminal_folds_the_table_and_cuts_nothing(
+    refuted: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_report(refuted, tmp_path, Console(force_terminal=True, no_color=True, width=30))
+    assert "…" not in capsys.readouterr().out
+
+
+def test_junit_has_a_case_for_each_check(refuted: Result, tmp_path: Path) -> None:
+    suite = junit_of(refuted, tmp_path)[0]
+    assert [(case.get("classname"), case.get("name"), [child.tag for child in case]) for case in suite[1:]] == [
+        ("kvproof.explorer", "read-back (tiny)", ["system-out"]),
+        ("kvproof.explorer", "read-back (small)", ["skipped", "system-out"]),
+        ("kvproof.walker", "refcount-exact", ["failure", "system-out"]),
+        ("kvproof.walker", "read-back", ["system-out"]),
+        ("kvproof.walker", "swap-mapping", ["skipped", "system-out"]),
+    ]
+    assert [suite.get(name) for name in ("tests", "failures", "skipped", "errors")] == ["5", "1", "2", "0"]
+
+
+def test_junit_carries_the_argument_the_reasons_and_how_to_repeat_the_run(refuted: Result, tmp_path: Path) -> None:
+    suite = junit_of(refuted, tmp_path)[0]
+    failure = suite.find(".//failure")
+    assert failure is not None
+    assert failure.text == argument(tmp_path)
+    assert [skipped.get("message") for skipped in suite.iter("skipped")] == [
+        "unknown: no time",
+        "unsupported: the subject cannot swap",
+    ]
+    properties = {item.get("name"): item.get("value") for item in suite.iter("property")}
+    assert properties["seed"] == "7"
+    assert properties["subject"] == "vllm-v0 0.2.7"
+    assert properties["version"] == "0.1.0"
+    output = suite.find("testcase[@name='refcount-exact']/system-out")
+    assert output is not None
+    assert output.text is not None
+    assert output.text.endswith(f"kvproof replay {tmp_path}/crashes/one.json")
+
+
+def test_junit_is_readable_whatever_an_engine_says(refuted: Result, tmp_path: Path) -> None:
+    refuted.checks[2].text = "raised '\x00\x1b[31m <&> ]]> \ud800 \uffff é'"
+    failure = junit_of(refuted, tmp_path).find(".//failure")
+    assert failure is not None
+    assert "raised '\\x00\\x1b[31m <&> ]]> \\xd800 \\xffff é'" in (failure.text or "")
+
+
+def test_a_note_is_no_failure_in_junit(passed: Result, tmp_path: Path) -> None:
+    passed.checks.append(
+        Check("walker/hit-complete", "walker", "hit-complete", Verdict.REFUTED, text="missed 4 tokens")
+    )
+    suite = junit_of(passed, tmp_path)[0]
+    assert suite.get("failures") == "0"
+    output = suite.find("testcase[@name='hit-complete']/system-out")
+    assert output is not None
+    assert "missed 4 tokens" in (output.text or "")
+
+
+def test_the_summary_begins_with_the_verdict_and_folds_the_argument(refuted: Result, tmp_path: Path) -> None:
+    text = markdown(refuted, tmp_path)
+    assert text.startswith(
+        "## kvproof verify\n\n❌ **vllm-v0 0.2.7 is refuted: refcount-exact.** Seed 7.\n\n| property |"
+    )
+    assert "| read-back | unknown ×1, exhausted ×1 | not refuted |" in text
+    assert f"at step 2 (walker).</summary>\n\n```text\n{argument(tmp_path)}\n```\n\n</details>" in text
+
+
+def test_the_summary_is_not_broken_by_what_an_engine_says(refuted: Result, tmp_path: Path) -> None:
+    refuted.checks[2].text = "said ``` and </details>"
+    refuted.messages = ["a | b <b>c</b>\n## d"]
+    text = markdown(refuted, tmp_path)
+    assert "\n````text\n" in text
+    assert "- a \\| b &lt;b&gt;c&lt;/b&gt; ## d" in text
+
+
+def test_the_summary_stays_below_its_limit_and_says_what_it_left_out(refuted: Result, tmp_path: Path) -> None:
+    check = refuted.checks[2]
+    check.text = "é" * 200_000
+    refuted.checks = [replace(check, id=f"walker/refcount-exact/{number}") for number in range(40)]
+    refuted.messages = ["m" * 2_000_000]
+    text = markdown(refuted, tmp_path)
+    assert len(text.encode()) < SUMMARY_BYTES_MAX
+    shown = text.count("<details>")
+    assert shown > 5
+    assert f"{40 - shown} more counterexamples are in report.txt." in text

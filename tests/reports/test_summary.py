@@ -1,0 +1,68 @@
+"""The verdict in one sentence, the cells of the table, and the sums of what was done."""
+
+import pytest
+
+from kvproof.reports.summary import cell, judges, properties, sentence, work
+from kvproof.spec.verdict import Check, Result, Verdict, WitnessCount
+
+
+def test_a_run_without_findings_says_what_was_done(passed: Result) -> None:
+    assert sentence(passed) == (
+        "kvproof is not refuted: 2 properties hold as far as checked; "
+        "explorer 1,288 states; walker 5,000 operations; 1 unsupported."
+    )
+
+
+def test_a_refuted_run_names_the_properties(refuted: Result) -> None:
+    assert sentence(refuted) == "vllm-v0 0.2.7 is refuted: refcount-exact."
+
+
+def test_an_interrupted_refuted_run_says_both(refuted: Result) -> None:
+    refuted.run.is_complete = False
+    assert sentence(refuted) == "vllm-v0 0.2.7 is refuted: refcount-exact; the run did not finish."
+
+
+def test_everything_left_open_is_listed(passed: Result) -> None:
+    passed.run.is_complete = False
+    passed.checks[0].verdict = Verdict.UNKNOWN
+    passed.witnesses = [WitnessCount("pool-full", "walker", 0)]
+    assert sentence(passed) == (
+        "Inconclusive for kvproof: 1 check is unknown; never met: pool-full (walker); the run did not finish."
+    )
+
+
+def test_a_run_that_checked_nothing_does_not_sound_like_success(passed: Result) -> None:
+    passed.checks = [Check("walker/swap-mapping", "walker", "swap-mapping", Verdict.UNSUPPORTED)]
+    assert sentence(passed) == "Nothing was checked of kvproof."
+
+
+def test_a_missed_hit_is_noted_and_does_not_refute(passed: Result) -> None:
+    passed.checks.append(Check("walker/hit-complete", "walker", "hit-complete", Verdict.REFUTED))
+    assert sentence(passed).startswith("kvproof is not refuted: ")
+    assert sentence(passed).endswith("noted: hit-complete.")
+    assert cell(passed, "hit-complete", "walker") == ("note", Verdict.REFUTED)
+
+
+@pytest.mark.parametrize(
+    ("property", "judge", "expected"),
+    [
+        ("read-back", "explorer", ("unknown ×1, exhausted ×1", Verdict.UNKNOWN)),
+        ("read-back", "walker", ("not refuted", Verdict.NOT_REFUTED)),
+        ("swap-mapping", "walker", ("unsupported", Verdict.UNSUPPORTED)),
+        ("swap-mapping", "explorer", ("–", None)),
+    ],
+)
+def test_a_cell_keeps_verdicts_of_several_scopes_apart(
+    refuted: Result, property: str, judge: str, expected: tuple[str, Verdict | None]
+) -> None:
+    assert cell(refuted, property, judge) == expected
+
+
+def test_properties_stand_in_the_order_of_the_specification(refuted: Result) -> None:
+    refuted.checks.append(Check("walker/of-its-own", "walker", "of-its-own", Verdict.NOT_REFUTED))
+    assert properties(refuted) == ["refcount-exact", "read-back", "swap-mapping", "of-its-own"]
+    assert judges(refuted) == ["explorer", "walker"]
+
+
+def test_the_checks_of_one_search_count_its_work_once(refuted: Result) -> None:
+    assert work(refuted) == {"explorer": {"states": 1188}, "walker": {"operations": 1_000_000, "runs": 40}}
