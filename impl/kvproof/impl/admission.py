@@ -24,7 +24,7 @@ from .table import Table, block_extra_of, contents_of
 class AllocStatus(enum.Enum):
     """Answer of an admission question."""
 
-    OK = enum.auto()     # the call that was asked about succeeds now
+    OK = enum.auto()  # the call that was asked about succeeds now
     LATER = enum.auto()  # not now; when others leave, it may
     NEVER = enum.auto()  # the demand is larger than this pool can ever serve
 
@@ -47,8 +47,16 @@ def new_table(blocks: DeviceBlocks, seq: SequenceLike, block_size: int) -> Table
 def find_contents(cache: CachedBlocks, seq: SequenceLike, block_size: int) -> list[Content]:
     """Contents of the leading full blocks of a sequence, as far as anything needs them already."""
     tokens = seq.get_token_ids()
-    return contents_of(None, tokens, 0, len(tokens) // block_size, block_size, seq.extra_hash(), block_extra_of(seq),
-                       cache.contents.find)
+    return contents_of(
+        None,
+        tokens,
+        0,
+        len(tokens) // block_size,
+        block_size,
+        seq.extra_hash(),
+        block_extra_of(seq),
+        cache.contents.find,
+    )
 
 
 def num_leading_computed(cache: CachedBlocks, found: list[Content]) -> int:
@@ -72,9 +80,17 @@ def _new_cached_table(cache: CachedBlocks, seq: SequenceLike, block_size: int) -
     extra, block_extra = seq.extra_hash(), block_extra_of(seq)
     contents = list(found)
     if num_full > len(found):
-        contents += contents_of(found[-1] if found else None, tokens, len(found), num_full, block_size, extra,
-                                block_extra, cache.contents.intern)
-    if contents:                                  # before any eviction, which would forget unneeded contents
+        contents += contents_of(
+            found[-1] if found else None,
+            tokens,
+            len(found),
+            num_full,
+            block_size,
+            extra,
+            block_extra,
+            cache.contents.intern,
+        )
+    if contents:  # before any eviction, which would forget unneeded contents
         cache.contents.need(contents[-1])
     for block_id in present:
         cache.pin(block_id)

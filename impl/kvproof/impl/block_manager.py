@@ -20,6 +20,7 @@ looking up do nothing or give nothing; append and swap raise `UnknownSequenceErr
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from .admission import AllocStatus, admission, find_contents, new_table, num_leading_computed
@@ -43,8 +44,15 @@ from .table import Table
 class SelfAttnBlockSpaceManager:
     """Paged KV-cache block manager for one model on one GPU with host memory to swap to."""
 
-    def __init__(self, block_size: int, num_gpu_blocks: int, num_cpu_blocks: int, watermark: float = 0.01,
-                 sliding_window: int | None = None, enable_caching: bool = False) -> None:
+    def __init__(
+        self,
+        block_size: int,
+        num_gpu_blocks: int,
+        num_cpu_blocks: int,
+        watermark: float = 0.01,
+        sliding_window: int | None = None,
+        enable_caching: bool = False,
+    ) -> None:
         require_at_least("block_size", block_size, 1)
         require_at_least("num_gpu_blocks", num_gpu_blocks, 0)
         require_at_least("num_cpu_blocks", num_cpu_blocks, 0)
@@ -66,15 +74,16 @@ class SelfAttnBlockSpaceManager:
         self._cache: CachedBlocks | None = None
         self._gpu: DeviceBlocks
         if enable_caching:
-            self._gpu = self._cache = CachedBlocks("GPU", range(num_gpu_blocks), self.refcounts, bytearray(num_blocks),
-                                                   block_size)
+            self._gpu = self._cache = CachedBlocks(
+                "GPU", range(num_gpu_blocks), self.refcounts, bytearray(num_blocks), block_size
+            )
         else:
             self._gpu = DeviceBlocks("GPU", range(num_gpu_blocks), self.refcounts)
         self._host = DeviceBlocks("CPU", range(num_gpu_blocks, num_blocks), self.refcounts)
         self._growth = Growth(self._gpu, block_size, self.max_block_sliding_window)
         self.tables: dict[int, Table] = {}
         self.cross_tables: dict[str, Table] = {}
-        self._landed: set[int] = set()           # targets of this step's swap-ins; see `swapping`
+        self._landed: set[int] = set()  # targets of this step's swap-ins; see `swapping`
 
     # ---- admission ----
 
@@ -109,7 +118,7 @@ class SelfAttnBlockSpaceManager:
                 self._gpu.release(cross_table.ids)
             raise
         if cross_table is not None:
-            self.free_cross(seq_group)              # left on the host by a group that is admitted anew
+            self.free_cross(seq_group)  # left on the host by a group that is admitted anew
             self.cross_tables[seq_group.request_id] = cross_table
         self._growth.settle(table, len(table.ids) * self.block_size)
         self.tables[first.seq_id] = table
@@ -127,15 +136,19 @@ class SelfAttnBlockSpaceManager:
         if not seq_group.is_encoder_decoder():
             return None
         if self.enable_caching or self.sliding_window is not None:
-            raise InvalidValueError("group", seq_group.request_id,
-                                    "an encoder-decoder goes neither with prefix caching nor with a sliding window")
+            raise InvalidValueError(
+                "group",
+                seq_group.request_id,
+                "an encoder-decoder goes neither with prefix caching nor with a sliding window",
+            )
         encoder_seq, table = seq_group.get_encoder_seq(), self.cross_tables.get(seq_group.request_id)
         if encoder_seq is None or table is None or table.is_on_host:
             return encoder_seq
         num_tokens = len(encoder_seq.get_token_ids())
         if num_tokens != table.num_tokens:
-            raise InvalidValueError("encoder tokens", num_tokens,
-                                    f"request {seq_group.request_id} has a table for {table.num_tokens}")
+            raise InvalidValueError(
+                "encoder tokens", num_tokens, f"request {seq_group.request_id} has a table for {table.num_tokens}"
+            )
         return None
 
     # ---- growth ----
@@ -154,9 +167,13 @@ class SelfAttnBlockSpaceManager:
         """Give slots to the new tokens and the lookahead; returns the (source, target) copies to make first."""
         table = self.tables.get(seq.seq_id)
         if table is not None and self.sliding_window is None:
-            known = len(seq.get_token_ids())        # most appends end here
-            if (known <= table.quiet_tokens and known + num_lookahead_slots <= table.writable_slots
-                    and known >= table.num_tokens and num_lookahead_slots >= 0):
+            known = len(seq.get_token_ids())  # most appends end here
+            if (
+                known <= table.quiet_tokens
+                and known + num_lookahead_slots <= table.writable_slots
+                and known >= table.num_tokens
+                and num_lookahead_slots >= 0
+            ):
                 table.num_tokens = known
                 return []
         require_at_least("num_lookahead_slots", num_lookahead_slots, 0)
@@ -170,8 +187,11 @@ class SelfAttnBlockSpaceManager:
         known = len(seq.get_token_ids())
         if known < table.num_tokens:
             raise InvalidValueError("number of tokens", known, f"sequence {seq.seq_id} had {table.num_tokens}")
-        return (known <= table.quiet_tokens and known + num_lookahead_slots <= table.writable_slots
-                and (self.sliding_window is None or self._growth.first_kept(table, seq) == table.num_dropped))
+        return (
+            known <= table.quiet_tokens
+            and known + num_lookahead_slots <= table.writable_slots
+            and (self.sliding_window is None or self._growth.first_kept(table, seq) == table.num_dropped)
+        )
 
     def _table(self, seq: SequenceLike, is_on_host: bool) -> Table:
         table = self.tables.get(seq.seq_id)
@@ -229,14 +249,15 @@ class SelfAttnBlockSpaceManager:
         if num_needed > self._gpu.num_usable:
             return AllocStatus.NEVER
         if self._gpu.is_idle:
-            return AllocStatus.OK                # the watermark keeps room for others; there are none
+            return AllocStatus.OK  # the watermark keeps room for others; there are none
         num_free = self._gpu.num_free - self.num_held_back_blocks()
         return AllocStatus.OK if num_free - num_needed >= self.watermark_blocks else AllocStatus.LATER
 
     def swap_in(self, seq_group: GroupLike) -> Pairs:
         """Bring the swapped sequences back; returns (host, GPU) pairs, numbered per device."""
-        tables = self._with_cross(seq_group, [self._table(seq, is_on_host=True)
-                                              for seq in seq_group.get_seqs(SequenceStatus.SWAPPED)])
+        tables = self._with_cross(
+            seq_group, [self._table(seq, is_on_host=True) for seq in seq_group.get_seqs(SequenceStatus.SWAPPED)]
+        )
         mapping = move(tables, self._host, self._gpu, self._landed)
         for table in tables:
             table.is_on_host = False
@@ -246,14 +267,16 @@ class SelfAttnBlockSpaceManager:
 
     def can_swap_out(self, seq_group: GroupLike) -> bool:
         """Whether the host has room for the group's running sequences."""
-        tables = self._with_cross(seq_group, [self._table(seq, is_on_host=False)
-                                              for seq in seq_group.get_seqs(SequenceStatus.RUNNING)])
+        tables = self._with_cross(
+            seq_group, [self._table(seq, is_on_host=False) for seq in seq_group.get_seqs(SequenceStatus.RUNNING)]
+        )
         return len(distinct_ids(tables)) <= self._host.num_free
 
     def swap_out(self, seq_group: GroupLike) -> Pairs:
         """Move the running sequences to the host; returns (GPU, host) pairs, numbered per device."""
-        tables = self._with_cross(seq_group, [self._table(seq, is_on_host=False)
-                                              for seq in seq_group.get_seqs(SequenceStatus.RUNNING)])
+        tables = self._with_cross(
+            seq_group, [self._table(seq, is_on_host=False) for seq in seq_group.get_seqs(SequenceStatus.RUNNING)]
+        )
         mapping = move(tables, self._gpu, self._host, set())
         for table in tables:
             table.is_on_host = True
@@ -308,18 +331,14 @@ class SelfAttnBlockSpaceManager:
         return self._num_computed_blocks(seq) * self.block_size
 
     def get_common_computed_block_ids(self, seqs: Sequence[SequenceLike]) -> list[int]:
-        """Longest common prefix of computed blocks, without the block of any sequence's last token."""
+        """Longest common prefix of computed blocks. It may cover a whole prompt: its last token is computed again."""
         common: list[int] | None = None
         for seq in seqs:
             table = self.tables.get(seq.seq_id)
             if table is None:
                 return []
-            last = max(0, table.num_tokens - 1) // self.block_size
-            ids = table.ids[:min(self._num_computed_blocks(seq), last)]
-            if common is not None:
-                ids = [mine for mine, theirs in zip(ids, common)]
-                ids = ids[:next((i for i, pair in enumerate(zip(ids, common)) if pair[0] != pair[1]), len(ids))]
-            common = ids
+            ids = table.ids[: self._num_computed_blocks(seq)]
+            common = ids if common is None else common_prefix(common, ids)
         return common or []
 
     def remove_seq_from_computed_blocks_tracker(self, seq: SequenceLike) -> None:
@@ -375,6 +394,11 @@ class SelfAttnBlockSpaceManager:
     def num_held_back_blocks(self) -> int:
         """Free GPU blocks that this step's next swap-in may not use; see `swapping`."""
         return len(free_landed(self._gpu, self._landed))
+
+
+def common_prefix(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """The leading ids that are equal."""
+    return [mine for mine, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
 
 
 BlockManager = SelfAttnBlockSpaceManager

@@ -29,8 +29,9 @@ NEVER_ACCESSED = -1.0
 class CachedBlocks(DeviceBlocks):
     """One device with a prefix cache. `computed` is shared over devices, as `refcounts` is."""
 
-    def __init__(self, name: str, block_ids: Sequence[int] | range, refcounts: list[int], computed: bytearray,
-                 block_size: int) -> None:
+    def __init__(
+        self, name: str, block_ids: Sequence[int] | range, refcounts: list[int], computed: bytearray, block_size: int
+    ) -> None:
         super().__init__(name, block_ids, refcounts)
         self.block_size = block_size
         self.computed = computed

@@ -15,12 +15,12 @@ it, in a loop, since a chain can be longer than any recursion.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Optional, Tuple
+from typing import Optional
 
 NO_BLOCK = -1
 
-Tokens = Tuple[int, ...]
-ContentKey = Tuple[Optional["Content"], Tokens, Hashable, Hashable]
+Tokens = tuple[int, ...]
+ContentKey = tuple[Optional["Content"], Tokens, Hashable, Hashable]
 
 
 class Content:

@@ -6,7 +6,8 @@ An append of a table that had `seen` tokens and now has `known`, with lookahead,
 1. *Drop*: blocks wholly outside the sliding window become the null block.
 2. *Exchange* (prefix cache): a block that becomes full and whose content is registered and computed is given up
    for the registered one. Only a computed block holds every slot that this sequence has computed
-   before; and the slots it writes in this step get the bytes they have.
+   before; and the slots it writes in this step get the bytes they have. The block given up is not used again
+   by the same append; if that leaves too few, nothing is exchanged.
 3. *Copy on write*: an existing block in the written range that others hold is replaced by a new one, and
    the pair (old, new) is returned. Lookahead blocks too: a worker writes junk there.
 4. *Take*: missing blocks.
@@ -78,14 +79,14 @@ class Growth:
             stop = -(-end // size)
             needed = max(0, stop - len(ids))
             if end > seen and end > table.writable_slots:
-                for block_id in ids[seen // size:stop]:
+                for block_id in ids[seen // size : stop]:
                     before = given_up.get(block_id, 0)
                     if refcounts[block_id] - before > 1:
                         given_up[block_id] = before + 1
                         needed += 1
             kept = self.first_kept(table, seq)
             if kept > table.num_dropped:
-                for block_id in ids[table.num_dropped:kept]:
+                for block_id in ids[table.num_dropped : kept]:
                     needed -= refcounts[block_id] == 1
                 is_null_extra = is_null_extra or needed >= 0
             total += max(0, needed)
@@ -101,17 +102,23 @@ class Growth:
         end = known + num_lookahead_slots
         first, stop = seen // size, -(-end // size)
         kept = self.first_kept(table, seq)
-        dropped = ids[table.num_dropped:kept]
-        shared = [] if end == seen else [index for index in range(first, min(stop, len(ids)))
-                                         if refcounts[ids[index]] > 1]
+        dropped = ids[table.num_dropped : kept]
+        shared = (
+            [] if end == seen else [index for index in range(first, min(stop, len(ids))) if refcounts[ids[index]] > 1]
+        )
         filled, twins = self._filled(table, tokens, first, known // size)
-        copied = [index for index in shared if index not in twins]
-        num_missing = max(0, stop - len(ids))
-        num_fresh = len(copied) + num_missing - sum(index >= len(ids) for index in twins)
         num_null = int(bool(dropped) and blocks.null_id == NO_NULL_BLOCK)
-        given_up = [*dropped, *[ids[index] for index in twins if index < len(ids)]]
-        num_free = blocks.num_free + sum(refcounts[block_id] == 1 for block_id in given_up)
-        num_free -= sum(refcounts[block_id] == 0 for block_id in twins.values())
+        num_free = blocks.num_free + sum(refcounts[block_id] == 1 for block_id in dropped)
+        num_missing = max(0, stop - len(ids))
+        if twins:
+            num_saved = sum(index >= len(ids) or index in shared for index in twins)
+            num_revived = sum(refcounts[block_id] == 0 for block_id in twins.values())
+            if len(shared) + num_missing - num_saved > num_free - num_revived:
+                twins = {}
+            else:
+                num_missing -= sum(index >= len(ids) for index in twins)
+        copied = [index for index in shared if index not in twins]
+        num_fresh = len(copied) + num_missing
         if num_fresh + num_null > num_free:
             if self.cache is not None and filled:
                 self.cache.contents.release(filled[-1])
@@ -120,22 +127,23 @@ class Growth:
         if self.cache is not None:
             for block_id in twins.values():
                 self.cache.pin(block_id)
-        blocks.release(given_up)
+        blocks.release(dropped)
         if dropped:
-            ids[table.num_dropped:kept] = [blocks.null_block()] * len(dropped)
+            ids[table.num_dropped : kept] = [blocks.null_block()] * len(dropped)
             table.num_dropped = kept
         fresh = iter(blocks.take(num_fresh))
-        pairs = []
-        for index in copied:
-            target = next(fresh)
-            pairs.append((ids[index], target))
-            ids[index] = target
-        blocks.release([source for source, _ in pairs])
+        pairs, given_up = [], []
         for index in range(first, stop):
-            if index in twins:
-                ids[index:index + 1] = [twins[index]]
-            elif index >= len(ids):
-                ids.append(next(fresh))
+            if index >= len(ids):
+                ids.append(twins[index] if index in twins else next(fresh))
+            elif index in twins:
+                given_up.append(ids[index])
+                ids[index] = twins[index]
+            elif index in copied:
+                given_up.append(ids[index])
+                ids[index] = next(fresh)
+                pairs.append((given_up[-1], ids[index]))
+        blocks.release(given_up)
         table.num_tokens = known
         if self.cache is not None:
             self._register(self.cache, table, filled, first, twins, pairs)
@@ -148,19 +156,31 @@ class Growth:
         twins: dict[int, int] = {}
         if cache is None or stop <= first:
             return [], {}
-        filled = contents_of(table.last_content(), tokens, first, stop, self.block_size, table.extra,
-                             table.block_extra, cache.contents.intern)
+        filled = contents_of(
+            table.last_content(),
+            tokens,
+            first,
+            stop,
+            self.block_size,
+            table.extra,
+            table.block_extra,
+            cache.contents.intern,
+        )
         cache.contents.need(filled[-1])
         for index, content in enumerate(filled, first):
             twin = content.block_id
-            if twin != NO_BLOCK and cache.computed[twin] and not (
-                    index < len(table.ids) and cache.was_copied[table.ids[index]]):
+            if (
+                twin != NO_BLOCK
+                and cache.computed[twin]
+                and not (index < len(table.ids) and cache.was_copied[table.ids[index]])
+            ):
                 twins[index] = twin
         return filled, twins
 
     @staticmethod
-    def _register(cache: CachedBlocks, table: Table, filled: list[Content], first: int, twins: dict[int, int],
-                  pairs: Pairs) -> None:
+    def _register(
+        cache: CachedBlocks, table: Table, filled: list[Content], first: int, twins: dict[int, int], pairs: Pairs
+    ) -> None:
         for source, _ in pairs:
             cache.was_copied[source] = 1
         if filled:

@@ -12,7 +12,8 @@ image and its position inside this block).
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Sequence as AbstractSequence
+from collections.abc import Hashable
+from collections.abc import Sequence as AbstractSequence
 from typing import Protocol
 
 from .errors import InvalidValueError, require_at_least
@@ -70,8 +71,7 @@ class SequenceData:
 
     __slots__ = ("_num_computed_tokens", "_num_prompt_tokens", "_token_ids")
 
-    def __init__(self, prompt_token_ids: AbstractSequence[int],
-                 output_token_ids: AbstractSequence[int] = ()) -> None:
+    def __init__(self, prompt_token_ids: AbstractSequence[int], output_token_ids: AbstractSequence[int] = ()) -> None:
         self._token_ids = [*prompt_token_ids, *output_token_ids]
         self._num_prompt_tokens = len(prompt_token_ids)
         self._num_computed_tokens = 0
@@ -79,12 +79,12 @@ class SequenceData:
     @property
     def prompt_token_ids(self) -> tuple[int, ...]:
         """The tokens the request came with."""
-        return tuple(self._token_ids[:self._num_prompt_tokens])
+        return tuple(self._token_ids[: self._num_prompt_tokens])
 
     @property
     def output_token_ids(self) -> tuple[int, ...]:
         """The tokens generated so far."""
-        return tuple(self._token_ids[self._num_prompt_tokens:])
+        return tuple(self._token_ids[self._num_prompt_tokens :])
 
     def get_token_ids(self) -> list[int]:
         """All tokens, as the one list that grows; treat it as read-only."""
@@ -123,7 +123,7 @@ class SequenceData:
 
     def copy(self) -> SequenceData:
         """The data of a fork."""
-        other = SequenceData(self._token_ids[:self._num_prompt_tokens], self._token_ids[self._num_prompt_tokens:])
+        other = SequenceData(self._token_ids[: self._num_prompt_tokens], self._token_ids[self._num_prompt_tokens :])
         other._num_computed_tokens = self._num_computed_tokens
         return other
 
@@ -131,8 +131,9 @@ class SequenceData:
 class Sequence:
     """One stream of tokens. `extra` is what its KV depends on besides tokens (None for nothing)."""
 
-    def __init__(self, seq_id: int, prompt_token_ids: AbstractSequence[int], block_size: int,
-                 extra: Hashable = None) -> None:
+    def __init__(
+        self, seq_id: int, prompt_token_ids: AbstractSequence[int], block_size: int, extra: Hashable = None
+    ) -> None:
         require_at_least("block_size", block_size, 1)
         self.seq_id = seq_id
         self.block_size = block_size

@@ -45,7 +45,7 @@ def move(tables: Sequence[Table], source: DeviceBlocks, target: DeviceBlocks, la
     refcounts = target.refcounts
     for block_id in new_ids:
         refcounts[block_id] = 0
-    mapping = dict(zip(old_ids, new_ids))
+    mapping = dict(zip(old_ids, new_ids, strict=True))
     for cache in (source, target):
         if isinstance(cache, CachedBlocks):
             for old, new in mapping.items():
@@ -57,10 +57,10 @@ def move(tables: Sequence[Table], source: DeviceBlocks, target: DeviceBlocks, la
         if isinstance(source, CachedBlocks):
             source.record_access(held, table.last_accessed)
         source.release(held)
-        table.ids[table.num_dropped:] = moved
+        table.ids[table.num_dropped :] = moved
         table.writable_slots = 0
         if isinstance(target, CachedBlocks):
-            for block_id, content in zip(moved, table.contents):
+            for block_id, content in zip(moved, table.contents, strict=False):
                 if target.computed[block_id]:
                     target.mark_computed(block_id, content)
     return mapping

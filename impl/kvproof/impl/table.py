@@ -18,27 +18,39 @@ from .sequence import SequenceLike
 class Table:
     """Block table of one sequence."""
 
-    __slots__ = ("block_extra", "contents", "extra", "ids", "is_on_host", "last_accessed", "num_dropped",
-                 "num_hit_blocks", "num_marked_blocks", "num_tokens", "quiet_tokens", "writable_slots")
+    __slots__ = (
+        "block_extra",
+        "contents",
+        "extra",
+        "ids",
+        "is_on_host",
+        "last_accessed",
+        "num_dropped",
+        "num_hit_blocks",
+        "num_marked_blocks",
+        "num_tokens",
+        "quiet_tokens",
+        "writable_slots",
+    )
 
     def __init__(self, ids: list[int], num_tokens: int) -> None:
         self.ids = ids
-        self.num_tokens = num_tokens             # tokens that have slots
+        self.num_tokens = num_tokens  # tokens that have slots
         self.writable_slots = 0
         self.quiet_tokens = 0
         self.num_dropped = 0
         self.is_on_host = False
         # With a prefix cache only:
-        self.contents: list[Content] = []        # of each full block; the last one is needed by this table
+        self.contents: list[Content] = []  # of each full block; the last one is needed by this table
         self.extra: Hashable = None
         self.block_extra: Callable[[int], Hashable] | None = None
-        self.num_hit_blocks = 0                  # leading blocks that were computed at admission
-        self.num_marked_blocks = 0               # leading blocks known to be computed
+        self.num_hit_blocks = 0  # leading blocks that were computed at admission
+        self.num_marked_blocks = 0  # leading blocks known to be computed
         self.last_accessed = NEVER_ACCESSED
 
     def held_ids(self) -> list[int]:
         """The ids this table holds a reference to."""
-        return self.ids[self.num_dropped:] if self.num_dropped else self.ids
+        return self.ids[self.num_dropped :] if self.num_dropped else self.ids
 
     def fork(self) -> Table:
         """The table of a child. From now on neither may write without looking at the refcounts."""
@@ -65,9 +77,16 @@ def block_extra_of(seq: SequenceLike) -> Callable[[int], Hashable] | None:
     return hook
 
 
-def contents_of(before: Content | None, tokens: list[int], start: int, stop: int, block_size: int, extra: Hashable,
-                 block_extra: Callable[[int], Hashable] | None, intern: Callable[[ContentKey], Content | None],
-                 ) -> list[Content]:
+def contents_of(
+    before: Content | None,
+    tokens: list[int],
+    start: int,
+    stop: int,
+    block_size: int,
+    extra: Hashable,
+    block_extra: Callable[[int], Hashable] | None,
+    intern: Callable[[ContentKey], Content | None],
+) -> list[Content]:
     """Contents of the full blocks `start` to `stop - 1`, up to the first that `intern` does not give."""
     found: list[Content] = []
     low = start * block_size
