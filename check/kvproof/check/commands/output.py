@@ -1,0 +1,115 @@
+"""What the user sees while a command runs: colours and a moving line on a terminal, plain lines in CI or a pipe."""
+
+import os
+import sys
+import time
+from contextlib import suppress
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from kvproof.reports.terminal import WIDTH_OF_PLAIN_TEXT
+
+PLAIN_INTERVAL_SECONDS = 5.0
+
+
+class Output(Console):
+    """A console that goes on in silence when its reader has gone: the run and its files matter more."""
+
+    def on_broken_pipe(self) -> None:
+        """Say nothing more."""
+        self.quiet = True
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
+def output(to_stderr: bool = False) -> Output:
+    """The console of a command: plain and as wide as needed unless a person looks at it."""
+    file = sys.stderr if to_stderr else sys.stdout
+    if file.isatty() and not os.environ.get("CI"):
+        return Output(file=file, highlight=False, soft_wrap=False)
+    return Output(file=file, width=WIDTH_OF_PLAIN_TEXT, force_terminal=False, no_color=True, highlight=False)
+
+
+def say(console: Console, line: str, style: str = "") -> None:
+    """One line as it is: no markup, no cutting."""
+    console.print(Text(line, style=style), soft_wrap=True)
+
+
+class PlainProgress:
+    """A line when a stage begins and ends, and at most one every few seconds between."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.stage, self.count = "", 0
+        self.began = self.spoke = time.monotonic()
+
+    def begin(self, stage: str, seconds: float) -> None:
+        """A stage begins that may take so long."""
+        self.stage, self.count = stage, 0
+        self.began = self.spoke = time.monotonic()
+        say(self.console, f"{stage}: begins, up to {seconds:.0f} s")
+
+    def advance(self, count: int) -> None:
+        """The stage has done so much so far."""
+        self.count = count
+        now = time.monotonic()
+        if now - self.spoke >= PLAIN_INTERVAL_SECONDS:
+            self.spoke = now
+            say(self.console, f"{self.stage}: {count:,} after {now - self.began:.0f} s")
+
+    def end(self) -> None:
+        """The stage is over."""
+        count = f"{self.count:,} in " if self.count else ""
+        say(self.console, f"{self.stage}: ended, {count}{time.monotonic() - self.began:.1f} s")
+
+    def say(self, message: str) -> None:
+        """Something that the user should read now."""
+        say(self.console, message)
+
+
+class MovingProgress:
+    """One line that moves, for the stage that runs."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.bars: Progress | None = None
+        self.began, self.seconds = 0.0, 0.0
+
+    def begin(self, stage: str, seconds: float) -> None:
+        """A stage begins that may take so long."""
+        self.began, self.seconds = time.monotonic(), seconds
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[done]}"),
+            TimeElapsedColumn(),
+        )
+        self.bars = Progress(*columns, console=self.console, transient=True, refresh_per_second=5)
+        self.bars.add_task(stage, total=max(seconds, 0.001), done="")
+        self.bars.start()
+
+    def advance(self, count: int) -> None:
+        """The stage has done so much so far."""
+        if self.bars:
+            elapsed = min(time.monotonic() - self.began, self.seconds)
+            self.bars.update(self.bars.task_ids[0], completed=elapsed, done=f"{count:,}")
+
+    def end(self) -> None:
+        """The stage is over."""
+        if self.bars:
+            task = self.bars.tasks[0]
+            self.bars.stop()
+            self.bars = None
+            say(self.console, f"{task.description}: {task.fields['done'] or 'done'} in {task.elapsed or 0.0:.1f} s")
+
+    def say(self, message: str) -> None:
+        """Something that the user should read now."""
+        say(self.console, message, "yellow")
+
+
+def progress_on(console: Console) -> PlainProgress | MovingProgress:
+    """What suits the console."""
+    return MovingProgress(console) if console.is_terminal else PlainProgress(console)

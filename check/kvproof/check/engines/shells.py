@@ -1,0 +1,65 @@
+"""Import one module of an unpacked engine without its package `__init__` and without what that would import.
+
+A shell is an empty package over the unpacked folder: its submodules are found there, its `__init__` never runs. A
+stand-in is a module that holds just the names the wanted module imports from a sibling that is too heavy to import.
+Nothing else is replaced, and no import is caught in general: a release that asks for more fails with the name it asks
+for, rather than running on something that is not there.
+
+Limits: one process has one release of an engine, since its modules stay imported; and stand-ins are of use only where
+the wanted module takes types and small helpers from them, not behaviour that is to be judged.
+"""
+
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kvproof.check.engines.pip_client import EngineError
+
+_mounted: dict[str, Path] = {}
+
+
+def installed_version(package: str) -> str:
+    """The version of a package that is really installed in this environment; empty if it is not."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def mount(package: str, folder: Path, stand_ins: Mapping[str, Mapping[str, Any]]) -> None:
+    """Make `package` a shell over `folder / package`; `stand_ins` maps submodules to the names in them.
+
+    Raises EngineError if another release, or the package itself, has been imported in this process.
+    """
+    root = (folder / package).resolve()
+    if _mounted.get(package) == root:
+        return
+    if package in sys.modules:
+        which = _mounted.get(package, "the installed one")
+        raise EngineError(f"this process has imported {package} already ({which}); use one process for each release")
+    _mounted[package] = root
+    shell = sys.modules[package] = ModuleType(package)
+    shell.__path__ = [str(root)]
+    for name, names in stand_ins.items():
+        module = sys.modules[f"{package}.{name}"] = ModuleType(f"{package}.{name}")
+        module.__dict__.update(names)
+        setattr(shell, name, module)
+
+
+def module_of(package: str, modules: Iterable[str]) -> Any:
+    """The first of these submodules that the release has, imported. Raises EngineError."""
+    wanted = [f"{package}.{module}" for module in modules]
+    for name in wanted:
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name == name:
+                continue  # this release does not have it
+            raise EngineError(f"{name} needs {error.name}, which kvproof does not stand in for") from error
+        except ImportError as error:
+            raise EngineError(f"{name} cannot be imported from its sources: {error}") from error
+    raise EngineError(f"the release has none of {', '.join(wanted)}")

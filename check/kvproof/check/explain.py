@@ -1,0 +1,275 @@
+"""Explanation: what a call has shown is the work of a program of the specification's own rules, or it is a finding.
+
+After each call the subject is observed. The choices it made (which block, which hit, which twin) are read off the
+tables it shows; with them the program of the operation is run by the specification. A guard that refuses is the
+finding, with the property that the guard names. When the program has run, the specification knows every table,
+refcount, list and counter; each must be what the subject shows. Nothing is searched, and no rule is stated here.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from kvproof.check.finding import Finding
+from kvproof.check.subject import NULL_BLOCK, Config, Observation, Pair
+from kvproof.check.truth import Sequence as Seq
+from kvproof.check.worker import Worker
+from kvproof.spec import operations
+from kvproof.spec.native import Guard, Machine, Sizes
+from kvproof.spec.operations import Program
+from kvproof.spec.state import EVICTABLE, FREE, GPU, HOST, USED, State
+
+NUM_SEQS_MAX = 24
+NUM_ENTRIES_MAX = 40
+DEVICE = ("GPU", "host")
+
+
+class Explainer:
+    """The state of the specification beside one opened subject."""
+
+    def __init__(self, config: Config, first: Observation, fired: Counter[str]) -> None:
+        self.config = config
+        self.block_size = config.block_size
+        self.num_blocks = config.num_gpu_blocks + config.num_host_blocks
+        sizes = Sizes(config.num_gpu_blocks, config.num_host_blocks, config.block_size, NUM_SEQS_MAX, NUM_ENTRIES_MAX)
+        self.machine = Machine(sizes, with_ghosts=False, with_checks=False)
+        self.rules = self.machine.rules
+        self.state: State = self.machine.first_state()
+        self.worker = Worker(self.num_blocks, config.block_size)
+        self.free_slots = list(range(NUM_SEQS_MAX - 1, -1, -1))
+        self.copied: list[Pair] = []
+        self.num_reserved = 0
+        self.fired = fired
+        self.seen = first
+
+    # Running programs ------------------------------------------------------------------------------------------
+
+    def run(self, program: Program, about: str) -> None:
+        """Run a program; a firing that is refused is a finding about the call `about`."""
+        rules, state, fired = self.rules, self.state, self.fired
+        for name, arguments in program:
+            fired[name] += 1
+            if name == "append":
+                self._note_append(arguments[0], arguments[1])
+            elif name == "reserve":
+                self.worker.fresh.append(arguments[1])
+            elif name == "hit" and state.status[arguments[1]] == EVICTABLE:
+                fired["hit on an evictable block"] += 1
+            refusal = rules[name](state, *arguments)
+            if refusal is not None:
+                raise self._refused(refusal, name, arguments, about)
+
+    def _note_append(self, slot: int, block: int) -> None:
+        state = self.state
+        index = state.num_full[slot]
+        if index == state.num_blocks[slot]:
+            self.worker.fresh.append(block)
+        elif state.table[slot][index] != block:
+            old = state.table[slot][index]
+            self.fired["copy-on-write"] += 1
+            if state.count[state.home[slot]][FREE] + state.count[state.home[slot]][EVICTABLE] == 1:
+                self.fired["copy-on-write into the last block"] += 1
+            if state.num_written[old]:
+                self.copied.append((old, block))
+
+    def _refused(self, guard: Guard, name: str, arguments: tuple[object, ...], about: str) -> Finding:
+        shown = [a for a in arguments[1:] if isinstance(a, int)]
+        blocks = f"block {shown[0]}: " if shown and name not in ("slide", "compute") else ""
+        holders = self._holders(shown[0]) if blocks else ""
+        if not guard.property:
+            raise AssertionError(f"the judge fired {name}{arguments} for {about}, but not so: {guard.sentence}")
+        return Finding(guard.property, f"{about}: {blocks}not so: {guard.sentence}{holders}")
+
+    def _holders(self, block: int) -> str:
+        held = [s for s in range(NUM_SEQS_MAX) if 0 <= block < self.num_blocks and self.state.position[s][block] >= 0]
+        return f" (it has refcount {len(held)})" if held else ""
+
+    def take_slot(self, seq: Seq) -> None:
+        """Give a sequence its number in the state of the specification."""
+        seq.slot = self.free_slots.pop()
+
+    # What a call has shown --------------------------------------------------------------------------------------
+
+    def table_of(self, seq: Seq, about: str) -> list[int]:
+        """The table the subject shows for a sequence, NULL for the null block; ids in range."""
+        tables = self.seen.tables.get(seq.id)
+        if tables is None:
+            raise Finding("frame-kept", f"{about}: sequence {seq.id} has no table")
+        seq.shown = table = tables[0]
+        if table and not -1 <= min(table) <= max(table) < self.num_blocks:
+            raise Finding(
+                "no-use-after-free", f"{about}: the table of sequence {seq.id} is {table}, of {self.num_blocks} blocks"
+            )
+        if NULL_BLOCK in table:
+            null = self.machine.null
+            return [null if block == NULL_BLOCK else block for block in table]
+        return table
+
+    def _set_aside(self, reserved: tuple[int, ...]) -> None:
+        """Blocks that the manager keeps for itself from now on; one that the same call gave up may be among them."""
+        for block in reserved[self.num_reserved :]:
+            self.run(operations.set_aside(self.state, block), "keeping a block for itself")
+        self.num_reserved = len(reserved)
+
+    def admitted(self, seq: Seq, window: int, hit: int, caching: bool, about: str) -> None:
+        """A waiting sequence got its table, the first `hit` tokens of which need not be computed."""
+        table, size = self.table_of(seq, about), self.block_size
+        if not 0 <= hit <= len(seq.tokens) or hit % size:
+            raise Finding("hit-computed", f"{about}: a hit of {hit} tokens on a prompt of {len(seq.tokens)}")
+        if hit // size > len(table):
+            raise Finding("hit-computed", f"{about}: a hit of {hit} tokens, and a table of {len(table)} blocks")
+        self.take_slot(seq)
+        named = table.__getitem__
+        program = operations.admit_sequence(
+            self.state, size, seq.slot, window, seq.identities, hit // size, len(table), named, caching
+        )
+        self.run(program, about)
+        self._compare_table(seq, table, about)
+
+    def extended(self, seq: Seq, copies: Sequence[Pair], caching: bool, about: str) -> None:
+        """A running sequence got slots: what the window left, new entries, copies, exchanges, lookahead."""
+        state, size = self.state, self.block_size
+        old = seq.shown
+        table = self.table_of(seq, about)
+        slot, null = seq.slot, self.machine.null
+        if table == old and state.num_full[slot] * size + state.num_filled[slot] == len(seq.identities):
+            return
+        first = 0
+        while first < len(table) and table[first] == null:
+            first += 1
+        if first != state.first[slot]:
+            self.run(operations.slide_window(state, slot, first), about)
+            self.fired["window left an entry"] += 1
+        named = table.__getitem__
+        if state.num_blocks[slot] * size > len(seq.identities):
+            self.run(operations.drop_reserved(state, slot, self._num_kept(seq, table)), about)
+        self.copied.clear()
+        self.run(operations.know_tokens(state, size, slot, seq.identities, len(table), named, caching), about)
+        self.run(operations.reserve_entries(state, slot, len(table), named), about)
+        self._compare_table(seq, table, about)
+        for pair in self.copied:
+            if pair not in copies:
+                raise Finding(
+                    "cow-copied", f"{about}: an entry went {pair[0]} -> {pair[1]}, and no such copy was emitted"
+                )
+
+    def _num_kept(self, seq: Seq, table: list[int]) -> int:
+        """Entries up to the first reserved one that was given back or replaced."""
+        state, slot = self.state, seq.slot
+        last = state.num_blocks[slot]
+        for index in range(-(-len(seq.identities) // self.block_size), last):
+            if index >= len(table) or table[index] != state.table[slot][index]:
+                return index
+        return last
+
+    def _compare_table(self, seq: Seq, table: list[int], about: str) -> None:
+        """The table shown is the one that the program has made."""
+        expected = self.state.table[seq.slot][: self.state.num_blocks[seq.slot]]
+        if table == expected:
+            return
+        if len(table) != len(expected):
+            text = f"{len(expected)} entries, and shows {len(table)}"
+        else:
+            index = next(i for i, pair in enumerate(zip(table, expected, strict=True)) if pair[0] != pair[1])
+            text = f"block {expected[index]} at entry {index}, and shows {table[index]}"
+        raise Finding("frame-kept", f"{about}: sequence {seq.id} has {text}; no rule explains it")
+
+    def forked(self, parent: Seq, child: Seq, about: str) -> None:
+        """A child shares every block of its parent."""
+        self.take_slot(child)
+        self.run(operations.fork_sequence(parent.slot, child.slot), about)
+        self.table_of(child, about)
+
+    def freed(self, seq: Seq, about: str) -> None:
+        """A sequence gave up every block."""
+        self.run(operations.free_sequence(self.state, seq.slot), about)
+        self.free_slots.append(seq.slot)
+        seq.slot, seq.shown = -1, []
+
+    def swapped(self, seqs: Sequence[Seq], pairs: Sequence[Pair], is_out: bool, about: str) -> list[Pair]:
+        """A group moved to the other device along `pairs`; returned as absolute ids."""
+        sizes = (self.config.num_gpu_blocks, self.config.num_host_blocks)
+        sources, targets = sizes if is_out else sizes[::-1]
+        bases = (0, sizes[0]) if is_out else (sizes[0], 0)
+        for source, target in pairs:
+            if not (0 <= source < sources and 0 <= target < targets):
+                raise Finding(
+                    "swap-mapping", f"{about}: pair ({source}, {target}) is outside {sources} x {targets} blocks"
+                )
+        moved = {source + bases[0]: target + bases[1] for source, target in pairs}
+        if len(set(moved.values())) != len(moved) or len(moved) != len(set(pairs)):
+            raise Finding("swap-mapping", f"{about}: the pairs are not one-to-one: {sorted(set(pairs))}")
+        tables = {}
+        for seq in seqs:
+            old = seq.shown
+            tables[seq.slot] = table = self.table_of(seq, about)
+            if len(table) != len(old):
+                raise Finding("swap-mapping", f"{about}: the table of sequence {seq.id} went {old} -> {seq.shown}")
+            for index, (before, after) in enumerate(zip(old, seq.shown, strict=True)):
+                if before != NULL_BLOCK and moved.get(before) != after:
+                    raise Finding(
+                        "swap-mapping",
+                        f"{about}: entry {index} of sequence {seq.id} went {before} -> {after}, but the pairs map "
+                        f"{before} to {moved.get(before)} (absolute ids)",
+                    )
+        slots = [seq.slot for seq in seqs]
+        self.run(operations.swap_group(self.state, self.block_size, slots, lambda s, i: tables[s][i]), about)
+        if self.config.caching and not is_out:
+            for slot in slots:
+                self.run(operations.register_entries(self.state, self.block_size, slot), about)
+        for seq in seqs:
+            self._compare_table(seq, tables[seq.slot], about)
+        return [(source + bases[0], target + bases[1]) for source, target in pairs]
+
+    def computed(self, seq: Seq, stop: int, about: str) -> None:
+        """A step computed the tokens of a sequence up to position `stop`."""
+        state, size = self.state, self.block_size
+        before = state.done_full[seq.slot]
+        num_tokens = stop - before * size - state.done_filled[seq.slot]
+        if num_tokens > 0:
+            self.run(operations.compute_tokens(state, size, seq.slot, num_tokens), about)
+            if self.config.caching and not seq.is_encoder:
+                self.run(operations.mark_computed(state, size, seq.slot, before), about)
+
+    # The subject's own account ----------------------------------------------------------------------------------
+
+    def compare_pool(self, about: str, is_at_rest: Callable[[], bool]) -> None:
+        """Refcounts, free lists and counters that the subject shows are those of the specification."""
+        state, seen = self.state, self.seen
+        if len(seen.reserved) != self.num_reserved:
+            self._set_aside(seen.reserved)
+        if seen.refs is not None and seen.refs != state.refcount:
+            self._compare_refcounts(seen.refs, about)
+        if seen.free_ids is not None:
+            self._compare_free_ids(seen.free_ids, about)
+        for pool in (GPU, HOST):
+            unused = state.count[pool][FREE] + state.count[pool][EVICTABLE]
+            if seen.free[pool] != unused:
+                raise Finding(
+                    "no-leak-at-rest" if is_at_rest() else "conservation",
+                    f"{about}: {DEVICE[pool]}: {state.count[pool][USED]} blocks in tables, so {unused} are free; "
+                    f"the subject counts {seen.free[pool]}",
+                )
+
+    def _compare_refcounts(self, refs: list[int], about: str) -> None:
+        expected = self.state.refcount
+        for block in range(max(len(refs), len(expected))):
+            one, other = (r[block] if block < len(r) else None for r in (expected, refs))
+            if one != other:
+                raise Finding(
+                    "refcount-exact",
+                    f"{about}: refcount of block {block}: the specification says {one}, the subject {other}",
+                )
+
+    def _compare_free_ids(self, free_ids: list[int], about: str) -> None:
+        status = self.state.status
+        for block in free_ids:
+            if not 0 <= block < self.num_blocks:
+                raise Finding("lists-agree", f"{about}: the free list names block {block}, of {self.num_blocks}")
+            if status[block] == USED:
+                raise Finding("no-use-after-free", f"{about}: block {block} is free, and in a live table")
+        if len(set(free_ids)) != len(free_ids):
+            raise Finding("lists-agree", f"{about}: the free list names a block twice: {sorted(free_ids)}")
+        if len(free_ids) != sum(self.seen.free):
+            raise Finding(
+                "lists-agree", f"{about}: {len(free_ids)} blocks in the free lists, {sum(self.seen.free)} counted"
+            )

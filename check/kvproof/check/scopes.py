@@ -1,0 +1,68 @@
+"""The scopes that are explored: how large, and with which features.
+
+A claim about a scope is a claim about every run within it, of any length. Scopes are small because mistakes are: a
+refcount that goes wrong goes wrong with three sequences and a handful of blocks. Each feature is explored with as few
+others as it needs, and the combinations that share code (cache and swap) together.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["operations", "rules"]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One exhaustive search. Sizes in blocks, sequences, tokens of one sequence, slots of a block.
+
+    window: tokens that a sequence can read back to, 0 for all. lookahead: slots that an append reserves beyond its
+    token (operations), or whether entries are reserved at all (rules). reserving: the manager may keep blocks for
+    itself. level: what one transition is, a single rule or a whole operation.
+    """
+
+    num_gpu_blocks: int
+    num_host_blocks: int = 0
+    num_seqs: int = 2
+    num_tokens: int = 4
+    block_size: int = 2
+    caching: bool = False
+    window: int = 0
+    lookahead: int = 0
+    fork: bool = True
+    swap: bool = False
+    level: Level = "operations"
+    reserving: bool = False
+
+    @property
+    def num_indexes(self) -> int:
+        """Table entries that a sequence can have."""
+        return -(-(self.num_tokens + self.lookahead) // self.block_size)
+
+
+SCOPES: dict[str, Scope] = {
+    "tables-4x3x6": Scope(num_gpu_blocks=4, num_seqs=3, num_tokens=6),
+    "tables-5x3x8": Scope(num_gpu_blocks=5, num_seqs=3, num_tokens=8),
+    "tables-6x4x8": Scope(num_gpu_blocks=6, num_seqs=4, num_tokens=8),
+    "lookahead": Scope(num_gpu_blocks=5, num_seqs=3, num_tokens=4, lookahead=2),
+    "window": Scope(num_gpu_blocks=5, num_seqs=3, num_tokens=6, window=2),
+    "swap": Scope(num_gpu_blocks=3, num_host_blocks=3, num_seqs=3, num_tokens=4, swap=True),
+    "cache": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4, caching=True),
+    "cache-and-swap": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=4, caching=True, swap=True),
+    "rules-tables": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4, level="rules"),
+    "rules-three-sequences": Scope(num_gpu_blocks=3, num_seqs=3, num_tokens=2, level="rules"),
+    "rules-lookahead": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=2, lookahead=2, level="rules"),
+    "rules-window": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4, window=1, level="rules"),
+    "rules-swap": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=2, swap=True, level="rules"),
+    "rules-cache": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, caching=True, reserving=True, level="rules"),
+    "rules-cache-and-swap": Scope(
+        num_gpu_blocks=2,
+        num_host_blocks=2,
+        num_seqs=2,
+        num_tokens=1,
+        block_size=1,
+        caching=True,
+        fork=False,
+        swap=True,
+        level="rules",
+    ),
+}

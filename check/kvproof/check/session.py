@@ -1,0 +1,171 @@
+"""A run: stages one after the other, each with its part of the time, everything found stored at once.
+
+Every check that a stage will speak of is in the document from the beginning, as `unknown`. Whatever happens then (an
+interrupt, a fault of ours, a kill), what was not decided stays unknown, and never looks like success.
+"""
+
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Protocol
+
+from kvproof.check.finding import AdapterError
+from kvproof.check.store import Store, StoreError
+from kvproof.spec.verdict import Check, Exit, Result, Verdict, WitnessCount
+
+NOT_RUN = "not run"
+
+
+class Progress(Protocol):
+    """Who is told how far the run is."""
+
+    def begin(self, stage: str, seconds: float) -> None:
+        """A stage begins that may take so long."""
+
+    def advance(self, count: int) -> None:
+        """The stage has done so much so far."""
+
+    def end(self) -> None:
+        """The stage is over."""
+
+    def say(self, message: str) -> None:
+        """Something that the user should read now."""
+
+
+@dataclass
+class Stint:
+    """What a stage is given."""
+
+    seed: int
+    seconds: float
+    advance: Callable[[int], None]
+
+
+Said = Check | WitnessCount
+
+
+@dataclass
+class Stage:
+    """One judge on one search.
+
+    share: its part of the time that is left, against the shares of the stages after it. promised: the checks it will
+    speak of, undecided, or unsupported for a reason that is known before. run: yields them decided, by id.
+    """
+
+    name: str
+    share: float
+    promised: list[Check]
+    run: Callable[[Stint], Iterable[Said]]
+
+
+@dataclass
+class Session:
+    """Runs stages into a result and its store."""
+
+    result: Result
+    store: Store
+    stages: list[Stage]
+    seconds: float
+    progress: Progress
+    _done: int = field(default=0, init=False)
+
+    def run(self) -> Exit:
+        """Run every stage; the exit code of the run. Raises StoreError, and AdapterError for a subject that is none."""
+        begin = time.monotonic()
+        self.result.checks = [check for stage in self.stages for check in stage.promised]
+        self.store.open(self.result)
+        code = None
+        try:
+            with interruptible():
+                code = self._run_stages(begin)
+        except KeyboardInterrupt:
+            code = Exit.INCONCLUSIVE
+            self._note("interrupted: what was not decided until then is unknown")
+        except AdapterError as error:
+            code = Exit.USAGE
+            self._note(f"the adapter of {self.result.run.subject} breaks the protocol: {error}")
+        self.result.run.is_complete = code is None
+        self.result.run.seconds = round(time.monotonic() - begin, 3)
+        self.store.write_all(self.result)
+        found = self.result.exit_code()
+        return found if code is None or found is Exit.REFUTED else code
+
+    def _run_stages(self, begin: float) -> Exit | None:
+        code = None
+        for index, stage in enumerate(self.stages):
+            left = max(0.0, self.seconds - (time.monotonic() - begin))
+            seconds = left * stage.share / sum(later.share for later in self.stages[index:])
+            try:
+                self._run_stage(stage, seconds)
+            except (KeyboardInterrupt, StoreError, AdapterError):
+                raise
+            except BaseException as error:  # a subject may even raise SystemExit
+                code = Exit.INTERNAL
+                self._report_fault(stage, error)
+        return code
+
+    def _run_stage(self, stage: Stage, seconds: float) -> None:
+        self._done = 0
+        self.progress.begin(stage.name, seconds)
+        reason = f"{stage.name} did not finish"
+        try:
+            for said in stage.run(Stint(self.result.run.seed, seconds, self._advance)):
+                self._take(said)
+            reason = f"{stage.name} said nothing of it"
+        except KeyboardInterrupt:
+            reason = f"interrupted after {self._done:,}" if self._done else "interrupted"
+            raise
+        finally:
+            for check in stage.promised:
+                if check.text == NOT_RUN and check.verdict is Verdict.UNKNOWN:
+                    check.text = reason
+            self.progress.end()
+        self.store.write_all(self.result)
+
+    def _advance(self, count: int) -> None:
+        self._done = count
+        self.progress.advance(count)
+
+    def _take(self, said: Said) -> None:
+        if isinstance(said, WitnessCount):
+            self.result.witnesses.append(said)
+            return
+        places = {check.id: index for index, check in enumerate(self.result.checks)}
+        if said.id in places:
+            self.result.checks[places[said.id]] = said
+        else:
+            self.result.checks.append(said)
+        if said.is_failure:
+            self.progress.say(f"refuted: {said.id}: {said.text}")
+        self.store.write_result(self.result)
+
+    def _report_fault(self, stage: Stage, error: BaseException) -> None:
+        log = self.store.write_log("".join(traceback.format_exception(error)))
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        self._note(f"{stage.name} failed by a fault of kvproof, not of the subject: {what}; please report {log}")
+
+    def _note(self, message: str) -> None:
+        self.result.messages.append(message)
+        self.progress.say(message)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM, which a CI sends before it kills, interrupt like Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,251 @@
+"""The walker, the engine of volume: short random runs, each in a configuration and with weights of its own.
+
+Of the kinds of operation that are enabled one is drawn by weight, then uniformly one of its concrete operations.
+Weights are drawn anew for each run and may be small or zero, so that some runs hardly ever free a block and fill the
+pool. Prompts are cut from and continue earlier ones, over one to three tokens, so that prefixes meet. The seed
+determines everything.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from time import monotonic
+from typing import Any
+
+from kvproof.check import configurations
+from kvproof.check.finding import Finding
+from kvproof.check.lockstep import Lockstep
+from kvproof.check.subject import Config, ManagerSubject, Unsupported
+from kvproof.check.truth import Group, Status
+from kvproof.check.watchdog import time_limit
+from kvproof.spec.trace import Operation
+
+RUN_LENGTH = 80
+RUN_SECONDS_MAX = 20.0
+NUM_REFUSED_CONFIGS_MAX = 1000
+GROUP_MEMBERS_MAX = 4
+RARE = ("reset", "lookup", "preempt")
+ADAPTERS = ((None, 0), ("X", 1), ("X", 2), ("Y", 3))  # ids are unique, names need not be
+SALTS = (None, "X", "Y")  # one small alphabet for every string, so that any two can meet
+
+
+@dataclass
+class Walk:
+    """What a walk found, and how much it did. With a finding: the configuration and the operations up to it."""
+
+    finding: Finding | None = None
+    config: Config = field(default_factory=Config)
+    operations: list[Operation] = field(default_factory=list)
+    num_operations: int = 0
+    num_runs: int = 0
+    seconds: float = 0.0
+    kinds: Counter[str] = field(default_factory=Counter)
+    witnesses: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+    is_unsupported: bool = False
+
+
+class Driver:
+    """Draws the operations of one run."""
+
+    def __init__(self, subject: ManagerSubject, random: Random, config: Config) -> None:
+        self.random, self.config = random, config
+        self.judge = Lockstep(subject, config)
+        caps, pick = subject.capabilities, random.choice
+        can_swap = caps.swap and config.num_host_blocks > 0
+        kinds = {
+            "new": True,
+            "lookup": config.caching,
+            "admit": True,
+            "extend": config.chunked,
+            "sample": True,
+            "append": True,
+            "fork": caps.fork,
+            "free": True,
+            "preempt": True,
+            "swap_out": can_swap,
+            "swap_in": can_swap,
+            "run": True,
+            "reset": caps.reset and config.caching,
+        }
+        self.weights = {kind: pick((0.3, 1.0, 1.0, 3.0)) if on else 0.0 for kind, on in kinds.items()}
+        for kind in RARE:
+            self.weights[kind] *= pick((0.0, 0.3, 1.0))
+        self.num_tokens = pick((1, 2, 2, 3))  # different token values
+        self.tick = pick((0.0, 0.5, 1.0))
+        self.num_groups_max = random.randint(1, 5)
+        self.length_max = config.block_size * min(config.num_gpu_blocks + 2, pick((3, 6, 18)))
+        self.chunk_max = 2 * config.block_size + 1
+        self.num_seqs = self.num_groups = 0
+        self.prompts: list[tuple[int, ...]] = []
+        self.samples = [tuple(random.randrange(self.num_tokens) for _ in range(GROUP_MEMBERS_MAX)) for _ in range(4)]
+
+    def draw(self) -> Operation | None:
+        """The next operation; None if nothing is enabled."""
+        candidates, weights, names = self._candidates(), [], []
+        mine = self.weights
+        for kind in candidates:
+            if mine[kind]:
+                names.append(kind)
+                weights.append(mine[kind])
+        if not names:
+            return None
+        kind = names[0] if len(names) == 1 else self.random.choices(names, weights)[0]
+        return self._concrete(kind, candidates[kind])
+
+    def _candidates(self) -> dict[str, list[int]]:
+        """For each kind that is enabled, the groups or sequences it may be about."""
+        judge = self.judge
+        pending, no_swap_in = judge.worker.is_pending, judge.preempted_in_step
+        found: dict[str, list[int]] = {}
+        if len(judge.groups) < self.num_groups_max:
+            found["new"] = []
+        for gid, group in judge.groups.items():
+            status = group.members[0].status
+            if status is Status.RUNNING:
+                self._running_candidates(found, gid, group, pending)
+            elif status is Status.WAITING:
+                found.setdefault("admit", []).append(gid)
+                found.setdefault("lookup", []).append(gid)
+            elif not no_swap_in:
+                found.setdefault("swap_in", []).append(gid)
+            if not pending:
+                found.setdefault("free", []).extend([seq.id for seq in group.members])
+        found["run" if pending else "reset"] = []
+        return found
+
+    def _running_candidates(self, found: dict[str, list[int]], gid: int, group: Group, pending: bool) -> None:
+        members = group.members
+        first = members[0]
+        if first.is_busy:
+            return
+        unseen = len(first.tokens) - first.computed
+        if not unseen:
+            if not pending:
+                if len(first.tokens) < self.length_max:
+                    found.setdefault("sample", []).append(gid)
+                if len(members) < GROUP_MEMBERS_MAX:
+                    found.setdefault("fork", []).extend([seq.id for seq in members])
+        elif len(first.tokens) > first.num_prompt and unseen == 1:
+            found.setdefault("append", []).append(gid)
+        elif len(members) == 1:
+            found.setdefault("extend", []).append(first.id)
+        if group.encoder is None:
+            found.setdefault("swap_out", []).append(gid)
+        if len(members) == 1:
+            found.setdefault("preempt", []).append(gid)
+
+    def _concrete(self, kind: str, about: list[int]) -> Operation:
+        random = self.random
+        one = about[int(random.random() * len(about))] if about else 0
+        match kind:
+            case "new":
+                return self._new()
+            case "admit" | "extend":
+                return kind, one, random.randint(1, self.chunk_max)
+            case "sample":
+                return "sample", one, self.samples[int(random.random() * 4)]
+            case "fork":
+                self.num_seqs += 1
+                return "fork", one, self.num_seqs
+            case "run":
+                return "run", 1 if random.random() < self.tick else 0
+            case "reset":
+                return ("reset",)
+            case _:
+                return kind, one
+
+    def _new(self) -> Operation:
+        random, config = self.random, self.config
+        tokens = self._prompt()
+        seqs = []
+        for _ in range(config.group_size):
+            self.num_seqs += 1
+            seqs.append(self.num_seqs)
+        self.num_groups += 1
+        name, number = random.choice(ADAPTERS) if config.keys > 1 else ADAPTERS[0]
+        salt = random.choice(SALTS) if config.keys > 2 else None
+        images: tuple[tuple[str, int, int], ...] = ()
+        if config.images and len(tokens) > 3 and random.random() < 0.8:  # an image's name fixes its number of rows
+            first = random.randint(0, len(tokens) - 3)
+            images = (("P", first, 1), ("Q", random.randint(first + 1, len(tokens) - 2), 2))
+        operation: Operation = ("new", self.num_groups, tuple(seqs), tokens, (name, number, salt), images)
+        if config.cross and random.random() < 0.7:
+            self.num_seqs += 1
+            length = random.randint(1, 2 * config.block_size)
+            return (*operation, (self.num_seqs, tuple(random.randrange(self.num_tokens) for _ in range(length))))
+        return operation
+
+    def _prompt(self) -> tuple[int, ...]:
+        random, size = self.random, self.config.block_size
+        tokens: list[int] = []
+        if self.prompts and random.random() < 0.7:
+            tokens = list(random.choice(self.prompts))
+            if random.random() < 0.5:
+                tokens = tokens[: random.randint(0, len(tokens))]
+        if not tokens or random.random() < 0.5:
+            limit = max(1, self.length_max - len(tokens))
+            more = random.randint(1, limit if random.random() < 0.5 else min(limit, 2 * size))
+            value = random.randrange(self.num_tokens)
+            same = random.random() < 0.5
+            tokens += [value if same else random.randrange(self.num_tokens) for _ in range(more)]
+        if len(self.prompts) < 6:
+            self.prompts.append(tuple(tokens))
+        return tuple(tokens)
+
+
+def walk(
+    subject: ManagerSubject,
+    seed: int,
+    *,
+    max_operations: int,
+    seconds: float,
+    fixed: dict[str, Any] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Walk:
+    """Walk until a property is refuted, `max_operations` are done or `seconds` have passed."""
+    done, begin, random = Walk(), monotonic(), Random(seed)
+    num_refused = 0
+    while done.num_operations < max_operations and monotonic() - begin < seconds:
+        operations: list[Operation] = []
+        driver: Driver | None = None
+        run_random = Random(random.getrandbits(64))
+        config = configurations.draw(run_random, subject.capabilities, fixed)
+        try:
+            with time_limit(RUN_SECONDS_MAX):
+                driver = Driver(subject, run_random, config)
+                _run(driver, operations, min(RUN_LENGTH, max_operations - done.num_operations))
+        except Unsupported:
+            num_refused += 1
+            if num_refused > NUM_REFUSED_CONFIGS_MAX and not done.num_runs:
+                done.is_unsupported = True
+                break
+            continue
+        except Finding as finding:
+            done.finding, done.operations = finding, operations
+            done.config = driver.config if driver else config
+        done.num_runs += 1
+        done.num_operations += len(operations)
+        for operation in operations:
+            done.kinds[operation[0]] += 1
+        if driver:
+            done.witnesses.update(driver.judge.fired)
+            done.notes.update(driver.judge.notes)
+        if done.finding:
+            break
+        if progress:
+            progress(done.num_operations)
+    done.seconds = monotonic() - begin
+    return done
+
+
+def _run(driver: Driver, operations: list[Operation], length: int) -> None:
+    draw, apply = driver.draw, driver.judge.apply
+    for _ in range(length):
+        operation = draw()
+        if operation is None:
+            return
+        operations.append(operation)
+        if not apply(operation):
+            operations.pop()
