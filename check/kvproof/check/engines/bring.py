@@ -16,8 +16,7 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import NamedTuple
 
-from kvproof.check.engines import pip_client
-from kvproof.check.engines.pip_client import EngineError
+from kvproof.check.engines import EngineError, pip_client
 
 # Nothing here can start an option, end an argument or leave a folder.
 SPEC = re.compile(r"(?P<name>[A-Za-z0-9]+([._-][A-Za-z0-9]+)*)==(?P<version>[A-Za-z0-9]+([.!+_-][A-Za-z0-9]+)*)")
@@ -128,7 +127,9 @@ def _scratch(cache: Path) -> Iterator[Path]:
     try:
         yield folder
     except OSError as error:
-        raise EngineError(f"{cache} could not be written: {error.strerror or error}; make room, or set KVPROOF_CACHE") from error
+        raise EngineError(
+            f"{cache} could not be written: {error.strerror or error}; make room, or set KVPROOF_CACHE"
+        ) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

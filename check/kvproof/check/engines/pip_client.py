@@ -16,6 +16,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from kvproof.check.engines import EngineError
+
 PIP = (sys.executable, "-m", "pip", "download", "--no-deps", "--no-input", "--no-color", "--progress-bar", "off")
 FROM_SOURCE = ("--no-binary", ":all:", "--no-build-isolation", "--no-clean")
 FROM_WHEEL = ("--only-binary", ":all:")
@@ -34,10 +36,6 @@ NO_NETWORK = (
     "CERTIFICATE_VERIFY_FAILED",
 )
 NO_RELEASE = ("No matching distribution found",)
-
-
-class EngineError(Exception):
-    """An engine's sources cannot be had or used; one line that says what is wrong and what to do."""
 
 
 def fetch(requirement: str, scratch: Path) -> Iterator[Path]:

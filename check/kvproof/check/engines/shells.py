@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kvproof.check.engines.pip_client import EngineError
+from kvproof.check.engines import EngineError
 
 _mounted: dict[str, Path] = {}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from kvproof.check.engines import bring, shells
+from kvproof.check.engines import EngineError, bring, shells
 
 MODULES = ("core.block_manager_v2", "core.block_manager")  # the first where a release has both generations
 CLASSES = ("BlockSpaceManagerV2", "SelfAttnBlockSpaceManager")
@@ -73,5 +73,5 @@ def import_manager(version: str, cache: Path | None = None) -> tuple[Any, Any]:
     module = shells.module_of("vllm", MODULES)
     name = next((name for name in CLASSES if hasattr(module, name)), "")
     if not name:
-        raise bring.EngineError(f"vLLM {version} has no block manager of the second generation")
+        raise EngineError(f"vLLM {version} has no block manager of the second generation")
     return getattr(module, name), shells.module_of("vllm", ("sequence",)).SequenceStatus
