@@ -48,7 +48,7 @@ def check_observation(seen: Any, num_groups: int) -> None:
     for seq, tables in seen.tables.items():
         if type(seq) is not int or not isinstance(tables, list) or len(tables) not in (0, num_groups):
             raise AdapterError(
-                f"observe().tables must map a sequence to a list of {num_groups} tables; found {seq!r}: {_short(tables)}"
+                f"observe().tables must map sequences to lists of {num_groups} tables; found {seq!r}: {_short(tables)}"
             )
         for table in tables:
             _check_ids(f"observe().tables[{seq}]", table)

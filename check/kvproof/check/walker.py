@@ -25,7 +25,18 @@ RUN_LENGTH = 80
 RUN_SECONDS_MAX = 20.0
 NUM_REFUSED_CONFIGS_MAX = 1000
 GROUP_MEMBERS_MAX = 4
-RARE = ("reset", "lookup", "preempt")
+WEIGHTS = {  # what ends something is drawn less often, so that sequences grow and pools fill
+    "new": (0.3, 1.0, 1.0),
+    "lookup": (0.0, 0.2, 0.5),
+    "sample": (1.0, 3.0, 6.0),
+    "append": (0.5, 1.0, 3.0),
+    "extend": (1.0, 3.0),
+    "run": (1.0, 3.0),
+    "free": (0.03, 0.1, 0.3, 1.0),
+    "preempt": (0.0, 0.1, 0.3),
+    "swap_out": (0.1, 0.3, 1.0),
+    "reset": (0.0, 0.05, 0.3),
+}
 ADAPTERS = ((None, 0), ("X", 1), ("X", 2), ("Y", 3))  # ids are unique, names need not be
 SALTS = (None, "X", "Y")  # one small alphabet for every string, so that any two can meet
 
@@ -69,9 +80,7 @@ class Driver:
             "run": True,
             "reset": caps.reset and config.caching,
         }
-        self.weights = {kind: pick((0.3, 1.0, 1.0, 3.0)) if on else 0.0 for kind, on in kinds.items()}
-        for kind in RARE:
-            self.weights[kind] *= pick((0.0, 0.3, 1.0))
+        self.weights = {kind: pick(WEIGHTS.get(kind, (0.3, 1.0, 3.0))) if on else 0.0 for kind, on in kinds.items()}
         self.num_tokens = pick((1, 2, 2, 3))  # different token values
         self.tick = pick((0.0, 0.5, 1.0))
         self.num_groups_max = random.randint(1, 5)
@@ -83,16 +92,13 @@ class Driver:
 
     def draw(self) -> Operation | None:
         """The next operation; None if nothing is enabled."""
-        candidates, weights, names = self._candidates(), [], []
-        mine = self.weights
+        candidates, mine = self._candidates(), self.weights
+        at = self.random.random() * sum([mine[kind] for kind in candidates])
         for kind in candidates:
-            if mine[kind]:
-                names.append(kind)
-                weights.append(mine[kind])
-        if not names:
-            return None
-        kind = names[0] if len(names) == 1 else self.random.choices(names, weights)[0]
-        return self._concrete(kind, candidates[kind])
+            at -= mine[kind]
+            if at < 0:
+                return self._concrete(kind, candidates[kind])
+        return None
 
     def _candidates(self) -> dict[str, list[int]]:
         """For each kind that is enabled, the groups or sequences it may be about."""

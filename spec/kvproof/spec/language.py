@@ -83,6 +83,7 @@ def ghost(*domains: Domain, to: Domain, start: Any = 0) -> Any:
     return Field(domains, to, start, "ghost")
 
 
+Value = TypeVar("Value")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -168,8 +169,8 @@ def put(row: list[int], index: int, value: int) -> list[int]:
     _read_only()
 
 
-def copied(row: list[int]) -> list[int]:
-    """A row of its own with the same values."""
+def copied(row: list[Value]) -> list[Value]:
+    """A row, or rows, of its own with the same values."""
     _read_only()
 
 

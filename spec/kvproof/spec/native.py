@@ -24,8 +24,6 @@ TEXTS: tuple[ModuleType, ...] = (state, admission, rules, invariants)
 FIELDS: dict[str, Field] = {name: f for name, f in vars(State).items() if isinstance(f, Field)}
 GHOSTS = frozenset(name for name, f in FIELDS.items() if f.kind == "ghost")
 
-Refusal = "Guard | None"
-
 
 @dataclass(frozen=True)
 class Sizes:
@@ -232,7 +230,7 @@ def _code(with_ghosts: bool, with_checks: bool) -> tuple[list[CodeType], dict[st
     return [compile(module, file, "exec") for file, module in modules], constants
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=4096)
 def _namespace(sizes: Sizes, with_ghosts: bool, with_checks: bool) -> dict[str, Any]:
     code, constants = _code(with_ghosts, with_checks)
     names: dict[str, Any] = {k: v for k, v in vars(state).items() if isinstance(v, int)}
@@ -250,18 +248,20 @@ def _depth(f: Field) -> int:
     return len(f.domains) - (f.domains[-1].name == "Slot")
 
 
+def _kept_fields(with_ghosts: bool) -> dict[str, Field]:
+    return {name: f for name, f in FIELDS.items() if with_ghosts or f.kind != "ghost"}
+
+
 def _copier(with_ghosts: bool) -> Callable[[State], State]:
     lines = ["def copy_state(old):", "    new = State.__new__(State)"]
-    for name, f in FIELDS.items():
-        value = f"old.{name}"
-        if f.kind != "ghost" or with_ghosts:
-            match _depth(f):
-                case 1:
-                    value += "[:]"
-                case 2:
-                    value = f"[a[:] for a in {value}]"
-                case _:
-                    value = f"[[b[:] for b in a] for a in {value}]"
+    for name, f in _kept_fields(with_ghosts).items():
+        match _depth(f):
+            case 1:
+                value = f"old.{name}[:]"
+            case 2:
+                value = f"[a[:] for a in old.{name}]"
+            case _:
+                value = f"[[b[:] for b in a] for a in old.{name}]"
         lines.append(f"    new.{name} = {value}")
     names: dict[str, Any] = {"State": State}
     exec("\n".join([*lines, "    return new"]), names)
@@ -281,7 +281,7 @@ class Machine:
 
     def __init__(self, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True) -> None:
         names = _namespace(sizes, with_ghosts, with_checks)
-        self.sizes = sizes
+        self.sizes, self.with_ghosts = sizes, with_ghosts
         self.names = names
         self.null: int = names["NULL"]
         self.rules: dict[str, Rule] = {r.__name__: names[r.__name__] for r in COLLECTED.rules}
@@ -290,7 +290,7 @@ class Machine:
 
     def first_state(self) -> State:
         """The state in which every block is free and no sequence exists."""
-        return self.copy(_first_state(self.sizes))
+        return self.copy(_first_state(self.sizes, self.with_ghosts))
 
     def broken_claims(self, state: State) -> list[str]:
         """The names of the invariants and theorems that the state does not satisfy."""
@@ -298,19 +298,26 @@ class Machine:
         return [claim.name for claim in claims if not self.names[claim.name](state)]
 
 
-@functools.lru_cache(maxsize=512)
-def _first_state(sizes: Sizes) -> State:
-    names = _namespace(sizes, True, True)
+@functools.lru_cache(maxsize=4096)
+def _first_state(sizes: Sizes, with_ghosts: bool) -> State:
+    names = _namespace(sizes, with_ghosts, with_checks=True)
     first = State()
-    for name, f in FIELDS.items():
-        setattr(first, name, _start(f, [], names))
+    for name, f in _kept_fields(with_ghosts).items():
+        sizes_of = [_size(domain, names) for domain in f.domains]
+        setattr(first, name, _start(f, sizes_of, [], names) if callable(f.start) else _constant(f, sizes_of))
     return first
 
 
-def _start(f: Field, at: list[int], names: dict[str, Any]) -> Any:
-    if len(at) == len(f.domains):
-        return names[f.start.__name__](*at) if callable(f.start) else f.start
-    size = _size(f.domains[len(at)], names)
-    if not callable(f.start) and len(at) == len(f.domains) - 1:
-        return [f.start] * size
-    return [_start(f, [*at, i], names) for i in range(size)]
+def _start(f: Field, sizes: list[int], at: list[int], names: dict[str, Any]) -> Any:
+    if len(at) == len(sizes):
+        return names[f.start.__name__](*at)
+    return [_start(f, sizes, [*at, i], names) for i in range(sizes[len(at)])]
+
+
+def _constant(f: Field, sizes: list[int]) -> Any:
+    """The same value everywhere; only what a copy would copy is made anew."""
+    value = f.start
+    for level, size in enumerate(reversed(sizes)):
+        is_shared = len(sizes) - level >= _depth(f)
+        value = [value] * size if is_shared else [copy.copy(value) for _ in range(size)]
+    return value

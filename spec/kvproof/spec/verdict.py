@@ -4,6 +4,7 @@ Five verdicts are never merged. `unknown` is never success. `unsupported` is no 
 the check is about, so nothing was checked.
 """
 
+import builtins
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
@@ -53,7 +54,7 @@ class Check:
     text: str = ""
     trace: str | None = None
 
-    @property
+    @builtins.property
     def is_failure(self) -> bool:
         """Whether this check refutes more than a note."""
         return self.verdict is Verdict.REFUTED and self.property not in NOTES

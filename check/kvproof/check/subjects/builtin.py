@@ -258,9 +258,10 @@ class BuiltIn:
         """Tables, refcounts and free lists."""
         manager = self.manager
         null = manager.null_block_id
+        reserved: tuple[int, ...] = ()
         if null is None:
             tables = {seq: [table.ids[:]] for seq, table in manager.tables.items()}
-            refs, reserved = manager.refcounts[:], ()
+            refs = manager.refcounts[:]
         else:
             tables = {
                 seq: [[NULL_BLOCK if b == null else b for b in table.ids]] for seq, table in manager.tables.items()

@@ -1,0 +1,142 @@
+"""What every operation in lockstep uses: call, observe, hold the frame, ask, and compare."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from kvproof.check.explain import Explainer
+from kvproof.check.finding import AdapterError, Finding
+from kvproof.check.protocol_check import check_adapter, check_answer, check_observation
+from kvproof.check.subject import Admission, Config, ManagerSubject, Observation, Unsupported
+from kvproof.check.truth import Group, Status
+from kvproof.check.truth import Sequence as Seq
+from kvproof.spec.identity import Identities
+
+DOUBLE_FREE = ("double free", "doublefree", "already freed", "already free")
+
+
+class Judge:
+    """One opened subject, the truth it was told, and the specification beside it."""
+
+    def __init__(self, subject: ManagerSubject, config: Config) -> None:
+        check_adapter(subject)
+        if len(config.kv_groups) != 1:
+            raise Unsupported("several KV groups are not judged at manager level yet")
+        self.subject, self.config, self.capabilities = subject, config, subject.capabilities
+        self.identities = Identities()
+        self.seqs: dict[int, Seq] = {}
+        self.groups: dict[int, Group] = {}
+        self.now = 0
+        self.preempted_in_step = False
+        self.fired: Counter[str] = Counter()
+        self.notes: Counter[str] = Counter()
+        self.answer = ""  # of the last operation, for people
+        self._open()
+        first = self._call("total-calls", "observe")
+        check_observation(first, 1)
+        self.explainer = Explainer(config, first, self.fired)
+        self.worker = self.explainer.worker
+        self.state = self.explainer.state
+        self.explainer.compare_pool("open", self._is_at_rest)
+
+    def _open(self) -> None:
+        try:
+            self.subject.open(self.config)
+        except (Unsupported, AdapterError):
+            raise
+        except Exception as error:
+            text = f"open({self.config.as_dict()}) raised {type(error).__name__}: {error}"
+            raise Finding("total-calls", text[:300], f"open {type(error).__name__}") from error
+
+    def _call(self, property: str, name: str, *arguments: Any) -> Any:
+        """Call the subject; an exception refutes `property`, or no-double-free where it says so."""
+        try:
+            return getattr(self.subject, name)(*arguments)
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            text = f"{_text(name, arguments)} raised {said[:160]}"
+            if any(word in said.lower() for word in DOUBLE_FREE):
+                property = "no-double-free"
+            raise Finding(property, text, f"{name} {type(error).__name__}") from error
+
+    def _is_at_rest(self) -> bool:
+        return all(seq.status is Status.WAITING for seq in self.seqs.values())
+
+    def _is_idle(self) -> bool:
+        return not any(seq.status is Status.RUNNING for seq in self.seqs.values())
+
+    def _observe(self, about: str, touched: Sequence[Seq] = ()) -> None:
+        """Observe, and hold the frame: the tables of sequences that the call is not about are unchanged."""
+        explainer = self.explainer
+        seen = explainer.seen = self.subject.observe()
+        tables, expected = seen.tables, 0
+        for seq_id, seq in self.seqs.items():
+            if seq.status is Status.WAITING:
+                if tables.get(seq_id):
+                    raise Finding("no-leak-at-rest", f"{about}: sequence {seq_id} waits, but has {tables[seq_id]}")
+                expected += seq_id in tables
+                continue
+            expected += 1
+            if seq in touched:
+                continue
+            shown = tables.get(seq_id)
+            if shown is None or shown[0] != seq.shown:
+                raise Finding(
+                    "frame-kept",
+                    f"{about}: the table of sequence {seq_id}, which it is not about, went "
+                    f"{seq.shown} -> {shown[0] if shown else 'gone'}",
+                )
+        if len(tables) > expected:
+            left = {s: t for s, t in tables.items() if s not in self.seqs and any(t)}
+            if left:
+                raise Finding("no-leak-at-rest", f"{about}: sequences that are over still have tables: {left}")
+
+    def _settle(self, about: str) -> None:
+        self.explainer.compare_pool(about, self._is_at_rest)
+
+    def _unchanged(self, before: Observation, about: str) -> None:
+        after = self.explainer.seen = self.subject.observe()
+        if after != before:
+            for name, old, new in zip(Observation._fields, before, after, strict=True):
+                if old != new:
+                    raise Finding("failed-call-changes-nothing", f"{about}, but {name} went {old} -> {new}")
+
+    def _ask(self, name: str, group: Group) -> Admission:
+        """Ask whether a call would succeed. Asking changes nothing."""
+        before = self.explainer.seen
+        answer = self._call("total-calls", name, group.id)
+        check_answer(name, answer, Admission)
+        self._unchanged(before, f"{name} only asks")
+        self.answer = answer.value
+        return answer  # type: ignore[no-any-return]
+
+    def _num_blocks_needed(self, group: Group) -> int:
+        words = self.explainer.machine.names
+        need: int = words["blocks_for"](len(group.members[0].tokens) + self.config.lookahead)
+        return need + (words["blocks_for"](len(group.encoder.tokens)) if group.encoder else 0)
+
+    def _judge_wait(self, group: Group, answer: Admission, about: str) -> None:
+        """A group that is not admitted: NEVER only if it can never be; LATER only while something runs."""
+        reserved, need = len(self.explainer.seen.reserved), self._num_blocks_needed(group)
+        gpu = self.config.num_gpu_blocks
+        held_back = int(self.config.watermark * gpu)
+        if answer is Admission.NEVER:
+            if not self.explainer.machine.names["may_answer_never"](need, reserved, held_back, gpu):
+                raise Finding(
+                    "admission-final",
+                    f"{about} says NEVER, but needs {need} blocks of {gpu - reserved - held_back} that it may use",
+                )
+        elif self._is_idle():
+            raise Finding("admission-final", f"{about} says LATER although nothing runs: it would wait for ever")
+
+    def _waiting(self, gid: int) -> Group | None:
+        group = self.groups.get(gid)
+        return group if group and group.all_are(Status.WAITING) else None
+
+    def _running(self, gid: int) -> Group | None:
+        group = self.groups.get(gid)
+        return group if group and group.all_are(Status.RUNNING) and not group.is_busy else None
+
+
+def _text(name: str, arguments: tuple[Any, ...]) -> str:
+    return f"{name}({', '.join(str(a) for a in arguments)})"
