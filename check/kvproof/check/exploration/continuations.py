@@ -49,13 +49,9 @@ class Continuations:
 
     def choices(self, identity: int, used: set[int]) -> list[int]:
         """What is tried for the next position: every identity that the state uses, and one that it does not."""
-        found: list[int] = []
-        for value in range(NUM_VALUES):
-            following = self.after(identity, value)
-            found.append(following)
-            if following not in used:
-                break
-        return found
+        following = [self.after(identity, value) for value in range(NUM_VALUES)]
+        unused = [each for each in following if each not in used]
+        return [each for each in following if each in used] + unused[:1]
 
     def rows(self, identity: int, num_slots: int, used: set[int]) -> list[list[int]]:
         """Every choice for the next `num_slots` positions."""

@@ -1,0 +1,171 @@
+"""The level of operations: one transition is a whole call of an engine, run as its program of rules.
+
+Tokens are computed as soon as they have slots, and cached blocks marked right after. New blocks are the lowest free
+ones; which block is evicted when none is free is left open by trying each eviction as an operation of its own. Without
+caching a prompt is admitted empty and grows by appends: longer prompts reach nothing else.
+
+An operation says beforehand whether it can finish (`Call.num_taken` against what the pool has). It must finish exactly
+if so, and a state must be found as it was after everything has been tried on copies of it.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from itertools import combinations
+
+from kvproof.check.canonical import canonical_form
+from kvproof.check.exploration.call import Call, planned_append, planned_prompt, planned_swap
+from kvproof.check.exploration.claims import Claims
+from kvproof.check.exploration.continuations import ROOT, Continuations
+from kvproof.check.exploration.firing import Firings, Operation
+from kvproof.check.exploration.violation import Violated, Violation
+from kvproof.check.scopes import Scope
+from kvproof.spec.native import Machine, Sizes
+from kvproof.spec.operations import (
+    drop_reserved,
+    fork_sequence,
+    free_sequence,
+    reset_cache,
+    slide_window,
+)
+from kvproof.spec.state import EVICTABLE, NONE, State
+from kvproof.spec.witnesses import met_after, met_before
+
+
+class CallLevel:
+    """Whole operations, ghosts left out, obligations on."""
+
+    def __init__(self, scope: Scope, machine: Machine | None = None) -> None:
+        sizes = Sizes(scope.num_gpu_blocks, scope.num_host_blocks, scope.block_size, scope.num_seqs, scope.num_indexes)
+        self.scope = scope
+        self.machine = machine or Machine(sizes, with_ghosts=False)
+        self.firings = Firings(self.machine)
+        self.claims = Claims(self.machine, with_ghosts=False, with_theorems=False)
+        self.continuations = Continuations()
+        # Without caching and windows, what comes before a token is in the table of its sequence.
+        self._before = self.continuations.before if scope.caching or scope.window else None
+        self._can_still_be_read: Callable[[State, int, int], bool] = self.machine.word("can_still_be_read")
+
+    def form(self, state: State) -> Hashable:
+        """See `canonical_form`."""
+        return canonical_form(self.machine, state, self._before)
+
+    def violation(self, state: State) -> Violation | None:
+        """Every invariant that reads no ghost, and the recount."""
+        return self.claims.broken(state)
+
+    def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
+        """Every operation that finishes."""
+        form = self.form(state)
+        for call in self._calls(state):
+            work = self.machine.copy(state)
+            has_finished = self._run(work, call)
+            if has_finished != call.can_finish:
+                told = "can" if call.can_finish else "cannot"
+                text = f"{call.operation} {'finishes' if has_finished else 'is refused'}, although it {told} finish"
+                raise Violated(Violation("admission-sound", text), call.operation)
+            if has_finished:
+                yield call.operation, work
+        if self.form(state) != form:
+            raise Violated(Violation("failed-call-changes-nothing", "a copy of a state changes the state itself"), ())
+
+    def _run(self, work: State, call: Call) -> bool:
+        fire, count = self.firings.fire, self.firings.count
+        for rule, arguments in call.program(work):
+            met = [*met_before(work, rule, arguments)]
+            if fire(work, rule, arguments, call.operation) is not None:
+                return False
+            count(rule, [*met, *met_after(work, rule, arguments)])
+        return True
+
+    def _calls(self, state: State) -> Iterator[Call]:
+        scope = self.scope
+        live = [seq for seq, is_live in enumerate(state.live) if is_live]
+        used = self._identities(state, live) if scope.caching else set()
+        dead = state.live.index(False) if len(live) < scope.num_seqs else NONE
+        if dead != NONE:
+            yield from self._admissions(state, dead, used)
+            if scope.fork:
+                for parent in live:
+                    yield Call(("fork", parent, dead), lambda work, p=parent: fork_sequence(p, dead))
+        for seq in live:
+            yield Call(("free", seq), lambda work, s=seq: free_sequence(work, s))
+            yield from self._appends(state, seq, live, used)
+            if scope.window and state.first[seq] < state.num_full[seq]:
+                yield self._slide(state, seq)
+            if scope.lookahead and state.num_blocks[seq] > (known := self._entries_known(state, seq)):
+                yield Call(("drop_reserved", seq), lambda work, s=seq, k=known: drop_reserved(work, s, k))
+        if scope.swap:
+            yield from self._swaps(state, live)
+        if scope.caching and EVICTABLE in state.status:
+            yield Call(("reset_cache",), reset_cache)
+            for block, status in enumerate(state.status):
+                if status == EVICTABLE:
+                    yield Call(("evict", block), lambda work, b=block: iter([("evict", (b,))]))
+
+    def _admissions(self, state: State, seq: int, used: set[int]) -> Iterator[Call]:
+        scope = self.scope
+        if not scope.caching:
+            yield planned_prompt(self.machine, scope, state, seq, [], 0, False)
+            return
+        for num_tokens in range(scope.num_tokens + 1):
+            for prompt in self.continuations.rows(ROOT, num_tokens, used):
+                for num_hit in range(num_tokens // scope.block_size + 1):
+                    if num_hit and not self._is_computed(state, prompt, num_hit - 1):
+                        break
+                    yield planned_prompt(self.machine, scope, state, seq, prompt, num_hit, False)
+                    yield planned_prompt(self.machine, scope, state, seq, prompt, num_hit, True)
+
+    def _appends(self, state: State, seq: int, live: list[int], used: set[int]) -> Iterator[Call]:
+        scope = self.scope
+        if self._num_known(state, seq) >= scope.num_tokens:
+            return
+        tokens = self._known(state, seq)
+        last = tokens[-1] if tokens else ROOT
+        if scope.caching:
+            for identity in self.continuations.choices(last, used):
+                yield planned_append(self.machine, scope, state, seq, [*tokens, identity], False)
+                if (len(tokens) + 1) % scope.block_size == 0:
+                    yield planned_append(self.machine, scope, state, seq, [*tokens, identity], True)
+        else:
+            here = self._at(state, live, len(tokens))
+            yield planned_append(
+                self.machine, scope, state, seq, [*tokens, self.continuations.fresh(last, here)], False
+            )
+
+    def _swaps(self, state: State, live: list[int]) -> Iterator[Call]:
+        for size in range(1, len(live) + 1):
+            for seqs in combinations(live, size):
+                if len({state.home[seq] for seq in seqs}) == 1:
+                    yield planned_swap(self.machine, self.scope, state, seqs, False)
+                    if self.scope.caching:
+                        yield planned_swap(self.machine, self.scope, state, seqs, True)
+
+    def _slide(self, state: State, seq: int) -> Call:
+        first = state.first[seq]
+        can_finish = not self._can_still_be_read(state, seq, first)
+        return Call(("slide", seq), lambda work: slide_window(work, seq, first + 1), can_finish)
+
+    def _is_computed(self, state: State, prompt: list[int], index: int) -> bool:
+        size = self.scope.block_size
+        row = prompt[index * size : (index + 1) * size]
+        gpu = range(self.scope.num_gpu_blocks)
+        return any(state.computed[block] and state.content[block] == row for block in gpu)
+
+    def _num_known(self, state: State, seq: int) -> int:
+        return state.num_full[seq] * self.scope.block_size + state.num_filled[seq]
+
+    def _entries_known(self, state: State, seq: int) -> int:
+        return state.num_full[seq] + (state.num_filled[seq] > 0)
+
+    def _known(self, state: State, seq: int) -> list[int]:
+        rows = state.tokens[seq][: state.num_full[seq] + 1]
+        return [identity for row in rows for identity in row][: self._num_known(state, seq)]
+
+    def _at(self, state: State, live: list[int], position: int) -> set[int]:
+        """The identities that the sequences have at a position."""
+        index, slot = divmod(position, self.scope.block_size)
+        return {state.tokens[seq][index][slot] for seq in live if self._num_known(state, seq) > position}
+
+    def _identities(self, state: State, live: list[int]) -> set[int]:
+        found = {identity for seq in live for identity in self._known(state, seq)}
+        found.update(i for block, is_cached in enumerate(state.cached) if is_cached for i in state.content[block])
+        return self.continuations.with_all_before(found)

@@ -1,0 +1,39 @@
+"""What every state is held against: the claims of the specification, and the recount."""
+
+import ast
+from collections.abc import Callable
+from functools import cache
+
+from kvproof.check.exploration.recount import miscounts
+from kvproof.check.exploration.violation import Violation
+from kvproof.spec.language import COLLECTED, Claim
+from kvproof.spec.native import GHOSTS, Machine, fields_in, functions
+from kvproof.spec.state import State
+
+
+@cache
+def _reads_ghosts(name: str) -> bool:
+    """Whether a claim or word reads a ghost field, itself or through a word."""
+    function, _ = functions()[name]
+    words = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} & functions().keys() - {name}
+    return bool(fields_in(function) & GHOSTS) or any(_reads_ghosts(word) for word in words)
+
+
+class Claims:
+    """The claims that can be evaluated on states of one machine."""
+
+    def __init__(self, machine: Machine, with_ghosts: bool, with_theorems: bool) -> None:
+        self.sizes = machine.sizes
+        claims = COLLECTED.invariants + (COLLECTED.theorems if with_theorems else [])
+        self.predicates: list[tuple[Claim, Callable[[State], bool]]] = [
+            (claim, machine.word(claim.name)) for claim in claims if with_ghosts or not _reads_ghosts(claim.name)
+        ]
+
+    def broken(self, state: State) -> Violation | None:
+        """The first thing that does not hold; counting comes first, since it needs no sound state."""
+        if found := miscounts(self.sizes, state):
+            return Violation(*found)
+        for claim, holds in self.predicates:
+            if not holds(state):
+                return Violation(claim.property, f"{claim.name}: {claim.sentence}")
+        return None

@@ -1,0 +1,146 @@
+"""The level of rules: one transition is one firing, with every argument that is not a mere renaming of another.
+
+Left out, without loss of generality: a free block other than the lowest of its pool, a sequence that does not exist
+other than the lowest, a token value when a like one is tried (`continuations`). Rows continue what the sequence
+knows: identities are functional, so no row can hold an identity of another position.
+
+A firing that is refused must leave every field, ghosts included, as it was.
+"""
+
+from collections.abc import Hashable, Iterator
+
+from kvproof.check.canonical import canonical_form
+from kvproof.check.exploration.claims import Claims
+from kvproof.check.exploration.continuations import ROOT, Continuations
+from kvproof.check.exploration.firing import Firings, Operation
+from kvproof.check.exploration.violation import Violated, Violation
+from kvproof.check.scopes import Scope
+from kvproof.spec.native import Machine, Sizes
+from kvproof.spec.operations import row_of
+from kvproof.spec.state import FREE, State
+from kvproof.spec.witnesses import met_after, met_before
+
+
+class RuleLevel:
+    """Single firings, ghosts and obligations on."""
+
+    def __init__(self, scope: Scope, machine: Machine | None = None) -> None:
+        sizes = Sizes(scope.num_gpu_blocks, scope.num_host_blocks, scope.block_size, scope.num_seqs, scope.num_indexes)
+        self.scope = scope
+        self.machine = machine or Machine(sizes)
+        self.firings = Firings(self.machine)
+        self.claims = Claims(self.machine, with_ghosts=True, with_theorems=True)
+        self.continuations = Continuations()
+
+    def form(self, state: State) -> Hashable:
+        """Named tokens only where they are compared; see `canonical_form`."""
+        return canonical_form(self.machine, state, self.continuations.before)
+
+    def violation(self, state: State) -> Violation | None:
+        """Every invariant, every theorem, and the recount."""
+        return self.claims.broken(state)
+
+    def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
+        """Every firing that is not refused."""
+        copy, fire = self.machine.copy, self.firings.fire
+        form = self.form(state)
+        work = copy(state)
+        for operation in self.candidates(state):
+            rule, arguments = operation[0], operation[1:]
+            refused = fire(work, rule, arguments, operation)
+            if refused is None:
+                self.firings.count(rule, [*met_before(state, rule, arguments), *met_after(work, rule, arguments)])
+                yield operation, work
+                work = copy(state)
+            elif vars(work) != vars(state):
+                text = f"{rule} is refused, because {refused.sentence} does not hold, and changes the state"
+                raise Violated(Violation("failed-call-changes-nothing", text), operation)
+        if self.form(state) != form:
+            text = "a firing on a copy of the state changes the state itself"
+            raise Violated(Violation("frame-kept", text), ())
+
+    def candidates(self, state: State) -> Iterator[Operation]:
+        """Rules and arguments to try."""
+        scope = self.scope
+        seqs = self._seqs(state)
+        blocks = self._blocks(state)
+        used = self._identities(state)
+        for seq in seqs:
+            yield "admit", seq, scope.window
+            yield "begin_free", seq
+            yield "drop_last", seq
+            yield "finish", seq
+            yield from (("compute", seq, stop) for stop in range(1, scope.block_size + 1))
+            yield from self._appends(state, seq, blocks, used)
+            if scope.fork:
+                yield from (("fork", seq, child) for child in seqs)
+            if scope.window:
+                yield "slide", seq
+            if scope.lookahead and state.num_blocks[seq] < scope.num_indexes:
+                yield from (("reserve", seq, block) for block in blocks)
+            if scope.caching:
+                yield from self._cache_rules(state, seq, blocks, used)
+            if scope.swap:
+                yield from self._swap_rules(seq, seqs, blocks)
+        if scope.caching:
+            yield from (("mark_computed", block) for block in blocks)
+            yield from (("evict", block) for block in blocks)
+        if scope.reserving:
+            yield from (("set_aside", block) for block in blocks)
+
+    def _appends(self, state: State, seq: int, blocks: list[int], used: set[int]) -> Iterator[Operation]:
+        size, index, filled = self.scope.block_size, state.num_full[seq], state.num_filled[seq]
+        for stop in range(filled + 1, min(size, self.scope.num_tokens - index * size) + 1):
+            for row in self._rows(state, seq, stop, used):
+                yield from (("append", seq, block, row, stop) for block in blocks)
+
+    def _cache_rules(self, state: State, seq: int, blocks: list[int], used: set[int]) -> Iterator[Operation]:
+        size, full = self.scope.block_size, state.num_full[seq]
+        yield from (("promote", seq, index) for index in range(self.scope.num_indexes))
+        for index in range(full):
+            row = state.tokens[seq][index]
+            yield from (("exchange", seq, index, twin, row) for twin in blocks)
+        if (full + 1) * size <= self.scope.num_tokens:
+            for row in self._rows(state, seq, size, used):
+                for block in blocks:
+                    yield "hit", seq, block, row
+                    yield "share", seq, block, row
+                    yield "exchange", seq, full, block, row
+
+    def _swap_rules(self, seq: int, seqs: list[int], blocks: list[int]) -> Iterator[Operation]:
+        yield "begin_swap", seq
+        yield from (("move_entry", seq, block) for block in blocks)
+        yield from (("follow_entry", seq, leader) for leader in seqs)
+        if self.scope.caching:
+            yield from (("rehit_entry", seq, block) for block in blocks)
+        yield "end_swap", seq
+
+    def _seqs(self, state: State) -> list[int]:
+        live = [seq for seq, is_live in enumerate(state.live) if is_live]
+        return live if len(live) == len(state.live) else [*live, state.live.index(False)]
+
+    def _blocks(self, state: State) -> list[int]:
+        gpu = self.scope.num_gpu_blocks
+        lowest = {
+            state.status.index(FREE, start, stop)
+            for start, stop in ((0, gpu), (gpu, len(state.status)))
+            if FREE in state.status[start:stop]
+        }
+        return [block for block, status in enumerate(state.status) if status != FREE or block in lowest]
+
+    def _known(self, state: State, seq: int) -> list[int]:
+        rows = state.tokens[seq][: state.num_full[seq] + 1]
+        num_known = state.num_full[seq] * self.scope.block_size + state.num_filled[seq]
+        return [identity for row in rows for identity in row][:num_known]
+
+    def _rows(self, state: State, seq: int, stop: int, used: set[int]) -> Iterator[list[int]]:
+        """The rows that the sequence may have in the entry it fills, up to slot `stop`."""
+        known = self._known(state, seq) if state.live[seq] else []
+        filled = state.num_filled[seq]
+        for new in self.continuations.rows(known[-1] if known else ROOT, stop - filled, used):
+            yield row_of([*known[len(known) - filled :], *new], 0, self.scope.block_size)
+
+    def _identities(self, state: State) -> set[int]:
+        found = {i for seq, is_live in enumerate(state.live) if is_live for i in self._known(state, seq)}
+        found.update(i for block, is_cached in enumerate(state.cached) if is_cached for i in state.content[block])
+        return self.continuations.with_all_before(found)
