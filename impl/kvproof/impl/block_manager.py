@@ -10,9 +10,7 @@ What a caller must keep: swap nothing in after a preemption or swap-out of the s
 running sequences together; free and fork between steps. The worker executes a step's swap-ins, then its swap-outs, then
 copies, then the model.
 
-Ids are counted over both devices, GPU 0 to G-1, host G to G+C-1; only swap pairs are counted per device.
-For observers: `tables`, `cross_tables`, `refcounts`, `free_ids(device)`, `evictable_ids(device)`,
-`null_block_id`, `num_held_back_blocks()`. They show the manager's own state: copy what must last, change nothing.
+`manager_state` has the fields, the numbering of ids and what an observer may read.
 
 Calls about a sequence that has no table: `free`, `free_cross`, `fork`, marking, recording an access and
 looking up do nothing or give nothing; append and swap raise `UnknownSequenceError`.
@@ -20,13 +18,9 @@ looking up do nothing or give nothing; append and swap raise `UnknownSequenceErr
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
-from .admission import AllocStatus, admission, find_contents, new_table, num_leading_computed
-from .cached_blocks import CachedBlocks
-from .device import Device
-from .device_blocks import NO_NULL_BLOCK, DeviceBlocks
+from .admission import AllocStatus, admission, new_table
 from .errors import (
     DuplicateSequenceError,
     InvalidValueError,
@@ -34,56 +28,15 @@ from .errors import (
     WrongDeviceError,
     require_at_least,
 )
-from .growth import Growth, Pairs
-from .hit_rate import CacheMetricData
+from .growth import Pairs
+from .manager_state import ManagerState
 from .sequence import GroupLike, SequenceLike, SequenceStatus
-from .swapping import distinct_ids, free_landed, move
+from .swapping import distinct_ids, move
 from .table import Table
 
 
-class SelfAttnBlockSpaceManager:
+class SelfAttnBlockSpaceManager(ManagerState):
     """Paged KV-cache block manager for one model on one GPU with host memory to swap to."""
-
-    def __init__(
-        self,
-        block_size: int,
-        num_gpu_blocks: int,
-        num_cpu_blocks: int,
-        watermark: float = 0.01,
-        sliding_window: int | None = None,
-        enable_caching: bool = False,
-    ) -> None:
-        require_at_least("block_size", block_size, 1)
-        require_at_least("num_gpu_blocks", num_gpu_blocks, 0)
-        require_at_least("num_cpu_blocks", num_cpu_blocks, 0)
-        if isinstance(watermark, bool) or not isinstance(watermark, (int, float)) or not 0 <= watermark <= 1:
-            raise InvalidValueError("watermark", watermark, "it must be between 0 and 1")
-        self.max_block_sliding_window: int | None = None
-        if sliding_window is not None:
-            require_at_least("sliding_window", sliding_window, 1)
-            if enable_caching:
-                raise InvalidValueError("sliding_window", sliding_window, "it cannot be had with prefix caching")
-            self.max_block_sliding_window = sliding_window // block_size + 2
-        self.block_size = block_size
-        self.num_total_gpu_blocks, self.num_total_cpu_blocks = num_gpu_blocks, num_cpu_blocks
-        self.sliding_window, self.enable_caching = sliding_window, enable_caching
-        self.watermark, self.watermark_blocks = watermark, int(watermark * num_gpu_blocks)
-
-        num_blocks = num_gpu_blocks + num_cpu_blocks
-        self.refcounts = [0] * num_blocks
-        self._cache: CachedBlocks | None = None
-        self._gpu: DeviceBlocks
-        if enable_caching:
-            self._gpu = self._cache = CachedBlocks(
-                "GPU", range(num_gpu_blocks), self.refcounts, bytearray(num_blocks), block_size
-            )
-        else:
-            self._gpu = DeviceBlocks("GPU", range(num_gpu_blocks), self.refcounts)
-        self._host = DeviceBlocks("CPU", range(num_gpu_blocks, num_blocks), self.refcounts)
-        self._growth = Growth(self._gpu, block_size, self.max_block_sliding_window)
-        self.tables: dict[int, Table] = {}
-        self.cross_tables: dict[str, Table] = {}
-        self._landed: set[int] = set()  # targets of this step's swap-ins; see `swapping`
 
     # ---- admission ----
 
@@ -290,115 +243,6 @@ class SelfAttnBlockSpaceManager:
         if cross_table is not None and cross_table.is_on_host == tables[0].is_on_host:
             tables.append(cross_table)
         return tables
-
-    # ---- prefix cache ----
-
-    def access_all_blocks_in_seq(self, seq: SequenceLike, now: float) -> None:
-        """Record a use of the sequence, for the order of eviction."""
-        table = self.tables.get(seq.seq_id)
-        if table is not None and now > table.last_accessed:
-            table.last_accessed = now
-
-    def mark_blocks_as_computed(self, seq_group: GroupLike, token_chunk_size: int) -> None:
-        """The step about to run computes `token_chunk_size` tokens beyond those computed before."""
-        require_at_least("token_chunk_size", token_chunk_size, 0)
-        self._landed.clear()
-        if self._cache is None:
-            return
-        for seq in seq_group.get_seqs():
-            table = self.tables.get(seq.seq_id)
-            if table is not None and not table.is_on_host:
-                self._mark(self._cache, table, seq.data.get_num_computed_tokens() + token_chunk_size)
-
-    def _mark(self, cache: CachedBlocks, table: Table, num_computed_tokens: int) -> None:
-        """Mark the blocks whose every slot is computed."""
-        num_blocks = min(num_computed_tokens // self.block_size, len(table.contents))
-        for index in range(table.num_marked_blocks, num_blocks):
-            cache.mark_computed(table.ids[index], table.contents[index])
-        table.num_marked_blocks = max(table.num_marked_blocks, num_blocks)
-
-    def _num_computed_blocks(self, seq: SequenceLike) -> int:
-        """Leading blocks with KV: for a prompt those hit at admission, later whatever was computed."""
-        cache, table = self._cache, self.tables.get(seq.seq_id)
-        if cache is None:
-            return 0
-        if table is None:
-            return num_leading_computed(cache, find_contents(cache, seq, self.block_size))
-        return table.num_hit_blocks if seq.is_prefill() else table.num_marked_blocks
-
-    def get_num_cached_tokens(self, seq: SequenceLike) -> int:
-        """Tokens that need not be computed because their full blocks are in the prefix cache."""
-        return self._num_computed_blocks(seq) * self.block_size
-
-    def get_common_computed_block_ids(self, seqs: Sequence[SequenceLike]) -> list[int]:
-        """Longest common prefix of computed blocks. It may cover a whole prompt: its last token is computed again."""
-        common: list[int] | None = None
-        for seq in seqs:
-            table = self.tables.get(seq.seq_id)
-            if table is None:
-                return []
-            ids = table.ids[: self._num_computed_blocks(seq)]
-            common = ids if common is None else common_prefix(common, ids)
-        return common or []
-
-    def remove_seq_from_computed_blocks_tracker(self, seq: SequenceLike) -> None:
-        """Nothing to forget: a look-up before admission leaves no trace."""
-
-    def get_prefix_cache_hit_rate(self, device: Device) -> float:
-        """Hits per looked-up block; -1 without prefix caching. The host has no cache of its own."""
-        if self._cache is None:
-            return -1.0
-        return self._cache.metric.get_hit_rate() if device is Device.GPU else CacheMetricData().get_hit_rate()
-
-    def reset_prefix_cache(self, device: Device | None = None) -> bool:
-        """Empty the cache. Refused (False) while any block is in use: its KV could come back into the cache."""
-        if not (self._gpu.is_idle and self._host.is_idle):
-            return False
-        if self._cache is not None and device is not Device.CPU:
-            self._cache.forget_all()
-        return True
-
-    # ---- observation ----
-
-    def get_block_table(self, seq: SequenceLike) -> list[int]:
-        """The sequence's block ids, [] if it has none. It is the live list: read only."""
-        table = self.tables.get(seq.seq_id)
-        return [] if table is None else table.ids
-
-    def get_cross_block_table(self, seq_group: GroupLike) -> list[int]:
-        """The request's cross-attention block ids, [] if it has none. It is the live list: read only."""
-        table = self.cross_tables.get(seq_group.request_id)
-        return [] if table is None else table.ids
-
-    def get_num_free_gpu_blocks(self) -> int:
-        """GPU blocks that no table holds; evictable ones count."""
-        return self._gpu.num_free
-
-    def get_num_free_cpu_blocks(self) -> int:
-        """Host blocks that no table holds."""
-        return self._host.num_free
-
-    @property
-    def null_block_id(self) -> int | None:
-        """The null block, None until a window first dropped a block."""
-        return None if self._gpu.null_id == NO_NULL_BLOCK else self._gpu.null_id
-
-    def free_ids(self, device: Device) -> list[int]:
-        """Ids that hold nothing, in the order in which they will be taken."""
-        return list((self._gpu if device is Device.GPU else self._host).free_ids)
-
-    def evictable_ids(self, device: Device) -> list[int]:
-        """Unreferenced cached blocks, in the order in which they will be evicted."""
-        return list(self._cache.evictor.in_order()) if self._cache is not None and device is Device.GPU else []
-
-    def num_held_back_blocks(self) -> int:
-        """Free GPU blocks that this step's next swap-in may not use; see `swapping`."""
-        return len(free_landed(self._gpu, self._landed))
-
-
-def common_prefix(one: Sequence[int], other: Sequence[int]) -> list[int]:
-    """The leading ids that are equal."""
-    return [mine for mine, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
 
 
 BlockManager = SelfAttnBlockSpaceManager

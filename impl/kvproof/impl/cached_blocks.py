@@ -30,7 +30,7 @@ class CachedBlocks(DeviceBlocks):
     """One device with a prefix cache. `computed` is shared over devices, as `refcounts` is."""
 
     def __init__(
-        self, name: str, block_ids: Sequence[int] | range, refcounts: list[int], computed: bytearray, block_size: int
+        self, name: str, block_ids: Sequence[int], refcounts: list[int], computed: bytearray, block_size: int
     ) -> None:
         super().__init__(name, block_ids, refcounts)
         self.block_size = block_size

@@ -16,7 +16,7 @@ read it, taken when first needed, kept for ever, never counted per table.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from .errors import DoubleFreeError, NoFreeBlocksError, UnknownBlockError
 
@@ -24,10 +24,11 @@ NO_NULL_BLOCK = -1
 
 
 class DeviceBlocks:
-    """Refcounts and free ids of one device. Calls on tables trust their caller; `checked_*` do not."""
+    """Refcounts and free ids of one device. It trusts its caller; `require_held` is for those who must not."""
 
-    def __init__(self, name: str, block_ids: Iterable[int], refcounts: list[int]) -> None:
+    def __init__(self, name: str, block_ids: Sequence[int], refcounts: list[int]) -> None:
         self.name = name
+        self.ids: Collection[int] = block_ids if isinstance(block_ids, range) else frozenset(block_ids)
         self.refcounts = refcounts
         self.free_ids: deque[int] = deque(block_ids)
         self.num_total = len(self.free_ids)
@@ -79,10 +80,10 @@ class DeviceBlocks:
             self.null_id = self.take(1)[0]
         return self.null_id
 
-    def checked_release(self, block_id: int, place: Sequence[int] | range) -> None:
-        """Release one block named by a caller who may be wrong."""
-        if block_id not in place or block_id == self.null_id:
+    def require_held(self, block_id: int | None) -> int:
+        """Refuse an id that a caller cannot hold: of another device, the null block, or free."""
+        if block_id is None or block_id not in self.ids or block_id == self.null_id:
             raise UnknownBlockError(block_id, self.name)
-        if self.refcounts[block_id] == 0:
+        if not self.refcounts[block_id]:
             raise DoubleFreeError(block_id)
-        self.release((block_id,))
+        return block_id
