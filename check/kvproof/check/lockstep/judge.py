@@ -18,12 +18,12 @@ DOUBLE_FREE = ("double free", "doublefree", "already freed", "already free")
 class Judge:
     """One opened subject, the truth it was told, and the specification beside it."""
 
-    def __init__(self, subject: ManagerSubject, config: Config) -> None:
+    def __init__(self, subject: ManagerSubject, config: Config, identities: Identities | None = None) -> None:
         check_adapter(subject)
         if len(config.kv_groups) != 1:
             raise Unsupported("several KV groups are not judged at manager level yet")
         self.subject, self.config, self.capabilities = subject, config, subject.capabilities
-        self.identities = Identities()
+        self.identities = identities or Identities()
         self.seqs: dict[int, Seq] = {}
         self.groups: dict[int, Group] = {}
         self.now = 0

@@ -1,0 +1,217 @@
+"""Every reachable state of a small scope, with the subject in lockstep: the shortest run that refutes it.
+
+A breadth-first search over the operations of the walker, all of them and every concrete one that the scope allows. What
+tells states apart is what the judge knows (sequences, tables, what is written and cached, the step under way) and what
+the subject shows of its choices to come (the order of its free and evictable blocks). Blocks are renamed by first
+occurrence, because no rule prefers one; that the subject does not either, but for the order it shows, is the assumption
+`block-symmetry`. A manager cannot be put into a state, so each transition runs the path to its state again on a
+newly opened subject.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvproof.check.finding import Finding
+from kvproof.check.lockstep import Lockstep
+from kvproof.check.scopes import Scope
+from kvproof.check.subject import Assumption, Config, ManagerSubject, Unsupported
+from kvproof.check.truth import Group, Status
+from kvproof.check.watchdog import time_limit
+from kvproof.spec.identity import Identities
+from kvproof.spec.state import NONE
+from kvproof.spec.trace import Operation
+
+TRANSITION_SECONDS_MAX = 20.0
+PROGRESS_EVERY = 100
+BLOCK_SYMMETRY = Assumption(
+    "block-symmetry", "The manager prefers no block to another, but for the order of free blocks it shows."
+)
+
+
+@dataclass
+class SubjectExploration:
+    """What was searched, how far, and what was found. depth: operations on the longest of the shortest paths."""
+
+    scope: Scope
+    config: Config
+    states: int = 0
+    transitions: int = 0
+    depth: int = 0
+    is_exhausted: bool = False
+    finding: Finding | None = None
+    operations: list[Operation] = field(default_factory=list)
+    fired: Counter[str] = field(default_factory=Counter)
+    witnesses: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+
+def config_of(scope: Scope) -> Config:
+    """The configuration that a scope is explored in."""
+    return Config(
+        block_size=scope.block_size,
+        num_gpu_blocks=scope.num_gpu_blocks,
+        num_host_blocks=scope.num_host_blocks if scope.swap else 0,
+        window=scope.window or None,
+        caching=scope.caching,
+        lookahead=scope.lookahead,
+    )
+
+
+class Alphabet:
+    """The operations of a scope, and which of them a state has."""
+
+    def __init__(self, scope: Scope, subject: ManagerSubject) -> None:
+        self.scope, self.capabilities = scope, subject.capabilities
+        full = scope.num_tokens
+        values = ((0,) * full, (*(0,) * (full - 1), 1)) if scope.caching else ((0,) * full,)
+        lengths = sorted({1, scope.block_size, full - 1, full} - {0})
+        self.prompts = sorted({value[:length] for value in values for length in lengths} | ({values[-1]}))
+
+    def enabled(self, judge: Lockstep) -> Iterator[Operation]:
+        """Every concrete operation."""
+        pending, groups = judge.worker.is_pending, judge.groups
+        if pending:
+            yield "run", 1
+        num_seqs = sum(len(group.members) for group in groups.values())
+        if num_seqs < self.scope.num_seqs and not any(g.all_are(Status.WAITING) for g in groups.values()):
+            unused = _unused(judge)
+            for prompt in self.prompts:
+                yield "new", unused, (unused,), prompt, (None, 0, None), ()
+        for gid, group in groups.items():
+            yield from self._about(judge, gid, group, pending, num_seqs)
+        if self.scope.caching and self.capabilities.reset and not pending:
+            yield ("reset",)
+
+    def _about(self, judge: Lockstep, gid: int, group: Group, pending: bool, num_seqs: int) -> Iterator[Operation]:
+        first = group.members[0]
+        if not pending:
+            for seq in group.members:
+                yield "free", seq.id
+        if first.status is Status.WAITING:
+            yield "admit", gid, len(first.tokens)
+        elif first.status is Status.SWAPPED:
+            yield "swap_in", gid
+        elif not group.is_busy:
+            if not first.num_unseen and not pending:
+                if len(first.tokens) < self.scope.num_tokens:
+                    yield "sample", gid, (0, 1, 0, 1)
+                if self.scope.fork and self.capabilities.fork and num_seqs < self.scope.num_seqs:
+                    child = _unused(judge)
+                    for seq in group.members:
+                        yield "fork", seq.id, child
+            elif first.num_unseen:
+                yield "append", gid
+            if len(group.members) == 1:
+                yield "preempt", gid
+            if self.scope.swap and self.capabilities.swap:
+                yield "swap_out", gid
+
+
+def _unused(judge: Lockstep) -> int:
+    """The lowest number that names neither a sequence nor a group."""
+    number = 1
+    while number in judge.seqs or number in judge.groups:
+        number += 1
+    return number
+
+
+def form_of(judge: Lockstep) -> Hashable:
+    """What tells this state from others: equal for states that differ only in the names of blocks and sequences."""
+    explainer, state = judge.explainer, judge.state
+    names: dict[int, int] = {NONE: NONE, explainer.machine.null: NONE}
+
+    def named(block: int) -> int:
+        return names.setdefault(block, len(names))
+
+    order: dict[int, int] = {}
+    sequences: list[Any] = []
+    groups = sorted(judge.groups.values(), key=_signature)
+    for group in groups:
+        for seq in group.members:
+            order[seq.id] = len(order)
+            told = (seq.status.value, tuple(seq.identities), seq.computed, seq.num_prompt, seq.is_busy)
+            table: tuple[int, ...] = ()
+            if seq.slot >= 0:
+                entries = state.table[seq.slot][: state.num_blocks[seq.slot]]
+                table = tuple(NONE if b == explainer.machine.null else named(b) for b in entries)
+                told += (state.num_full[seq.slot], state.num_filled[seq.slot], state.done_full[seq.slot])
+            sequences.append((told, table, seq is group.members[-1]))
+    free = explainer.seen.free_ids
+    unused = range(explainer.num_blocks) if free is None else free
+    kept = [tuple(state.content[b]) if state.computed[b] else None for b in unused if not state.refcount[b]]
+    if free is None:
+        kept.sort(key=str)
+    worker = judge.worker
+    used = sorted((named(b), b) for b in range(explainer.num_blocks) if state.refcount[b])
+    blocks = [(n, state.num_written[b], state.cached[b], state.computed[b]) for n, b in used]
+    step = (
+        [(named(s), named(t)) for s, t in worker.swap_in],
+        [(named(s), named(t)) for s, t in worker.swap_out],
+        [(named(s), named(t)) for s, t in worker.copies],
+        [(order.get(seq.id, NONE), start, stop) for seq, start, stop in worker.writes],
+    )
+    return repr((sequences, kept, blocks, step, judge.preempted_in_step, explainer.num_reserved))
+
+
+def _signature(group: Group) -> Any:
+    return [(seq.status.value, seq.identities, seq.computed, len(seq.shown)) for seq in group.members], group.id
+
+
+def explore_subject(
+    subject: ManagerSubject, scope: Scope, *, seconds: float, progress: Callable[[int], None] | None = None
+) -> SubjectExploration:
+    """Search a scope for at most so many seconds. Raises Unsupported if the subject has no such configuration."""
+    began = time.monotonic()
+    config, capabilities, identities = config_of(scope), subject.capabilities, Identities()
+    for needed, has in (
+        (scope.caching, capabilities.caching),
+        (scope.window, capabilities.window),
+        (scope.swap, capabilities.swap),
+        (scope.lookahead, capabilities.lookahead),
+    ):
+        if needed and not has:
+            raise Unsupported(f"a scope with {config.as_dict()} needs more than {subject.name} can do")
+    found, alphabet = SubjectExploration(scope, config), Alphabet(scope, subject)
+
+    def run(path: list[Operation]) -> Lockstep:
+        judge = Lockstep(subject, config, identities)
+        for operation in path:
+            judge.apply(operation)
+        return judge
+
+    path: list[Operation] = []
+    try:
+        first = run([])
+        seen = {form_of(first)}
+        frontier: list[tuple[list[Operation], list[Operation]]] = [([], list(alphabet.enabled(first)))]
+        while frontier and time.monotonic() - began < seconds:
+            following: list[tuple[list[Operation], list[Operation]]] = []
+            for before, operations in frontier:
+                if time.monotonic() - began > seconds:
+                    break
+                for operation in operations:
+                    path = [*before, operation]
+                    with time_limit(TRANSITION_SECONDS_MAX):
+                        judge = run(path)
+                    found.transitions += 1
+                    form = form_of(judge)
+                    if form not in seen:
+                        seen.add(form)
+                        following.append((path, list(alphabet.enabled(judge))))
+                        found.fired.update(judge.fired)
+                        found.notes.update(judge.notes)
+                        if progress and len(seen) % PROGRESS_EVERY == 0:
+                            progress(len(seen))
+            else:
+                found.depth += bool(following)
+                frontier = following
+        found.is_exhausted = not frontier
+        found.states = len(seen)
+    except Finding as finding:
+        found.finding, found.operations, found.states = finding, path, len(seen) if path else 0
+    found.seconds = time.monotonic() - began
+    return found
