@@ -35,6 +35,7 @@ ASSUMPTIONS = (
     Assumption("window-or-cache", "A sliding window and the prefix cache are not on together."),
     Assumption("encoder-alone", "With an encoder: no window, cache, lookahead, adapter, chunked prompt or swap."),
     Assumption("adapter-ids", "Two adapters never have the same id; their names may be equal."),
+    Assumption("clock-advances", "No two steps have the same time: entries of the evictor are told apart by it."),
     Assumption("synchronous", "A step is over before the next is scheduled; frees and forks come between steps."),
 )
 
@@ -154,6 +155,7 @@ class VllmV0:
         self._config = config
         self._manager = self._class(**{name: value for name, value in wanted.items() if name in self._options})
         self._pools = Pools(self._manager, config)
+        self._clock = 0.0
         self._seqs: dict[int, ToldSequence] = {}
         self._groups: dict[int, ToldGroup] = {}
 
@@ -310,6 +312,7 @@ class VllmV0:
     def step_scheduled(self, step: list[Scheduled], now: int) -> None:
         """The end of `schedule()`: note the access, see what is cached for the worker, and only then mark computed."""
         manager, running = self._manager, self._status.RUNNING
+        self._clock = max(float(now), self._clock + 1.0)
         chunks: dict[ToldGroup, int] = {}
         for one in step:
             told = self._seqs[one.seq]
@@ -317,7 +320,7 @@ class VllmV0:
         for group in chunks:
             seqs = group.get_seqs(running)
             for seq in seqs:
-                manager.access_all_blocks_in_seq(seq, float(now))
+                manager.access_all_blocks_in_seq(seq, self._clock)
             if self._config.caching:
                 manager.get_common_computed_block_ids(seqs)
                 for seq in seqs:
@@ -349,14 +352,16 @@ class VllmV0:
                 encoder = self._groups[int(request)].encoder
                 if encoder:
                     tables[encoder.seq_id] = [table.physical_block_ids[:]]
-        refs, reserved = pools.refs(), ()
+        refs, free_ids = pools.refs(), pools.free_ids(self._config.caching)
         null = manager.block_allocator._null_block if self._config.window else None
-        if null is not None:
-            reserved = (null.block_id,)
-            refs[null.block_id] = 0
-            for (table,) in tables.values():
-                table[:] = [NULL_BLOCK if block == null.block_id else block for block in table]
-        return Observation(tables, free, reserved, refs, pools.free_ids(self._config.caching))
+        if null is None:
+            return Observation(tables, free, (), refs, free_ids)
+        kept = null.block_id
+        refs[kept] = 0
+        for (table,) in tables.values():
+            if kept in table:
+                table[:] = [NULL_BLOCK if block == kept else block for block in table]
+        return Observation(tables, free, (kept,), refs, free_ids)
 
 
 def _takes(manager: Any, method: str, parameter: str) -> bool:
