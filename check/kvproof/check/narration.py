@@ -1,0 +1,135 @@
+"""A run told to people: one line for each operation, with what the subject answered and which tables changed.
+
+Groups and sequences go by their numbers, tokens are shown one by one, host blocks are marked as such, and nothing is
+left out. The left column is what the engine asks for, the right one what the manager made of it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+from kvproof.check.repetition import Call, Repetition, repeat
+from kvproof.check.subject import NULL_BLOCK, Config, ManagerSubject, Observation, Scheduled
+from kvproof.spec.identity import Image, Key
+from kvproof.spec.trace import Operation
+
+COLUMN_MAX = 44
+NOT_ENABLED = "(not possible here, passed over)"
+NOT_REACHED = "(not reached)"
+
+
+def narrate(make: Callable[[], ManagerSubject], config: Config, operations: Sequence[Operation]) -> list[str]:
+    """The steps of a run on a fresh subject, without numbers. Raises Unsupported, and AdapterError."""
+    return steps_of(repeat(make, config, operations), config, operations)
+
+
+def steps_of(done: Repetition, config: Config, operations: Sequence[Operation]) -> list[str]:
+    """The steps of a run that was done."""
+    calls = [call_of(operation, config) for operation in operations]
+    answers = _answers(done, config)
+    answers += [NOT_REACHED] * (len(calls) - len(answers))
+    width = min(COLUMN_MAX, max((len(c) for c, a in zip(calls, answers, strict=True) if a), default=0))
+    return [f"{c:<{width}}   {a}".rstrip() for c, a in zip(calls, answers, strict=True)]
+
+
+# What is asked ----------------------------------------------------------------------------------------------------
+
+
+def call_of(operation: Operation, config: Config) -> str:
+    """An operation as a call."""
+    match operation:
+        case ("new", group, seqs, tokens, *more):
+            return f"new(group {group}, {_named(seqs)}, {_tokens(tokens)}{_extras(more)})"
+        case ("admit", group, chunk) if config.chunked:
+            return f"admit(group {group}, at most {_count(chunk, 'token')})"
+        case ("admit", group, _):
+            return f"admit(group {group})"
+        case ("extend", seq, num_tokens):
+            return f"extend(sequence {seq}, {_count(num_tokens, 'token')})"
+        case ("sample", group, tokens):
+            return f"sample(group {group}, {_tokens(tokens)})"
+        case ("fork", parent, child):
+            return f"fork(sequence {parent}, into {child})"
+        case ("free", seq):
+            return f"free(sequence {seq})"
+        case ("run", tick):
+            return f"run(after {tick} s)" if tick else "run()"
+        case (name, group):
+            return f"{name}(group {group})"
+        case (name, *arguments):
+            return f"{name}({', '.join(str(argument) for argument in arguments)})"
+    return str(operation)
+
+
+def _named(seqs: Iterable[int]) -> str:
+    numbers = [str(seq) for seq in seqs]
+    return f"sequence {numbers[0]}" if len(numbers) == 1 else f"sequences {' and '.join(numbers)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _tokens(tokens: Sequence[int]) -> str:
+    if len(tokens) > 2 and len(set(tokens)) == 1:
+        return f"{len(tokens)} tokens, all {tokens[0]}"
+    return f"{_count(len(tokens), 'token')}: {' '.join(str(token) for token in tokens)}"
+
+
+def _extras(more: Sequence[Any]) -> str:
+    key, images, encoder = [*more, *[(), (), None][len(more) :]]
+    whole, said = Key(*key), []
+    if whole.adapter_id:
+        said.append(f"adapter {whole.adapter_name} with id {whole.adapter_id}")
+    if whole.salt:
+        said.append(f"salt {whole.salt}")
+    for image in (Image(*each) for each in images):
+        said.append(f"image {image.name} in {_count(image.length, 'position')} from {image.start}")
+    if encoder:
+        said.append(f"encoder sequence {encoder[0]} of {_tokens(encoder[1])}")
+    return "".join(f", {each}" for each in said)
+
+
+# What came of it --------------------------------------------------------------------------------------------------
+
+
+def _answers(done: Repetition, config: Config) -> list[str]:
+    first = _last_shown(done.opening)
+    tables = first.tables if first else {}
+    answers = []
+    for step in done.steps:
+        if not step.is_enabled:
+            answers.append(NOT_ENABLED)
+            continue
+        said = [step.answer] if step.answer else []
+        said += [_scheduled(call.arguments[0]) for call in step.calls if call.name == "step_scheduled"]
+        seen = _last_shown(step.calls)
+        if seen is not None:
+            said += _changes(tables, seen.tables, config)
+            tables = seen.tables
+        answers.append("; ".join(said))
+    return answers
+
+
+def _last_shown(calls: Iterable[Call]) -> Observation | None:
+    shown = [c.answer for c in calls if isinstance(c.answer, Observation) and isinstance(c.answer.tables, dict)]
+    return shown[-1] if shown else None
+
+
+def _scheduled(step: Iterable[Scheduled]) -> str:
+    return "computes " + ", ".join(f"{_count(s.num_tokens, 'token')} of sequence {s.seq}" for s in step)
+
+
+def _changes(before: dict[int, list[list[int]]], after: dict[int, list[list[int]]], config: Config) -> list[str]:
+    """The tables that a call gave or changed."""
+    shown = []
+    for seq, tables in after.items():
+        if tables != before.get(seq) and (tables or seq in before):
+            shown.append(f"sequence {seq}: {_blocks(list(chain(*tables)), config)}")
+    return shown
+
+
+def _blocks(table: Sequence[int], config: Config) -> str:
+    first_host = config.num_gpu_blocks
+    words = ["null" if b == NULL_BLOCK else f"host {b - first_host}" if b >= first_host else str(b) for b in table]
+    return f"block{'s' if len(table) != 1 else ''} {', '.join(words)}" if words else "no block"

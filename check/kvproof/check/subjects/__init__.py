@@ -1,0 +1,163 @@
+"""The subjects by name: built in, an engine's release, or `module:factory` of the user's own."""
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kvproof.check.finding import AdapterError
+from kvproof.check.protocol_check import check_adapter
+from kvproof.check.subject import ManagerSubject
+
+Factory = Callable[[], ManagerSubject]
+
+BUILT_IN = {
+    "kvproof": "kvproof's own block manager",
+    "vllm-v0": "vLLM's V0 block manager; vllm-v0==VERSION for another release",
+}
+WITH_VERSION = frozenset({"vllm-v0"})
+OWN = "module:factory or path/to/file.py:factory for your own"
+
+
+class UnknownSubject(Exception):
+    """No subject can be had by this name; the message says why, and what can."""
+
+
+def listed() -> list[tuple[str, str]]:
+    """Every name that is built in, with what it stands for."""
+    return list(BUILT_IN.items())
+
+
+def find(name: str) -> Factory:
+    """What makes the subject of this name. Raises UnknownSubject, and so does what it returns if nothing is made."""
+    if ":" in name:
+        return _checked(name, _own(name))
+    known, separator, version = name.partition("==")
+    if known not in BUILT_IN:
+        raise UnknownSubject(f"there is no subject {name!r}{_suggestion(known)}")
+    if separator and (known not in WITH_VERSION or not version):
+        raise UnknownSubject(
+            f"{name!r}: {known} takes {'a version after ==' if known in WITH_VERSION else 'no version'}"
+        )
+    if known == "kvproof":
+        from kvproof.check.subjects import builtin
+
+        return _checked(name, builtin.make)
+    return _checked(name, lambda: _vllm_v0(version))
+
+
+def _vllm_v0(version: str) -> Any:
+    from kvproof.check.subjects import vllm_v0
+
+    return vllm_v0.make(version) if version else vllm_v0.make()
+
+
+def _suggestion(name: str) -> str:
+    close = difflib.get_close_matches(name, BUILT_IN, n=1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; there are {', '.join(BUILT_IN)}, and {OWN}"
+
+
+def _checked(name: str, factory: Callable[[], Any]) -> Factory:
+    """The factory, with one clear error if it gives no subject."""
+
+    def make() -> ManagerSubject:
+        try:
+            subject = factory()
+        except (KeyboardInterrupt, UnknownSubject):
+            raise
+        except BaseException as error:
+            raise UnknownSubject(f"{name}: the subject cannot be made: {type(error).__name__}: {error}") from error
+        try:
+            check_adapter(subject)
+        except AdapterError as error:
+            raise UnknownSubject(f"{name}: what the factory returned is no subject: {error}") from error
+        return subject  # type: ignore[no-any-return]
+
+    return make
+
+
+def name_of(factory: Callable[..., Any]) -> str | None:
+    """A name by which `find` gives this factory again; None if it has none (a lambda, a local function)."""
+    module, attribute = getattr(factory, "__module__", None), getattr(factory, "__qualname__", None)
+    if not module or not attribute or "<" in attribute or not (file := _file_of(factory)):
+        return None
+    if module not in ("__main__", "conftest") and getattr(sys.modules.get(module), "__file__", None) == file:
+        with suppress(ImportError, ValueError):
+            spec = importlib.util.find_spec(module)
+            if spec is not None and spec.origin == file:
+                return f"{module}:{attribute}"
+    here = Path.cwd()
+    path = Path(file)
+    return f"{path.relative_to(here).as_posix() if path.is_relative_to(here) else path}:{attribute}"
+
+
+def _file_of(factory: Callable[..., Any]) -> str | None:
+    try:
+        return inspect.getsourcefile(factory)
+    except TypeError:
+        return None
+
+
+# The user's own ---------------------------------------------------------------------------------------------------
+
+
+def _own(name: str) -> Callable[[], Any]:
+    where, _, attribute = name.rpartition(":")
+    if not where or not attribute:
+        raise UnknownSubject(f"{name!r} names no factory: write {OWN}")
+    found: Any = _module(name, where)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            close = difflib.get_close_matches(part, [n for n in dir(found) if not n.startswith("_")], n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise UnknownSubject(f"{name}: {where} has no {part!r}{hint}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise UnknownSubject(f"{name}: {attribute} is no factory: it is {type(found).__name__} and cannot be called")
+    return found  # type: ignore[no-any-return]
+
+
+def _module(name: str, where: str) -> ModuleType:
+    is_file = where.endswith(".py") or "/" in where or os.sep in where
+    try:
+        return _from_file(Path(where)) if is_file else _imported(where)
+    except KeyboardInterrupt:
+        raise
+    except FileNotFoundError as error:
+        if is_file and not Path(where).is_file():
+            raise UnknownSubject(f"{name}: there is no file {where}") from error
+        raise UnknownSubject(f"{name}: {where} cannot be imported: {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        raise UnknownSubject(f"{name}: {where} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _imported(module: str) -> ModuleType:
+    """A module, sought in the working folder too: a console script does not have it on its path."""
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+    return importlib.import_module(module)
+
+
+def _from_file(path: Path) -> ModuleType:
+    """A file as it is now, able to import what lies beside it."""
+    path = path.resolve(strict=True)
+    name = f"kvproof_subject_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("it is no Python file")
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
