@@ -2,6 +2,8 @@
 
 With a window, blocks that no later token can read are replaced by the null block, and the chain of `prev_block`
 is cut there, so that their objects can be used again. A dropped block is freed before the null block is taken.
+An append counts what it needs before it changes anything: missing blocks, a copy of every shared block it
+writes (lookahead blocks too, a worker writes there), and perhaps the null block.
 """
 
 from __future__ import annotations
@@ -127,19 +129,41 @@ class BlockTable:
         num_computed_slots: int | None = None,
         extra_hash: Hashable = None,
     ) -> None:
-        """Append tokens and reserve lookahead; with a window, first drop what `num_computed_slots` leaves behind."""
+        """Append tokens and reserve lookahead; with a window, first drop what `num_computed_slots` leaves behind.
+
+        All or none: `NoFreeBlocksError` has changed nothing.
+        """
         if not len(self._blocks):
             raise InvalidValueError("blocks of the table", 0, "it must be allocated first")
         require_at_least("num_lookahead_slots", num_lookahead_slots, 0)
-        self._drop_outside_window(num_computed_slots)
+        if not token_ids and not num_lookahead_slots:
+            self._drop(self._first_kept(num_computed_slots))
+            return
+        first, kept = self._num_full_slots // self._block_size, self._first_kept(num_computed_slots)
+        end = self._num_full_slots + len(token_ids) + num_lookahead_slots
+        stop = -(-end // self._block_size)
+        shared = [i for i in range(first, min(stop, len(self._blocks))) if self._is_shared(i)]
+        num_needed = len(shared) + max(0, stop - len(self._blocks))
+        num_free = self._allocator.get_num_free_blocks(Device.GPU)
+        if kept > self._num_dropped:
+            num_needed += not self._allocator.has_null_block
+            num_free += sum(not self._is_shared(index) for index in range(self._num_dropped, kept))
+        if num_needed > num_free:
+            raise NoFreeBlocksError(num_needed, num_free, Device.GPU.name)
+
+        self._drop(kept)
+        for index in shared:
+            block = self._blocks[index]
+            block.block_id = self._allocator.cow_block_if_not_appendable(block)
+            self._blocks[index] = block
         self.ensure_num_empty_slots(len(token_ids) + num_lookahead_slots, extra_hash)
-        index, done = self._num_full_slots // self._block_size, 0
+        done = 0
         while done < len(token_ids):
-            room = self._block_size - self._num_full_slots % self._block_size
-            self._blocks.append_token_ids(index, token_ids[done : done + room])
-            taken = min(room, len(token_ids) - done)
-            self._num_full_slots += taken
-            done, index = done + taken, index + 1
+            index, slot = divmod(self._num_full_slots, self._block_size)
+            chunk = token_ids[done : done + self._block_size - slot]
+            self._blocks.append_token_ids(index, chunk)
+            self._num_full_slots += len(chunk)
+            done += len(chunk)
 
     def ensure_num_empty_slots(self, num_empty_slots: int, extra_hash: Hashable = None) -> None:
         """Add blocks until so many slots are empty; all or none."""
@@ -198,12 +222,18 @@ class BlockTable:
         """Slots that hold a token; those left by the window count."""
         return self._num_full_slots
 
-    def _drop_outside_window(self, num_computed_slots: int | None) -> None:
+    def _is_shared(self, index: int) -> bool:
+        return self._allocator.get_refcount(self._blocks[index].block_id) > 1
+
+    def _first_kept(self, num_computed_slots: int | None) -> int:
+        """Number of leading blocks that the window leaves."""
         if self._max_block_sliding_window is None:
-            return
+            return 0
         if num_computed_slots is None:
             raise InvalidValueError("num_computed_slots", None, "a table with a window needs it")
-        kept = min(num_computed_slots, self._num_full_slots) // self._block_size - self._max_block_sliding_window
+        return min(num_computed_slots, self._num_full_slots) // self._block_size - self._max_block_sliding_window
+
+    def _drop(self, kept: int) -> None:
         for index in range(self._num_dropped, kept):
             block = self._blocks[index]
             if index + 1 < len(self._blocks):

@@ -187,6 +187,15 @@ class CpuGpuBlockAllocator(BlockAllocator):
 
     # ---- looking ----
 
+    @property
+    def has_null_block(self) -> bool:
+        """Whether the null block was taken already."""
+        return self._null_block is not None
+
+    def get_refcount(self, block_id: int) -> int:
+        """The references held on a block."""
+        return self._at(block_id).refcounter.get(block_id)
+
     def get_num_free_blocks(self, device: Device) -> int:
         """Blocks that can be taken on `device`."""
         return self._of(device).get_num_free_blocks()

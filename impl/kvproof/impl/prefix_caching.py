@@ -35,10 +35,11 @@ class EvictionPolicy(enum.Enum):
 class ContentHash:
     """Stands for one content: first or not, what is before, the tokens, and what else the KV depends on."""
 
-    __slots__ = ("__weakref__", "key")
+    __slots__ = ("__weakref__", "depth", "key")
 
-    def __init__(self, key: Hashable) -> None:
+    def __init__(self, key: Hashable, depth: int) -> None:
         self.key = key
+        self.depth = depth  # in blocks, this one included
 
 
 _CONTENT_HASHES: WeakValueDictionary[Hashable, ContentHash] = WeakValueDictionary()
@@ -111,7 +112,7 @@ class PrefixCachingBlock(NaiveBlock):
         key = (is_first_block, prev_block_hash, tuple(cur_block_token_ids), extra_hash)
         known = _CONTENT_HASHES.get(key)
         if known is None:
-            known = _CONTENT_HASHES[key] = ContentHash(key)
+            known = _CONTENT_HASHES[key] = ContentHash(key, 1 + getattr(prev_block_hash, "depth", 0))
         return known
 
 
@@ -175,7 +176,7 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
             return twin
         if content is None:
             content = self.blocks.contents.intern((None, (), block.content_hash, None))
-            content.depth = block.num_tokens_total // self._block_size
+            content.depth = block.content_hash.depth
         self.blocks.register(block_id, content)
         self._touched.add(block_id)
         return block_id
@@ -246,5 +247,5 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
         """A block came from another device with its content: it is found here if it is computed."""
         if self.blocks.computed[block.block_id]:
             content = self.blocks.contents.intern((None, (), block.content_hash, None))
-            content.depth = block.num_tokens_total // self._block_size
+            content.depth = block.content_hash.depth
             self.blocks.mark_computed(block.block_id, content)
