@@ -146,6 +146,9 @@ class Explainer:
         self.run(operations.know_tokens(state, size, slot, seq.identities, len(table), named, caching), about)
         self.run(operations.reserve_entries(state, slot, len(table), named), about)
         self._compare_table(seq, table, about)
+        for _, target in copies:  # onto a block that the same call gave up again: what it was cached under is gone
+            if state.status[target] == EVICTABLE:
+                self.run(operations.take(state, target), about)
         for pair in self.copied:
             if pair not in copies:
                 raise Finding(
@@ -220,15 +223,43 @@ class Explainer:
             self._compare_table(seq, tables[seq.slot], about)
         return [(source + bases[0], target + bases[1]) for source, target in pairs]
 
-    def computed(self, seq: Seq, stop: int, about: str) -> None:
-        """A step computed the tokens of a sequence up to position `stop`."""
+    def executed(self, writes: Sequence[tuple[Seq, int, int]]) -> None:
+        """A step computed the tokens of each sequence from `start` up to `stop`.
+
+        What a sequence reads but does not compute, because it took over the block of another, that other computes: in
+        the same step at the latest, since a step writes before it reads.
+        """
+        behind = []
+        for seq, start, stop in writes:
+            if self._num_done(seq) < start:
+                behind.append((seq, start, stop))
+            else:
+                self._computed(seq, stop)
+        while behind:
+            behind.sort(key=lambda write: not self._can_catch_up(write[0], write[1]))
+            seq, start, stop = behind.pop(0)
+            program = operations.catch_up(self.state, self.block_size, seq.slot, start - self._num_done(seq))
+            self.run(program, f"run: sequence {seq.id}")
+            self._computed(seq, stop)
+
+    def _num_done(self, seq: Seq) -> int:
+        return self.state.done_full[seq.slot] * self.block_size + self.state.done_filled[seq.slot]
+
+    def _can_catch_up(self, seq: Seq, start: int) -> bool:
+        state, size = self.state, self.block_size
+        return all(
+            state.num_written[state.table[seq.slot][index]] >= min(size, start - index * size)
+            for index in range(state.done_full[seq.slot], -(-start // size))
+        )
+
+    def _computed(self, seq: Seq, stop: int) -> None:
         state, size = self.state, self.block_size
         before = state.done_full[seq.slot]
-        num_tokens = stop - before * size - state.done_filled[seq.slot]
+        num_tokens = stop - self._num_done(seq)
         if num_tokens > 0:
-            self.run(operations.compute_tokens(state, size, seq.slot, num_tokens), about)
+            self.run(operations.compute_tokens(state, size, seq.slot, num_tokens), f"run: sequence {seq.id}")
             if self.config.caching and not seq.is_encoder:
-                self.run(operations.mark_computed(state, size, seq.slot, before), about)
+                self.run(operations.mark_computed(state, size, seq.slot, before), f"run: sequence {seq.id}")
 
     # The subject's own account ----------------------------------------------------------------------------------
 

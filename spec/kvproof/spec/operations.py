@@ -108,6 +108,15 @@ def compute_tokens(state: State, block_size: int, seq: int, num_tokens: int) -> 
         num_tokens -= stop - slot
 
 
+def catch_up(state: State, block_size: int, seq: int, num_tokens: int) -> Program:
+    """What others have computed in blocks that the sequence holds too, it may read."""
+    while num_tokens > 0:
+        slot = state.done_filled[seq]
+        stop = min(block_size, slot + num_tokens)
+        yield "catch_up", (seq, stop)
+        num_tokens -= stop - slot
+
+
 def mark_computed(state: State, block_size: int, seq: int, from_index: int) -> Program:
     """After the step: the cached blocks of the sequence that are complete by now can be hit."""
     for index in range(max(from_index, state.first[seq]), state.done_full[seq]):

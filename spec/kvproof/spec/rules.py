@@ -119,6 +119,16 @@ def know(state: State, seq: int, index: int, row: list[int], stop: int) -> None:
         state.num_filled[seq] = stop
 
 
+@step
+def may_read(state: State, seq: int, index: int, stop: int) -> None:
+    """The sequence may read that entry up to slot `stop`."""
+    if stop == BLOCK_SIZE:
+        state.done_full[seq] = index + 1
+        state.done_filled[seq] = 0
+    else:
+        state.done_filled[seq] = stop
+
+
 # The life of a sequence -------------------------------------------------------------------------------------------
 
 
@@ -200,12 +210,19 @@ def compute(state: State, seq: SeqId, stop: Count) -> None:
     state.memory[block] = spliced(state.memory[block], slot, stop, state.tokens[seq][index])
     if state.num_written[block] < stop:
         state.num_written[block] = stop
-    if stop == BLOCK_SIZE:
-        state.done_full[seq] = index + 1
-        state.done_filled[seq] = 0
-    else:
-        state.done_filled[seq] = stop
+    may_read(state, seq, index, stop)
     check(state.num_written[block] >= stop and num_done(state, seq, index) == stop, "read-back")
+
+
+@rule
+def catch_up(state: State, seq: SeqId, stop: Count) -> None:
+    """The sequence may read what another has written of a block that both hold."""
+    index = state.done_full[seq]
+    require(state.live[seq] and has_entry(state, seq, index), "the tokens to read have slots", "read-back")
+    require(state.done_filled[seq] < stop and stop <= num_known(state, seq, index), "the tokens to read are known")
+    require(state.num_written[state.table[seq][index]] >= stop, "what the sequence reads was computed", "hit-computed")
+    may_read(state, seq, index, stop)
+    check(num_done(state, seq, index) == stop, "read-back")
 
 
 @rule
@@ -383,7 +400,7 @@ def share(state: State, seq: SeqId, block: BlockId, row: Row) -> None:
 
 @rule
 def exchange(state: State, seq: SeqId, index: Index, twin: BlockId, row: Row) -> None:
-    """Name a cached block of equal content instead of one's own, which `row` completes."""
+    """Name a cached block of equal content instead of one's own, which `row` completes; what it lacks is not done any more."""
     require(at_rest(state, seq), "the sequence is live and not being swapped")
     require(
         has_entry(state, seq, index) and index <= state.num_full[seq],
@@ -403,13 +420,15 @@ def exchange(state: State, seq: SeqId, index: Index, twin: BlockId, row: Row) ->
         "the twin holds the tokens, adapter, images and salt of the sequence",
         "sharing-equal",
     )
+    is_behind = state.num_written[twin] < num_done(state, seq, index)
     require(
-        state.num_written[twin] >= num_done(state, seq, index),
-        "what the sequence has computed is written in the twin",
-        "hit-computed",
+        not is_behind or state.window[seq] == 0, "what the sequence has computed is written in the twin", "hit-computed"
     )
     gain(state, seq, index, twin)
     lose(state, seq, block)
+    if is_behind:
+        state.done_full[seq] = index
+        state.done_filled[seq] = state.num_written[twin]
     if index == state.num_full[seq]:
         know(state, seq, index, row, BLOCK_SIZE)
     check(state.table[seq][index] == twin and not holds(state, seq, block), "sharing-equal")

@@ -105,9 +105,7 @@ def copy_on_write_takes_the_last_block(state: State, rule: str, arguments: Argum
 @_witness(SEEN_BEFORE, "append")
 def copy_of_a_written_tail(state: State, rule: str, arguments: Arguments) -> bool:
     """What is copied has KV in it."""
-    return (
-        _is_copied(state, arguments) and state.num_written[_block_to_append_to(state, arguments[0])] > 0
-    )
+    return _is_copied(state, arguments) and state.num_written[_block_to_append_to(state, arguments[0])] > 0
 
 
 @_witness(SEEN_BEFORE, "compute")

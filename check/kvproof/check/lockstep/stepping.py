@@ -24,8 +24,7 @@ class Stepping(Judge):
         other = worker.in_other_order(lookahead) if worker.order_may_matter() else None
         copies = worker.copies[:]
         worker.execute(lookahead)
-        for seq, _, stop in writes:
-            explainer.computed(seq, stop, "run")
+        explainer.executed(writes)
         self._call("total-calls", "step_done", step)
         for seq in self.seqs.values():
             seq.is_busy = False
