@@ -27,18 +27,25 @@ WIDTH_OF_PLAIN_TEXT = 4000  # columns: so wide that no table has to be cut
 
 def print_report(result: Result, folder: Path, console: Console) -> None:
     """Print the whole report; the last line is the verdict and the seed."""
-    if result.checks:
-        console.print(_table(result, is_plain=not console.is_terminal))
-        _say(console)
-    for line, style in _lines(result, folder):
-        _say(console, line, style)
+    if console.is_terminal:
+        _print(result, folder, console)
+    else:
+        _say(console, plain_text(result, folder).rstrip("\n"))
 
 
 def plain_text(result: Result, folder: Path) -> str:
     """The report without colours."""
     file = io.StringIO()
-    print_report(result, folder, Console(file=file, width=WIDTH_OF_PLAIN_TEXT, no_color=True, force_terminal=False))
+    _print(result, folder, Console(file=file, width=WIDTH_OF_PLAIN_TEXT, no_color=True, force_terminal=False))
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def _print(result: Result, folder: Path, console: Console) -> None:
+    if result.checks:
+        console.print(_table(result, is_plain=not console.is_terminal))
+        _say(console)
+    for line, style in _lines(result, folder):
+        _say(console, line, style)
 
 
 def _say(console: Console, line: str = "", style: str = "") -> None:

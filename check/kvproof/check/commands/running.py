@@ -2,48 +2,63 @@
 
 import os
 import platform
+import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
 
 from kvproof.check.commands.output import output, progress_on, say
+from kvproof.check.commands.saving import Saving
 from kvproof.check.session import Session, Stage
 from kvproof.check.store import Store, StoreError, explained
 from kvproof.check.subject import ManagerSubject
-from kvproof.reports.document import write
+from kvproof.reports.document import encode, write
 from kvproof.reports.terminal import print_report
 from kvproof.spec.verdict import Exit, Result, Run
 
 STANDARD_OUTPUT = Path("-")
+WITHOUT_LIMIT_SECONDS = 1e9
 
 
-def run_stages(
-    command: str,
-    subject: str,
-    seed: int,
-    seconds: float,
-    folder: Path,
-    json: Path | None,
-    make_stages: Callable[[Store], list[Stage]],
-    assumptions: list[str],
-) -> Exit:
+@dataclass
+class Request:
+    """What the user asked for, settled. seconds: None for no limit."""
+
+    command: str
+    subject: str
+    seed: int
+    seconds: float | None
+    folder: Path
+    json: Path | None
+
+    def saving(self, make: Callable[[], ManagerSubject] | None) -> Saving:
+        """How counterexamples of this run are saved."""
+        return Saving(make, self.subject, self.seed, version(), self.store)
+
+    @property
+    def store(self) -> Store:
+        """The folder of the run."""
+        return Store(self.folder)
+
+
+def run_stages(request: Request, stages: list[Stage], subject: ManagerSubject | None) -> Exit:
     """Run the stages, store and print what they found. Raises StoreError."""
-    is_json_wanted_alone = json == STANDARD_OUTPUT
-    console = output(to_stderr=is_json_wanted_alone)
-    if json is not None and not is_json_wanted_alone:
-        _require_writable(json)
-    store = Store(folder)
-    run = Run(version(), command, subject, seed, host(), now(), assumptions=assumptions)
+    console = output(to_stderr=request.json == STANDARD_OUTPUT)
+    if request.json is not None and request.json != STANDARD_OUTPUT:
+        _require_writable(request.json)
+    assumptions = [] if subject is None else [f"{one.name}: {one.sentence}" for one in subject.assumptions]
+    run = Run(version(), request.command, request.subject, request.seed, host(), now(), assumptions=assumptions)
     result = Result(run)
-    say(console, f"kvproof {run.version} {command}, subject {subject}, seed {seed}, budget {seconds:g} s")
-    session = Session(result, store, make_stages(store), seconds, progress_on(console))
-    code = session.run()
-    if json is not None:
-        _write_json(result, store, json)
+    budget = "no time limit" if request.seconds is None else f"budget {request.seconds:g} s"
+    say(console, f"kvproof {run.version} {run.command}, subject {run.subject}, seed {run.seed}, {budget}")
+    seconds = WITHOUT_LIMIT_SECONDS if request.seconds is None else request.seconds
+    code = Session(result, request.store, stages, seconds, progress_on(console)).run()
+    if request.json is not None:
+        _write_json(result, request.folder, request.json)
     say(console, "")
-    print_report(result, folder, console)
+    print_report(result, request.folder, console)
     return code
 
 
@@ -69,11 +84,6 @@ def now() -> str:
     return datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
-def assumptions_of(subject: ManagerSubject) -> list[str]:
-    """What the judge keeps to because the subject demands it of its caller."""
-    return [f"{assumption.name}: {assumption.sentence}" for assumption in subject.assumptions]
-
-
 def _require_writable(json: Path) -> None:
     """Say now, and not after the run, that the document cannot be written there. Raises StoreError."""
     with explained(json):
@@ -82,12 +92,16 @@ def _require_writable(json: Path) -> None:
         json.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _write_json(result: Result, store: Store, json: Path) -> None:
-    folder = Path.cwd() if json == STANDARD_OUTPUT else json.parent
-    moved = replace(result, checks=[replace(check, trace=_seen_from(folder, store, check.trace)) for check in result.checks])
+def _write_json(result: Result, folder: Path, json: Path) -> None:
+    """The same document, its traces named as seen from where it lies."""
+    here = Path() if json == STANDARD_OUTPUT else json.parent
+    moved = [
+        replace(check, trace=check.trace and os.path.relpath(folder / check.trace, here)) for check in result.checks
+    ]
+    document = replace(result, checks=moved)
+    if json == STANDARD_OUTPUT:
+        sys.stdout.buffer.write(encode(document))
+        sys.stdout.flush()
+        return
     with explained(json):
-        write(Path("/dev/stdout") if json == STANDARD_OUTPUT else json, moved)
-
-
-def _seen_from(folder: Path, store: Store, trace: str | None) -> str | None:
-    return None if trace is None else os.path.relpath(store.folder / trace, folder)
+        write(json, document)

@@ -1,0 +1,91 @@
+"""The checks of one judge on one search: undecided before, all decided by its one outcome."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from kvproof.check import coverage
+from kvproof.check.scopes import Scope
+from kvproof.check.session import NOT_RUN
+from kvproof.check.subject import ManagerSubject
+from kvproof.spec.properties import SENTENCES
+from kvproof.spec.verdict import Check, Verdict, WitnessCount
+
+STOPPED = "stopped at the first finding"
+
+
+@dataclass
+class Refutation:
+    """One property broken: what and where, and the saved trace."""
+
+    property: str
+    text: str
+    trace: str | None = None
+    scope: str = ""  # tells findings of one property apart
+
+
+@dataclass
+class Outcome:
+    """What a search gives: the verdict for whatever it did not refute, and what it did."""
+
+    verdict: Verdict
+    counts: dict[str, int]
+    seconds: float
+    text: str = ""
+    refutations: list[Refutation] = field(default_factory=list)
+
+
+def about_subject(judge: str, subject: ManagerSubject) -> list[Check]:
+    """A check for every property, unsupported where the judge cannot speak of it."""
+    reasons = {name: coverage.unsupported(name, subject.capabilities) for name in SENTENCES} | coverage.hidden(subject)
+    return [_undecided(judge, name, "", reasons[name]) for name in SENTENCES]
+
+
+def about_scopes(judge: str, scopes: Mapping[str, Scope], subject: ManagerSubject | None) -> list[Check]:
+    """A check for every property in every scope where it has a meaning; what the subject cannot do stands once.
+
+    Without a subject: the properties that the text of the specification itself has.
+    """
+    if subject is None:
+        whole = [_undecided(judge, name, "", None) for name in coverage.properties_of_the_specification()]
+    else:
+        whole = about_subject(judge, subject)
+    unsupported = [check for check in whole if check.verdict is Verdict.UNSUPPORTED]
+    open_names = {check.property for check in whole} - {check.property for check in unsupported}
+    checks = [
+        _undecided(judge, property, name, None)
+        for name, scope in scopes.items()
+        for property in SENTENCES
+        if property in open_names and coverage.unsupported(property, coverage.within(scope)) is None
+    ]
+    return checks + unsupported
+
+
+def _undecided(judge: str, property: str, scope: str, reason: str | None) -> Check:
+    verdict = Verdict.UNKNOWN if reason is None else Verdict.UNSUPPORTED
+    return Check(_id(judge, property, scope), judge, property, verdict, text=NOT_RUN if reason is None else reason)
+
+
+def _id(*parts: str) -> str:
+    return "/".join(part for part in parts if part)
+
+
+def decided(judge: str, promised: list[Check], outcome: Outcome, scope: str = "") -> Iterator[Check]:
+    """The checks as the search leaves them. What was refuted is refuted even where we thought it could not be."""
+    refuted = {refutation.property for refutation in outcome.refutations}
+    for found in outcome.refutations:
+        id = _id(judge, found.property, scope, found.scope)
+        yield Check(
+            id, judge, found.property, Verdict.REFUTED, outcome.seconds, outcome.counts, found.text, found.trace
+        )
+    for check in promised:
+        if check.property not in refuted and check.verdict is Verdict.UNKNOWN:
+            yield replace(
+                check, verdict=outcome.verdict, seconds=outcome.seconds, counts=outcome.counts, text=outcome.text
+            )
+
+
+def met(judge: str, seen: Counter[str], expected: Mapping[str, bool]) -> Iterator[WitnessCount]:
+    """How often each witness was met; `expected` says which must be."""
+    for name in [*expected, *(name for name in sorted(seen) if name not in expected)]:
+        yield WitnessCount(name, judge, seen[name], expected.get(name, False))

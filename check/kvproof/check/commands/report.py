@@ -1,0 +1,23 @@
+"""`kvproof report`: render again from the stored result."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvproof.check.commands.guard import guarded
+
+
+def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out folder of a run.")]) -> None:
+    """Write the reports of a stored run anew, print it, and exit with its code."""
+    with guarded():
+        from kvproof.check.commands.output import output
+        from kvproof.check.store import RESULT, Store
+        from kvproof.reports.document import read
+        from kvproof.reports.terminal import print_report
+        from kvproof.spec.verdict import Result
+
+        result = read(folder / RESULT, Result)
+        print_report(result, folder, output())
+        Store(folder).write_reports(result)
+        raise typer.Exit(result.exit_code())

@@ -1,0 +1,45 @@
+"""`kvproof verify`: the gate."""
+
+import typer
+
+from kvproof.check.commands.guard import guarded
+from kvproof.check.commands.options import (
+    DEFAULT_FOLDER,
+    BudgetOption,
+    JsonOption,
+    OutOption,
+    SeedOption,
+    SubjectOption,
+    settled_seed,
+)
+
+
+def verify(
+    subject: SubjectOption = "kvproof",
+    budget: BudgetOption = 100.0,
+    seed: SeedOption = None,
+    out: OutOption = DEFAULT_FOLDER,
+    json: JsonOption = None,
+) -> None:
+    """Check one subject with every judge: the gate of a CI.
+
+    Explores the specification and the subject in small scopes, walks the subject, and drives it with Hypothesis.
+    """
+    with guarded():
+        from kvproof.check.commands.driving import hypothesis_stage
+        from kvproof.check.commands.exploring import specification_stage, subject_stage
+        from kvproof.check.commands.gate import SPECIFICATION_SCOPES, SUBJECT_SCOPES
+        from kvproof.check.commands.naming import factory_of
+        from kvproof.check.commands.running import Request, run_stages
+        from kvproof.check.commands.walking import walker_stage
+
+        make, one = factory_of(subject)
+        request = Request("verify", subject, settled_seed(seed), budget, out, json)
+        saving = request.saving(make)
+        stages = [
+            specification_stage(SPECIFICATION_SCOPES, saving, share=10),
+            subject_stage(make, one, SUBJECT_SCOPES, saving, share=20),
+            walker_stage(make, one, saving, share=50),
+            hypothesis_stage(make, one, saving, share=20),
+        ]
+        raise typer.Exit(run_stages(request, stages, one))

@@ -1,0 +1,87 @@
+"""The walker as a stage."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from kvproof.check import coverage
+from kvproof.check.commands.claims import STOPPED, Outcome, Refutation, about_subject, decided, met
+from kvproof.check.commands.saving import Saving
+from kvproof.check.session import Said, Stage, Stint
+from kvproof.check.subject import ManagerSubject
+from kvproof.check.walker import Walk, walk
+from kvproof.spec.verdict import Verdict
+
+JUDGE = "walker"
+NUM_OPERATIONS_MAX = 1_000_000
+
+
+def walker_stage(
+    make: Callable[[], ManagerSubject],
+    subject: ManagerSubject,
+    saving: Saving,
+    share: float,
+    max_operations: int = NUM_OPERATIONS_MAX,
+    keeps_going: bool = False,
+) -> Stage:
+    """Walk until something is refuted, so many operations are done, or the time is up.
+
+    Going on, every finding of another kind (property, last operation, exception) is minimised and reported once.
+    """
+    promised = about_subject(JUDGE, subject)
+
+    def run(stint: Stint) -> Iterator[Said]:
+        deadline = time.monotonic() + stint.seconds
+        total, outcome, kinds = Walk(), Outcome(Verdict.NOT_REFUTED, {}, 0.0), Counter[tuple[str, str, str]]()
+        seed = stint.seed
+        while total.num_operations < max_operations and (left := deadline - time.monotonic()) > 0:
+            done = walk(
+                make(),
+                seed,
+                max_operations=max_operations - total.num_operations,
+                seconds=left,
+                progress=lambda count, before=total.num_operations: stint.advance(before + count),  # type: ignore[misc]
+            )
+            _add(total, done)
+            if done.finding is None:
+                break
+            kind = (done.finding.property, done.operations[-1][0] if done.operations else "open", done.finding.cause)
+            kinds[kind] += 1
+            if kinds[kind] == 1:
+                found = saving.save(JUDGE, done.config, done.operations, done.finding, total.num_operations)
+                outcome.refutations.append(_told_apart(found, kind, keeps_going))
+            if not keeps_going:
+                break
+            seed += 1
+        outcome.seconds = total.seconds
+        outcome.counts = {"operations": total.num_operations, "runs": total.num_runs}
+        if outcome.refutations and not keeps_going:
+            outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
+        elif total.is_unsupported:
+            outcome.verdict, outcome.text = Verdict.UNKNOWN, "the subject accepted no configuration that was drawn"
+        elif not total.num_operations:
+            outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
+        is_cut_short = outcome.verdict is Verdict.UNKNOWN
+        outcome.refutations += [
+            Refutation(name, f"{count:,} times in {total.num_operations:,} operations")
+            for name, count in total.notes.items()
+        ]
+        yield from decided(JUDGE, promised, outcome)
+        yield from met(JUDGE, total.witnesses, {} if is_cut_short else coverage.expected_witnesses(subject))
+
+    return Stage(JUDGE, share, promised, run)
+
+
+def _add(total: Walk, done: Walk) -> None:
+    total.num_operations += done.num_operations
+    total.num_runs += done.num_runs
+    total.seconds += done.seconds
+    total.is_unsupported = done.is_unsupported
+    total.witnesses.update(done.witnesses)
+    total.notes.update(done.notes)
+
+
+def _told_apart(found: Refutation, kind: tuple[str, str, str], keeps_going: bool) -> Refutation:
+    if keeps_going:
+        found.scope = "-".join(part.replace(" ", "-") for part in kind[1:] if part)
+    return found
