@@ -8,12 +8,14 @@ refcount, list and counter; each must be what the subject shows. Nothing is sear
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from kvproof.check.finding import Finding
 from kvproof.check.subject import NULL_BLOCK, Config, Observation, Pair
 from kvproof.check.truth import Sequence as Seq
 from kvproof.check.worker import Worker
 from kvproof.spec import operations
+from kvproof.spec.identity import Identities
 from kvproof.spec.native import Guard, Machine, Sizes
 from kvproof.spec.operations import Program
 from kvproof.spec.state import EVICTABLE, FREE, GPU, HOST, USED, State
@@ -21,13 +23,24 @@ from kvproof.spec.state import EVICTABLE, FREE, GPU, HOST, USED, State
 NUM_SEQS_MAX = 24
 NUM_ENTRIES_MAX = 40
 DEVICE = ("GPU", "host")
+NAMES_A_BLOCK = {  # rules about one block, and which argument it is
+    "reserve": 1,
+    "append": 1,
+    "hit": 1,
+    "share": 1,
+    "exchange": 2,
+    "evict": 0,
+    "set_aside": 0,
+    "move_entry": 1,
+    "rehit_entry": 1,
+}
 
 
 class Explainer:
     """The state of the specification beside one opened subject."""
 
-    def __init__(self, config: Config, first: Observation, fired: Counter[str]) -> None:
-        self.config = config
+    def __init__(self, config: Config, first: Observation, identities: Identities, fired: Counter[str]) -> None:
+        self.config, self.identities = config, identities
         self.block_size = config.block_size
         self.num_blocks = config.num_gpu_blocks + config.num_host_blocks
         sizes = Sizes(config.num_gpu_blocks, config.num_host_blocks, config.block_size, NUM_SEQS_MAX, NUM_ENTRIES_MAX)
@@ -71,17 +84,32 @@ class Explainer:
             if state.num_written[old]:
                 self.copied.append((old, block))
 
-    def _refused(self, guard: Guard, name: str, arguments: tuple[object, ...], about: str) -> Finding:
-        shown = [a for a in arguments[1:] if isinstance(a, int)]
-        blocks = f"block {shown[0]}: " if shown and name not in ("slide", "compute") else ""
-        holders = self._holders(shown[0]) if blocks else ""
+    def _refused(self, guard: Guard, name: str, arguments: tuple[Any, ...], about: str) -> Finding:
         if not guard.property:
             raise AssertionError(f"the judge fired {name}{arguments} for {about}, but not so: {guard.sentence}")
-        return Finding(guard.property, f"{about}: {blocks}not so: {guard.sentence}{holders}")
+        text = f"{about}: it must be that {guard.sentence}"
+        if name in NAMES_A_BLOCK:
+            text += f"; {self._described(arguments[NAMES_A_BLOCK[name]])}"
+        row = arguments[-1]
+        if guard.property == "sharing-equal" and isinstance(row, list):
+            text += f"; the sequence has {self.identities.describe(row[-1])}"
+        return Finding(guard.property, text)
 
-    def _holders(self, block: int) -> str:
-        held = [s for s in range(NUM_SEQS_MAX) if 0 <= block < self.num_blocks and self.state.position[s][block] >= 0]
-        return f" (it has refcount {len(held)})" if held else ""
+    def _described(self, block: int) -> str:
+        """What the specification knows of a block."""
+        if not 0 <= block < self.num_blocks:
+            return f"block {block} is none of {self.num_blocks}"
+        state = self.state
+        status = ("free", f"used, refcount {state.refcount[block]}", "evictable", "kept by the manager")
+        text = f"block {block} is {status[state.status[block]]}"
+        if state.cached[block]:
+            text += f", cached for {self.identities.describe(state.content[block][-1])}"
+            text += (
+                ""
+                if state.computed[block]
+                else f", with {state.num_written[block]} of {self.block_size} slots computed"
+            )
+        return text
 
     def take_slot(self, seq: Seq) -> None:
         """Give a sequence its number in the state of the specification."""

@@ -133,7 +133,7 @@ def form_of(judge: Lockstep) -> Hashable:
     for group in groups:
         for seq in group.members:
             order[seq.id] = len(order)
-            told = (seq.status.value, tuple(seq.identities), seq.computed, seq.num_prompt, seq.is_busy)
+            told: tuple[Any, ...] = (seq.status.value, tuple(seq.identities), seq.computed, seq.num_prompt, seq.is_busy)
             table: tuple[int, ...] = ()
             if seq.slot >= 0:
                 entries = state.table[seq.slot][: state.num_blocks[seq.slot]]

@@ -9,7 +9,7 @@ a manager has shown. An operation is atomic: when a firing is refused, the calle
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kvproof.spec.state import EVICTABLE, FREE, NONE, State
+from kvproof.spec.state import EVICTABLE, FREE, NONE, USED, State
 
 Firing = tuple[str, tuple[Any, ...]]
 Program = Iterator[Firing]
@@ -148,7 +148,7 @@ def swap_group(state: State, block_size: int, seqs: Sequence[int], named: Callab
             leader = next((s for s in seqs[:place] if index < state.moving[s] and state.table[s][index] == block), NONE)
             if leader != NONE:
                 yield "follow_entry", (seq, leader)
-            elif index < state.num_full[seq] and holds_content(state, block, state.tokens[seq][index]):
+            elif is_rehit(state, block_size, seq, index, block):
                 yield "rehit_entry", (seq, block)
             else:
                 yield from take(state, block)
@@ -165,6 +165,13 @@ def register_entries(state: State, block_size: int, seq: int) -> Program:
             yield "promote", (seq, index)
         if not state.computed[block] and state.num_written[block] == block_size:
             yield "mark_computed", (block,)
+
+
+def is_rehit(state: State, block_size: int, seq: int, index: int, block: int) -> bool:
+    """Whether an entry that moves to a block finds its content there, and brings no less."""
+    if index >= state.num_full[seq] or not holds_content(state, block, state.tokens[seq][index]):
+        return False
+    return state.status[block] == USED or state.num_written[state.table[seq][index]] == block_size
 
 
 def set_aside(state: State, block: int) -> Program:

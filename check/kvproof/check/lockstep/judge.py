@@ -34,7 +34,7 @@ class Judge:
         self._open()
         first = self._call("total-calls", "observe")
         check_observation(first, 1)
-        self.explainer = Explainer(config, first, self.fired)
+        self.explainer = Explainer(config, first, self.identities, self.fired)
         self.worker = self.explainer.worker
         self.state = self.explainer.state
         self.explainer.compare_pool("open", self._is_at_rest)
