@@ -90,6 +90,13 @@ def test_lookahead_slots_are_given_to_decodes_only(subject: VllmV0) -> None:
     assert (before, subject.observe().tables) == ({1: [[0]]}, {1: [[0, 1, 2]]})  # ceil((3 + 2) / 2) = 3 blocks
 
 
+def test_the_next_chunk_of_a_prompt_takes_no_lookahead_slots(subject: VllmV0) -> None:
+    admit(opened(subject, lookahead=2, chunked=True), 1, [1], [5, 6, 7, 8])
+    run(subject, (1, 2, 2))
+    assert (subject.can_append(1), subject.reserve(1, 2)) == (True, Reserved([]))
+    assert subject.observe().tables == {1: [[0, 1]]}
+
+
 def test_a_swap_names_blocks_relative_to_their_device_and_tables_in_absolute_ids(subject: VllmV0) -> None:
     admit(opened(subject, num_host_blocks=3), 1, [1], [5, 6, 7])
     run(subject, (1, 3, 3))
@@ -125,7 +132,8 @@ def test_a_preempted_group_keeps_its_tokens_and_is_a_prompt_again(subject: VllmV
     subject.preempt(1)
     assert subject.observe().tables == {}
     readmit(subject, 1, 3)
-    assert (len(subject.observe().tables[1][0]), subject.can_append(1)) == (2, True)
+    subject.reserve(1, 1)
+    assert len(subject.observe().tables[1][0]) == 2  # 3 tokens, and no lookahead slots
 
 
 def test_a_prefix_is_hit_once_a_step_has_computed_it_and_only_under_the_same_adapter(subject: VllmV0) -> None:
@@ -136,6 +144,21 @@ def test_a_prefix_is_hit_once_a_step_has_computed_it_and_only_under_the_same_ada
     assert admit(subject, 3, [3], [5, 6, 9], Key(adapter_name="X", adapter_id=1)) == Admitted(0)
     assert admit(subject, 4, [4], [5, 6, 9]) == Admitted(2)
     assert [table[0][0] for table in subject.observe().tables.values()] == [0, 0, 3, 0]
+
+
+def test_before_a_step_the_manager_is_told_in_the_order_of_vllms_scheduler(subject: VllmV0) -> None:
+    admit(opened(subject, caching=True), 1, [1, 2], [5, 6, 7])
+    told: list[tuple[Any, ...]] = []
+    manager = subject._manager
+    manager.access_all_blocks_in_seq = lambda seq, now: told.append(("access", seq.seq_id, now))
+    manager.get_common_computed_block_ids = lambda seqs: told.append(("common", [seq.seq_id for seq in seqs]))
+    manager.mark_blocks_as_computed = lambda group, chunk: told.append(("computed", group.request_id, chunk))
+    for _ in range(2):
+        subject.step_scheduled([Scheduled(1, 3, 3), Scheduled(2, 0, 3)], 0)
+    first, second = (
+        [("access", 1, now), ("access", 2, now), ("common", [1, 2]), ("computed", "1", 3)] for now in (1.0, 2.0)
+    )
+    assert told == first + second
 
 
 def test_a_cached_block_that_nobody_holds_is_free_to_be_taken(subject: VllmV0) -> None:
