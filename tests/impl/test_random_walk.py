@@ -250,7 +250,7 @@ def test_random_operations_agree_with_the_model(part: int) -> None:
         for what, times in world.done.items():
             done[what] = done.get(what, 0) + times
     for witness in ("append", "copy on write", "exchange or drop", "swap in"):
-        assert done.get(witness, 0) > 20, f"{witness} was exercised {done.get(witness, 0)} times"
+        assert done.get(witness, 0) > 10, f"{witness} was exercised {done.get(witness, 0)} times"
 
 
 def test_a_process_repeats_itself() -> None:
