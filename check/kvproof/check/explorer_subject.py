@@ -69,7 +69,8 @@ class Alphabet:
         full = scope.num_tokens
         values = ((0,) * full, (*(0,) * (full - 1), 1)) if scope.caching else ((0,) * full,)
         lengths = sorted({1, scope.block_size, full - 1, full} - {0})
-        self.prompts = sorted({value[:length] for value in values for length in lengths} | ({values[-1]}))
+        too_long = (0,) * (scope.num_gpu_blocks * scope.block_size + 1)
+        self.prompts = [*sorted({value[:length] for value in values for length in lengths} | {values[-1]}), too_long]
 
     def enabled(self, judge: Lockstep) -> Iterator[Operation]:
         """Every concrete operation."""
