@@ -32,6 +32,8 @@ ASSUMPTIONS = (
     Assumption("same-prompt", "The waiting sequences of a group have the same prompt, and so the same blocks."),
     Assumption("recompute-single", "Only a group of one sequence is preempted; larger ones are swapped."),
     Assumption("no-swap-in-after", "Nothing is swapped in after a preemption or swap-out of the same step."),
+    Assumption("step-order", "Within a step: appends and further chunks, then swaps in, then admissions."),
+    Assumption("whole-chunks", "With caching, every chunk of a prompt but the last ends where a block ends."),
     Assumption("window-or-cache", "A sliding window and the prefix cache are not on together."),
     Assumption("encoder-alone", "With an encoder: no window, cache, lookahead, adapter, chunked prompt or swap."),
     Assumption("adapter-ids", "Two adapters never have the same id; their names may be equal."),
