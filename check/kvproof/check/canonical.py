@@ -13,84 +13,119 @@ Three implementations. `canonical_form` sorts by what does not depend on names a
 forest, and holds for these only. They are written apart from each other, and must agree on the number of states.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import chain, pairwise, permutations, product
-from typing import Any, NamedTuple
+from itertools import chain, permutations, product
+from operator import itemgetter
+from typing import Any
 
 from kvproof.spec.native import Machine
-from kvproof.spec.state import NONE, State
+from kvproof.spec.state import FREE, NONE, State
 
+ROOT = 0  # the identity before the first position
 PLAIN = (0, 0, False, False, 0)  # status, refcount, cached, computed, num_written of a block nothing is known of
 
 
-class _Table(NamedTuple):
-    """What one live sequence contributes; blocks and tokens are still names."""
+# What one live sequence contributes: its numbers, then its blocks and known tokens, still as names, then its oddities:
+# what no correct state shows.
+_Table = tuple[tuple[int, ...], list[int], list[int], tuple[Any, ...]]
+# A block that no table names, and that is not merely free: what is known of it, and its content.
+_Kept = tuple[tuple[Any, ...], list[int]]
+_Statuses = list[tuple[Any, ...]]
 
-    numbers: tuple[int, ...]
-    blocks: list[int]
-    tokens: list[int]
-    oddities: tuple[Any, ...]  # what no correct state shows
 
+class Forms:
+    """The forms of many states of one machine: a state met in the same order of sequences is not sorted again.
 
-class _Kept(NamedTuple):
-    """A block that no table names, and that is not merely free."""
+    before: for each identity the one of the position before it, where identities are interned. What comes before a
+    content matters where it outlives the sequences that know it (caching, windows); and the last identity of a
+    sequence then stands for all of them, so that most states are told from those met before at a glance.
+    """
 
-    numbers: tuple[Any, ...]
-    content: list[int]
+    def __init__(self, machine: Machine, before: Sequence[int] | None = None) -> None:
+        self.machine, self.before = machine, before
+        self._glanced: dict[Hashable, Hashable] = {}
+        self._known: dict[Hashable, Hashable] = {}
+
+    def of(self, state: State) -> Hashable:
+        """The form: equal for two states exactly if a renaming turns one into the other."""
+        glance = None if self.before is None else _glance(self.machine, state)
+        form = None if glance is None else self._glanced.get(glance)
+        if form is None:
+            tables, kept, statuses = _read(self.machine, state)
+            before = self.before if kept or any(state.first) else None  # else what comes before is in the tables
+            as_met = _encoded(tables, kept, statuses, before), *map(tuple, state.count)
+            form = self._known.get(as_met)
+            if form is None:
+                form = self._known[as_met] = _least(tables, kept, statuses, before), *map(tuple, state.count)
+            if glance is not None:
+                self._glanced[glance] = form
+        return form
 
 
 def canonical_form(machine: Machine, state: State, before: Sequence[int] | None = None) -> Hashable:
-    """The form: equal for two states exactly if a renaming turns one into the other.
-
-    before: for each identity the one of the position before it. Needed where content outlives the sequences that
-    know what came before it (caching, windows); else the prefix of each identity is in the tables.
-    """
-    tables, kept, blocks = _read(machine, state)
-    occurrences: dict[int, int] = {}
-    paths = [t.tokens if before is None else _path(t.tokens, before) for t in tables]
-    paths_kept = [k.content if before is None else _path(k.content, before) for k in kept]
-    for path in chain(paths, paths_kept):
-        for identity in path:
-            occurrences[identity] = occurrences.get(identity, 0) + 1
-    marked = [
-        ((t.numbers, [blocks[b] for b in t.blocks], [occurrences[i] for i in path]), t)
-        for t, path in zip(tables, paths, strict=True)
-    ]
-    others = [((k.numbers, [occurrences[i] for i in path]), k) for k, path in zip(kept, paths_kept, strict=True)]
-    marked.sort(key=_mark)
-    others.sort(key=_mark)
-    orders_of_tables = _orders(marked, lambda mark: any(b[1] != 1 for b in mark[1]) or any(o != 1 for o in mark[2]))
-    orders_of_others = _orders(others, lambda mark: any(o != 1 for o in mark[1]))
-    if len(orders_of_tables) == len(orders_of_others) == 1:
-        form = _encoded(orders_of_tables[0], orders_of_others[0], blocks, before)
-    else:
-        form = min(_encoded(t, k, blocks, before) for t in orders_of_tables for k in orders_of_others)
-    return form, _counters(state)
+    """The form of one state; see `Forms`."""
+    return Forms(machine, before).of(state)
 
 
 def brute_force_form(machine: Machine, state: State, before: Sequence[int] | None = None) -> Hashable:
     """The least encoding over every order of the sequences and of the blocks that no table names."""
-    tables, kept, blocks = _read(machine, state)
+    tables, kept, statuses = _read(machine, state)
+    before = before if kept or any(state.first) else None
     orders = product(permutations(tables), permutations(kept))
-    return min(_encoded(t, k, blocks, before) for t, k in orders), _counters(state)
+    return min(_encoded(t, k, statuses, before) for t, k in orders), *map(tuple, state.count)
 
 
-def _mark(pair: tuple[Any, Any]) -> Any:
-    return pair[0]
+def _least(
+    tables: list[_Table], kept: list[_Kept], statuses: _Statuses, before: Sequence[int] | None
+) -> tuple[Any, ...]:
+    """The least encoding over the orders that respect what does not depend on names."""
+    paths = [tokens if before is None else _path(tokens, before) for _, _, tokens, _ in tables]
+    paths_kept = [content if before is None else _path(content, before) for _, content in kept]
+    times = Counter(chain(*paths, *paths_kept))
+    orders_of_tables = _orders(
+        [
+            ((table[0], [statuses[b] for b in table[1]], [times[i] for i in path]), table)
+            for table, path in zip(tables, paths, strict=True)
+        ]
+    )
+    orders_of_kept = _orders(
+        [((block[0], [], [times[i] for i in path]), block) for block, path in zip(kept, paths_kept, strict=True)]
+    )
+    return min(_encoded(t, k, statuses, before) for t in orders_of_tables for k in orders_of_kept)
 
 
-def _orders(marked: list[tuple[Any, Any]], is_entangled: Any) -> list[list[Any]]:
-    """The orders that respect the marks; equals that share nothing with anything give the same form in any order."""
-    if all(one[0] != other[0] for one, other in pairwise(marked)):
-        return [[each for _, each in marked]]
-    groups: list[tuple[Any, list[Any]]] = []
-    for mark, each in marked:
+_Mark = tuple[Any, list[tuple[Any, ...]], list[int]]  # numbers, statuses of the blocks, how often each token occurs
+
+
+def _orders(marked: list[tuple[_Mark, Any]]) -> list[list[Any]]:
+    """The orders that respect the marks. Equals that share nothing with anything give the same form in any order."""
+    groups: list[tuple[_Mark, list[Any]]] = []
+    for mark, each in sorted(marked, key=itemgetter(0)):
         if groups and groups[-1][0] == mark:
             groups[-1][1].append(each)
         else:
             groups.append((mark, [each]))
-    choices = [list(permutations(g)) if len(g) > 1 and is_entangled(mark) else [tuple(g)] for mark, g in groups]
+    choices = [_permuted(g) if len(g) > 1 and _shares(mark) else [g] for mark, g in groups]
     return [list(chain(*order)) for order in product(*choices)]
+
+
+def _permuted(members: list[Any]) -> list[list[Any]]:
+    """The different orders of the members; some may be equal in everything."""
+    if not members:
+        return [[]]
+    different = [each for place, each in enumerate(members) if each not in members[:place]]
+    orders: list[list[Any]] = []
+    for each in different:
+        others = members[:]
+        others.remove(each)
+        orders += [[each, *order] for order in _permuted(others)]
+    return orders
+
+
+def _shares(mark: _Mark) -> bool:
+    _, statuses, times = mark
+    return any(status[1:2] != (1,) for status in statuses) or any(each != 1 for each in times)
 
 
 def _path(identities: list[int], before: Sequence[int]) -> list[int]:
@@ -103,75 +138,110 @@ def _path(identities: list[int], before: Sequence[int]) -> list[int]:
     return found
 
 
-def _read(machine: Machine, state: State) -> tuple[list[_Table], list[_Kept], list[tuple[Any, ...]]]:
-    num_gpu_blocks, null = machine.sizes.num_gpu_blocks, machine.null
-    cached, memory, content, num_written = state.cached, state.memory, state.content, state.num_written
-    statuses: list[tuple[Any, ...]] = list(
-        zip(state.status, state.refcount, cached, state.computed, num_written, strict=True)
+def _glance(machine: Machine, state: State) -> Hashable | None:
+    """A key that only equal states have: blocks renamed, identities as they are; None if the state is not ordinary."""
+    null, memory, num_written, status = machine.null, state.memory, state.num_written, state.status
+    if True in state.cached:
+        return None
+    blocks: dict[int, int] = {}
+    key: list[Any] = []
+    for numbers, table, rows, position in zip(_numbers(state), state.table, state.tokens, state.position, strict=True):
+        is_live, _, _, _, _, first, num_blocks, full, filled, _, _ = numbers
+        held = table[first:num_blocks]
+        if position.count(NONE) + len(held) != null:
+            return None
+        if is_live:
+            index = first
+            for block in held:
+                if block >= null or position[block] != index:
+                    return None
+                if (stop := num_written[block]) and memory[block][:stop] != rows[index][:stop]:
+                    return None
+                index += 1
+            last = rows[full][filled - 1] if filled else rows[full - 1][-1] if full else ROOT
+            key += numbers, tuple([blocks.setdefault(b, len(blocks)) for b in held]), last
+    if null - status.count(FREE) != len(blocks):
+        return None  # something is kept that no table names
+    key.append(
+        tuple([(status[b], state.refcount[b], num_written[b], b < machine.sizes.num_gpu_blocks) for b in blocks])
     )
+    key += map(tuple, state.count)
+    return tuple(key)
+
+
+def _numbers(state: State) -> Iterable[tuple[Any, ...]]:
+    """The numbers of each sequence."""
+    return zip(
+        state.live,
+        state.ending,
+        state.home,
+        state.moving,
+        state.window,
+        state.first,
+        state.num_blocks,
+        state.num_full,
+        state.num_filled,
+        state.done_full,
+        state.done_filled,
+        strict=True,
+    )
+
+
+def _read(machine: Machine, state: State) -> tuple[list[_Table], list[_Kept], _Statuses]:
+    null, size = machine.null, machine.sizes.block_size
+    cached, memory, content, num_written = state.cached, state.memory, state.content, state.num_written
+    statuses: _Statuses = [*zip(state.status, state.refcount, cached, state.computed, num_written, strict=True), ()]
     tables: list[_Table] = []
     held: set[int] = set()
-    for seq, is_live in enumerate(state.live):
-        first = state.first[seq]
-        blocks = state.table[seq][first : state.num_blocks[seq]]
-        position = state.position[seq]
-        oddities: list[Any] = []
-        if position.count(NONE) != null - len(blocks):
+    for seq, numbers in enumerate(_numbers(state)):
+        is_live, _, _, _, _, first, num_blocks, full, filled, _, _ = numbers
+        blocks, rows, position = state.table[seq][first:num_blocks], state.tokens[seq], state.position[seq]
+        oddities: list[tuple[Any, ...]] = []
+        if position.count(NONE) + len(blocks) != null:
             oddities.append(tuple(position))
         if not is_live:
             if oddities or blocks:
-                tables.append(_Table((0,), blocks, [], tuple(oddities)))
+                tables.append(((0,), blocks, [], tuple(oddities)))
             continue
-        full, filled = state.num_full[seq], state.num_filled[seq]
-        rows = state.tokens[seq]
-        # When the window has left everything, the last identity still decides what comes next.
-        start = first if full > first or filled else max(full - 1, 0)
-        tokens = list(chain.from_iterable(rows[start:full]))
+        if first == full and full and not filled:
+            tokens = rows[full - 1][:]  # the window has left everything: the last identity decides what comes next
+        else:
+            tokens = [identity for row in rows[first:full] for identity in row]
         if filled:
             tokens += rows[full][:filled]
-        for index, block in enumerate(blocks, first):
+        index = first
+        for block in blocks:
             if not 0 <= block < null or position[block] != index:
                 oddities.append((index, block))
-                continue
-            stop = num_written[block]
-            if stop and memory[block][:stop] != rows[index][:stop]:
-                oddities.append((index, *memory[block][:stop]))
-            if cached[block] and content[block] != rows[index]:
-                oddities.append((index, *content[block]))
+            else:
+                stop = num_written[block]
+                if stop == size:
+                    if memory[block] != rows[index]:
+                        oddities.append((index, *memory[block]))
+                elif stop and memory[block][:stop] != rows[index][:stop]:
+                    oddities.append((index, *memory[block][:stop]))
+                if cached[block] and content[block] != rows[index]:
+                    oddities.append((index, NONE, *content[block]))
+            index += 1
         held.update(blocks)
-        numbers = (
-            1,
-            state.ending[seq],
-            state.home[seq],
-            state.moving[seq],
-            state.window[seq],
-            first,
-            full,
-            filled,
-            state.done_full[seq],
-            state.done_filled[seq],
-        )
-        tables.append(_Table(numbers, blocks, tokens, tuple(oddities)))
-    kept = []
-    for block, status in enumerate(statuses):
+        tables.append((numbers, blocks, tokens, tuple(oddities)))
+    kept: list[_Kept] = []
+    for block in range(null):
+        status = statuses[block]
         if status != PLAIN and block not in held:
             stop = num_written[block]
             row = content[block] if cached[block] else memory[block][:stop]
             is_odd = cached[block] and memory[block][:stop] != content[block][:stop]
-            numbers = (*status, block < num_gpu_blocks, tuple(memory[block]) if is_odd else ())
-            kept.append(_Kept(numbers, row))
-    statuses.append(())  # NULL in a table
+            kept.append(((*status, block < machine.sizes.num_gpu_blocks, tuple(memory[block]) if is_odd else ()), row))
     return tables, kept, statuses
 
 
 def _encoded(
-    tables: Iterable[_Table],
-    kept: Iterable[_Kept],
-    statuses: list[tuple[Any, ...]],
-    before: Sequence[int] | None,
+    tables: Iterable[_Table], kept: Iterable[_Kept], statuses: _Statuses, before: Sequence[int] | None
 ) -> tuple[Any, ...]:
+    """Everything, with blocks and identities replaced by their place of first occurrence in this order."""
     blocks: dict[int, int] = {}
-    names: dict[int, int] = {0: 0, NONE: NONE}
+    names: dict[int, int] = {ROOT: 0, NONE: NONE}
     parents: list[int] = []
 
     def named(identity: int) -> int:
@@ -183,22 +253,16 @@ def _encoded(
 
     form: list[Any] = []
     for numbers, table, tokens, oddities in tables:
-        form.append(numbers)
-        form.append(tuple([blocks.setdefault(b, len(blocks)) for b in table]))
         if before is None:
-            form.append(tuple([names.setdefault(i, len(names)) for i in tokens]))
+            new_names = [names.setdefault(i, len(names)) for i in tokens]
         else:
-            form.append(tuple([named(i) for i in tokens]))
-        form.append(oddities)
+            new_names = [named(i) for i in tokens]
+        form += numbers, tuple([blocks.setdefault(b, len(blocks)) for b in table]), tuple(new_names), oddities
     form.append(tuple([statuses[b] if -1 < b < len(statuses) else () for b in blocks]))
-    for numbers, content in kept:
-        form.append((numbers, tuple([named(i) for i in content])))
+    for known, content in kept:
+        form.append((known, tuple([named(i) for i in content])))
     form.append(tuple(parents))
     return tuple(form)
-
-
-def _counters(state: State) -> tuple[int, ...]:
-    return tuple(chain.from_iterable(state.count))
 
 
 def forest_form(machine: Machine, state: State, with_tokens: bool = True) -> Hashable:

@@ -7,6 +7,7 @@ and proves nothing about what it did not reach; a rule that never fired and a wi
 scope is about less than it seems.
 """
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
@@ -54,7 +55,21 @@ def explore_specification(
 def explore(
     level: Level, scope: Scope, *, seconds: float, progress: Callable[[int], None] | None = None
 ) -> Exploration:
-    """The search itself, for a level of any machine."""
+    """The search itself, for a level of any machine.
+
+    Nothing here is cyclic, and millions of small tuples live on: the collector of cycles would only look at them again
+    and again, so it pauses.
+    """
+    is_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _searched(level, scope, seconds, progress)
+    finally:
+        if is_collecting:
+            gc.enable()
+
+
+def _searched(level: Level, scope: Scope, seconds: float, progress: Callable[[int], None] | None) -> Exploration:
     began = time.perf_counter()
     found = Exploration(scope, fired=level.firings.fired, witnesses=level.firings.witnesses)
     first = level.machine.first_state()

@@ -17,7 +17,8 @@ class Scope:
 
     window: tokens that a sequence can read back to, 0 for all. lookahead: slots that an append reserves beyond its
     token (operations), or whether entries are reserved at all (rules). reserving: the manager may keep blocks for
-    itself. level: what one transition is, a single rule or a whole operation.
+    itself. level: what one transition is, a single rule or a whole operation. claims: evaluate the claims of the
+    specification in each state, besides the recount (operations; rules always do); off where states are many.
     """
 
     num_gpu_blocks: int
@@ -32,6 +33,7 @@ class Scope:
     swap: bool = False
     level: Level = "operations"
     reserving: bool = False
+    claims: bool = True
 
     @property
     def num_indexes(self) -> int:
@@ -42,7 +44,7 @@ class Scope:
 SCOPES: dict[str, Scope] = {
     "tables-4x3x6": Scope(num_gpu_blocks=4, num_seqs=3, num_tokens=6),
     "tables-5x3x8": Scope(num_gpu_blocks=5, num_seqs=3, num_tokens=8),
-    "tables-6x4x8": Scope(num_gpu_blocks=6, num_seqs=4, num_tokens=8),
+    "tables-6x4x8": Scope(num_gpu_blocks=6, num_seqs=4, num_tokens=8, claims=False),
     "lookahead": Scope(num_gpu_blocks=5, num_seqs=3, num_tokens=4, lookahead=2),
     "window": Scope(num_gpu_blocks=5, num_seqs=3, num_tokens=6, window=2),
     "swap": Scope(num_gpu_blocks=3, num_host_blocks=3, num_seqs=3, num_tokens=4, swap=True),

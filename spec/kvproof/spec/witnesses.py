@@ -4,7 +4,7 @@ A witness is met by a firing. Some are seen in the state before it, some in the 
 rules in place can count them without keeping a copy. Both kinds read real fields only.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,14 +42,14 @@ def _witness(seen: dict[str, list[Witness]], *rules: str) -> Callable[[Predicate
     return mark
 
 
-def met_before(state: State, rule: str, arguments: Arguments) -> Iterator[str]:
-    """The witnesses that this firing meets, seen in the state before it."""
-    return (w.name for w in SEEN_BEFORE.get(rule, ()) if w.is_met(state, rule, arguments))
+def met_before(state: State, rule: str, arguments: Arguments) -> list[str]:
+    """The witnesses that this firing meets if it is not refused, seen in the state before it."""
+    return [w.name for w in SEEN_BEFORE.get(rule, ()) if w.is_met(state, rule, arguments)]
 
 
-def met_after(state: State, rule: str, arguments: Arguments) -> Iterator[str]:
+def met_after(state: State, rule: str, arguments: Arguments) -> list[str]:
     """The witnesses that this firing has met, seen in the state after it."""
-    return (w.name for w in SEEN_AFTER.get(rule, ()) if w.is_met(state, rule, arguments))
+    return [w.name for w in SEEN_AFTER.get(rule, ()) if w.is_met(state, rule, arguments)]
 
 
 def _unused(state: State, pool: int) -> int:
@@ -65,8 +65,9 @@ def _block_to_append_to(state: State, seq: int) -> int:
 
 
 def _is_copied(state: State, arguments: Arguments) -> bool:
-    seq, block = arguments[:2]
-    return _next_entry_is_there(state, seq) and _block_to_append_to(state, seq) != block
+    seq = arguments[0]
+    index = state.num_full[seq]
+    return index < state.num_blocks[seq] and bool(state.table[seq][index] != arguments[1])
 
 
 # Tables -----------------------------------------------------------------------------------------------------------
@@ -200,7 +201,7 @@ def abort_before_mark(state: State, rule: str, arguments: Arguments) -> bool:
     """A block that is cached and not computed loses its last holder, and is forgotten."""
     seq = arguments[0]
     block = state.table[seq][state.num_blocks[seq] - 1]
-    return state.cached[block] and not state.computed[block] and state.refcount[block] == 1
+    return bool(state.cached[block] and not state.computed[block] and state.refcount[block] == 1)
 
 
 @_witness(SEEN_BEFORE, "set_aside")

@@ -10,8 +10,9 @@ if so, and a state must be found as it was after everything has been tried on co
 
 from collections.abc import Callable, Hashable, Iterator
 from itertools import combinations
+from typing import Any
 
-from kvproof.check.canonical import canonical_form
+from kvproof.check.canonical import Forms
 from kvproof.check.exploration.call import Call, planned_append, planned_prompt, planned_swap
 from kvproof.check.exploration.claims import Claims
 from kvproof.check.exploration.continuations import ROOT, Continuations
@@ -27,7 +28,11 @@ from kvproof.spec.operations import (
     slide_window,
 )
 from kvproof.spec.state import EVICTABLE, NONE, State
-from kvproof.spec.witnesses import met_after, met_before
+
+
+def _rows(state: State) -> tuple[Any, ...]:
+    """The only lists that a state shares with its copies, by value."""
+    return [*map(tuple, state.memory)], [*map(tuple, state.content)], [[*map(tuple, rows)] for rows in state.tokens]
 
 
 class CallLevel:
@@ -38,43 +43,33 @@ class CallLevel:
         self.scope = scope
         self.machine = machine or Machine(sizes, with_ghosts=False)
         self.firings = Firings(self.machine)
-        self.claims = Claims(self.machine, with_ghosts=False, with_theorems=False)
+        self.claims = Claims(self.machine, "real" if scope.claims else "recount")
         self.continuations = Continuations()
-        # Without caching and windows, what comes before a token is in the table of its sequence.
-        self._before = self.continuations.before if scope.caching or scope.window else None
+        self._forms = Forms(self.machine, self.continuations.before)
         self._can_still_be_read: Callable[[State, int, int], bool] = self.machine.word("can_still_be_read")
 
     def form(self, state: State) -> Hashable:
-        """See `canonical_form`."""
-        return canonical_form(self.machine, state, self._before)
+        """See `Forms`."""
+        return self._forms.of(state)
 
     def violation(self, state: State) -> Violation | None:
-        """Every invariant that reads no ghost, and the recount."""
+        """Every claim that reads no ghost, if the scope asks for them, and the recount."""
         return self.claims.broken(state)
 
     def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Every operation that finishes."""
-        form = self.form(state)
+        rows = _rows(state)
         for call in self._calls(state):
             work = self.machine.copy(state)
-            has_finished = self._run(work, call)
+            has_finished = self.firings.run(work, call.program(work), call.operation) is None
             if has_finished != call.can_finish:
                 told = "can" if call.can_finish else "cannot"
                 text = f"{call.operation} {'finishes' if has_finished else 'is refused'}, although it {told} finish"
                 raise Violated(Violation("admission-sound", text), call.operation)
             if has_finished:
                 yield call.operation, work
-        if self.form(state) != form:
+        if _rows(state) != rows:
             raise Violated(Violation("failed-call-changes-nothing", "a copy of a state changes the state itself"), ())
-
-    def _run(self, work: State, call: Call) -> bool:
-        fire, count = self.firings.fire, self.firings.count
-        for rule, arguments in call.program(work):
-            met = [*met_before(work, rule, arguments)]
-            if fire(work, rule, arguments, call.operation) is not None:
-                return False
-            count(rule, [*met, *met_after(work, rule, arguments)])
-        return True
 
     def _calls(self, state: State) -> Iterator[Call]:
         scope = self.scope

@@ -1,8 +1,13 @@
-"""What every state is held against: the claims of the specification, and the recount."""
+"""What every state is held against: the recount, and the claims of the specification.
+
+The recount alone holds the references, the lists, what is shared and what is read back; it suffices where states are
+so many that evaluating each claim would take longer than the search.
+"""
 
 import ast
 from collections.abc import Callable
 from functools import cache
+from typing import Literal
 
 from kvproof.check.exploration.recount import miscounts
 from kvproof.check.exploration.violation import Violation
@@ -20,13 +25,13 @@ def _reads_ghosts(name: str) -> bool:
 
 
 class Claims:
-    """The claims that can be evaluated on states of one machine."""
+    """The claims that are evaluated on states of one machine: all, those that read no ghost (real), or none."""
 
-    def __init__(self, machine: Machine, with_ghosts: bool, with_theorems: bool) -> None:
+    def __init__(self, machine: Machine, extent: Literal["all", "real", "recount"]) -> None:
         self.sizes = machine.sizes
-        claims = COLLECTED.invariants + (COLLECTED.theorems if with_theorems else [])
+        claims = COLLECTED.invariants + COLLECTED.theorems if extent != "recount" else []
         self.predicates: list[tuple[Claim, Callable[[State], bool]]] = [
-            (claim, machine.word(claim.name)) for claim in claims if with_ghosts or not _reads_ghosts(claim.name)
+            (claim, machine.word(claim.name)) for claim in claims if extent == "all" or not _reads_ghosts(claim.name)
         ]
 
     def broken(self, state: State) -> Violation | None:

@@ -6,8 +6,11 @@ from typing import Any, Protocol
 
 from kvproof.check.exploration.violation import Violated, Violation
 from kvproof.spec.native import CheckFailed, Guard, Machine
+from kvproof.spec.operations import Firing
 from kvproof.spec.state import State
+from kvproof.spec.witnesses import SEEN_AFTER, SEEN_BEFORE, met_after, met_before
 
+BROKEN = (CheckFailed, IndexError, TypeError, ValueError)  # what a wrong rule may raise
 Operation = tuple[Any, ...]
 
 
@@ -39,17 +42,42 @@ class Firings:
         self.witnesses: Counter[str] = Counter()
 
     def fire(self, state: State, rule: str, arguments: tuple[Any, ...], operation: Operation) -> Guard | None:
-        """Fire a rule in place; the guard that refuses it, if any. Raises Violated, for the operation it is part of."""
+        """Fire one rule in place; the guard that refuses it, if any. Raises Violated, for `operation`."""
         try:
             return self.machine.rules[rule](state, *arguments)
-        except CheckFailed as failed:
-            raise Violated(Violation(failed.property, f"{failed.rule}: {failed.text}"), operation) from failed
-        except (IndexError, TypeError, ValueError) as error:
-            text = f"{rule}{arguments} raises {type(error).__name__}: {error}"
-            raise Violated(Violation("total-calls", text), operation) from error
+        except BROKEN as error:
+            raise violated(error, (rule, *arguments), operation) from error
+
+    def run(self, state: State, program: Iterator[Firing], operation: Operation) -> Guard | None:
+        """Fire a program in place up to the guard that refuses it, if any. Raises Violated, for `operation`."""
+        rules, fired, witnesses = self.machine.rules, self.fired, self.witnesses
+        firing: tuple[Any, ...] = ()
+        try:
+            for rule, arguments in program:
+                firing = (rule, *arguments)
+                met = met_before(state, rule, arguments) if rule in SEEN_BEFORE else []
+                if refused := rules[rule](state, *arguments):
+                    return refused
+                if rule in SEEN_AFTER:
+                    met += met_after(state, rule, arguments)
+                fired[rule] += 1
+                for name in met:
+                    witnesses[name] += 1
+        except BROKEN as error:
+            raise violated(error, firing, operation) from error
+        return None
 
     def count(self, rule: str, met: Iterable[str]) -> None:
         """A rule has fired, and met these witnesses."""
         self.fired[rule] += 1
         for name in met:
             self.witnesses[name] += 1
+
+
+def violated(error: Exception, firing: tuple[Any, ...], operation: Operation) -> Violated:
+    """What an error in a rule says about the specification."""
+    if isinstance(error, CheckFailed):
+        return Violated(Violation(error.property, f"{error.rule}: {error.text}"), operation)
+    rule, *arguments = firing or ("nothing",)
+    text = f"{rule}{tuple(arguments)} raises {type(error).__name__}: {error}"
+    return Violated(Violation("total-calls", text), operation)

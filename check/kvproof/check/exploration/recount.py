@@ -1,7 +1,8 @@
-"""The references and lists of a state counted again, from nothing but the tables and statuses.
+"""A state counted again: references and lists from nothing but the tables and statuses, and what each table reads.
 
-The invariants of the specification state the same through enumerations, which only exist where ghosts are kept. This
-count needs no ghosts, shares no word with the specification, and so also tells whether its invariants say enough.
+The invariants of the specification state the same through enumerations, which only exist where ghosts are kept, and
+pair by pair. This count needs no ghosts, shares no word with the specification, and so also tells whether its
+invariants say enough.
 """
 
 from kvproof.spec.native import Sizes
@@ -12,6 +13,7 @@ def miscounts(sizes: Sizes, state: State) -> tuple[str, str] | None:
     """The first number that is not what counting gives: the property, and what differs; None if there is none."""
     num_blocks = sizes.num_gpu_blocks + sizes.num_host_blocks
     references = [0] * num_blocks
+    expected: dict[int, list[int]] = {}  # what the first holder of a block knows there
     for seq, table in enumerate(state.table):
         position = [NONE] * num_blocks
         for index in range(state.first[seq], state.num_blocks[seq]):
@@ -20,6 +22,12 @@ def miscounts(sizes: Sizes, state: State) -> tuple[str, str] | None:
                 return "no-use-after-free", f"entry {index} of sequence {seq} names {block}, which is no block"
             references[block] += 1
             position[block] = index
+            known = _known(state, seq, index)
+            if expected.setdefault(block, known) != known:
+                return "sharing-equal", f"two tables that name block {block} know {expected[block]} and {known} there"
+            written = state.memory[block][: state.num_written[block]]
+            if written != known[: len(written)]:
+                return "read-back", f"sequence {seq} reads {written} in block {block} where it knows {known}"
         if position != state.position[seq]:
             return "lists-agree", f"sequence {seq} has its blocks at {position}, not at {state.position[seq]}"
     if references != state.refcount:
@@ -32,3 +40,10 @@ def miscounts(sizes: Sizes, state: State) -> tuple[str, str] | None:
         if lengths != state.count[pool]:
             return "conservation", f"the lists of pool {pool} have lengths {lengths}, not {state.count[pool]}"
     return None
+
+
+def _known(state: State, seq: int, index: int) -> list[int]:
+    full = state.num_full[seq]
+    if index < full:
+        return state.tokens[seq][index]
+    return state.tokens[seq][index][: state.num_filled[seq]] if index == full else []

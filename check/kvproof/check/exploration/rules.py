@@ -9,7 +9,7 @@ A firing that is refused must leave every field, ghosts included, as it was.
 
 from collections.abc import Hashable, Iterator
 
-from kvproof.check.canonical import canonical_form
+from kvproof.check.canonical import Forms
 from kvproof.check.exploration.claims import Claims
 from kvproof.check.exploration.continuations import ROOT, Continuations
 from kvproof.check.exploration.firing import Firings, Operation
@@ -29,12 +29,13 @@ class RuleLevel:
         self.scope = scope
         self.machine = machine or Machine(sizes)
         self.firings = Firings(self.machine)
-        self.claims = Claims(self.machine, with_ghosts=True, with_theorems=True)
+        self.claims = Claims(self.machine, "all")
         self.continuations = Continuations()
+        self._forms = Forms(self.machine, self.continuations.before)
 
     def form(self, state: State) -> Hashable:
-        """Named tokens only where they are compared; see `canonical_form`."""
-        return canonical_form(self.machine, state, self.continuations.before)
+        """Named tokens only where they are compared; see `Forms`."""
+        return self._forms.of(state)
 
     def violation(self, state: State) -> Violation | None:
         """Every invariant, every theorem, and the recount."""
