@@ -17,7 +17,7 @@ import msgspec
 from kvproof.check.crash_format import CrashFileError, config_of, operations_of
 from kvproof.check.finding import AdapterError, Finding
 from kvproof.check.narration import narrate, steps_of
-from kvproof.check.regression import regression_test, path_of_test
+from kvproof.check.regression import path_of_test, regression_test
 from kvproof.check.repetition import USUAL_CAUSES, Repetition, confirm, difference, nondeterministic, repeat
 from kvproof.check.subject import Config, ManagerSubject, Unsupported
 from kvproof.check.subjects import UnknownSubject, find
