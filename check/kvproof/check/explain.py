@@ -244,7 +244,7 @@ class Explainer:
                     )
         slots = [seq.slot for seq in seqs]
         self.run(operations.swap_group(self.state, self.block_size, slots, lambda s, i: tables[s][i]), about)
-        if self.config.caching and not is_out:
+        if self.config.caching:
             for slot in slots:
                 self.run(operations.register_entries(self.state, self.block_size, slot), about)
         for seq in seqs:

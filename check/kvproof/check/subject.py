@@ -75,6 +75,8 @@ class Capabilities:
     waiting_groups: bool = False  # a group may hold several sequences before it is admitted
     watermark: bool = False
     window_drop_when_refused: bool = False  # a refused append may still drop what no one can read
+    ordered_steps: bool = False  # a step appends and swaps out first, then swaps in, then admits
+    whole_chunks: bool = False  # with caching, every chunk of a prompt but the last ends where a block ends
     same_step_hits: bool = False  # a hit may name blocks computed in the very step of the reader
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from kvproof.check import configurations
 from kvproof.check.finding import Finding
 from kvproof.check.lockstep import Lockstep
+from kvproof.check.lockstep.judge import GROWING, SWAPPING_IN
 from kvproof.check.subject import Config, ManagerSubject, Unsupported
 from kvproof.check.truth import Group, Status
 from kvproof.check.watchdog import time_limit
@@ -103,18 +104,21 @@ class Driver:
     def _candidates(self) -> dict[str, list[int]]:
         """For each kind that is enabled, the groups or sequences it may be about."""
         judge = self.judge
-        pending, no_swap_in = judge.worker.is_pending, judge.preempted_in_step
+        pending = judge.worker.is_pending
+        phase = judge.phase if pending else GROWING
+        may_grow, may_swap_in = phase == GROWING, phase <= SWAPPING_IN and not judge.preempted_in_step
         found: dict[str, list[int]] = {}
         if len(judge.groups) < self.num_groups_max:
             found["new"] = []
         for gid, group in judge.groups.items():
             status = group.members[0].status
             if status is Status.RUNNING:
-                self._running_candidates(found, gid, group, pending)
+                if may_grow:
+                    self._running_candidates(found, gid, group, pending)
             elif status is Status.WAITING:
                 found.setdefault("admit", []).append(gid)
                 found.setdefault("lookup", []).append(gid)
-            elif not no_swap_in:
+            elif may_swap_in:
                 found.setdefault("swap_in", []).append(gid)
             if not pending:
                 found.setdefault("free", []).extend([seq.id for seq in group.members])

@@ -5,7 +5,7 @@ from typing import Any
 
 from kvproof.check.explain import NUM_ENTRIES_MAX
 from kvproof.check.finding import Finding
-from kvproof.check.lockstep.judge import Judge
+from kvproof.check.lockstep.judge import ADMITTING, Judge
 from kvproof.check.protocol_check import check_answer
 from kvproof.check.subject import Admission, Admitted, Refused
 from kvproof.check.truth import Group, Status
@@ -71,7 +71,7 @@ class Admitting(Judge):
     def op_admit(self, gid: int, chunk: int) -> bool:
         """Admit a waiting group, and schedule the first `chunk` tokens that are not hit (all, if not chunked)."""
         group = self._waiting(gid)
-        if not group:
+        if not group or not self._comes_in_order(ADMITTING):
             return False
         about, before = f"admit({gid})", self.explainer.seen
         if self.capabilities.asks_first:
@@ -122,7 +122,7 @@ class Admitting(Judge):
             self.fired["cross-attention table"] += 1
         self._settle(about)
         start = min(hit, len(first.tokens) - 1)
-        stop = min(len(first.tokens), start + max(1, chunk)) if self.config.chunked else len(first.tokens)
+        stop = self._chunk_end(first, start, chunk) if self.config.chunked else len(first.tokens)
         self.answer = f"hit {hit}" if hit else "admitted"
         self.fired["admitted"] += 1
         for seq in group.members:

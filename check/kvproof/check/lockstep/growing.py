@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kvproof.check.explain import NUM_ENTRIES_MAX
 from kvproof.check.finding import Finding
-from kvproof.check.lockstep.judge import Judge
+from kvproof.check.lockstep.judge import GROWING, Judge
 from kvproof.check.protocol_check import check_answer, check_pairs
 from kvproof.check.subject import Refused, Reserved
 from kvproof.check.truth import Group, Status
@@ -17,7 +17,7 @@ class Growing(Judge):
     def op_sample(self, gid: int, tokens: Sequence[int]) -> bool:
         """Every member of a running group got a token, which has no slot yet."""
         group = self._running(gid)
-        if not group or self.worker.is_pending or any(seq.num_unseen for seq in group.members):
+        if not group or any(seq.num_unseen for seq in group.members) or not self._is_between_steps():
             return False
         if len(group.members[0].tokens) >= (NUM_ENTRIES_MAX - 8) * self.config.block_size:
             return False
@@ -33,9 +33,10 @@ class Growing(Judge):
             return False
         if len(seq.group.members) != 1 or seq.computed >= seq.num_prompt or num_tokens < 1:
             return False
-        if not self._may_append(seq.group):
-            return True
-        self._reserve(seq, min(seq.num_prompt, seq.computed + num_tokens), f"reserve({seq_id})")
+        if not self._comes_in_order(GROWING):
+            return False
+        if self._may_append(seq.group):
+            self._reserve(seq, self._chunk_end(seq, seq.computed, num_tokens), f"reserve({seq_id})")
         return True
 
     def _reserve(self, seq: Seq, stop: int, about: str) -> None:
@@ -91,6 +92,8 @@ class Growing(Judge):
         group = self._running(gid)
         if not group or any(seq.num_unseen != 1 or len(seq.tokens) == seq.num_prompt for seq in group.members):
             return False
+        if not self._comes_in_order(GROWING):
+            return False
         if self._may_append(group):
             self._append_all(group)
         return True
@@ -115,7 +118,7 @@ class Growing(Judge):
     def op_fork(self, parent_id: int, child_id: int) -> bool:
         """A running sequence gets a child that shares every block."""
         parent = self.seqs.get(parent_id)
-        if parent is None or child_id in self.seqs or parent.is_encoder or self.worker.is_pending:
+        if parent is None or child_id in self.seqs or parent.is_encoder or not self._is_between_steps():
             return False
         if not self.capabilities.fork or parent.num_unseen or not self._running(parent.group.id):
             return False

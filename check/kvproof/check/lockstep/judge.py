@@ -15,6 +15,9 @@ from kvproof.spec.identity import Identities
 DOUBLE_FREE = ("double free", "doublefree", "already freed", "already free")
 
 
+GROWING, SWAPPING_IN, ADMITTING = 0, 1, 2
+
+
 class Judge:
     """One opened subject, the truth it was told, and the specification beside it."""
 
@@ -28,6 +31,7 @@ class Judge:
         self.groups: dict[int, Group] = {}
         self.now = 0
         self.preempted_in_step = False
+        self.phase = GROWING  # of the step under way
         self.fired: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
         self.answer = ""  # of the last operation, for people
@@ -58,6 +62,28 @@ class Judge:
             if any(word in said.lower() for word in DOUBLE_FREE):
                 property = "no-double-free"
             raise Finding(property, text, f"{name} {type(error).__name__}") from error
+
+    def _comes_in_order(self, phase: int) -> bool:
+        """Whether an operation of that phase may still come in this step; if so, the step is in that phase."""
+        if self.capabilities.ordered_steps:
+            if phase < self.phase and self.worker.is_pending:
+                return False
+            self.phase = phase
+        return True
+
+    def _is_between_steps(self) -> bool:
+        """Whether no step is under way; then the next operation of a step begins a new one."""
+        if self.worker.is_pending:
+            return False
+        self.preempted_in_step, self.phase = False, GROWING
+        return True
+
+    def _chunk_end(self, seq: Seq, start: int, num_tokens: int) -> int:
+        """Where the chunk ends that starts there: with the prompt, at a block boundary, or anywhere."""
+        stop = start + max(1, num_tokens)
+        if self.config.caching and self.capabilities.whole_chunks:
+            stop = -(-stop // self.config.block_size) * self.config.block_size
+        return min(seq.num_prompt, stop)
 
     def _is_at_rest(self) -> bool:
         return all(seq.status is Status.WAITING for seq in self.seqs.values())

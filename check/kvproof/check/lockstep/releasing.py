@@ -2,6 +2,7 @@
 
 from kvproof.check.finding import Finding
 from kvproof.check.lockstep.growing import Growing
+from kvproof.check.lockstep.judge import GROWING, SWAPPING_IN
 from kvproof.check.protocol_check import check_pairs
 from kvproof.check.subject import Admission
 from kvproof.check.truth import Group, Status
@@ -14,7 +15,7 @@ class Releasing(Growing):
     def op_free(self, seq_id: int) -> bool:
         """A sequence, in whatever state, is over."""
         seq = self.seqs.get(seq_id)
-        if seq is None or seq.is_encoder or seq.is_busy or self.worker.is_pending:
+        if seq is None or seq.is_encoder or seq.is_busy or not self._is_between_steps():
             return False
         group, about = seq.group, f"free({seq_id})"
         self._call("total-calls", "free", seq_id)
@@ -36,7 +37,7 @@ class Releasing(Growing):
     def op_preempt(self, gid: int) -> bool:
         """A running group of one sequence gives up every block and waits again, its tokens kept."""
         group = self._running(gid)
-        if not group or len(group.members) != 1:
+        if not group or len(group.members) != 1 or not self._comes_in_order(GROWING):
             return False
         about = f"preempt({gid})"
         self._call("total-calls", "preempt", gid)
@@ -56,7 +57,7 @@ class Releasing(Growing):
     def op_swap_out(self, gid: int) -> bool:
         """A running group moves to host blocks."""
         group = self._running(gid)
-        if not group or group.encoder or not self.config.num_host_blocks:
+        if not group or group.encoder or not self.config.num_host_blocks or not self._comes_in_order(GROWING):
             return False
         if self._ask("can_swap_out", group) is not Admission.OK:
             self.fired["swap out refused"] += 1
@@ -69,6 +70,8 @@ class Releasing(Growing):
         """A swapped group moves back, and gets the slots for the token it sampled, if it did."""
         group = self.groups.get(gid)
         if not group or not group.all_are(Status.SWAPPED) or self.preempted_in_step or self.worker.swap_out:
+            return False
+        if not self._comes_in_order(SWAPPING_IN):
             return False
         answer = self._ask("can_swap_in", group)
         if answer is not Admission.OK:

@@ -1,7 +1,7 @@
 """The step of the worker, and what happens between steps to the cache as a whole."""
 
 from kvproof.check.finding import Finding
-from kvproof.check.lockstep.judge import Judge
+from kvproof.check.lockstep.judge import GROWING, Judge
 from kvproof.check.protocol_check import check_answer
 from kvproof.check.subject import Scheduled
 from kvproof.spec import operations
@@ -28,7 +28,7 @@ class Stepping(Judge):
         self._call("total-calls", "step_done", step)
         for seq in self.seqs.values():
             seq.is_busy = False
-        self.preempted_in_step = False
+        self.preempted_in_step, self.phase = False, GROWING
         memory, written = self.state.memory, self.state.num_written
         wrong = worker.wrong_blocks(memory, written)
         if wrong:

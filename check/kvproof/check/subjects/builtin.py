@@ -243,7 +243,8 @@ class BuiltIn:
             group = self.group_of[scheduled.seq]
             if group not in marked:
                 marked.add(group)
-                self.manager.mark_blocks_as_computed(self.groups[group], scheduled.num_tokens)
+                chunk = scheduled.stop - self.seqs[scheduled.seq].num_computed  # what was hit counts as computed
+                self.manager.mark_blocks_as_computed(self.groups[group], chunk)
 
     def step_done(self, step: list[Scheduled]) -> None:
         """What was computed."""

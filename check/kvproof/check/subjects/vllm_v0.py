@@ -140,6 +140,8 @@ class VllmV0:
             reset=hasattr(manager, "reset_prefix_cache"),
             waiting_groups=True,
             watermark="watermark" in options,
+            ordered_steps=True,
+            whole_chunks=True,
         )
         self.assumptions = ASSUMPTIONS
 
