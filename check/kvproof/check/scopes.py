@@ -48,6 +48,7 @@ SCOPES: dict[str, Scope] = {
     "lookahead": Scope(num_gpu_blocks=5, num_seqs=3, num_tokens=4, lookahead=2),
     "window": Scope(num_gpu_blocks=5, num_seqs=3, num_tokens=6, window=2),
     "swap": Scope(num_gpu_blocks=3, num_host_blocks=3, num_seqs=3, num_tokens=4, swap=True),
+    "window-and-swap": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=4, window=1, swap=True),
     "cache": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4, caching=True),
     "cache-and-swap": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=4, caching=True, swap=True),
     "rules-tables": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4, level="rules"),
@@ -58,7 +59,7 @@ SCOPES: dict[str, Scope] = {
     "rules-cache": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, caching=True, reserving=True, level="rules"),
     "rules-cache-and-swap": Scope(
         num_gpu_blocks=2,
-        num_host_blocks=2,
+        num_host_blocks=1,
         num_seqs=2,
         num_tokens=1,
         block_size=1,

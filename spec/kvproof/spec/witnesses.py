@@ -113,7 +113,13 @@ def copy_of_a_written_tail(state: State, rule: str, arguments: Arguments) -> boo
 def computed_by_two(state: State, rule: str, arguments: Arguments) -> bool:
     """A sequence computes what another has written already."""
     seq, stop = arguments
-    return state.num_written[state.table[seq][state.done_full[seq]]] >= stop
+    return bool(state.num_written[state.table[seq][state.done_full[seq]]] >= stop)
+
+
+@_witness(SEEN_BEFORE, "catch_up")
+def caught_up_without_computing(state: State, rule: str, arguments: Arguments) -> bool:
+    """A sequence may read what another has computed in a block that both hold."""
+    return True
 
 
 @_witness(SEEN_BEFORE, "append")
@@ -175,6 +181,15 @@ def exchange_of_a_full_entry(state: State, rule: str, arguments: Arguments) -> b
     """A cached block takes the place of one of equal content."""
     seq, index = arguments[:2]
     return bool(index < state.num_full[seq])
+
+
+@_witness(SEEN_BEFORE, "exchange")
+def exchange_for_less(state: State, rule: str, arguments: Arguments) -> bool:
+    """The cached block that takes the place of another is not written as far yet."""
+    seq, index, twin, _ = arguments
+    is_full = index < state.done_full[seq]
+    num_done = len(state.memory[twin]) if is_full else state.done_filled[seq] if index == state.done_full[seq] else 0
+    return bool(state.num_written[twin] < num_done)
 
 
 @_witness(SEEN_BEFORE, "promote")

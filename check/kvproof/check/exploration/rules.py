@@ -34,7 +34,7 @@ class RuleLevel:
         self._forms = Forms(self.machine, self.continuations.before)
 
     def form(self, state: State) -> Hashable:
-        """Named tokens only where they are compared; see `Forms`."""
+        """See `Forms`."""
         return self._forms.of(state)
 
     def violation(self, state: State) -> Violation | None:
@@ -71,7 +71,9 @@ class RuleLevel:
             yield "begin_free", seq
             yield "drop_last", seq
             yield "finish", seq
-            yield from (("compute", seq, stop) for stop in range(1, scope.block_size + 1))
+            for stop in range(1, scope.block_size + 1):
+                yield "compute", seq, stop
+                yield "catch_up", seq, stop
             yield from self._appends(state, seq, blocks, used)
             if scope.fork:
                 yield from (("fork", seq, child) for child in seqs)
