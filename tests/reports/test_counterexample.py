@@ -88,8 +88,8 @@ walker: 1,000,000 operations, 40 runs
 walker met: pool-full 1,200
 walker never met: three-holders
 walker did not meet, as expected: reset
-unknown: no time: explorer/read-back/small
-unsupported: the subject cannot swap: walker/swap-mapping
+unknown: explorer small, read-back: no time
+unsupported: walker, swap-mapping: the subject cannot swap
 
 {argument(tmp_path)}
 

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from kvproof.check.finding import AdapterError
 from kvproof.check.store import Store, StoreError
+from kvproof.check.subject import Assumption
 from kvproof.spec.verdict import Check, Exit, Result, Verdict, WitnessCount
 
 NOT_RUN = "not run"
@@ -45,6 +46,10 @@ class Stint:
     seconds: float
     advance: Callable[[int], None]
 
+    def further(self, before: int) -> Callable[[int], None]:
+        """Progress of one search after others that have done so much."""
+        return lambda count: self.advance(before + count)
+
 
 Said = Check | WitnessCount
 
@@ -55,12 +60,14 @@ class Stage:
 
     share: its part of the time that is left, against the shares of the stages after it. promised: the checks it will
     speak of, undecided, or unsupported for a reason that is known before. run: yields them decided, by id.
+    assumptions: what it takes for granted besides what the subject demands.
     """
 
     name: str
     share: float
     promised: list[Check]
     run: Callable[[Stint], Iterable[Said]]
+    assumptions: tuple[Assumption, ...] = ()
 
 
 @dataclass
@@ -72,6 +79,7 @@ class Session:
     stages: list[Stage]
     seconds: float
     progress: Progress
+    stops_at_first: bool = False  # a stage that refutes is the last one
     _done: int = field(default=0, init=False)
 
     def run(self) -> Exit:
@@ -98,6 +106,8 @@ class Session:
     def _run_stages(self, begin: float) -> Exit | None:
         code = None
         for index, stage in enumerate(self.stages):
+            if self.stops_at_first and any(check.is_failure for check in self.result.checks):
+                break
             left = max(0.0, self.seconds - (time.monotonic() - begin))
             seconds = left * stage.share / sum(later.share for later in self.stages[index:])
             try:

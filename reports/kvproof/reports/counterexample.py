@@ -3,6 +3,7 @@
 Nothing is shortened. The order is the same in every report.
 """
 
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from kvproof.reports.summary import refuted
 from kvproof.spec.properties import SENTENCES
 from kvproof.spec.trace import Trace
 from kvproof.spec.verdict import Check, Result
+
+NOT_IN_A_NAME = r"[^A-Za-z0-9_]"  # of a Python module: the regression test beside a trace
 
 
 @dataclass
@@ -60,7 +63,8 @@ class Counterexample:
         if self.problem:
             yield f"  {self.problem}"
         if self.path is not None:
-            yield f"  Saved: {self.path}"
+            test = self.path.with_name(f"test_{re.sub(NOT_IN_A_NAME, '_', self.path.stem)}.py")
+            yield f"  Saved: {self.path}{f' · {test.name}' if test.exists() else ''}"
             yield f"  Again: {self.replay}"
 
     def text(self) -> str:

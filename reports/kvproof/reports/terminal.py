@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvproof.reports.counterexample import counterexamples, shortest_first
-from kvproof.reports.summary import cell, judges, properties, sentence, work, work_line
+from kvproof.reports.summary import cell, judges, properties, scope_of, sentence, work, work_line
 from kvproof.spec.verdict import Exit, Result, Verdict
 
 STYLES: dict[Verdict | None, str] = {
@@ -91,13 +91,16 @@ def _lines(result: Result, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _reason_lines(result: Result, verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """One line for each reason, with the checks it stands for."""
-    ids: dict[str, list[str]] = {}
+    """One line for each reason of each search: how many properties it is about stands in the table, by name."""
+    names: dict[tuple[str, str], list[str]] = {}
     for check in result.checks:
         if check.verdict is verdict:
-            ids.setdefault(check.text or "no reason is given", []).append(check.id)
-    for reason, names in ids.items():
-        yield f"{verdict.value}: {reason}: {', '.join(names)}", STYLES[verdict]
+            search = f"{check.judge} {scope_of(check)}".rstrip()
+            names.setdefault((search, check.text or "no reason is given"), []).append(check.property)
+    for (search, reason), properties_of_it in names.items():
+        count = len(properties_of_it)
+        what = properties_of_it[0] if count == 1 else f"{count} properties"
+        yield f"{verdict.value}: {search}, {what}: {reason}", STYLES[verdict]
 
 
 def _witness_lines(result: Result) -> Iterator[tuple[str, str]]:

@@ -85,6 +85,11 @@ def decided(judge: str, promised: list[Check], outcome: Outcome, scope: str = ""
             )
 
 
+def noted(notes: Mapping[str, int], num_done: int, kind: str) -> list[Refutation]:
+    """What is no failure, but worth a note."""
+    return [Refutation(name, f"{count:,} times in {num_done:,} {kind}") for name, count in notes.items() if count]
+
+
 def met(judge: str, seen: Counter[str], expected: Mapping[str, bool]) -> Iterator[WitnessCount]:
     """How often each witness was met; `expected` says which must be."""
     for name in [*expected, *(name for name in sorted(seen) if name not in expected)]:

@@ -49,7 +49,7 @@ def explore(
         }
         if subject is None:
             request = Request("explore", "the specification", 0, budget, out, json)
-            raise typer.Exit(run_stages(request, [specification_stage(scopes, request.saving(None), 1)], None))
+            raise typer.Exit(run_stages(request, [specification_stage(scopes, 1, is_whole=False)], None))
         make, one = factory_of(subject)
         request = Request("explore", subject, 0, budget, out, json)
         raise typer.Exit(run_stages(request, [subject_stage(make, one, scopes, request.saving(make), 1)], one))

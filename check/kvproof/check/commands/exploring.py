@@ -3,27 +3,109 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
-from kvproof.check.commands.claims import STOPPED, Outcome, about_scopes, decided, met
+from kvproof.check.commands.claims import (
+    STOPPED,
+    Outcome,
+    Refutation,
+    about_scopes,
+    decided,
+    met,
+    noted,
+)
 from kvproof.check.commands.saving import Saving
-from kvproof.check.explorer import Exploration, explore_specification, explore_subject
+from kvproof.check.explorer import Exploration, explore_specification
+from kvproof.check.explorer_subject import BLOCK_SYMMETRY, SubjectExploration, explore_subject
 from kvproof.check.scopes import Scope
 from kvproof.check.session import Said, Stage, Stint
 from kvproof.check.subject import ManagerSubject, Unsupported
+from kvproof.spec.language import COLLECTED
 from kvproof.spec.verdict import Check, Verdict
+from kvproof.spec.witnesses import WITNESSES
 
 SPECIFICATION = "specification"
 EXPLORER = "explorer"
 
+Searched = Exploration | SubjectExploration
+Progress = Callable[[int], None]
 
-def specification_stage(scopes: Mapping[str, Scope], saving: Saving, share: float) -> Stage:
-    """Every reachable state of the specification in each scope."""
 
-    def explore(scope: Scope, seconds: float, progress: Callable[[int], None]) -> Exploration:
+@dataclass
+class Searches:
+    """Scopes searched one after the other; the first finding ends them."""
+
+    judge: str
+    scopes: Mapping[str, Scope]
+    promised: list[Check]
+    explore: Callable[[Scope, float, Progress], Searched]
+    save: Callable[[Searched], Refutation]
+    expected: dict[str, bool] = field(default_factory=dict)
+    is_hunt: bool = False  # looks as far as time allows, and promises no scope
+    keeps_going: bool = False
+
+    def run(self, stint: Stint) -> Iterator[Said]:
+        """Search them."""
+        deadline = time.monotonic() + stint.seconds
+        seen, num_states, is_cut_short = Counter[str](), 0, False
+        for name, scope in self.scopes.items():
+            left = deadline - time.monotonic()
+            if self.is_hunt and left <= 0:
+                break
+            if is_cut_short and not self.keeps_going:
+                yield from self._decided(name, Outcome(Verdict.UNKNOWN, {}, 0.0, STOPPED))
+                continue
+            try:
+                done = self.explore(scope, max(0.0, left), stint.further(num_states))
+            except Unsupported as error:
+                reason = f"the subject has no such configuration: {error}"
+                yield from self._decided(name, Outcome(Verdict.UNSUPPORTED, {}, 0.0, reason))
+                continue
+            num_states += done.states
+            stint.advance(num_states)
+            seen.update(done.fired)
+            seen.update(done.witnesses)
+            is_cut_short = is_cut_short or done.finding is not None
+            yield from self._decided(name, self._outcome(done))
+        yield from met(self.judge, seen, {} if is_cut_short else self.expected)
+
+    def _decided(self, name: str, outcome: Outcome) -> Iterator[Said]:
+        mine = [check for check in self.promised if check.id.endswith(f"/{name}")]
+        return decided(self.judge, mine, outcome, name)
+
+    def _outcome(self, done: Searched) -> Outcome:
+        counts = {"states": done.states, "transitions": done.transitions}
+        if done.finding is not None:
+            return Outcome(Verdict.UNKNOWN, counts, done.seconds, STOPPED, [self.save(done)])
+        notes = noted(done.notes, done.transitions, "transitions") if isinstance(done, SubjectExploration) else []
+        if done.is_exhausted:
+            return Outcome(Verdict.EXHAUSTED, counts, done.seconds, refutations=notes)
+        reason = f"the time ended at depth {done.depth}, before every state was reached"
+        verdict = Verdict.NOT_REFUTED if self.is_hunt and done.transitions else Verdict.UNKNOWN
+        return Outcome(verdict, counts, done.seconds, reason, notes)
+
+
+def specification_stage(scopes: Mapping[str, Scope], share: float, is_whole: bool) -> Stage:
+    """Every reachable state of the specification in each scope.
+
+    Scopes that are the whole must fire every rule and meet every witness; one scope alone need not.
+    """
+
+    def save(done: Searched) -> Refutation:
+        """No subject is at fault, and none could replay it: the steps are the text, and the scope repeats them."""
+        assert done.finding is not None
+        calls = [f"{name}({', '.join(map(str, arguments))})" for name, *arguments in done.operations]
+        steps = "".join(f"\n  {number}  {call}" for number, call in enumerate(calls, start=1))
+        return Refutation(done.finding.property, f"the specification itself: {done.finding.text}{steps}")
+
+    def explore(scope: Scope, seconds: float, progress: Progress) -> Searched:
         return explore_specification(scope, seconds=seconds, progress=progress)
 
+    names = [*(rule.__name__ for rule in COLLECTED.rules), *WITNESSES]
     promised = about_scopes(SPECIFICATION, scopes, None)
-    return Stage(SPECIFICATION, share, promised, _searches(SPECIFICATION, scopes, promised, explore, saving))
+    expected = dict.fromkeys(names, is_whole)
+    searches = Searches(SPECIFICATION, scopes, promised, explore, save, expected)
+    return Stage(SPECIFICATION, share, promised, searches.run)
 
 
 def subject_stage(
@@ -32,57 +114,23 @@ def subject_stage(
     scopes: Mapping[str, Scope],
     saving: Saving,
     share: float,
+    is_hunt: bool = False,
+    keeps_going: bool = False,
 ) -> Stage:
-    """Every reachable state of the subject in each scope, explained by the specification."""
+    """Every reachable state of the subject in each scope, explained by the specification.
 
-    def explore(scope: Scope, seconds: float, progress: Callable[[int], None]) -> Exploration:
+    A gate promises every scope. A hunt takes them one by one as far as its time goes, and goes on if it is told to.
+    """
+
+    def save(done: Searched) -> Refutation:
+        assert isinstance(done, SubjectExploration)
+        assert done.finding is not None
+        return saving.save(EXPLORER, done.config, done.operations, done.finding, done.transitions)
+
+    def explore(scope: Scope, seconds: float, progress: Progress) -> Searched:
         return explore_subject(make(), scope, seconds=seconds, progress=progress)
 
     promised = about_scopes(EXPLORER, scopes, subject)
-    return Stage(EXPLORER, share, promised, _searches(EXPLORER, scopes, promised, explore, saving))
-
-
-def _searches(
-    judge: str,
-    scopes: Mapping[str, Scope],
-    promised: list[Check],
-    explore: Callable[[Scope, float, Callable[[int], None]], Exploration],
-    saving: Saving,
-) -> Callable[[Stint], Iterator[Said]]:
-    def run(stint: Stint) -> Iterator[Said]:
-        deadline = time.monotonic() + stint.seconds
-        seen, num_states, is_cut_short = Counter[str](), 0, False
-        for name, scope in scopes.items():
-            mine = [check for check in promised if check.id.endswith(f"/{name}")]
-            if is_cut_short:
-                yield from decided(judge, mine, Outcome(Verdict.UNKNOWN, {}, 0.0, STOPPED), name)
-                continue
-            try:
-                done = explore(
-                    scope,
-                    max(0.0, deadline - time.monotonic()),
-                    lambda count, before=num_states: stint.advance(before + count),  # type: ignore[misc]
-                )
-            except Unsupported as error:
-                reason = f"the subject has no such configuration: {error}"
-                yield from decided(judge, mine, Outcome(Verdict.UNSUPPORTED, {}, 0.0, reason), name)
-                continue
-            num_states += done.states
-            seen.update(done.fired)
-            seen.update(done.witnesses)
-            is_cut_short = done.finding is not None
-            yield from decided(judge, mine, _outcome(judge, done, saving), name)
-        yield from met(judge, seen, {})
-
-    return run
-
-
-def _outcome(judge: str, done: Exploration, saving: Saving) -> Outcome:
-    counts = {"states": done.states, "transitions": done.transitions}
-    if done.finding is not None:
-        found = saving.save(judge, done.config, done.operations, done.finding, done.transitions)
-        return Outcome(Verdict.UNKNOWN, counts, done.seconds, STOPPED, [found])
-    if done.is_exhausted:
-        return Outcome(Verdict.EXHAUSTED, counts, done.seconds)
-    reason = f"the time ended at depth {done.depth}, before every state was reached"
-    return Outcome(Verdict.UNKNOWN, counts, done.seconds, reason)
+    searches = Searches(EXPLORER, scopes, promised, explore, save, is_hunt=is_hunt, keeps_going=keeps_going)
+    kept = [check for check in promised if check.verdict is Verdict.UNSUPPORTED] if is_hunt else promised
+    return Stage(EXPLORER, share, kept, searches.run, (BLOCK_SYMMETRY,))

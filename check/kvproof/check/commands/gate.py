@@ -1,12 +1,28 @@
-"""Which scopes a gate searches: as many as a minute allows, each feature in at least one."""
+"""Which scopes are searched: those that a gate's minute allows, each feature in at least one; and those of a hunt."""
 
 from kvproof.check.scopes import SCOPES, Scope
 
+# Together they fire every rule and meet every witness of the specification; what does not is reported.
+SPECIFICATION_SCOPES = {name: SCOPES[name] for name in ("tables-5x3x8", "lookahead", "swap", "cache")} | {
+    "window": Scope(4, num_seqs=3, num_tokens=4, window=2),
+    "cache-and-swap": Scope(2, 2, num_seqs=2, num_tokens=1, block_size=1, caching=True, swap=True),
+    "rules-lookahead": SCOPES["rules-lookahead"],
+    "rules-cache": SCOPES["rules-cache"],
+    "rules-window": Scope(3, num_seqs=2, num_tokens=2, block_size=1, window=1, level="rules"),
+    "rules-swap": Scope(2, 2, num_seqs=2, num_tokens=1, block_size=1, swap=True, level="rules"),
+    "rules-window-and-swap": Scope(2, 2, num_seqs=1, num_tokens=2, block_size=1, window=1, swap=True, level="rules"),
+}
 
-def _named(*names: str) -> dict[str, Scope]:
-    return {name: SCOPES[name] for name in names}
-
-
-SPECIFICATION_SCOPES = {name: scope for name, scope in SCOPES.items() if scope.level == "rules"}
-SUBJECT_SCOPES = _named("tables-4x3x6", "lookahead", "window", "swap", "cache")
-HUNTED_SCOPES = {name: scope for name, scope in SCOPES.items() if scope.level == "operations"}
+# A subject is run anew for each transition, so its scopes are smaller than those of the specification.
+SUBJECT_SCOPES = {
+    "tables-3x2x3": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3),
+    "lookahead-3x2x3": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3, lookahead=2),
+    "window-3x2x3": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3, block_size=1, window=2),
+    "swap-2+2x2x2": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=2, swap=True),
+    "cache-2x2x2": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, block_size=1, caching=True),
+}
+HUNTED_SCOPES = SUBJECT_SCOPES | {
+    "tables-3x2x4": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4),
+    "cache-2x2x3": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=3, caching=True),
+    "swap-2+2x2x3": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=3, swap=True),
+}

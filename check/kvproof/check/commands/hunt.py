@@ -40,7 +40,7 @@ def hunt(
         request = Request("hunt", subject, settled_seed(seed), budget, out, json)
         saving = request.saving(make)
         stages = [
-            subject_stage(make, one, HUNTED_SCOPES, saving, share=20),
+            subject_stage(make, one, HUNTED_SCOPES, saving, 20, is_hunt=True, keeps_going=keep_going),
             walker_stage(make, one, saving, 80, NUM_OPERATIONS_MAX, keep_going),
         ]
-        raise typer.Exit(run_stages(request, stages, one))
+        raise typer.Exit(run_stages(request, stages, one, stops_at_first=not keep_going))

@@ -6,6 +6,9 @@ from typing import Annotated
 import typer
 
 from kvproof.check.commands.guard import guarded
+from kvproof.spec.verdict import Exit
+
+WORST_FIRST = (Exit.REFUTED, Exit.USAGE, Exit.INCONCLUSIVE, Exit.OK)
 
 
 def replay(
@@ -14,24 +17,32 @@ def replay(
         str | None, typer.Option("--subject", metavar="S", help="Another subject than the one it was found in.")
     ] = None,
 ) -> None:
-    """Say of each counterexample FIXED, FAILED or ERROR. Exits with 1 if one FAILED, else with 4 if one is an ERROR."""
+    """Say of each counterexample FIXED, FAILED or ERROR.
+
+    Exits with 1 if one FAILED, else with 2 if a file is no counterexample, else with 4 if one could not be replayed.
+    """
     with guarded():
         from kvproof.check import crash
-        from kvproof.check.commands.guard import UsageError
         from kvproof.check.commands.output import output, say
-        from kvproof.spec.verdict import Exit
 
         console, codes = output(), set()
         for path in files:
-            try:
-                done = crash.replay(path, subject)
-            except crash.CrashFileError as error:
-                raise UsageError(str(error)) from error
-            status = str(done.status)
+            done = crash.replay(path, subject)
             first, *rest = done.text.splitlines() or [""]
-            say(console, f"{status}  {path}{': ' if first else ''}{first}")
+            say(console, f"{done.status}  {path}: {first}")
             for line in rest:
                 say(console, f"  {line}")
-            codes.add({"FIXED": Exit.OK, "FAILED": Exit.REFUTED}.get(status, Exit.INCONCLUSIVE))
-        worst = next(code for code in (Exit.REFUTED, Exit.INCONCLUSIVE, Exit.OK) if code in codes)
-        raise typer.Exit(worst)
+            codes.add(_code(path, str(done.status)))
+        raise typer.Exit(next(code for code in WORST_FIRST if code in codes))
+
+
+def _code(path: Path, status: str) -> Exit:
+    from kvproof.check import crash
+
+    if status != "ERROR":
+        return Exit.OK if status == "FIXED" else Exit.REFUTED
+    try:
+        crash.load(path)
+    except crash.CrashFileError:
+        return Exit.USAGE
+    return Exit.INCONCLUSIVE

@@ -33,9 +33,9 @@ class Request:
     folder: Path
     json: Path | None
 
-    def saving(self, make: Callable[[], ManagerSubject] | None) -> Saving:
+    def saving(self, make: Callable[[], ManagerSubject]) -> Saving:
         """How counterexamples of this run are saved."""
-        return Saving(make, self.subject, self.seed, version(), self.store)
+        return Saving(make, self.subject, self.seed, self.store)
 
     @property
     def store(self) -> Store:
@@ -43,18 +43,21 @@ class Request:
         return Store(self.folder)
 
 
-def run_stages(request: Request, stages: list[Stage], subject: ManagerSubject | None) -> Exit:
+def run_stages(
+    request: Request, stages: list[Stage], subject: ManagerSubject | None, stops_at_first: bool = False
+) -> Exit:
     """Run the stages, store and print what they found. Raises StoreError."""
     console = output(to_stderr=request.json == STANDARD_OUTPUT)
     if request.json is not None and request.json != STANDARD_OUTPUT:
         _require_writable(request.json)
-    assumptions = [] if subject is None else [f"{one.name}: {one.sentence}" for one in subject.assumptions]
-    run = Run(version(), request.command, request.subject, request.seed, host(), now(), assumptions=assumptions)
+    assumed = [*(subject.assumptions if subject else ()), *(one for stage in stages for one in stage.assumptions)]
+    run = Run(version(), request.command, request.subject, request.seed, host(), now())
+    run.assumptions = [f"{one.name}: {one.sentence}" for one in assumed]
     result = Result(run)
     budget = "no time limit" if request.seconds is None else f"budget {request.seconds:g} s"
     say(console, f"kvproof {run.version} {run.command}, subject {run.subject}, seed {run.seed}, {budget}")
     seconds = WITHOUT_LIMIT_SECONDS if request.seconds is None else request.seconds
-    code = Session(result, request.store, stages, seconds, progress_on(console)).run()
+    code = Session(result, request.store, stages, seconds, progress_on(console), stops_at_first).run()
     if request.json is not None:
         _write_json(result, request.folder, request.json)
     say(console, "")

@@ -37,7 +37,7 @@ def verify(
         request = Request("verify", subject, settled_seed(seed), budget, out, json)
         saving = request.saving(make)
         stages = [
-            specification_stage(SPECIFICATION_SCOPES, saving, share=10),
+            specification_stage(SPECIFICATION_SCOPES, share=30, is_whole=True),
             subject_stage(make, one, SUBJECT_SCOPES, saving, share=20),
             walker_stage(make, one, saving, share=50),
             hypothesis_stage(make, one, saving, share=20),

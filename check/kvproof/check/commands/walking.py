@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from kvproof.check import coverage
-from kvproof.check.commands.claims import STOPPED, Outcome, Refutation, about_subject, decided, met
+from kvproof.check.commands.claims import STOPPED, Outcome, Refutation, about_subject, decided, met, noted
 from kvproof.check.commands.saving import Saving
 from kvproof.check.session import Said, Stage, Stint
 from kvproof.check.subject import ManagerSubject
@@ -40,7 +40,7 @@ def walker_stage(
                 seed,
                 max_operations=max_operations - total.num_operations,
                 seconds=left,
-                progress=lambda count, before=total.num_operations: stint.advance(before + count),  # type: ignore[misc]
+                progress=stint.further(total.num_operations),
             )
             _add(total, done)
             if done.finding is None:
@@ -62,10 +62,7 @@ def walker_stage(
         elif not total.num_operations:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
         is_cut_short = outcome.verdict is Verdict.UNKNOWN
-        outcome.refutations += [
-            Refutation(name, f"{count:,} times in {total.num_operations:,} operations")
-            for name, count in total.notes.items()
-        ]
+        outcome.refutations += noted(total.notes, total.num_operations, "operations")
         yield from decided(JUDGE, promised, outcome)
         yield from met(JUDGE, total.witnesses, {} if is_cut_short else coverage.expected_witnesses(subject))
 
