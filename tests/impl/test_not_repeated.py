@@ -14,6 +14,7 @@ from kvproof.impl import (
     Device,
     NaiveBlock,
     NaiveBlockAllocator,
+    NoFreeBlocksError,
     PrefixCachingBlockAllocator,
     SequenceGroup,
     SequenceStatus,
@@ -301,3 +302,72 @@ def test_landing_places_of_a_swap_in_are_not_used_twice_in_a_step(make_group: Ma
     if manager.can_swap_in(groups[1], 0) is OK:
         second = manager.swap_in(groups[1])
         assert not {target for _, target in first} & {target for _, target in second}
+
+
+def test_every_shared_lookahead_block_in_the_written_range_is_replaced(make_group: Make, run: Run) -> None:
+    manager = BlockManager(4, 8, 0, 0.0)
+    group = make_group([1, 2, 3])
+    manager.allocate(group)
+    run(group)
+    parent = group.seqs[0]
+    parent.append_token_id(4)
+    manager.append_slots(parent, 6)
+    parent.data.update_num_computed_tokens(1)
+    child = parent.fork(77)
+    manager.fork(parent, child)
+    parent.append_token_id(5)
+    assert len(manager.append_slots(parent, 6)) == 2
+    assert not set(manager.get_block_table(parent)[1:]) & set(manager.get_block_table(child)[1:])
+
+
+def test_a_failed_append_leaves_no_content_behind(make_group: Make, run: Run) -> None:
+    manager = BlockManager(4, 2, 0, 0.0, enable_caching=True)
+    group = make_group([1, 2, 3, 4, 5, 6, 7], num_seqs=2)
+    manager.allocate(group)
+    run(group)
+    assert manager._cache is not None
+    before = len(manager._cache.contents)
+    group.seqs[0].append_token_id(8)
+    assert not manager.can_append_slots(group, 0)
+    with pytest.raises(NoFreeBlocksError):
+        manager.append_slots(group.seqs[0], 0)
+    assert len(manager._cache.contents) == before
+
+
+def test_only_computed_blocks_become_evictable(make_group: Make) -> None:
+    manager = BlockManager(4, 4, 0, 0.0, enable_caching=True)
+    group = make_group(list(range(12)))
+    manager.allocate(group)
+    compute(manager, group, 4)
+    manager.free(group.seqs[0])
+    assert manager.evictable_ids(Device.GPU) == [0]
+    assert sorted(manager.free_ids(Device.GPU)) == [1, 2, 3]
+
+
+def test_an_admission_does_not_count_the_blocks_it_hits_as_room(make_group: Make, run: Run) -> None:
+    manager = BlockManager(4, 3, 0, 0.0, enable_caching=True)
+    group = make_group(list(range(8)))
+    manager.allocate(group)
+    compute(manager, group, 8)
+    run(group)
+    manager.free(group.seqs[0])
+    before = (manager.refcounts[:], manager.evictable_ids(Device.GPU))
+    with pytest.raises(NoFreeBlocksError, match="2 blocks needed on GPU, 1 free"):
+        manager.allocate(make_group(list(range(16))))
+    assert (manager.refcounts, manager.evictable_ids(Device.GPU)) == before
+
+
+def test_a_swap_does_not_make_a_block_computed(make_group: Make) -> None:
+    manager = BlockManager(4, 4, 4, 0.0, enable_caching=True)
+    group = make_group(list(range(8)))
+    manager.allocate(group)
+    compute(manager, group, 4)
+    set_status(group, SequenceStatus.RUNNING)
+    manager.swap_out(group)
+    assert manager.reset_prefix_cache() is False
+    set_status(group, SequenceStatus.SWAPPED)
+    other = make_group([50] * 16)
+    manager.allocate(other)  # evicts what was left behind
+    manager.free(other.seqs[0])
+    manager.swap_in(group)
+    assert manager.get_num_cached_tokens(make_group(list(range(8))).seqs[0]) == 4

@@ -1,4 +1,20 @@
-"""The optimized block manager. Start with `block_manager`; `device_blocks` holds the state it works on."""
+"""The optimized block manager. Start with `block_manager`; `device_blocks` holds the state it works on.
+
+Known faults of earlier managers, and what is done here (each has a test in `tests/impl/test_not_repeated.py`):
+
+- *OK, then no blocks*: admission counts the whole prompt, window or not; swap-in counts the waiting token, the
+  lookahead, copies, the null block, and every block it moves; an append counts its own null block.
+- *A wait without end*: in an idle pool the watermark keeps nobody out.
+- *Counted twice*: a swap takes a new block for each distinct block, so evictable ones are only ever free.
+- *Null block*: held by no table, so forks, swaps and frees pass it by.
+- *Hit on KV never computed*: only blocks whose every slot was computed are marked, evictable, or exchanged for.
+- *Sharing lost by a swap*: a group's blocks move once each; its cross-attention table moves along.
+- *Shared lookahead*: a shared block is replaced before a write also where only junk is written.
+- *Identity by hash*: contents are compared, not hashed.
+- *Objects in the wrong pool*: both devices use one pool, which refuses foreign objects.
+- *Hazards in a step*: the source of a copy is not given up by an exchange; a swap-in does not land twice.
+- *Quadratic or recursive walks*: chains are walked in loops; physical ids are looked up.
+"""
 
 from .admission import AllocStatus
 from .block_manager import BlockManager, SelfAttnBlockSpaceManager
