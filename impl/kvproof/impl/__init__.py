@@ -1,6 +1,6 @@
 """The optimized block manager. Start with `block_manager`; `device_blocks` holds the state it works on.
 
-Known faults of earlier managers, and what is done here (each has a test in `tests/impl/test_not_repeated.py`):
+Known faults of earlier managers, and what is done here (each has a test in `tests/impl/test_not_repeated*.py`):
 
 - *OK, then no blocks*: admission counts the whole prompt, window or not; swap-in counts the waiting token, the
   lookahead, copies, the null block, and every block it moves; an append counts its own null block.
