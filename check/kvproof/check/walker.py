@@ -17,12 +17,14 @@ from kvproof.check import configurations
 from kvproof.check.finding import Finding
 from kvproof.check.lockstep import Lockstep
 from kvproof.check.lockstep.judge import GROWING, SWAPPING_IN
+from kvproof.check.repetition import difference, nondeterministic, repeat
 from kvproof.check.subject import Config, ManagerSubject, Unsupported
 from kvproof.check.truth import Group, Status
 from kvproof.check.watchdog import time_limit
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 80
+NUM_REPEATED_RUNS = 20  # the first runs are done twice more, and must give the same answers
 RUN_SECONDS_MAX = 20.0
 NUM_REFUSED_CONFIGS_MAX = 1000
 GROUP_MEMBERS_MAX = 4
@@ -226,6 +228,8 @@ def walk(
             with time_limit(RUN_SECONDS_MAX):
                 driver = Driver(subject, run_random, config)
                 _run(driver, operations, min(RUN_LENGTH, max_operations - done.num_operations))
+            if done.num_runs < NUM_REPEATED_RUNS:
+                _repeat(subject, config, operations)
         except Unsupported:
             num_refused += 1
             if num_refused > NUM_REFUSED_CONFIGS_MAX and not done.num_runs:
@@ -248,6 +252,16 @@ def walk(
             progress(done.num_operations)
     done.seconds = monotonic() - begin
     return done
+
+
+def _repeat(subject: ManagerSubject, config: Config, operations: list[Operation]) -> None:
+    """Raise a finding if the same operations, on the subject opened anew, get other answers."""
+    first, second = (repeat(lambda: subject, config, operations) for _ in range(2))
+    parted = difference(first, second)
+    if parted is None and first.finding is not None:
+        parted = f"first nothing was refuted, then {first.finding.property}: {first.finding.text}"
+    if parted is not None:
+        raise nondeterministic(parted)
 
 
 def _run(driver: Driver, operations: list[Operation], length: int) -> None:
