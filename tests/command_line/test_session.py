@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -141,15 +141,22 @@ def test_an_adapter_that_breaks_the_protocol_is_the_users_to_mend(tmp_path: Path
     assert stored(tmp_path).messages == ["the adapter of s breaks the protocol: admit must return Admitted"]
 
 
-def test_time_that_one_stage_leaves_goes_to_the_stages_after_it(tmp_path: Path) -> None:
-    given: list[float] = []
+def test_time_is_shared_by_what_is_left_when_a_stage_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, given = [1000.0], []
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
 
-    def run(stint: Stint) -> Iterator[Said]:
-        given.append(stint.seconds)
-        return iter(())
+    def taking(seconds: float) -> Callable[[Stint], Iterator[Said]]:
+        def run(stint: Stint) -> Iterator[Said]:
+            given.append(stint.seconds)
+            clock[0] += seconds
+            return iter(())
 
-    session(tmp_path, Stage("a", 1.0, [], run), Stage("b", 1.0, [], run), Stage("c", 2.0, [], run), seconds=100.0).run()
-    assert given == pytest.approx([25.0, 100 / 3, 100.0], abs=1.0)
+        return run
+
+    # 100 s: a may take 1/4 and takes 10; b may take 1/3 of 90 and takes 60; all the rest, 30, is left to c.
+    stages = [Stage("a", 1.0, [], taking(10)), Stage("b", 1.0, [], taking(60)), Stage("c", 2.0, [], taking(0))]
+    session(tmp_path, *stages, seconds=100.0).run()
+    assert given == [25.0, 30.0, 30.0]
 
 
 LONG_RUN = """

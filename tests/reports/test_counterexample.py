@@ -44,6 +44,12 @@ def test_steps_that_were_not_described_are_shown_as_calls(refuted: Result, tmp_p
     assert "    1  new(0, [0], [5])\n    2  fork(0, 1)\n" in found.text()
 
 
+def test_the_regression_test_beside_a_trace_is_named(refuted: Result, tmp_path: Path) -> None:
+    (tmp_path / "crashes" / "test_one.py").touch()
+    (found,) = counterexamples(refuted, tmp_path)
+    assert f"  Saved: {tmp_path}/crashes/one.json · test_one.py" in found.lines()
+
+
 def test_a_path_with_spaces_can_be_pasted_into_a_shell(refuted: Result, tmp_path: Path) -> None:
     folder = tmp_path / "my results"
     (folder / "crashes").mkdir(parents=True)
@@ -88,8 +94,8 @@ walker: 1,000,000 operations, 40 runs
 walker met: pool-full 1,200
 walker never met: three-holders
 walker did not meet, as expected: reset
-unknown: explorer small, read-back: no time
-unsupported: walker, swap-mapping: the subject cannot swap
+unknown: explorer small: read-back: no time
+unsupported: walker: swap-mapping: the subject cannot swap
 
 {argument(tmp_path)}
 

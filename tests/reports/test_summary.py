@@ -58,6 +58,13 @@ def test_a_cell_keeps_verdicts_of_several_scopes_apart(
     assert cell(refuted, property, judge) == expected
 
 
+def test_the_weakest_verdict_of_a_cell_stands_first(refuted: Result) -> None:
+    refuted.checks.append(Check("walker/read-back/append", "walker", "read-back", Verdict.REFUTED))
+    refuted.checks.append(Check("walker/read-back/fork", "walker", "read-back", Verdict.UNKNOWN))
+    words = "refuted ×1, unknown ×1, not refuted ×1"
+    assert cell(refuted, "read-back", "walker") == (words, Verdict.REFUTED)
+
+
 def test_properties_stand_in_the_order_of_the_specification(refuted: Result) -> None:
     refuted.checks.append(Check("walker/of-its-own", "walker", "of-its-own", Verdict.NOT_REFUTED))
     assert properties(refuted) == ["refcount-exact", "read-back", "swap-mapping", "of-its-own"]

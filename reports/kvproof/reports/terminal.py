@@ -22,6 +22,7 @@ STYLES: dict[Verdict | None, str] = {
     Verdict.UNSUPPORTED: "dim",
     None: "dim",
 }
+NAMED_MAX = 5  # properties in one line
 WIDTH_OF_PLAIN_TEXT = 4000  # columns: so wide that no table has to be cut
 
 
@@ -91,7 +92,7 @@ def _lines(result: Result, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _reason_lines(result: Result, verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """One line for each reason of each search: how many properties it is about stands in the table, by name."""
+    """One line for each reason of each search; where it is about many properties, the table names them."""
     names: dict[tuple[str, str], list[str]] = {}
     for check in result.checks:
         if check.verdict is verdict:
@@ -99,8 +100,8 @@ def _reason_lines(result: Result, verdict: Verdict) -> Iterator[tuple[str, str]]
             names.setdefault((search, check.text or "no reason is given"), []).append(check.property)
     for (search, reason), properties_of_it in names.items():
         count = len(properties_of_it)
-        what = properties_of_it[0] if count == 1 else f"{count} properties"
-        yield f"{verdict.value}: {search}, {what}: {reason}", STYLES[verdict]
+        what = ", ".join(properties_of_it) if count <= NAMED_MAX else f"{count} properties"
+        yield f"{verdict.value}: {search}: {what}: {reason}", STYLES[verdict]
 
 
 def _witness_lines(result: Result) -> Iterator[tuple[str, str]]:
