@@ -252,7 +252,9 @@ def fork(state: State, parent: SeqId, child: SeqId) -> None:
     ]
     state.refcount = [state.refcount[b] + 1 if holds(state, parent, b) else state.refcount[b] for b in BLOCKS]
     check(at_rest(state, child) and state.home[child] == state.home[parent], "frame-kept")
+    check(state.window[child] == state.window[parent], "frame-kept")
     check(all(state.table[child][i] == state.table[parent][i] for i in INDEXES), "frame-kept")
+    check(all(num_done(state, child, i) == num_done(state, parent, i) for i in INDEXES), "read-back")
 
 
 @rule
@@ -303,7 +305,7 @@ def finish(state: State, seq: SeqId) -> None:
     state.num_filled[seq] = 0
     state.done_full[seq] = 0
     state.done_filled[seq] = 0
-    check(all(not holds(state, seq, b) for b in BLOCKS), "no-leak-at-rest")
+    check(not state.live[seq] and all(not holds(state, seq, b) for b in BLOCKS), "no-leak-at-rest")
 
 
 @rule
@@ -335,7 +337,7 @@ def promote(state: State, seq: SeqId, index: Index) -> None:
     require(not state.cached[block], "the block is not cached yet")
     state.content[block] = copied(state.tokens[seq][index])
     state.cached[block] = True
-    check(same(state.content[block], state.tokens[seq][index], BLOCK_SIZE), "cache-content")
+    check(state.cached[block] and same(state.content[block], state.tokens[seq][index], BLOCK_SIZE), "cache-content")
 
 
 @rule
@@ -344,7 +346,7 @@ def mark_computed(state: State, block: BlockId) -> None:
     require(state.cached[block], "the block is cached")
     require(state.num_written[block] == BLOCK_SIZE, "every slot has been written", "hit-computed")
     state.computed[block] = True
-    check(same(state.memory[block], state.content[block], BLOCK_SIZE), "cache-content")
+    check(state.computed[block] and same(state.memory[block], state.content[block], BLOCK_SIZE), "cache-content")
 
 
 @rule
@@ -373,7 +375,7 @@ def hit(state: State, seq: SeqId, block: BlockId, row: Row) -> None:
     know(state, seq, index, row, BLOCK_SIZE)
     state.done_full[seq] = index + 1
     check(state.table[seq][index] == block, "sharing-equal")
-    check(same(state.memory[block], row, BLOCK_SIZE), "read-back")
+    check(num_done(state, seq, index) == BLOCK_SIZE and same(state.memory[block], row, BLOCK_SIZE), "read-back")
 
 
 @rule
@@ -400,7 +402,7 @@ def share(state: State, seq: SeqId, block: BlockId, row: Row) -> None:
 
 @rule
 def exchange(state: State, seq: SeqId, index: Index, twin: BlockId, row: Row) -> None:
-    """Name a cached block of equal content instead of one's own, which `row` completes; what it lacks is not done any more."""
+    """Name a cached block of equal content instead of one's own, which `row` completes; what it lacks is not done."""
     require(at_rest(state, seq), "the sequence is live and not being swapped")
     require(
         has_entry(state, seq, index) and index <= state.num_full[seq],
