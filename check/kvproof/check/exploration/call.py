@@ -1,12 +1,14 @@
 """One operation as it is tried: its program with all choices made, and whether the pool has what it takes.
 
 What an operation takes is told from the state before it, by the arithmetic of admission: one block for each entry that
-it adds, one to replace a shared tail, less what is hit or shared. Blocks that are hit or shared are not evicted for
-it; those of them that were evictable are no longer there to be taken.
+it adds, one to replace a shared tail, less what is hit or shared. Free blocks are taken first, the lowest first, which
+loses nothing; beyond them every choice of evictable blocks is tried, but not of those that are hit or shared. Every
+cached block of the wanted content is tried: names must not matter, and cached blocks of equal content may differ.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations, product
 
 from kvproof.check.exploration.firing import Operation
 from kvproof.check.scopes import Scope
@@ -25,6 +27,8 @@ from kvproof.spec.operations import (
 )
 from kvproof.spec.state import EVICTABLE, FREE, GPU, NONE, State
 
+Twins = dict[int, int]  # a cached block for a table entry, or for a block that moves
+
 
 @dataclass(frozen=True)
 class Call:
@@ -35,93 +39,107 @@ class Call:
     can_finish: bool = True
 
 
-def planned_prompt(
-    machine: Machine, scope: Scope, state: State, seq: int, prompt: list[int], num_hit: int, is_sharing: bool
-) -> Call:
+def prompts(scope: Scope, state: State, seq: int, prompt: list[int], num_hit: int) -> Iterator[Call]:
     """Admit a prompt: hit its first entries, share what is cached of the others or not, and compute the rest."""
-    size = scope.block_size
-    gpu = range(scope.num_gpu_blocks)
+    size, gpu = scope.block_size, range(scope.num_gpu_blocks)
     num_entries = -(-(len(prompt) + (scope.lookahead if prompt else 0)) // size)
-    num_shared_max = len(prompt) // size if is_sharing else num_hit
-    twins: dict[int, int] = {}
-    for index in range(num_shared_max):
-        twin = _found(state, gpu, row_of(prompt, index, size), must_be_computed=index < num_hit)
-        if twin != NONE:
-            twins[index] = twin
-    can_finish = num_entries - len(twins) <= _available(machine, state, GPU, twins.values())
+    rows = [row_of(prompt, index, size) for index in range(len(prompt) // size)]
+    found = {index: _found(state, gpu, row) for index, row in enumerate(rows)} if scope.caching else {}
+    hits = {index: [b for b in found[index] if state.computed[b]] for index in range(num_hit)}
+    for sought in [hits, found | hits] if any(found[index] for index in range(num_hit, len(found))) else [hits]:
+        for twins in _choices(sought):
+            num_taken = num_entries - len(twins)
+            for victims, can_finish in _victims(state, gpu, num_taken, twins.values()):
+                operation = ("admit", seq, prompt, num_hit, twins, victims)
+                yield Call(operation, _prompted(scope, seq, prompt, num_hit, num_entries, twins, victims), can_finish)
+
+
+def _prompted(
+    scope: Scope, seq: int, prompt: list[int], num_hit: int, num_entries: int, twins: Twins, victims: Collection[int]
+) -> Callable[[State], Program]:
+    size, gpu = scope.block_size, range(scope.num_gpu_blocks)
 
     def program(work: State) -> Program:
         def named(index: int) -> int:
-            return twins[index] if index in twins else _to_take(work, gpu, twins.values())
+            return twins[index] if index in twins else _to_take(work, gpu, victims)
 
         yield from admit_sequence(work, size, seq, scope.window, prompt, num_hit, num_entries, named, scope.caching)
         yield from _computed(work, scope, seq, len(prompt) - num_hit * size)
 
-    return Call(("admit", seq, prompt, num_hit, is_sharing), program, can_finish)
+    return program
 
 
-def planned_append(machine: Machine, scope: Scope, state: State, seq: int, tokens: list[int], is_sharing: bool) -> Call:
+def appends(machine: Machine, scope: Scope, state: State, seq: int, tokens: list[int]) -> Iterator[Call]:
     """Append the last of `tokens`, reserve lookahead, and compute it; name a cached twin if that completes an entry."""
+    size, home = scope.block_size, state.home[seq]
+    pool, index = _pool(scope, home), state.num_full[seq]
+    found = _found(state, pool, row_of(tokens, index, size)) if scope.caching and len(tokens) % size == 0 else []
+    missing = machine.word("entries_missing")(state, seq, 1 + scope.lookahead)
+    is_copied = bool(machine.word("tail_is_shared")(state, seq))
+    is_new = index == state.num_blocks[seq]
+    for twin in [NONE, *found]:
+        num_taken = missing + is_copied
+        if twin != NONE:
+            # The tail that the twin replaces is free by the time lookahead is reserved, unless it was shared.
+            num_taken -= 1
+        for victims, can_finish in _victims(state, pool, num_taken, [twin]):
+            operation = ("append", seq, tokens[-1], twin, victims)
+            yield Call(operation, _appended(scope, seq, tokens, index, is_new, twin, victims), can_finish)
+
+
+def _appended(
+    scope: Scope, seq: int, tokens: list[int], index: int, is_new: bool, twin: int, victims: Collection[int]
+) -> Callable[[State], Program]:
     size = scope.block_size
-    home = state.home[seq]
-    pool = _pool(scope, home)
-    index = state.num_full[seq]
-    num_entries = max(state.num_blocks[seq], -(-(len(tokens) + scope.lookahead) // size))
-    twin = NONE
-    if is_sharing and len(tokens) % size == 0:
-        twin = _found(state, pool, row_of(tokens, index, size))
-    num_taken = machine.word("entries_missing")(state, seq, 1 + scope.lookahead)
-    num_taken += machine.word("tail_is_shared")(state, seq)
-    available = _available(machine, state, home, [twin])
-    if twin != NONE:
-        is_new = index == state.num_blocks[seq]
-        num_taken -= is_new or state.refcount[state.table[seq][index]] > 1
-        # The tail that the twin replaces is free by the time lookahead is reserved.
-        available += not is_new and state.refcount[state.table[seq][index]] == 1
 
     def program(work: State) -> Program:
+        pool = _pool(scope, work.home[seq])
+        num_entries = max(work.num_blocks[seq], -(-(len(tokens) + scope.lookahead) // size))
+
         def named(at: int) -> int:
             if at == index and twin != NONE:
                 return twin
             if at < work.num_blocks[seq] and (at > index or work.refcount[work.table[seq][at]] == 1):
                 return work.table[seq][at]
-            return _to_take(work, pool, [twin])
+            return _to_take(work, pool, victims)
 
         yield from know_tokens(work, size, seq, tokens, num_entries, named, scope.caching)
         yield from reserve_entries(work, seq, num_entries, named)
         yield from _computed(work, scope, seq, 1)
 
-    return Call(("append", seq, tokens[-1], is_sharing), program, num_taken <= available)
+    return program
 
 
-def planned_swap(machine: Machine, scope: Scope, state: State, seqs: Sequence[int], is_rehitting: bool) -> Call:
+def swaps(scope: Scope, state: State, seqs: Sequence[int]) -> Iterator[Call]:
     """Move a group to its other pool, each block once; take up what is cached there, or not."""
-    other = 1 - state.home[seqs[0]]
-    pool = _pool(scope, other)
-    twins: dict[int, int] = {}
-    moved: set[int] = set()
+    pool = _pool(scope, 1 - state.home[seqs[0]])
+    found: dict[int, list[int]] = {}
     for seq in seqs:
         for index in range(state.first[seq], state.num_blocks[seq]):
-            block = state.table[seq][index]
-            if is_rehitting and index < state.num_full[seq]:
-                twin = _found(state, pool, state.tokens[seq][index])
-                if twin != NONE:
-                    twins[block] = twin
-            moved.add(block)
-    can_finish = len(moved) - len(twins) <= _available(machine, state, other, twins.values())
+            is_full = scope.caching and index < state.num_full[seq]
+            found[state.table[seq][index]] = _found(state, pool, state.tokens[seq][index]) if is_full else []
+    for sought in [{}, found] if any(found.values()) else [{}]:
+        for twins in _choices(sought):
+            num_taken = len(found) - len(set(twins))
+            for victims, can_finish in _victims(state, pool, num_taken, twins.values()):
+                yield Call(("swap", seqs, twins, victims), _swapped(scope, seqs, pool, twins, victims), can_finish)
 
+
+def _swapped(
+    scope: Scope, seqs: Sequence[int], pool: range, twins: Twins, victims: Collection[int]
+) -> Callable[[State], Program]:
     def program(work: State) -> Program:
         targets = dict(twins)
 
         def named(seq: int, index: int) -> int:
             block = work.table[seq][index]
             if block not in targets:
-                targets[block] = _to_take(work, pool, twins.values())
+                targets[block] = _to_take(work, pool, victims)
             return targets[block]
 
         yield from swap_group(work, scope.block_size, seqs, named)
 
-    return Call(("swap", *seqs, "rehit" if is_rehitting else "move"), program, can_finish)
+    return program
 
 
 def _pool(scope: Scope, pool: int) -> range:
@@ -135,26 +153,33 @@ def _computed(state: State, scope: Scope, seq: int, num_tokens: int) -> Program:
         yield from mark_computed(state, scope.block_size, seq, 0)
 
 
-def _found(state: State, pool: range, row: list[int], must_be_computed: bool = False) -> int:
-    """The lowest block of the pool that is cached under the row."""
-    for block in pool:
-        if holds_content(state, block, row) and (state.computed[block] or not must_be_computed):
-            return block
-    return NONE
+def _found(state: State, pool: range, row: list[int]) -> list[int]:
+    """The blocks of the pool that are cached under the row."""
+    return [block for block in pool if holds_content(state, block, row)]
 
 
-def _available(machine: Machine, state: State, pool: int, kept: Collection[int]) -> int:
-    """Blocks of the pool that can be taken, when those of `kept` that are evictable may not."""
-    unused: int = machine.word("unused_in")(state, pool)
-    return unused - sum(block != NONE and state.status[block] == EVICTABLE for block in set(kept))
+def _choices(found: dict[int, list[int]]) -> Iterator[Twins]:
+    """One of what was found, for each place where something was."""
+    places = [place for place, blocks in found.items() if blocks]
+    for blocks in product(*[found[place] for place in places]):
+        yield dict(zip(places, blocks, strict=True))
 
 
-def _to_take(state: State, pool: range, kept: Collection[int]) -> int:
-    """The lowest free block, else the lowest evictable one that is not kept; NONE if there is none."""
+def _victims(state: State, pool: range, num_taken: int, kept: Iterable[int]) -> Iterator[tuple[tuple[int, ...], bool]]:
+    """Which evictable blocks are taken when the free ones do not suffice, and whether all together do."""
+    free = sum(state.status[block] == FREE for block in pool)
+    kept = set(kept)
+    evictable = [block for block in pool if state.status[block] == EVICTABLE and block not in kept]
+    num_evicted = max(0, num_taken - free)
+    if num_evicted > len(evictable):
+        yield tuple(evictable), False
+    else:
+        yield from ((victims, True) for victims in combinations(evictable, num_evicted))
+
+
+def _to_take(state: State, pool: range, victims: Collection[int]) -> int:
+    """The lowest free block, else a victim; NONE if there is none."""
     for block in pool:
         if state.status[block] == FREE:
             return block
-    for block in pool:
-        if state.status[block] == EVICTABLE and block not in kept:
-            return block
-    return NONE
+    return next((block for block in victims if state.status[block] == EVICTABLE), NONE)

@@ -1,11 +1,10 @@
 """The level of operations: one transition is a whole call of an engine, run as its program of rules.
 
-Tokens are computed as soon as they have slots, and cached blocks marked right after. New blocks are the lowest free
-ones; which block is evicted when none is free is left open by trying each eviction as an operation of its own. Without
-caching a prompt is admitted empty and grows by appends: longer prompts reach nothing else.
+Tokens are computed as soon as they have slots, and cached blocks marked right after. Without caching a prompt is
+admitted empty and grows by appends: longer prompts reach nothing else.
 
-An operation says beforehand whether it can finish (`Call.num_taken` against what the pool has). It must finish exactly
-if so, and a state must be found as it was after everything has been tried on copies of it.
+An operation says beforehand whether it can finish (`call`). It must finish exactly if so, and a state must be found as
+it was after everything has been tried on copies of it.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -13,7 +12,7 @@ from itertools import combinations
 from typing import Any
 
 from kvproof.check.canonical import Forms
-from kvproof.check.exploration.call import Call, planned_append, planned_prompt, planned_swap
+from kvproof.check.exploration.call import Call, appends, prompts, swaps
 from kvproof.check.exploration.claims import Claims
 from kvproof.check.exploration.continuations import ROOT, Continuations
 from kvproof.check.exploration.firing import Firings, Operation
@@ -92,47 +91,32 @@ class CallLevel:
             yield from self._swaps(state, live)
         if scope.caching and EVICTABLE in state.status:
             yield Call(("reset_cache",), reset_cache)
-            for block, status in enumerate(state.status):
-                if status == EVICTABLE:
-                    yield Call(("evict", block), lambda work, b=block: iter([("evict", (b,))]))
 
     def _admissions(self, state: State, seq: int, used: set[int]) -> Iterator[Call]:
         scope = self.scope
-        if not scope.caching:
-            yield planned_prompt(self.machine, scope, state, seq, [], 0, False)
-            return
-        for num_tokens in range(scope.num_tokens + 1):
+        for num_tokens in range(scope.num_tokens + 1 if scope.caching else 1):
             for prompt in self.continuations.rows(ROOT, num_tokens, used):
                 for num_hit in range(num_tokens // scope.block_size + 1):
                     if num_hit and not self._is_computed(state, prompt, num_hit - 1):
                         break
-                    yield planned_prompt(self.machine, scope, state, seq, prompt, num_hit, False)
-                    yield planned_prompt(self.machine, scope, state, seq, prompt, num_hit, True)
+                    yield from prompts(scope, state, seq, prompt, num_hit)
 
     def _appends(self, state: State, seq: int, live: list[int], used: set[int]) -> Iterator[Call]:
-        scope = self.scope
-        if self._num_known(state, seq) >= scope.num_tokens:
-            return
-        tokens = self._known(state, seq)
-        last = tokens[-1] if tokens else ROOT
-        if scope.caching:
-            for identity in self.continuations.choices(last, used):
-                yield planned_append(self.machine, scope, state, seq, [*tokens, identity], False)
-                if (len(tokens) + 1) % scope.block_size == 0:
-                    yield planned_append(self.machine, scope, state, seq, [*tokens, identity], True)
-        else:
-            here = self._at(state, live, len(tokens))
-            yield planned_append(
-                self.machine, scope, state, seq, [*tokens, self.continuations.fresh(last, here)], False
-            )
+        if self._num_known(state, seq) < self.scope.num_tokens:
+            tokens = self._known(state, seq)
+            last = tokens[-1] if tokens else ROOT
+            if self.scope.caching:
+                following = self.continuations.choices(last, used)
+            else:
+                following = [self.continuations.fresh(last, self._at(state, live, len(tokens)))]
+            for identity in following:
+                yield from appends(self.machine, self.scope, state, seq, [*tokens, identity])
 
     def _swaps(self, state: State, live: list[int]) -> Iterator[Call]:
         for size in range(1, len(live) + 1):
             for seqs in combinations(live, size):
                 if len({state.home[seq] for seq in seqs}) == 1:
-                    yield planned_swap(self.machine, self.scope, state, seqs, False)
-                    if self.scope.caching:
-                        yield planned_swap(self.machine, self.scope, state, seqs, True)
+                    yield from swaps(self.scope, state, seqs)
 
     def _slide(self, state: State, seq: int) -> Call:
         first = state.first[seq]

@@ -17,7 +17,7 @@ from kvproof.check.exploration.violation import Violated, Violation
 from kvproof.check.scopes import Scope
 from kvproof.spec.native import Machine, Sizes
 from kvproof.spec.operations import row_of
-from kvproof.spec.state import FREE, State
+from kvproof.spec.state import FREE, NONE, State
 from kvproof.spec.witnesses import met_after, met_before
 
 
@@ -71,7 +71,7 @@ class RuleLevel:
             yield "begin_free", seq
             yield "drop_last", seq
             yield "finish", seq
-            for stop in range(1, scope.block_size + 1):
+            for stop in range(scope.block_size + 2):
                 yield "compute", seq, stop
                 yield "catch_up", seq, stop
             yield from self._appends(state, seq, blocks, used)
@@ -93,6 +93,9 @@ class RuleLevel:
 
     def _appends(self, state: State, seq: int, blocks: list[int], used: set[int]) -> Iterator[Operation]:
         size, index, filled = self.scope.block_size, state.num_full[seq], state.num_filled[seq]
+        if index < self.scope.num_indexes:
+            for stop in (*range(min(filled, self.scope.num_tokens - index * size) + 1), size + 1):
+                yield from (("append", seq, block, [NONE] * size, stop) for block in blocks)  # not to be allowed
         for stop in range(filled + 1, min(size, self.scope.num_tokens - index * size) + 1):
             for row in self._rows(state, seq, stop, used):
                 yield from (("append", seq, block, row, stop) for block in blocks)
@@ -109,6 +112,8 @@ class RuleLevel:
                     yield "hit", seq, block, row
                     yield "share", seq, block, row
                     yield "exchange", seq, full, block, row
+            if state.num_filled[seq]:
+                yield from (("exchange", seq, full, twin, state.content[twin]) for twin in blocks)
 
     def _swap_rules(self, seq: int, seqs: list[int], blocks: list[int]) -> Iterator[Operation]:
         yield "begin_swap", seq
