@@ -16,16 +16,16 @@ from typing import Any
 from kvproof.check.crash import confirm, make_trace, refutation, save
 from kvproof.check.explorer_subject import explore_subject
 from kvproof.check.finding import Finding
-from kvproof.check.minimiser import minimise
 from kvproof.check.protocol_check import check_adapter
 from kvproof.check.scopes import Scope
+from kvproof.check.shortening import shortest
 from kvproof.check.subject import Config, ManagerSubject, Unsupported
 from kvproof.check.subjects import name_of
 from kvproof.check.walker import walk
 from kvproof.spec.trace import Operation
 
 EXPLORE_SHARE = 0.2  # of the time
-MINIMISE_SECONDS_MAX = 10.0
+SHORTEN_SECONDS_MAX = 10.0
 SCOPES = (
     Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3, block_size=2),
     Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3, block_size=2, caching=True),
@@ -120,7 +120,7 @@ def _saved(factory: Callable[[], ManagerSubject], name: str, found: Found, seed:
     config, operations = found.config, found.operations
     finding = confirm(factory, config, operations, found.finding)
     if finding.property != "nondeterministic":
-        config, operations, finding = minimise(factory, config, operations, finding, MINIMISE_SECONDS_MAX)
+        config, operations, finding = shortest(factory, config, operations, finding, seed, SHORTEN_SECONDS_MAX)
     trace = make_trace(
         name_of(factory) or name,
         finding,

@@ -1,0 +1,53 @@
+"""Planting: one line of a function is replaced, the module is compiled anew, and the function gets the new code.
+
+Only the code object of the one function changes, so identities of classes and enums stay as they are, and taking the
+fault out again is exact. A line that is not there exactly once is an error: the fault would not be the one described.
+"""
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from operator import attrgetter
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import pytest
+
+Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
+
+
+@contextmanager
+def planted(module_name: str, function_name: str, line: str, replacement: str) -> Iterator[None]:
+    """Within the block, `line` of the function reads `replacement`."""
+    module = importlib.import_module(module_name)
+    function = function_of(module, function_name)
+    before = function.__code__
+    function.__code__ = faulty_code(module, function, function_name, line, replacement)
+    try:
+        yield
+    finally:
+        function.__code__ = before
+
+
+def function_of(module: ModuleType, name: str) -> FunctionType:
+    found: Any = attrgetter(name)(module)
+    found = found.fget if isinstance(found, property) else found
+    assert isinstance(found, FunctionType), f"{name} is no function"
+    return found
+
+
+def faulty_code(module: ModuleType, function: FunctionType, name: str, line: str, replacement: str) -> CodeType:
+    text, mine = inspect.getsource(module), inspect.getsource(function)
+    assert mine.count(line) == 1, f"{name} has {line!r} {mine.count(line)} times, not once"
+    assert text.count(mine) == 1
+    code = compile(text.replace(mine, mine.replace(line, replacement)), inspect.getfile(function), "exec")
+    for part in name.split("."):
+        code = next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == part)
+    assert code.co_freevars == function.__code__.co_freevars, f"the fault in {name} changes what it closes over"
+    return code
+
+
+@pytest.fixture
+def plant() -> Plant:
+    return planted
