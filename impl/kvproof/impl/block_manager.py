@@ -44,7 +44,7 @@ class SelfAttnBlockSpaceManager(ManagerState):
         """Whether the waiting sequences of the group can be given blocks for their prompt."""
         require_at_least("num_lookahead_slots", num_lookahead_slots, 0)
         num_tokens = len(self._waiting(seq_group)[0].get_token_ids())
-        num_required = -(-(num_tokens + num_lookahead_slots) // self.block_size)
+        num_required = self._num_prompt_blocks(seq_group, num_tokens + num_lookahead_slots)
         encoder_seq = self._encoder_seq_without_table(seq_group)
         if encoder_seq is not None:
             num_required += -(-len(encoder_seq.get_token_ids()) // self.block_size)
@@ -65,7 +65,7 @@ class SelfAttnBlockSpaceManager(ManagerState):
             num_tokens = len(encoder_seq.get_token_ids())
             cross_table = Table(self._gpu.take(-(-num_tokens // self.block_size)), num_tokens)
         try:
-            table = new_table(self._gpu, first, self.block_size)
+            table = self._new_table(seq_group, first)
         except Exception:
             if cross_table is not None:
                 self._gpu.release(cross_table.ids)
@@ -77,6 +77,14 @@ class SelfAttnBlockSpaceManager(ManagerState):
         self.tables[first.seq_id] = table
         for seq in waiting[1:]:
             self._fork_table(table, seq.seq_id)
+
+    def _num_prompt_blocks(self, seq_group: GroupLike, num_slots: int) -> int:
+        """Blocks that `_new_table` takes for a prompt and its lookahead."""
+        return -(-num_slots // self.block_size)
+
+    def _new_table(self, seq_group: GroupLike, seq: SequenceLike) -> Table:
+        """The table of a prompt, or `NoFreeBlocksError` and nothing changed."""
+        return new_table(self._gpu, seq, self.block_size)
 
     def _waiting(self, seq_group: GroupLike) -> Sequence[SequenceLike]:
         waiting = seq_group.get_seqs(SequenceStatus.WAITING)
@@ -181,6 +189,9 @@ class SelfAttnBlockSpaceManager(ManagerState):
         if self._cache is not None and not table.is_on_host:
             self._mark(self._cache, table, seq.data.get_num_computed_tokens())
             self._cache.record_access(table.ids, table.last_accessed)
+        self._give_up(table)
+
+    def _give_up(self, table: Table) -> None:
         (self._host if table.is_on_host else self._gpu).release(table.held_ids())
         if self._cache is not None:
             self._cache.contents.release(table.last_content())

@@ -54,7 +54,7 @@ class CachedBlocks(DeviceBlocks):
                 raise NoFreeBlocksError(num_blocks, self.num_free, self.name)
             for _ in range(num_blocks - len(free_ids)):
                 block_id, _content = self.evictor.evict()
-                self._forget(block_id)
+                self.forget(block_id)
                 free_ids.append(block_id)
         taken = super().take(num_blocks)
         was_copied, last_accessed = self.was_copied, self.last_accessed
@@ -83,7 +83,7 @@ class CachedBlocks(DeviceBlocks):
                 add(block_id, content, content.depth * block_size, last_accessed[block_id])
             else:
                 if content is not None:
-                    self._forget(block_id)
+                    self.forget(block_id)
                 computed[block_id] = 0
                 free_ids.append(block_id)
 
@@ -117,12 +117,13 @@ class CachedBlocks(DeviceBlocks):
     def forget_all(self) -> None:
         """Empty the cache and its metric; only right when no table holds a block."""
         for block_id in self.evictor.in_order():
-            self._forget(block_id)
+            self.forget(block_id)
             self.free_ids.append(block_id)
         self.evictor.clear()
         self.metric = CacheMetricData()
 
-    def _forget(self, block_id: int) -> None:
+    def forget(self, block_id: int) -> None:
+        """The block is not found any more."""
         content = self.content_of[block_id]
         if content is not None:
             self.content_of[block_id] = None

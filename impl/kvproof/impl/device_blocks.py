@@ -33,6 +33,7 @@ class DeviceBlocks:
         self.free_ids: deque[int] = deque(block_ids)
         self.num_total = len(self.free_ids)
         self.null_id = NO_NULL_BLOCK
+        self.num_kept = 0  # blocks that stay held when every table has gone, the null block apart
 
     @property
     def num_free(self) -> int:
@@ -41,8 +42,8 @@ class DeviceBlocks:
 
     @property
     def num_usable(self) -> int:
-        """Blocks that tables can ever have: all but the null block once it is taken."""
-        return self.num_total - (self.null_id != NO_NULL_BLOCK)
+        """Blocks that tables can ever have: all but those kept and, once it is taken, the null block."""
+        return self.num_total - self.num_kept - (self.null_id != NO_NULL_BLOCK)
 
     @property
     def is_idle(self) -> bool:
