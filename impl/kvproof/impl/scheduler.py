@@ -1,0 +1,239 @@
+"""The scheduler: which requests run in a step, and whose blocks make room.
+
+Everything is done in the order of arrival (`scheduler_queues`). One step, without chunked prefill:
+
+1. *Prompts*, while nothing is swapped out: a prompt is admitted when the manager says OK and both budgets hold. It is
+   computed whole, and a step that admits prompts does nothing else.
+2. Else *running groups*: each gets slots for its new token and the lookahead. When it cannot, the group that came
+   last is preempted, in the end it itself.
+3. If nothing was preempted, *swapped groups* come back while the manager says OK and the budgets hold. They decode
+   in the same step, as `can_swap_in` promises.
+
+With chunked prefill: 2, then 3, then 1 if nothing was preempted, all under one token budget. A prompt gets all its
+blocks at once and computes as much as the budget leaves it. Chunks end anywhere, inside a block too: the manager marks
+only blocks whose every slot is computed. A group of several waiting sequences is computed whole.
+
+Preempted by *recompute*, a sequence gives up everything but its tokens and waits again, all its tokens as one prompt.
+By *swap*, a group moves to the host. A group of several sequences can only be swapped; when the host has no room, it
+is ended (FINISHED_ABORTED, `aborted_seq_groups`): that request is lost, and the engine goes on.
+
+A group that no later step could run is ended (`ignored_seq_groups`): its prompt is over a limit, or the manager says
+NEVER. FINISHED_IGNORED says that it never produced a token; one that did is FINISHED_LENGTH_CAPPED, since only its
+length has become too much for the pool.
+
+Why everyone is served: prompts and swapped groups are tried oldest first, and an idle manager does not say LATER. Only
+an older group that goes on, or one that fits no longer beside itself, preempts a group; the oldest running group
+goes on in every step. A preempted group samples a token in the step that completes its prompt again or that swaps it
+in, so no cycle is without gain.
+
+What the engine does after `schedule`: it executes the step, tells each scheduled sequence's data how many tokens were
+computed (`update_num_computed_tokens(token_chunk_size)`), appends a token to those that are computed to the end,
+forks, sets statuses, and calls `free_finished_seq_groups`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from .admission import AllocStatus
+from .block_manager import SelfAttnBlockSpaceManager
+from .scheduler_config import PreemptionMode, SchedulerConfig
+from .scheduler_outputs import ScheduledSequenceGroup, SchedulerOutputs
+from .scheduler_queues import SchedulerQueues
+from .scheduling_budget import SchedulingBudget
+from .sequence import Sequence, SequenceGroup, SequenceStatus
+
+__all__ = ["PreemptionMode", "ScheduledSequenceGroup", "Scheduler", "SchedulerConfig", "SchedulerOutputs"]
+
+RUNNING, WAITING, SWAPPED = SequenceStatus.RUNNING, SequenceStatus.WAITING, SequenceStatus.SWAPPED
+
+
+class Scheduler(SchedulerQueues):
+    """Decides each step. `clock` dates the use of blocks, for the order of eviction."""
+
+    def __init__(
+        self,
+        scheduler_config: SchedulerConfig,
+        block_manager: SelfAttnBlockSpaceManager,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(scheduler_config, block_manager)
+        self.clock = clock
+
+    def schedule(self) -> SchedulerOutputs:
+        """The next step. The one before is over."""
+        self._end_step()
+        config = self.scheduler_config
+        outputs = SchedulerOutputs(config.num_lookahead_slots)
+        budget = SchedulingBudget(config)
+        prefills: list[ScheduledSequenceGroup] = []
+        decodes: list[ScheduledSequenceGroup] = []
+        if not config.chunked_prefill_enabled and not self.swapped:
+            self._admit_prompts(outputs, budget, prefills)
+        if not prefills:
+            self._run_on(outputs, budget, prefills, decodes)
+            if not outputs.preempted:
+                self._swap_in(outputs, budget, prefills, decodes)
+                if config.chunked_prefill_enabled and not self.swapped:
+                    self._admit_prompts(outputs, budget, prefills)
+        outputs.scheduled_seq_groups = prefills + decodes
+        outputs.num_prefill_groups = len(prefills)
+        outputs.num_batched_tokens = config.max_num_batched_tokens - budget.num_tokens_left
+        outputs.running_queue_size = len(self.running)
+        self._tell_manager(outputs)
+        self._is_step_under_way = True
+        return outputs
+
+    def _tell_manager(self, outputs: SchedulerOutputs) -> None:
+        """What the step uses, and what is computed after it."""
+        manager, now = self.block_manager, self.clock()
+        for scheduled in outputs.scheduled_seq_groups:
+            for seq in scheduled.seq_group.get_seqs(RUNNING):
+                manager.access_all_blocks_in_seq(seq, now)
+            manager.mark_blocks_as_computed(scheduled.seq_group, scheduled.token_chunk_size)
+
+    # ---- prompts ----
+
+    def _admit_prompts(
+        self, outputs: SchedulerOutputs, budget: SchedulingBudget, prefills: list[ScheduledSequenceGroup]
+    ) -> None:
+        manager, config = self.block_manager, self.scheduler_config
+        num_places = config.max_num_seqs - sum(group.num_seqs(RUNNING) for group in self.running)
+        while self.waiting:
+            group = self.waiting[0]
+            seqs = group.get_seqs(WAITING)
+            num_tokens = seqs[0].get_len()
+            if self._is_over_a_limit(num_tokens, len(seqs)):
+                self._give_up(group, outputs)
+                continue
+            answer = manager.can_allocate(group, config.num_lookahead_slots)
+            if answer is AllocStatus.NEVER:
+                self._give_up(group, outputs)
+                continue
+            if answer is AllocStatus.LATER or len(seqs) > num_places:
+                return
+            num_cached = min(manager.get_num_cached_tokens(seqs[0]), num_tokens - 1)  # the last one must be computed
+            num_new = num_tokens - num_cached
+            if config.chunked_prefill_enabled and len(seqs) == 1:
+                num_new = min(num_new, budget.num_tokens_left)
+            if not budget.can_schedule(num_new, len(seqs)):
+                return
+            budget.spend(num_new, len(seqs))
+            num_places -= len(seqs)
+            manager.allocate(group)
+            self._move(group, seqs, RUNNING)
+            prefills.append(ScheduledSequenceGroup(group, num_cached + num_new, num_cached))
+
+    def _is_over_a_limit(self, num_tokens: int, num_seqs: int) -> bool:
+        config = self.scheduler_config
+        if num_tokens > config.max_model_len or num_seqs > config.max_num_seqs:
+            return True
+        return num_seqs > 1 and num_tokens > config.max_num_batched_tokens
+
+    # ---- running groups ----
+
+    def _run_on(
+        self,
+        outputs: SchedulerOutputs,
+        budget: SchedulingBudget,
+        prefills: list[ScheduledSequenceGroup],
+        decodes: list[ScheduledSequenceGroup],
+    ) -> None:
+        manager = self.block_manager
+        groups = list(self.running)
+        end = len(groups)  # from here on everyone has been preempted
+        for index, group in enumerate(groups):
+            if index >= end:
+                return
+            seqs = group.get_seqs(RUNNING)
+            scheduled, num_tokens, is_prefill = self._next_tokens(group, seqs, budget)
+            if not budget.can_schedule(num_tokens, len(seqs)):
+                continue
+            while not manager.can_append_slots(group, scheduled.num_lookahead_slots):
+                end -= 1
+                self._preempt(groups[end], outputs)
+                if end == index:
+                    return
+            budget.spend(num_tokens, len(seqs))
+            for seq in seqs:
+                outputs.blocks_to_copy += manager.append_slots(seq, scheduled.num_lookahead_slots)
+            (prefills if is_prefill else decodes).append(scheduled)
+
+    def _next_tokens(
+        self, group: SequenceGroup, seqs: list[Sequence], budget: SchedulingBudget
+    ) -> tuple[ScheduledSequenceGroup, int, bool]:
+        """The next chunk of a running group, its tokens in all, and whether it is of a prompt."""
+        data = seqs[0].data
+        num_new = data.get_num_uncomputed_tokens()
+        if num_new == 1 and not seqs[0].is_prefill():
+            lookahead = self.scheduler_config.num_lookahead_slots
+            return ScheduledSequenceGroup(group, 1, 0, lookahead), len(seqs), False
+        chunk = min(num_new, budget.num_tokens_left)
+        return ScheduledSequenceGroup(group, chunk), chunk, True
+
+    def _preempt(self, group: SequenceGroup, outputs: SchedulerOutputs) -> None:
+        """Take the GPU blocks of a running group."""
+        manager = self.block_manager
+        seqs = group.get_seqs(RUNNING)
+        outputs.preempted += 1
+        may_recompute = len(seqs) == 1
+        if not may_recompute or self.scheduler_config.preemption_mode is PreemptionMode.SWAP:
+            if manager.can_swap_out(group):
+                outputs.blocks_to_swap_out += manager.swap_out(group)
+                self._move(group, seqs, SWAPPED)
+                return
+            if not may_recompute:
+                self._end(group, SequenceStatus.FINISHED_ABORTED)
+                outputs.aborted_seq_groups.append(group)
+                return
+        manager.free(seqs[0])
+        manager.free_cross(group)
+        seqs[0].reset_state_for_recompute()
+        self._move(group, seqs, WAITING)
+
+    # ---- swapped groups ----
+
+    def _swap_in(
+        self,
+        outputs: SchedulerOutputs,
+        budget: SchedulingBudget,
+        prefills: list[ScheduledSequenceGroup],
+        decodes: list[ScheduledSequenceGroup],
+    ) -> None:
+        manager, config = self.block_manager, self.scheduler_config
+        num_places = config.max_num_seqs - sum(group.num_seqs(RUNNING) for group in self.running)
+        while self.swapped:
+            group = self.swapped[0]
+            seqs = group.get_seqs(SWAPPED)
+            answer = manager.can_swap_in(group, config.num_lookahead_slots)
+            if answer is AllocStatus.NEVER:
+                self._give_up(group, outputs)
+                continue
+            scheduled, num_tokens, is_prefill = self._next_tokens(group, seqs, budget)
+            if answer is AllocStatus.LATER or len(seqs) > num_places or not budget.can_schedule(num_tokens, len(seqs)):
+                return
+            budget.spend(num_tokens, len(seqs))
+            num_places -= len(seqs)
+            outputs.blocks_to_swap_in += manager.swap_in(group)
+            self._move(group, seqs, RUNNING)
+            for seq in seqs:
+                outputs.blocks_to_copy += manager.append_slots(seq, scheduled.num_lookahead_slots)
+            (prefills if is_prefill else decodes).append(scheduled)
+
+    # ---- moving between queues ----
+
+    def _move(self, group: SequenceGroup, seqs: list[Sequence], status: SequenceStatus) -> None:
+        """Put a group into the queue of its new status."""
+        arrival, _ = self._requests[group.request_id]
+        self._leave_queue(arrival)
+        {WAITING: self.waiting, RUNNING: self.running, SWAPPED: self.swapped}[status].add(arrival, group)
+        for seq in seqs:
+            seq.status = status
+
+    def _give_up(self, group: SequenceGroup, outputs: SchedulerOutputs) -> None:
+        """No later step could run it."""
+        has_produced = any(seq.get_output_len() for seq in group.seqs)
+        status = SequenceStatus.FINISHED_LENGTH_CAPPED if has_produced else SequenceStatus.FINISHED_IGNORED
+        self._end(group, status)
+        outputs.ignored_seq_groups.append(group)
