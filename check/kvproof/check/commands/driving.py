@@ -1,5 +1,7 @@
 """Hypothesis as a stage."""
 
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from kvproof.check.commands.claims import STOPPED, Outcome, about_subject, decided, met, noted
@@ -10,7 +12,8 @@ from kvproof.check.subject import ManagerSubject
 from kvproof.spec.verdict import Verdict
 
 JUDGE = "hypothesis"
-NUM_EXAMPLES = 500
+NUM_ROUNDS = 20
+NUM_EXAMPLES = 50  # of a round: about a second, so that rounds can be ended between by the clock
 NUM_STEPS = 50
 
 
@@ -19,26 +22,41 @@ def hypothesis_stage(
     subject: ManagerSubject,
     saving: Saving,
     share: float,
-    examples: int = NUM_EXAMPLES,
-    steps: int = NUM_STEPS,
+    num_rounds: int = NUM_ROUNDS,
 ) -> Stage:
-    """Drive the state machine of Hypothesis."""
+    """Drive the state machine of Hypothesis, round after round with seeds of their own.
+
+    The clock is looked at between rounds only: a run that it ends within would look like one that does not repeat.
+    """
     promised = about_subject(JUDGE, subject)
 
     def run(stint: Stint) -> Iterator[Said]:
-        done = drive(make(), stint.seed, examples=examples, steps=steps, seconds=stint.seconds)
-        stint.advance(done.num_steps)
-        notes = noted(done.notes, done.num_steps, "operations")
-        counts = {"operations": done.num_steps, "runs": done.num_examples}
-        outcome = Outcome(Verdict.NOT_REFUTED, counts, done.seconds, refutations=notes)
-        if done.finding is not None:
-            outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
-            outcome.refutations.append(saving.save(JUDGE, done.config, done.operations, done.finding, done.num_steps))
-        elif done.is_unsupported:
-            outcome.verdict, outcome.text = Verdict.UNKNOWN, "the subject accepted no configuration that was drawn"
-        elif not done.num_steps:
-            outcome.verdict, outcome.text = Verdict.UNKNOWN, "no step was made"
+        began = time.monotonic()
+        outcome = Outcome(Verdict.NOT_REFUTED, {"operations": 0, "runs": 0}, 0.0)
+        witnesses, notes = Counter[str](), Counter[str]()
+        for number in range(num_rounds):
+            if time.monotonic() - began >= stint.seconds:
+                break
+            done = drive(make(), stint.seed + number, examples=NUM_EXAMPLES, steps=NUM_STEPS)
+            outcome.counts["operations"] += done.num_steps
+            outcome.counts["runs"] += done.num_examples
+            witnesses.update(done.witnesses)
+            notes.update(done.notes)
+            stint.advance(outcome.counts["operations"])
+            if done.is_unsupported:
+                outcome.verdict, outcome.text = Verdict.UNKNOWN, "the subject accepted no configuration that was drawn"
+                break
+            if done.finding is not None:
+                outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
+                num_before = outcome.counts["operations"]
+                found = saving.save(JUDGE, done.config, done.operations, done.finding, num_before)
+                outcome.refutations.append(found)
+                break
+        if outcome.verdict is Verdict.NOT_REFUTED and not outcome.counts["operations"]:
+            outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
+        outcome.seconds = time.monotonic() - began
+        outcome.refutations += noted(notes, outcome.counts["operations"], "operations")
         yield from decided(JUDGE, promised, outcome)
-        yield from met(JUDGE, done.witnesses, {})
+        yield from met(JUDGE, witnesses, {})
 
     return Stage(JUDGE, share, promised, run)

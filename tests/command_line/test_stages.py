@@ -1,4 +1,4 @@
-"""The walker as a stage: what its outcome says of every property."""
+"""The walker and Hypothesis as stages: what their outcomes say of every property."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.commands import walking
+from kvproof.check.commands import driving, walking
 from kvproof.check.commands.claims import STOPPED, Refutation
 from kvproof.check.commands.saving import Saving
 from kvproof.check.finding import Finding
+from kvproof.check.machine import Drive
 from kvproof.check.session import Said, Stint
 from kvproof.check.store import Store
+from kvproof.check.subject import ManagerSubject
 from kvproof.check.subjects import find
 from kvproof.check.walker import Walk
 from kvproof.spec.verdict import Check, Verdict, WitnessCount
@@ -77,3 +79,30 @@ def test_only_a_walk_that_walked_must_meet_its_witnesses(
     counts = [one for one in said_of(walk, monkeypatch) if isinstance(one, WitnessCount)]
     assert WitnessCount("hit", "walker", 5, is_expected) in counts
     assert (WitnessCount("copy-on-write", "walker", 0, True) in counts) is is_expected
+
+
+def test_hypothesis_goes_on_in_rounds_with_seeds_of_their_own_until_one_refutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeds = []
+
+    def drive(subject: ManagerSubject, seed: int, **_: object) -> Drive:
+        seeds.append(seed)
+        return Drive(FINDING if seed == 12 else None, num_steps=100, num_examples=4)
+
+    monkeypatch.setattr(driving, "drive", drive)
+    make = find("kvproof")
+    stage = driving.hypothesis_stage(make, make(), Remembering(make, "kvproof", 1, Store(Path())), 1.0)
+    said = list(stage.run(Stint(10, 10.0, lambda count: None)))
+    assert seeds == [10, 11, 12]
+    found = verdicts(said)
+    assert found.pop("read-back") == (Verdict.REFUTED, "position 3")
+    assert set(found.values()) == {(Verdict.UNKNOWN, STOPPED)}
+    assert said[0].counts == {"operations": 300, "runs": 12}  # type: ignore[union-attr]
+
+
+def test_hypothesis_without_time_says_nothing() -> None:
+    make = find("kvproof")
+    stage = driving.hypothesis_stage(make, make(), Remembering(make, "kvproof", 1, Store(Path())), 1.0)
+    found = verdicts(list(stage.run(Stint(10, 0.0, lambda count: None))))
+    assert set(found.values()) == {(Verdict.UNKNOWN, "no time was left")}
