@@ -15,6 +15,8 @@ from kvproof.reports.terminal import plain_text, print_report
 from kvproof.spec.trace import Trace
 from kvproof.spec.verdict import Check, Result, Verdict
 
+TEXT = "refcount of block 1: the specification says 1, the subject 2"
+
 
 def argument(folder: Path) -> str:
     return f"""\
@@ -69,13 +71,15 @@ def test_a_lost_trace_is_said_and_does_not_hide_the_refutation(refuted: Result, 
     )
 
 
-def test_the_same_property_is_argued_once_by_the_shortest_trace(refuted: Result, tmp_path: Path) -> None:
+def test_what_broke_in_the_same_way_is_argued_once_by_the_shortest_trace(refuted: Result, tmp_path: Path) -> None:
     trace = read(tmp_path / "crashes" / "one.json", Trace)
     write(tmp_path / "crashes" / "two.json", replace(trace, operations=trace.operations[:1], steps=[]))
-    check = Check("machine/refcount-exact", "machine", "refcount-exact", Verdict.REFUTED, trace="crashes/two.json")
-    refuted.checks.append(check)
-    ((shortest, others),) = shortest_first(counterexamples(refuted, tmp_path))
-    assert (shortest.check.judge, [other.check.judge for other in others]) == ("machine", ["walker"])
+    numbers = TEXT.replace("block 1", "block 20")
+    refuted.checks.append(replace(refuted.checks[2], judge="machine", trace="crashes/two.json", text=numbers))
+    refuted.checks.append(replace(refuted.checks[2], judge="explorer", text="another way"))
+    groups = shortest_first(counterexamples(refuted, tmp_path))
+    judges = [(first.check.judge, [other.check.judge for other in others]) for first, others in groups]
+    assert judges == [("machine", ["walker"]), ("explorer", [])]
     assert "  Also: refcount-exact is refuted for vllm-v0 0.2.7 at step 2 (walker). " in plain_text(refuted, tmp_path)
 
 

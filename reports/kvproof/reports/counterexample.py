@@ -15,6 +15,8 @@ from kvproof.spec.properties import SENTENCES
 from kvproof.spec.trace import Trace
 from kvproof.spec.verdict import Check, Result
 
+NUMBERS = r"[-\d(),.\[\]' ]+"  # findings that differ only in numbers are told once
+SAME_CHARACTERS = 80
 NOT_IN_A_NAME = r"[^A-Za-z0-9_]"  # of a Python module: the regression test beside a trace
 
 
@@ -83,10 +85,11 @@ def counterexamples(result: Result, folder: Path) -> list[Counterexample]:
 
 
 def shortest_first(examples: list[Counterexample]) -> list[tuple[Counterexample, list[Counterexample]]]:
-    """For each property the shortest example, and the others that judges found besides."""
-    groups: dict[str, list[Counterexample]] = {}
+    """For each way in which a property broke the shortest example, and the others that judges found besides."""
+    groups: dict[tuple[str, str], list[Counterexample]] = {}
     for example in examples:
-        groups.setdefault(example.check.property, []).append(example)
+        without_numbers = re.sub(NUMBERS, " ", example.check.text)[:SAME_CHARACTERS]
+        groups.setdefault((example.check.property, without_numbers), []).append(example)
     ordered = [sorted(group, key=lambda one: (one.num_steps is None, one.num_steps)) for group in groups.values()]
     return [(group[0], group[1:]) for group in ordered]
 
