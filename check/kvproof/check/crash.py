@@ -62,7 +62,7 @@ def make_trace(
 ) -> Trace:
     """The counterexample as data. `make` gives the subject that the steps are told from."""
     shown = {"block_size": config.block_size, "num_gpu_blocks": config.num_gpu_blocks} | config.as_dict()
-    listed = msgspec.to_builtins([list(operation) for operation in operations])
+    listed = msgspec.json.decode(msgspec.json.encode(operations))
     steps = narrate(make, config, operations)
     return Trace(
         subject,

@@ -77,7 +77,7 @@ def _tokens(tokens: Sequence[int]) -> str:
 
 
 def _extras(more: Sequence[Any]) -> str:
-    key, images, encoder = [*more, *[(), (), None][len(more) :]]
+    key, images, encoder = (more[place] if place < len(more) else () for place in range(3))
     whole, said = Key(*key), []
     if whole.adapter_id:
         said.append(f"adapter {whole.adapter_name} with id {whole.adapter_id}")
@@ -117,7 +117,8 @@ def _last_shown(calls: Iterable[Call]) -> Observation | None:
 
 
 def _scheduled(step: Iterable[Scheduled]) -> str:
-    return "computes " + ", ".join(f"{_count(s.num_tokens, 'token')} of sequence {s.seq}" for s in step)
+    computed = [f"{_count(s.num_tokens, 'token')} of sequence {s.seq}" for s in step if s.num_tokens]
+    return f"computes {', '.join(computed)}" if computed else "moves blocks only"
 
 
 def _changes(before: dict[int, list[list[int]]], after: dict[int, list[list[int]]], config: Config) -> list[str]:

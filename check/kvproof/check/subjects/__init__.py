@@ -25,6 +25,8 @@ BUILT_IN = {
 WITH_VERSION = frozenset({"vllm-v0"})
 OWN = "module:factory or path/to/file.py:factory for your own"
 
+LOADED = "kvproof_subject_"  # before the name of a module that was loaded from a file
+
 
 class UnknownSubject(Exception):
     """No subject can be had by this name; the message says why, and what can."""
@@ -90,7 +92,11 @@ def name_of(factory: Callable[..., Any]) -> str | None:
     module, attribute = getattr(factory, "__module__", None), getattr(factory, "__qualname__", None)
     if not module or not attribute or "<" in attribute or not (file := _file_of(factory)):
         return None
-    if module not in ("__main__", "conftest") and getattr(sys.modules.get(module), "__file__", None) == file:
+    if (
+        module != "__main__"
+        and not module.startswith(LOADED)
+        and getattr(sys.modules.get(module), "__file__", None) == file
+    ):
         with suppress(ImportError, ValueError):
             spec = importlib.util.find_spec(module)
             if spec is not None and spec.origin == file:
@@ -151,7 +157,7 @@ def _imported(module: str) -> ModuleType:
 def _from_file(path: Path) -> ModuleType:
     """A file as it is now, able to import what lies beside it."""
     path = path.resolve(strict=True)
-    name = f"kvproof_subject_{path.stem}"
+    name = f"{LOADED}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError("it is no Python file")

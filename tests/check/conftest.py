@@ -1,0 +1,42 @@
+"""Subjects for every test: the example manager, as it is or with some of its calls replaced."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import MethodType
+from typing import Any
+
+import pytest
+
+from kvproof.check.subject import ManagerSubject
+from kvproof.check.subjects import find
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "forty_lines.py"
+Factory = Callable[[], ManagerSubject]
+
+
+@pytest.fixture
+def example_source() -> str:
+    """The text of the example manager and its adapter."""
+    return EXAMPLE.read_text()
+
+
+@pytest.fixture
+def example() -> Factory:
+    """What makes the example."""
+    return find(f"{EXAMPLE}:Adapter")
+
+
+@pytest.fixture
+def altered(example: Factory) -> Callable[..., Factory]:
+    """`altered(fork=f)` makes the example with `f(self, parent, child)` in place of its fork."""
+
+    def with_calls(**calls: Callable[..., Any]) -> Factory:
+        def make() -> ManagerSubject:
+            subject = example()
+            for name, call in calls.items():
+                setattr(subject, name, MethodType(call, subject))
+            return subject
+
+        return make
+
+    return with_calls
