@@ -1,5 +1,7 @@
 """The optimized block manager. Start with `block_manager`; `device_blocks` holds the state it works on.
 
+`generation1` is the manager of the first generation, on the same state.
+
 Known faults of earlier managers, and what is done here (each has a test in `tests/impl/test_not_repeated*.py`):
 
 - *OK, then no blocks*: admission counts the whole prompt, window or not; swap-in counts the waiting token, the
@@ -34,7 +36,11 @@ from .errors import (
     WrongDeviceError,
 )
 from .evictor import LRUEvictor
+from .generation1 import BlockSpaceManagerV1
+from .generation1_blocks import CachedBlockAllocator, PhysicalTokenBlock, UncachedBlockAllocator
+from .generation1_prefix import Prefix
 from .hit_rate import CacheMetricData
+from .logical_blocks import LogicalTokenBlock, LogicalTokenBlocks
 from .naive import BlockAllocator, NaiveBlock, NaiveBlockAllocator
 from .prefix_caching import EvictionPolicy, PrefixCachingBlock, PrefixCachingBlockAllocator
 from .refcount import CopyOnWriteTracker, ReadOnlyRefCounter, RefCounter
@@ -48,8 +54,10 @@ __all__ = [
     "BlockManager",
     "BlockManagerError",
     "BlockPool",
+    "BlockSpaceManagerV1",
     "BlockTable",
     "CacheMetricData",
+    "CachedBlockAllocator",
     "ComputedBlocksTracker",
     "CopyOnWriteTracker",
     "CpuGpuBlockAllocator",
@@ -60,10 +68,14 @@ __all__ = [
     "InvalidValueError",
     "LRUEvictor",
     "LastAccessBlocksTracker",
+    "LogicalTokenBlock",
+    "LogicalTokenBlocks",
     "NaiveBlock",
     "NaiveBlockAllocator",
     "NoFreeBlocksError",
     "NullBlock",
+    "PhysicalTokenBlock",
+    "Prefix",
     "PrefixCachingBlock",
     "PrefixCachingBlockAllocator",
     "ReadOnlyError",
@@ -74,6 +86,7 @@ __all__ = [
     "SequenceData",
     "SequenceGroup",
     "SequenceStatus",
+    "UncachedBlockAllocator",
     "UnknownBlockError",
     "UnknownSequenceError",
     "WrongDeviceError",
