@@ -17,6 +17,7 @@ from collections.abc import Sequence as AbstractSequence
 from typing import Protocol
 
 from .errors import InvalidValueError, require_at_least
+from .logical_blocks import LogicalTokenBlocks
 
 
 class SequenceStatus(enum.IntEnum):
@@ -140,6 +141,16 @@ class Sequence:
         self.data = SequenceData(prompt_token_ids)
         self.status = SequenceStatus.WAITING
         self.extra = extra
+        self._logical_blocks: LogicalTokenBlocks | None = None
+
+    @property
+    def logical_token_blocks(self) -> LogicalTokenBlocks:
+        """The tokens in blocks of slots; kept from the first time on that somebody asks."""
+        blocks = self._logical_blocks
+        if blocks is None:
+            blocks = self._logical_blocks = LogicalTokenBlocks(self.block_size)
+        blocks.append_tokens(self.data.get_token_ids()[blocks.num_tokens :])
+        return blocks
 
     @property
     def n_blocks(self) -> int:
