@@ -8,6 +8,7 @@ it was after everything has been tried on copies of it.
 """
 
 from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -20,6 +21,7 @@ from kvproof.check.exploration.violation import Violated, Violation
 from kvproof.check.scopes import Scope
 from kvproof.spec.native import Machine, Sizes
 from kvproof.spec.operations import (
+    Program,
     drop_reserved,
     fork_sequence,
     free_sequence,
@@ -32,6 +34,10 @@ from kvproof.spec.state import EVICTABLE, NONE, State
 def _rows(state: State) -> tuple[Any, ...]:
     """The only lists that a state shares with its copies, by value."""
     return [*map(tuple, state.memory)], [*map(tuple, state.content)], [[*map(tuple, rows)] for rows in state.tokens]
+
+
+def _forked(parent: int, child: int, work: State) -> Program:
+    return fork_sequence(parent, child)
 
 
 class CallLevel:
@@ -79,14 +85,14 @@ class CallLevel:
             yield from self._admissions(state, dead, used)
             if scope.fork:
                 for parent in live:
-                    yield Call(("fork", parent, dead), lambda work, p=parent: fork_sequence(p, dead))
+                    yield Call(("fork", parent, dead), partial(_forked, parent, dead))
         for seq in live:
-            yield Call(("free", seq), lambda work, s=seq: free_sequence(work, s))
+            yield Call(("free", seq), partial(free_sequence, seq=seq))
             yield from self._appends(state, seq, live, used)
             if scope.window and state.first[seq] < state.num_full[seq]:
                 yield self._slide(state, seq)
             if scope.lookahead and state.num_blocks[seq] > (known := self._entries_known(state, seq)):
-                yield Call(("drop_reserved", seq), lambda work, s=seq, k=known: drop_reserved(work, s, k))
+                yield Call(("drop_reserved", seq), partial(drop_reserved, seq=seq, num_entries=known))
         if scope.swap:
             yield from self._swaps(state, live)
         if scope.caching and EVICTABLE in state.status:
@@ -121,7 +127,7 @@ class CallLevel:
     def _slide(self, state: State, seq: int) -> Call:
         first = state.first[seq]
         can_finish = not self._can_still_be_read(state, seq, first)
-        return Call(("slide", seq), lambda work: slide_window(work, seq, first + 1), can_finish)
+        return Call(("slide", seq), partial(slide_window, seq=seq, first=first + 1), can_finish)
 
     def _is_computed(self, state: State, prompt: list[int], index: int) -> bool:
         size = self.scope.block_size

@@ -10,6 +10,8 @@ import copy
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 from unittest import mock
 
 from kvproof.spec import native, rules
@@ -79,15 +81,19 @@ def _replace(parent: ast.AST, statement: ast.stmt, new: list[ast.stmt]) -> None:
                 body[place : place + 1] = new
 
 
-def mutated(mutant: Mutant, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True) -> Machine:
-    """A machine that runs the changed text."""
+@cache
+def _code(mutant: Mutant, with_ghosts: bool, with_checks: bool) -> Any:
     found = dict(functions())
     found[mutant.function] = changed(mutant), found[mutant.function][1]
-    machine = Machine(sizes, with_ghosts, with_checks)
-    # Around the caches of `native`, which hold the text as it is.
+    # Around the caches of `native`, here and below: they hold the text as it is.
     with mock.patch.object(native, "functions", return_value=found):
-        code = native._code.__wrapped__(with_ghosts, with_checks)
-    with mock.patch.object(native, "_code", return_value=code):
+        return native._code.__wrapped__(with_ghosts, with_checks)
+
+
+def mutated(mutant: Mutant, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True) -> Machine:
+    """A machine that runs the changed text."""
+    machine = Machine(sizes, with_ghosts, with_checks)
+    with mock.patch.object(native, "_code", return_value=_code(mutant, with_ghosts, with_checks)):
         machine.names = native._namespace.__wrapped__(sizes, with_ghosts, with_checks)
     machine.rules = {rule: machine.names[rule] for rule in machine.rules}
     machine.word = machine.names.__getitem__

@@ -1,0 +1,171 @@
+"""The explorer finds the rules broken on purpose, by the shortest run there is."""
+
+import pytest
+
+from kvproof.check.exploration.mutants import Mutant, changed, deletions, mutated
+from kvproof.check.exploration.rules import RuleLevel
+from kvproof.check.explorer import Exploration, explore
+from kvproof.check.scopes import Scope
+from kvproof.spec.native import Sizes
+
+TABLES = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=3, level="rules")
+WINDOW = Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=4, window=2, fork=False, level="rules")
+SWAP = Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=1, block_size=1, swap=True, level="rules")
+CACHE = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=1, block_size=1, caching=True, level="rules")
+
+
+def explored(mutant: Mutant, scope: Scope) -> Exploration:
+    sizes = Sizes(scope.num_gpu_blocks, scope.num_host_blocks, scope.block_size, scope.num_seqs, scope.num_indexes)
+    return explore(RuleLevel(scope, mutated(mutant, sizes)), scope, seconds=60)
+
+
+def deletion(function: str, beginning: str) -> Mutant:
+    (found,) = [m for m in deletions() if m.function == function and m.old.startswith(beginning)]
+    return found
+
+
+# For each mutant: where it is explored, the property that breaks, and the rules of the shortest run to it.
+CASES = [
+    (
+        "a fork does not count the new references",
+        deletion("fork", "state.refcount = "),
+        TABLES,
+        "refcount-exact",
+        ["admit", "append", "fork"],
+    ),
+    (
+        "a shared tail is written where it stands",
+        deletion("append", "require(state.refcount[block] == 1"),
+        TABLES,
+        "exclusive-writer",
+        ["admit", "append", "fork", "append"],
+    ),
+    (
+        "a tail is replaced by a block without its content",
+        deletion("append", "copy_block"),
+        TABLES,
+        "cow-copied",
+        ["admit", "append", "compute", "append"],
+    ),
+    (
+        "an append counts one entry too many",
+        Mutant("append", "state.num_blocks[seq] += 1", "state.num_blocks[seq] += 2"),
+        TABLES,
+        "sharing-equal",
+        ["admit", "append"],
+    ),
+    (
+        "a drop keeps the reference counted",
+        deletion("lose", "state.refcount[block] -= 1"),
+        TABLES,
+        "admission-sound",
+        ["admit", "append", "append"],
+    ),
+    (
+        "a drop gives back a block that another sequence holds",
+        Mutant(
+            "lose",
+            "if state.refcount[block] == 0:\n"
+            "    if state.computed[block]:\n"
+            "        move_to(state, block, EVICTABLE)\n"
+            "    else:\n"
+            "        forget(state, block)",
+            "if state.refcount[block] <= 1:\n    forget(state, block)",
+        ),
+        TABLES,
+        "admission-sound",
+        ["admit", "append", "fork", "append"],
+    ),
+    (
+        "an eviction does no bookkeeping",
+        deletion("evict", "forget"),
+        CACHE,
+        "lists-agree",
+        ["admit", "append", "begin_free", "compute", "promote", "mark_computed", "drop_last", "evict"],
+    ),
+    (
+        "a used block is evicted",
+        deletion("evict", "require"),
+        CACHE,
+        "evict-unreferenced",
+        ["admit", "append", "evict"],
+    ),
+    (
+        "a block is hit before it is computed",
+        deletion("hit", "require(state.computed[block]"),
+        CACHE,
+        "read-back",
+        ["admit", "append", "promote", "admit", "hit"],
+    ),
+    (
+        "a swap takes the shared source from its other holder",
+        Mutant("move_entry", "lose(state, seq, old)", "lose(state, seq, old)\nforget(state, old)"),
+        SWAP,
+        "lists-agree",
+        ["admit", "append", "fork", "begin_swap", "move_entry"],
+    ),
+    (
+        "a swap does not copy",
+        deletion("move_entry", "copy_block"),
+        SWAP,
+        "read-back",
+        ["admit", "append", "compute", "begin_swap", "move_entry"],
+    ),
+    (
+        "the window leaves what is still read",
+        deletion("slide", "require(not can_still_be_read"),
+        WINDOW,
+        "read-back",
+        ["admit", "append", "slide"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("mutant", "scope", "property", "rules"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_a_broken_rule_is_found_by_the_shortest_run(
+    mutant: Mutant, scope: Scope, property: str, rules: list[str]
+) -> None:
+    found = explored(mutant, scope)
+    assert found.finding is not None
+    assert not found.is_exhausted
+    assert found.finding.property == property
+    assert [operation[0] for operation in found.operations] == rules
+
+
+@pytest.mark.parametrize("scope", [TABLES, WINDOW, SWAP, CACHE])
+def test_the_rules_as_they_are_pass_where_the_mutants_fail(scope: Scope) -> None:
+    found = explore(RuleLevel(scope), scope, seconds=60)
+    assert (found.finding, found.is_exhausted, found.operations) == (None, True, [])
+
+
+def test_every_statement_that_does_something_is_deleted_once() -> None:
+    mutants = list(deletions())
+    assert len(mutants) == len(set(mutants)) > 150
+    assert all(changed(mutant) for mutant in mutants)
+
+
+def test_a_mutant_that_changes_no_statement_is_an_error() -> None:
+    with pytest.raises(LookupError):
+        changed(Mutant("fork", "state.nothing = 0"))
+
+
+# Deleting these changes nothing that anybody could observe within the scope of the others below: a guard that the
+# following guards imply, or a write of what is there already. All other deletions are found (`pytest -m long`).
+@pytest.mark.long
+def test_every_deletion_but_the_redundant_statements_is_found() -> None:
+    scopes = [
+        TABLES,
+        Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, block_size=1, window=1, level="rules"),
+        Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=1, block_size=1, lookahead=1, level="rules"),
+        WINDOW,
+        CACHE,
+        SWAP,
+        Scope(2, 2, 2, 1, 1, lookahead=1, swap=True, level="rules"),
+        Scope(2, 2, 1, 2, 1, window=1, fork=False, swap=True, level="rules"),
+        Scope(2, 1, 2, 1, 1, caching=True, fork=False, swap=True, level="rules"),
+        Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, caching=True, reserving=True, level="rules"),
+        Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=3, block_size=1, caching=True, window=1, level="rules"),
+        Scope(2, 2, 2, 2, swap=True, level="rules"),
+    ]
+    missed = [str(m) for m in deletions() if not any(explored(m, scope).finding for scope in scopes)]
+    assert missed == []

@@ -1,0 +1,93 @@
+"""The compiled text: ghosts change nothing real, refused rules change nothing, and obligations are raised."""
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from kvproof.check.exploration.mutants import Mutant, mutated
+from kvproof.check.exploration.rules import RuleLevel
+from kvproof.check.scopes import Scope
+from kvproof.spec.native import FIELDS, CheckFailed, Machine, Sizes
+from kvproof.spec.state import State
+
+ALL_FEATURES = Scope(5, 3, 3, 6, 2, caching=True, lookahead=2, swap=True, level="rules", reserving=True)
+WITH_WINDOW = Scope(5, 3, 3, 6, 2, caching=True, window=2, lookahead=2, swap=True, level="rules")
+Step = tuple[str, tuple[Any, ...], bool]  # rule, arguments, whether it is enabled
+REAL = [name for name, f in FIELDS.items() if f.kind != "ghost"]
+
+
+def sizes_of(scope: Scope) -> Sizes:
+    return Sizes(scope.num_gpu_blocks, scope.num_host_blocks, scope.block_size, scope.num_seqs, scope.num_indexes)
+
+
+def walked(scope: Scope, seed: int, num_steps: int) -> list[Step]:
+    """A random walk over rules and arguments that are tried: each with whether it was enabled."""
+    source, level = random.Random(seed), RuleLevel(scope)
+    state = level.machine.first_state()
+    steps: list[Step] = []
+    while len(steps) < num_steps:
+        by_rule: dict[str, list[tuple[Any, ...]]] = {}
+        for rule, *arguments in level.candidates(state):
+            by_rule.setdefault(rule, []).append(tuple(arguments))
+        for rule in source.sample(sorted(by_rule), min(6, len(by_rule))):
+            drawn = source.choice(by_rule[rule])
+            steps.append((rule, drawn, level.machine.rules[rule](state, *drawn) is None))
+    return steps
+
+
+def real_fields(state: State) -> dict[str, Any]:
+    return {name: getattr(state, name) for name in REAL}
+
+
+@pytest.mark.parametrize("scope", [ALL_FEATURES, WITH_WINDOW])
+@pytest.mark.parametrize("seed", range(3))
+def test_without_ghosts_and_obligations_every_real_field_is_the_same(scope: Scope, seed: int) -> None:
+    machines = [Machine(sizes_of(scope), ghosts, checks) for ghosts in (True, False) for checks in (True, False)]
+    states = [machine.first_state() for machine in machines]
+    enabled: Counter[str] = Counter()
+    for rule, arguments, is_enabled in walked(scope, seed, 1500):
+        results = [m.rules[rule](s, *arguments) for m, s in zip(machines, states, strict=True)]
+        assert [result is None for result in results] == [is_enabled] * 4
+        assert len({result and result.sentence for result in results}) == 1
+        enabled[rule] += is_enabled
+        reference = real_fields(states[0])
+        assert all(real_fields(state) == reference for state in states[1:])
+    assert len(enabled) > 12
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rule_that_is_refused_changes_no_field(seed: int) -> None:
+    machine = Machine(sizes_of(ALL_FEATURES))
+    state = machine.first_state()
+    refused = 0
+    for rule, arguments, is_enabled in walked(ALL_FEATURES, seed, 1500):
+        before = repr(vars(state))
+        machine.rules[rule](state, *arguments)
+        if not is_enabled:
+            refused += 1
+            assert repr(vars(state)) == before
+    assert refused > 300
+
+
+def test_a_walk_satisfies_every_claim() -> None:
+    machine = Machine(sizes_of(WITH_WINDOW))
+    state = machine.first_state()
+    for rule, arguments, _ in walked(WITH_WINDOW, 7, 1500):
+        machine.rules[rule](state, *arguments)
+        assert machine.broken_claims(state) == []
+
+
+def test_an_obligation_that_does_not_hold_is_raised_with_its_property() -> None:
+    sizes = Sizes(2, 0, 2, 2, 2)
+    machine = mutated(Mutant("admit", "state.live[seq] = True"), sizes)
+    with pytest.raises(CheckFailed) as raised:
+        machine.rules["admit"](machine.first_state(), 0, 0)
+    assert (raised.value.rule, raised.value.property) == ("admit", "frame-kept")
+    assert "at_rest(state, seq)" in raised.value.text
+
+
+def test_an_obligation_is_not_evaluated_where_they_are_left_out() -> None:
+    machine = mutated(Mutant("admit", "state.live[seq] = True"), Sizes(2, 0, 2, 2, 2), with_checks=False)
+    assert machine.rules["admit"](machine.first_state(), 0, 0) is None
