@@ -63,7 +63,7 @@ def make_trace(
     """The counterexample as data. `make` gives the subject that the steps are told from."""
     shown = {"block_size": config.block_size, "num_gpu_blocks": config.num_gpu_blocks} | config.as_dict()
     listed = msgspec.json.decode(msgspec.json.encode(operations))
-    steps = narrate(make, config, operations)
+    steps = narrate(make, config, operations, finding)
     return Trace(
         subject,
         finding.property,

@@ -29,6 +29,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from kvproof.check import configurations
 from kvproof.check.finding import Finding
 from kvproof.check.lockstep import operation_names
+from kvproof.check.repetition import is_hang
 from kvproof.check.subject import Config, ManagerSubject, Unsupported
 from kvproof.check.walker import Driver
 from kvproof.check.watchdog import time_limit
@@ -192,7 +193,7 @@ class Search:
             hypothesis.reject()
         except Finding as finding:
             self._keep(finding)
-            if "hang" in finding.cause or finding.cause.endswith("Finding"):
+            if is_hang(finding):
                 raise Stop from finding
             raise _refuted(finding.kind)(finding.text) from None
         except Exception as error:

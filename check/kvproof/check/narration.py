@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
+from kvproof.check.finding import Finding
 from kvproof.check.repetition import Call, Repetition, repeat
 from kvproof.check.subject import NULL_BLOCK, Config, ManagerSubject, Observation, Scheduled
 from kvproof.spec.identity import Image, Key
@@ -18,9 +19,11 @@ NOT_ENABLED = "(not possible here, passed over)"
 NOT_REACHED = "(not reached)"
 
 
-def narrate(make: Callable[[], ManagerSubject], config: Config, operations: Sequence[Operation]) -> list[str]:
+def narrate(
+    make: Callable[[], ManagerSubject], config: Config, operations: Sequence[Operation], finding: Finding | None = None
+) -> list[str]:
     """The steps of a run on a fresh subject, without numbers. Raises Unsupported, and AdapterError."""
-    return steps_of(repeat(make, config, operations), config, operations)
+    return steps_of(repeat(make, config, operations, finding), config, operations)
 
 
 def steps_of(done: Repetition, config: Config, operations: Sequence[Operation]) -> list[str]:

@@ -100,14 +100,17 @@ class Repetition:
 
 
 def repeat(
-    make: Callable[[], ManagerSubject], config: Config, operations: Sequence[Operation], seconds: float = SECONDS_MAX
+    make: Callable[[], ManagerSubject], config: Config, operations: Sequence[Operation], finding: Finding | None = None
 ) -> Repetition:
-    """Run the operations until one refutes. Raises Unsupported, and AdapterError."""
+    """Run the operations until one refutes. Raises Unsupported, and AdapterError.
+
+    finding: what an earlier run found; a hang is not waited for as long again.
+    """
     recorder = Recorder(make())
     done = Repetition()
     judge: Lockstep | None = None
     try:
-        with time_limit(seconds):
+        with time_limit(HANG_SECONDS_MAX if finding is not None and is_hang(finding) else SECONDS_MAX):
             judge = Lockstep(recorder, config)
             done.opening, recorder.calls = recorder.calls, []
             for operation in operations:
@@ -122,6 +125,11 @@ def repeat(
         elif done.steps:
             done.steps[-1].answer = judge.answer
     return done
+
+
+def is_hang(finding: Finding) -> bool:
+    """Whether the subject did not answer in time; inside a call the judge takes the limit for what the call raised."""
+    return finding.cause == "hang" or finding.cause.endswith(f" {Finding.__name__}")
 
 
 def difference(one: Repetition, other: Repetition) -> str | None:
@@ -154,8 +162,7 @@ def confirm(
     """The finding, if two runs on fresh subjects give it again; else a finding that the subject does not repeat."""
     if finding.property == "nondeterministic":
         return finding
-    seconds = HANG_SECONDS_MAX if finding.cause == "hang" else SECONDS_MAX
-    first, second = repeat(make, config, operations, seconds), repeat(make, config, operations, seconds)
+    first, second = repeat(make, config, operations, finding), repeat(make, config, operations, finding)
     parted = difference(first, second)
     if parted is None and _of(first.finding) != finding.kind:
         parted = f"first {_said(finding)}, then, on a fresh subject, {_said(first.finding)}"

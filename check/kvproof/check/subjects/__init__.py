@@ -25,8 +25,6 @@ BUILT_IN = {
 WITH_VERSION = frozenset({"vllm-v0"})
 OWN = "module:factory or path/to/file.py:factory for your own"
 
-LOADED = "kvproof_subject_"  # before the name of a module that was loaded from a file
-
 
 class UnknownSubject(Exception):
     """No subject can be had by this name; the message says why, and what can."""
@@ -88,21 +86,20 @@ def _checked(name: str, factory: Callable[[], Any]) -> Factory:
 
 
 def name_of(factory: Callable[..., Any]) -> str | None:
-    """A name by which `find` gives this factory again; None if it has none (a lambda, a local function)."""
+    """A name by which `find` gives this factory again; None if it has none (a lambda, a local function).
+
+    A module of a package goes by its name, any other by its file: what imports it may not be on the path of who reads
+    the name.
+    """
     module, attribute = getattr(factory, "__module__", None), getattr(factory, "__qualname__", None)
     if not module or not attribute or "<" in attribute or not (file := _file_of(factory)):
         return None
-    if (
-        module != "__main__"
-        and not module.startswith(LOADED)
-        and getattr(sys.modules.get(module), "__file__", None) == file
-    ):
+    if "." in module:
         with suppress(ImportError, ValueError):
             spec = importlib.util.find_spec(module)
             if spec is not None and spec.origin == file:
                 return f"{module}:{attribute}"
-    here = Path.cwd()
-    path = Path(file)
+    path, here = Path(file), Path.cwd()
     return f"{path.relative_to(here).as_posix() if path.is_relative_to(here) else path}:{attribute}"
 
 
@@ -157,7 +154,7 @@ def _imported(module: str) -> ModuleType:
 def _from_file(path: Path) -> ModuleType:
     """A file as it is now, able to import what lies beside it."""
     path = path.resolve(strict=True)
-    name = f"{LOADED}{path.stem}"
+    name = f"kvproof_subject_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError("it is no Python file")

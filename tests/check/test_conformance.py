@@ -1,0 +1,203 @@
+"""The one-line test: what it asks, what it says, and what it does not let pass."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvproof.check import Capabilities, Config, ManagerAdapter, Unsupported, run_conformance
+from kvproof.check import conformance as conformance_module
+from kvproof.check.crash import Status, replay
+from kvproof.check.finding import AdapterError
+from kvproof.check.subject import ManagerSubject
+from kvproof.check.subjects import find
+
+Factory = Callable[[], ManagerSubject]
+Altered = Callable[..., Factory]
+
+
+class Refused(Exception):
+    """No block is free."""
+
+
+class Pool:
+    """A manager that is not asked first: it refuses. With `leaks`, a refused call keeps what it took."""
+
+    def __init__(self, num_blocks: int, block_size: int, leaks: bool) -> None:
+        self.block_size, self.leaks = block_size, leaks
+        self.free = list(range(num_blocks))
+        self.tables: dict[int, list[int]] = {}
+
+    def extend(self, seq: int, num_tokens: int) -> None:
+        table = self.tables.setdefault(seq, [])
+        missing = -(-num_tokens // self.block_size) - len(table)
+        if missing > len(self.free) and not self.leaks:
+            if not table:
+                del self.tables[seq]
+            raise Refused
+        for _ in range(missing):
+            if not self.free:
+                self.tables.pop(seq)
+                raise Refused
+            table.append(self.free.pop())
+
+
+class PoolAdapter(ManagerAdapter):
+    """The pool, as kvproof asks for it."""
+
+    name = "pool"
+    capabilities = Capabilities(asks_first=False)
+    refusals = (Refused,)
+    leaks = False
+
+    def make(self, config: Config) -> Pool:
+        return Pool(config.num_gpu_blocks, config.block_size, self.leaks)
+
+    def allocate(self, seq: int, tokens: list[int]) -> None:
+        self.manager.extend(seq, len(tokens))
+
+    def append(self, seq: int, num_tokens: int) -> None:
+        self.manager.extend(seq, len(self.tokens[seq]))
+
+    def release(self, seq: int) -> None:
+        self.manager.free += self.manager.tables.pop(seq)
+
+    def tables(self) -> dict[int, list[int]]:
+        tables: dict[int, list[int]] = self.manager.tables
+        return tables
+
+    def num_free(self) -> int:
+        return len(self.manager.free)
+
+
+class LeakyAdapter(PoolAdapter):
+    """The pool that keeps what a refused call took."""
+
+    leaks = True
+
+
+class Incomplete(ManagerAdapter):
+    """An adapter of which most is missing."""
+
+    capabilities = Capabilities(fork=True)
+
+    def make(self, config: Config) -> None:
+        return None
+
+
+def test_the_built_in_manager_conforms(tmp_path: Path) -> None:
+    run_conformance(find("kvproof"), operations=2_000, seconds=5, crashes=tmp_path)
+
+
+@pytest.mark.xfail(strict=True, reason="the judge takes a refusal in an idle pool for LATER even where NEVER is right")
+def test_a_manager_that_refuses_instead_of_being_asked_conforms(tmp_path: Path) -> None:
+    run_conformance(PoolAdapter, operations=2_000, expect=("admission refused", "append refused"), crashes=tmp_path)
+
+
+def test_a_refused_call_that_leaks_is_refuted(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"failed-call-changes-nothing is refuted"):
+        run_conformance(LeakyAdapter, config={"num_gpu_blocks": 40}, crashes=tmp_path)
+
+
+def test_a_call_that_raises_is_refuted_and_its_file_replays(altered: Altered, tmp_path: Path) -> None:
+    def fail(self: Any, seq: int) -> None:
+        raise KeyError("no such sequence")
+
+    with pytest.raises(AssertionError, match=r"free\(1\) raised KeyError: 'no such sequence'"):
+        run_conformance(altered(release=fail), crashes=tmp_path)
+
+    (trace,) = tmp_path.glob("total-calls-*.json")
+    assert replay(trace, altered(release=fail)).status is Status.FAILED
+    assert replay(trace, altered()).status is Status.FIXED
+
+
+def test_a_manager_that_lies_about_its_free_blocks_is_refuted(altered: Altered, tmp_path: Path) -> None:
+    def optimistic(self: Any) -> int:
+        return len(self.manager.free_blocks) + (len(self.manager.tables) > 1)
+
+    with pytest.raises(AssertionError, match="conservation is refuted"):
+        run_conformance(altered(num_free=optimistic), crashes=tmp_path)
+
+
+def test_a_manager_that_does_not_repeat_is_said_to(altered: Altered, tmp_path: Path) -> None:
+    answers = iter(range(10**9))
+
+    with pytest.raises(AssertionError, match="nondeterministic is refuted"):
+        run_conformance(altered(can_append=lambda self, group: next(answers) % 3 > 0), crashes=tmp_path)
+
+
+def test_a_call_that_hangs_is_refuted(altered: Altered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("explorer_subject.TRANSITION_SECONDS_MAX", "walker.RUN_SECONDS_MAX", "minimiser.REPLAY_SECONDS_MAX"):
+        monkeypatch.setattr(f"kvproof.check.{module}", 0.2)
+    monkeypatch.setattr("kvproof.check.repetition.HANG_SECONDS_MAX", 0.2)
+    monkeypatch.setattr("kvproof.check.repetition.SECONDS_MAX", 0.2)
+    monkeypatch.setattr(conformance_module, "SHORTEN_SECONDS_MAX", 1.0)
+
+    with pytest.raises(AssertionError, match="total-calls is refuted"):
+        run_conformance(altered(release=lambda self, seq: time.sleep(60)), crashes=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        ({"can_append": lambda self, group: None}, "can_append must return bool; it returned None"),
+        ({"observe": lambda self: {}}, "observe must return Observation; it returned {}"),
+        ({"tables": lambda self: {1: ["0"]}}, r"observe\(\).tables\[1\] must be a list of ints"),
+        ({"append": lambda self, seq, count: ["ab"]}, "must return pairs of ints"),
+    ],
+)
+def test_nonsense_is_the_fault_of_the_adapter_and_not_a_finding(
+    altered: Altered, tmp_path: Path, calls: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(AdapterError, match=said):
+        run_conformance(altered(**calls), operations=500, crashes=tmp_path)
+
+
+def test_an_adapter_that_misses_a_call_is_told_which(tmp_path: Path) -> None:
+    with pytest.raises(AdapterError, match="Incomplete must define allocate, append, release, tables, num_free, can_"):
+        run_conformance(Incomplete, crashes=tmp_path)
+
+
+def test_what_is_no_subject_at_all_is_an_adapter_error(tmp_path: Path) -> None:
+    with pytest.raises(AdapterError, match="object is no subject"):
+        run_conformance(object, crashes=tmp_path)  # type: ignore[arg-type]
+
+
+def test_a_manager_that_accepts_no_configuration_does_not_pass(altered: Altered, tmp_path: Path) -> None:
+    def refuse(self: Any, config: Config) -> None:
+        raise Unsupported("never")
+
+    with pytest.raises(AssertionError, match="nothing was checked: forty-lines accepted no configuration"):
+        run_conformance(altered(open=refuse), crashes=tmp_path)
+
+
+def test_a_walk_that_does_not_meet_what_is_expected_does_not_pass(altered: Altered, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="500 operations never met swap_out: what that would show was not checked"):
+        run_conformance(altered(), operations=500, expect=("swap_out",), crashes=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"level": "loop"}, "level 'loop' is not there yet"),
+        ({"operations": 0}, "0 operations in 30 s check nothing"),
+        ({"config": {"blocksize": 4}}, "a configuration has no field 'blocksize'; it has block_size, "),
+    ],
+)
+def test_an_argument_that_makes_no_sense_is_refused(altered: Altered, arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        run_conformance(altered(), **arguments)
+
+
+def test_a_fixed_configuration_is_kept(altered: Altered, tmp_path: Path) -> None:
+    seen: set[tuple[int, int]] = set()
+
+    def make(self: Any, config: Config) -> Any:
+        seen.add((config.block_size, config.num_gpu_blocks))
+        return type(self).make(self, config)
+
+    run_conformance(altered(make=make), operations=300, config={"block_size": 3, "num_gpu_blocks": 5}, crashes=tmp_path)
+
+    assert seen == {(3, 5)}
