@@ -115,7 +115,7 @@ class BuiltIn:
         waiting_groups=True,
         watermark=True,
     )
-    assumptions = ASSUMPTIONS
+    assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
     def __init__(self, make: Callable[..., Any] = BlockManager) -> None:
         self.make = make
