@@ -256,3 +256,13 @@ def test_a_prefix_is_refused_to_other_tokens_and_to_another_adapter(make_group: 
     with pytest.raises(InvalidValueError, match="another adapter"):
         manager.allocate(PrefixedGroup(make_group([1] * 8, extra="y"), prefix))
     assert manager.refcounts[:3] == [2, 2, 0]
+
+
+def test_a_group_that_could_not_come_back_beside_a_prefix_is_not_swapped_out(make_group: Make, run: Run) -> None:
+    manager, prefix = BlockSpaceManagerV1(4, 5, 8, 0.0), Prefix([1] * 8, 4)
+    group = PrefixedGroup(make_group([1] * 12), prefix)
+    manager.allocate(group)
+    run(group)
+    assert not manager.can_swap_out(group)  # three blocks and one for its token, of three that no prefix keeps
+    manager.free_prefix(prefix)
+    assert manager.can_swap_out(group)

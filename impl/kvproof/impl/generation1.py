@@ -15,7 +15,7 @@ Known faults of the original, and what is done here (each has a test in `tests/i
 - *OK, then no blocks*: what admission counts for a ring or a prefix is what allocation takes; swap-in counts the
   waiting token and its copies.
 - *A wait without end*: a sequence alone in a full pool appends where no block is needed; a pool in which nothing runs
-  never says LATER, be it for the watermark or for blocks that a prefix keeps.
+  never says LATER, be it for the watermark or for blocks that a prefix keeps; nothing is swapped out for ever.
 - *Whole prompt computed after a chunk*: blocks are marked only when every slot is written.
 - *Equal hash, other content*: contents, adapters and images are compared; a prefix is refused to another adapter.
 - *A partial block shared by two requests*: only full blocks are found by content.
@@ -35,7 +35,8 @@ from .generation1_prefix import Prefix
 from .generation1_ring import RingGrowth, ring_ids, ring_table
 from .growth import Pairs
 from .prefixes import common_prefix
-from .sequence import GroupLike, SequenceLike
+from .sequence import GroupLike, SequenceLike, SequenceStatus
+from .swapping import distinct_ids
 from .table import Table
 
 
@@ -124,6 +125,15 @@ class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
         """Give slots to the new tokens; returns the (source, target) copies to make first."""
         _refuse_lookahead(num_lookahead_slots)
         return super().append_slots(seq, 0)
+
+    def can_swap_out(self, seq_group: GroupLike) -> bool:
+        """Whether the host has room for the running sequences, and the GPU, beside kept prefixes, to have them back."""
+        if not super().can_swap_out(seq_group):
+            return False
+        if not self._prefixes:
+            return True
+        running = [self.tables[seq.seq_id] for seq in seq_group.get_seqs(SequenceStatus.RUNNING)]
+        return len(distinct_ids(running)) + len(running) <= self._gpu.num_usable
 
     def can_swap_in(self, seq_group: GroupLike, num_lookahead_slots: int = 0) -> AllocStatus:
         """Whether the group can come back and append its waiting tokens at once."""
