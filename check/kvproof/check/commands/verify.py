@@ -36,10 +36,11 @@ def verify(
         make, one = factory_of(subject)
         request = Request("verify", subject, settled_seed(seed), budget, out, json)
         saving = request.saving(make)
+        # An exhaustive search that is not finished says little: it may take long, and leaves the rest to the walker.
         stages = [
-            specification_stage(SPECIFICATION_SCOPES, share=30, is_whole=True),
-            subject_stage(make, one, SUBJECT_SCOPES, saving, share=20),
-            walker_stage(make, one, saving, share=50),
-            hypothesis_stage(make, one, saving, share=20),
+            specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),
+            subject_stage(make, one, SUBJECT_SCOPES, saving, share=30),
+            walker_stage(make, one, saving, share=20),
+            hypothesis_stage(make, one, saving, share=10),
         ]
         raise typer.Exit(run_stages(request, stages, one))
