@@ -1,0 +1,94 @@
+"""Requests come and go: add, abort, and the end of arrivals."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kvproof.check.explain import NUM_ENTRIES_MAX, NUM_SEQS_MAX
+from kvproof.check.finding import Finding
+from kvproof.check.loop.base import LoopBase
+from kvproof.check.loop.progress import num_steps_max
+from kvproof.check.loop.requests import Request, unfinished
+from kvproof.check.truth import Status
+from kvproof.spec.identity import Image, Key
+
+
+class Arriving(LoopBase):
+    """add, abort, stop."""
+
+    def op_add(
+        self,
+        request_id: int,
+        seq_ids: Sequence[int],
+        tokens: Sequence[int],
+        max_tokens: int,
+        key: Sequence[Any] = (),
+        images: Sequence[Sequence[Any]] = (),
+        encoder: Sequence[Any] | None = None,
+    ) -> bool:
+        """A request arrives: sequences with one prompt, perhaps with an encoder (sequence, tokens)."""
+        ids = [*seq_ids, *([encoder[0]] if encoder else [])]
+        too_long = len(tokens) > (NUM_ENTRIES_MAX - 8) * self.config.block_size
+        if self.last_step is not None or request_id in self.requests or not tokens or not seq_ids or max_tokens < 1:
+            return False
+        if too_long or any(i in self.seqs for i in ids) or len(self.seqs) + len(ids) > NUM_SEQS_MAX:
+            return False
+        request, whole = Request(request_id, len(tokens), max_tokens), Key(*key)
+        pictures = tuple(Image(*image) for image in images)
+        for seq_id in seq_ids:
+            request.members.append(self._new_sequence(seq_id, request, whole, pictures, tokens))
+        if encoder:
+            request.encoder = self._new_sequence(encoder[0], request, Key(salt="encoder"), (), encoder[1])
+            request.encoder.is_encoder = True
+        self.requests[request_id] = request
+        told = (encoder[0], list(encoder[1])) if encoder else None
+        arguments = (request_id, list(seq_ids), list(tokens), whole, pictures, max_tokens, told)
+        self._call("total-calls", "add_request", *arguments)
+        return True
+
+    def op_abort(self, request_id: int) -> bool:
+        """The user of a request leaves. What the step under way uses stays until it completes."""
+        request = self.requests.get(request_id)
+        if request is None or request.is_doomed:
+            return False
+        about, first = f"abort({request_id})", request.members[0]
+        self.fired[f"aborted while {first.status.value}"] += 1
+        if first.status is Status.RUNNING and first.computed < request.num_prompt:
+            self.fired["aborted within its prompt"] += 1
+        if first.id in self.in_flight:
+            self.fired["aborted in flight"] += 1
+        self._call("total-calls", "abort", request_id)
+        if self.step is not None and first.status is not Status.WAITING:
+            self._doom(request, about)
+        else:
+            self._forget(request)
+            self._observe(about)
+            for seq in request.everyone():
+                if seq.status is not Status.WAITING:
+                    self.explainer.freed(seq, about)
+        self._settle(about)
+        return True
+
+    def _doom(self, request: Request, about: str) -> None:
+        """Aborted within a step: blocks that it does not use may be given up now, the others not."""
+        request.is_doomed = True
+        tables = self._call("total-calls", "observe").tables
+        gone = [seq for seq in request.everyone() if tables.get(seq.id) is None]
+        for seq in gone:
+            if seq.id in self.in_flight:
+                raise Finding(
+                    "in-flight-held",
+                    f"{about}: sequence {seq.id} gave up {seq.shown}, which the step under way still uses",
+                )
+        self._observe(about, gone)
+        for seq in gone:
+            self.explainer.freed(seq, about)
+            seq.status = Status.WAITING
+
+    def op_stop(self) -> bool:
+        """No request arrives any more, and nobody forks: within so many steps all must be over."""
+        if self.last_step is not None:
+            return False
+        bound = num_steps_max(unfinished(self.requests), self.config)
+        self.last_step = self.num_steps + bound
+        self.answer = f"at most {bound} more steps"
+        return True

@@ -1,0 +1,72 @@
+"""One opened scheduler, the truth it was told, and the specification beside it.
+
+The judge of the loop is the judge of the manager with another subject: observing, holding the frame, the pool's own
+account and reading back are the same. What differs is that one call, `schedule`, does many operations.
+"""
+
+from collections import Counter
+from typing import Any, cast
+
+from kvproof.check.explain import Explainer
+from kvproof.check.finding import AdapterError
+from kvproof.check.lockstep.admitting import Admitting
+from kvproof.check.lockstep.growing import Growing
+from kvproof.check.lockstep.judge import GROWING
+from kvproof.check.lockstep.stepping import Stepping
+from kvproof.check.loop.requests import Request
+from kvproof.check.loop.subject import LoopConfig, LoopSubject, Step
+from kvproof.check.protocol_check import check_observation
+from kvproof.check.subject import Capabilities, ManagerSubject, Unsupported
+from kvproof.check.truth import Group
+from kvproof.check.truth import Sequence as Seq
+from kvproof.spec.identity import Identities
+
+CALLS = tuple(name for name in vars(LoopSubject) if not name.startswith("_") and callable(vars(LoopSubject)[name]))
+
+
+def check_loop_adapter(subject: Any) -> None:
+    """Raise AdapterError unless the subject has every call, its capabilities and its name."""
+    missing = [name for name in CALLS if not callable(getattr(subject, name, None))]
+    if missing:
+        raise AdapterError(f"{type(subject).__name__} is no loop subject: it has no {', '.join(missing)}")
+    if not isinstance(getattr(subject, "capabilities", None), Capabilities):
+        raise AdapterError(f"{type(subject).__name__}.capabilities must be a Capabilities")
+    if not isinstance(getattr(subject, "name", None), str):
+        raise AdapterError(f"{type(subject).__name__}.name must be a string")
+
+
+class LoopBase(Admitting, Growing, Stepping):
+    """The state of the judge."""
+
+    def __init__(self, subject: LoopSubject, config: LoopConfig, identities: Identities | None = None) -> None:
+        check_loop_adapter(subject)
+        if len(config.kv_groups) != 1:
+            raise Unsupported("several KV groups are not judged at loop level yet")
+        self.subject = cast(ManagerSubject, subject)  # of whose calls only `open` and `observe` are used
+        self.config: LoopConfig = config
+        self.capabilities = subject.capabilities
+        self.identities = identities or Identities()
+        self.seqs: dict[int, Seq] = {}
+        self.groups: dict[int, Group] = {}
+        self.requests: dict[int, Request] = {}
+        self.step: Step | None = None  # the one under way
+        self.is_launched = False
+        self.in_flight: set[int] = set()  # sequences whose blocks the step under way uses
+        self.num_steps = 0
+        self.last_step: int | None = None  # when no request arrives any more: by then all must be over
+        self.now, self.preempted_in_step, self.phase = 0, False, GROWING
+        self.fired: Counter[str] = Counter()
+        self.notes: Counter[str] = Counter()
+        self.answer = ""  # of the last operation, for people
+        self._open()
+        first = self._call("total-calls", "observe")
+        check_observation(first, 1)
+        self.explainer = Explainer(config, first, self.identities, self.fired)
+        self.worker, self.state = self.explainer.worker, self.explainer.state
+        self.explainer.compare_pool("open", self._is_at_rest)
+
+    def _forget(self, request: Request) -> None:
+        """A request is over; nothing of it is to be seen any more."""
+        del self.requests[request.id]
+        for seq in request.everyone():
+            del self.seqs[seq.id]

@@ -1,0 +1,31 @@
+"""Configurations of the loop, drawn anew for each run: those of the manager, and the budgets around it."""
+
+from dataclasses import asdict, fields
+from random import Random
+from typing import Any
+
+from kvproof.check import configurations
+from kvproof.check.explain import NUM_ENTRIES_MAX
+from kvproof.check.loop.subject import LoopConfig
+from kvproof.check.subject import Capabilities, Config
+
+NUM_ENTRIES_FOR_TOKENS_MAX = NUM_ENTRIES_MAX - 10  # the rest is for lookahead
+OF_THE_MANAGER = frozenset(field.name for field in fields(Config))
+
+
+def draw(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None) -> LoopConfig:
+    """A configuration that a scheduler with these capabilities should accept; `fixed` fields are kept."""
+    pick, fixed = random.choice, fixed or {}
+    of_the_manager = {name: value for name, value in fixed.items() if name in OF_THE_MANAGER}
+    drawn = asdict(configurations.draw(random, capabilities, of_the_manager))
+    longest = drawn["block_size"] * min(drawn["num_gpu_blocks"] + 1, NUM_ENTRIES_FOR_TOKENS_MAX)
+    drawn["max_model_len"] = pick((longest, longest, random.randint(1, longest)))
+    drawn["max_num_seqs"] = pick((1, 2, 4, 8, 16))
+    drawn["preemption"] = pick(("auto", "auto", "auto", "recompute", "swap")) if capabilities.swap else "auto"
+    drawn |= fixed
+    least = drawn["max_num_seqs"]
+    if not drawn["chunked"]:
+        least = max(least, drawn["max_model_len"])
+    drawn["max_num_batched_tokens"] = least + pick((0, 0, 1, 3, 8, 40))
+    drawn |= fixed
+    return LoopConfig(**drawn)

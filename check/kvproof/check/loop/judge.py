@@ -1,0 +1,51 @@
+"""The loop in lockstep: drive a scheduler step by step, play its model, and explain everything that it does.
+
+An operation is a tuple of a name and arguments, as at manager level: `apply` gives False when the operation is not
+enabled in the present truth (so any subsequence of a trace is a trace), True when everything was explained, and raises
+`Finding` when it cannot be. A step is schedule, launch, complete; requests are added and aborted between any two.
+"""
+
+from collections.abc import Sequence
+
+from kvproof.check.finding import Finding
+from kvproof.check.loop.stepping import LoopStepping
+from kvproof.check.loop.subject import LoopConfig, LoopSubject
+from kvproof.check.protocol_check import check_observation
+from kvproof.check.subject import Unsupported
+from kvproof.check.watchdog import time_limit
+from kvproof.spec.trace import Operation
+
+OPERATIONS = ("add", "abort", "stop", "schedule", "launch", "complete")
+REPLAY_SECONDS_MAX = 20.0
+
+
+class LoopLockstep(LoopStepping):
+    """One opened scheduler in lockstep with the specification."""
+
+    def apply(self, operation: Operation) -> bool:
+        """Do one operation; raises Finding, or AdapterError if the adapter breaks the protocol."""
+        if operation[0] not in OPERATIONS:
+            raise ValueError(f"there is no operation {operation[0]!r}; there are {', '.join(OPERATIONS)}")
+        self.answer = ""
+        try:
+            return getattr(self, f"op_{operation[0]}")(*operation[1:])  # type: ignore[no-any-return]
+        except Finding:
+            check_observation(self.explainer.seen, 1)
+            raise
+        except (TypeError, AttributeError, IndexError, KeyError) as error:
+            check_observation(self.explainer.seen, 1)
+            raise AssertionError(f"the judge failed in {operation}: {type(error).__name__}: {error}") from error
+
+
+def replay_loop(subject: LoopSubject, config: LoopConfig, operations: Sequence[Operation]) -> Finding | None:
+    """The finding of a run, or None. Operations that are not enabled are passed over."""
+    try:
+        with time_limit(REPLAY_SECONDS_MAX):
+            judge = LoopLockstep(subject, config)
+            for operation in operations:
+                judge.apply(operation)
+    except Finding as finding:
+        return finding
+    except Unsupported:
+        return None
+    return None

@@ -1,0 +1,96 @@
+"""A shorter run of the loop that refutes the same property in the same way; see `kvproof.check.minimiser`."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, cast
+
+from kvproof.check.finding import Finding
+from kvproof.check.loop.judge import replay_loop
+from kvproof.check.loop.subject import LoopConfig, LoopSubject
+from kvproof.check.minimiser import Minimiser
+from kvproof.check.subject import Config, ManagerSubject
+from kvproof.spec.trace import Operation
+
+PLAIN_KEY = (None, 0, None)
+
+SIMPLER: tuple[tuple[str, Callable[[LoopConfig], Iterator[Any]]], ...] = (
+    ("preemption", lambda c: iter(("auto",))),
+    ("max_num_batched_tokens", lambda c: iter((c.max_num_batched_tokens + 64,))),  # a budget that nobody reaches
+    ("max_num_seqs", lambda c: iter(range(1, c.max_num_seqs))),
+    ("max_num_batched_tokens", lambda c: iter(range(c.max_num_seqs, min(c.max_num_batched_tokens, 64)))),
+    ("max_model_len", lambda c: iter(range(1, c.max_model_len))),
+)
+
+
+class LoopMinimiser(Minimiser):
+    """Shrinks one counterexample of the loop until a deadline."""
+
+    def accepts(self, config: Config, operations: list[Operation]) -> bool:
+        """Take a candidate if it refutes the same property in the same way."""
+        if self.is_out_of_time():
+            return False
+        found = replay_loop(cast(LoopSubject, self.subject), cast(LoopConfig, config), operations)
+        if found is None or found.kind != self.finding.kind:
+            return False
+        self.config, self.operations, self.finding = config, operations, found
+        return True
+
+    def _simpler_configuration(self) -> None:
+        super()._simpler_configuration()
+        for name, values in SIMPLER:
+            config = cast(LoopConfig, self.config)
+            for value in values(config):
+                if value != getattr(config, name) and self.accepts(replace(config, **{name: value}), self.operations):
+                    break
+
+    def _simpler_arguments(self) -> None:
+        at = 0
+        while at < len(self.operations):
+            operations = self.operations
+            for simpler in simpler_operations(operations[at]):
+                if self.accepts(self.config, [*operations[:at], simpler, *operations[at + 1 :]]):
+                    break
+            else:
+                at += 1
+
+
+def simpler_operations(operation: Operation) -> Iterator[Operation]:
+    """Operations of the same name that say less."""
+    match operation:
+        case ("add", request, seqs, tokens, max_tokens, key, images, encoder):
+            if len(seqs) > 1:
+                yield ("add", request, seqs[:1], tokens, max_tokens, key, images, encoder)
+            if encoder is not None:
+                yield ("add", request, seqs, tokens, max_tokens, key, images, None)
+                if len(encoder[1]) > 1:
+                    yield ("add", request, seqs, tokens, max_tokens, key, images, (encoder[0], encoder[1][:1]))
+            if images:
+                yield ("add", request, seqs, tokens, max_tokens, key, (), encoder)
+            if tuple(key) != PLAIN_KEY:
+                yield ("add", request, seqs, tokens, max_tokens, PLAIN_KEY, images, encoder)
+            for keep in sorted({1, len(tokens) // 2, len(tokens) - 1}):
+                if 0 < keep < len(tokens):
+                    yield ("add", request, seqs, tokens[:keep], max_tokens, key, images, encoder)
+            if any(tokens):
+                yield ("add", request, seqs, (0,) * len(tokens), max_tokens, key, images, encoder)
+            for fewer in sorted({1, max_tokens // 2, max_tokens - 1}):
+                if 0 < fewer < max_tokens:
+                    yield ("add", request, seqs, tokens, fewer, key, images, encoder)
+        case ("complete", tokens, *rest):
+            if rest and any(rest):
+                yield ("complete", tokens)
+                for place, ids in enumerate(rest):
+                    for at in range(len(ids)):
+                        fewer_ids = ids[:at] + ids[at + 1 :]
+                        yield ("complete", tokens, *rest[:place], fewer_ids, *rest[place + 1 :])
+            if any(tokens) or len(tokens) > 1:
+                yield ("complete", (0,), *rest)
+
+
+def minimise_loop(
+    make: Callable[[], LoopSubject], config: LoopConfig, operations: list[Operation], finding: Finding, seconds: float
+) -> tuple[LoopConfig, list[Operation], Finding]:
+    """The smallest run found within `seconds` that refutes the same property in the same way."""
+    minimiser = LoopMinimiser(cast(Callable[[], ManagerSubject], make), config, list(operations), finding)
+    minimiser.run(seconds)
+    return cast(LoopConfig, minimiser.config), minimiser.operations, minimiser.finding

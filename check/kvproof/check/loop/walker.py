@@ -1,0 +1,169 @@
+"""The walker of the loop: requests that arrive, alone and in bursts, steps, aborts at any point, then a drain.
+
+Each run has a configuration and weights of its own. After some operations no request arrives any more, and steps go on
+until all is done; the judge knows by when that must be. The seed determines everything.
+"""
+
+from collections.abc import Callable
+from random import Random
+from time import monotonic
+from typing import Any
+
+from kvproof.check.explain import NUM_SEQS_MAX
+from kvproof.check.finding import Finding
+from kvproof.check.loop import configurations
+from kvproof.check.loop.judge import LoopLockstep
+from kvproof.check.loop.prompts import Prompts
+from kvproof.check.loop.stepping import GROUP_MEMBERS_MAX
+from kvproof.check.loop.subject import LoopConfig, LoopSubject
+from kvproof.check.subject import Unsupported
+from kvproof.check.walker import ADAPTERS, NUM_REFUSED_CONFIGS_MAX, RUN_SECONDS_MAX, SALTS, Walk
+from kvproof.check.watchdog import time_limit
+from kvproof.spec.trace import Operation
+
+RUN_LENGTH = 120  # operations before the drain
+BURST_MAX = 4
+NUM_SAMPLES = 4  # token values given back with a step, in turn
+
+
+class LoopDriver:
+    """Draws the operations of one run."""
+
+    def __init__(self, subject: LoopSubject, random: Random, config: LoopConfig) -> None:
+        self.random, self.config = random, config
+        self.judge = LoopLockstep(subject, config)
+        pick = random.choice
+        self.arrives = pick((0.05, 0.2, 0.5))  # before each operation of a step
+        self.bursts = pick((0.0, 0.2, 0.6))
+        self.aborts = pick((0.0, 0.01, 0.05, 0.2))
+        self.forks = pick((0.0, 0.2, 0.5)) if subject.capabilities.fork else 0.0
+        self.stops = pick((0.0, 0.0, 0.1))
+        self.num_requests_max = random.randint(1, 8)
+        self.num_generated_max = pick((1, 4, 12, 30))
+        self.prompts = Prompts(
+            random, config.block_size, min(config.max_model_len + 1, config.block_size * pick((2, 6, 18)))
+        )
+        self.samples = [self.prompts.some(NUM_SAMPLES) for _ in range(4)]
+        self.num_seqs = self.num_requests = self.num_to_come = 0
+
+    def draw(self) -> Operation:
+        """The next operation; it is enabled."""
+        random, judge = self.random.random, self.judge
+        requests = judge.requests
+        if judge.last_step is None:
+            must_arrive = not requests and judge.step is None
+            may_arrive = not self.num_to_come and len(requests) < self.num_requests_max
+            if may_arrive and (must_arrive or random() < self.arrives):
+                self.num_to_come = self.random.randint(1, BURST_MAX) if random() < self.bursts else 1
+            if self.num_to_come:
+                self.num_to_come -= 1
+                return self._add()
+        if self.aborts and random() < self.aborts:
+            alive = [request.id for request in requests.values() if not request.is_doomed]
+            if alive:
+                return "abort", alive[int(random() * len(alive))]
+        return self._step()
+
+    def _step(self) -> Operation:
+        judge = self.judge
+        if judge.step is None:
+            return ("schedule",)
+        return self._complete() if judge.is_launched else ("launch",)
+
+    def _complete(self) -> Operation:
+        random, judge = self.random, self.judge
+        samples = self.samples[int(random.random() * 4)]
+        if not (self.forks or self.stops) or judge.step is None:
+            return "complete", samples
+        forks: list[tuple[int, int]] = []
+        stops: list[int] = []
+        for chunk in judge.step.chunks:
+            if self.forks and random.random() < self.forks and len(judge.seqs) + len(forks) < NUM_SEQS_MAX:
+                if len(judge.seqs[chunk.seq].group.members) < GROUP_MEMBERS_MAX:
+                    self.num_seqs += 1
+                    forks.append((chunk.seq, self.num_seqs))
+            elif self.stops and random.random() < self.stops:
+                stops.append(chunk.seq)
+        return "complete", samples, tuple(forks), tuple(stops)
+
+    def _add(self) -> Operation:
+        random, config = self.random, self.config
+        if len(self.judge.seqs) + config.group_size + 1 > NUM_SEQS_MAX:
+            self.num_to_come = 0
+            return self._step()
+        tokens = self.prompts.draw()
+        self.num_requests += 1
+        seqs = []
+        for _ in range(random.randint(1, config.group_size)):
+            self.num_seqs += 1
+            seqs.append(self.num_seqs)
+        name, number = random.choice(ADAPTERS) if config.keys > 1 else ADAPTERS[0]
+        key = (name, number, random.choice(SALTS) if config.keys > 2 else None)
+        images: tuple[tuple[str, int, int], ...] = ()
+        if config.images and len(tokens) > 3 and random.random() < 0.8:  # an image's name fixes its number of rows
+            first = random.randint(0, len(tokens) - 3)
+            images = (("P", first, 1), ("Q", random.randint(first + 1, len(tokens) - 2), 2))
+        encoder = None
+        if config.cross and random.random() < 0.7:
+            self.num_seqs += 1
+            encoder = (self.num_seqs, self.prompts.some(random.randint(1, 2 * config.block_size)))
+        max_tokens = random.randint(1, self.num_generated_max)
+        return "add", self.num_requests, tuple(seqs), tokens, max_tokens, key, images, encoder
+
+    def run(self, operations: list[Operation], length: int) -> None:
+        """Draw and apply so many operations, then drain."""
+        draw, apply, judge = self.draw, self.judge.apply, self.judge
+        while True:
+            if len(operations) >= length and judge.last_step is None:
+                operation: Operation = ("stop",)
+            elif judge.last_step is not None and judge.is_done():
+                return
+            else:
+                operation = draw()
+            operations.append(operation)
+            if not apply(operation):
+                operations.pop()
+
+
+def walk_loop(
+    subject: LoopSubject,
+    seed: int,
+    *,
+    max_operations: int,
+    seconds: float,
+    fixed: dict[str, Any] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Walk:
+    """Walk until a property is refuted, about `max_operations` are done (a run is ended) or `seconds` have passed."""
+    done, begin, random = Walk(), monotonic(), Random(seed)
+    num_refused = 0
+    while done.num_operations < max_operations and monotonic() - begin < seconds:
+        operations: list[Operation] = []
+        driver: LoopDriver | None = None
+        run_random = Random(random.getrandbits(64))
+        config = configurations.draw(run_random, subject.capabilities, fixed)
+        try:
+            with time_limit(RUN_SECONDS_MAX):
+                driver = LoopDriver(subject, run_random, config)
+                driver.run(operations, min(RUN_LENGTH, max_operations - done.num_operations))
+        except Unsupported:
+            num_refused += 1
+            if num_refused > NUM_REFUSED_CONFIGS_MAX and not done.num_runs:
+                done.is_unsupported = True
+                break
+            continue
+        except Finding as finding:
+            done.finding, done.operations = finding, operations
+            done.config = config
+        done.num_runs += 1
+        done.num_operations += len(operations)
+        done.kinds.update(operation[0] for operation in operations)
+        if driver:
+            done.witnesses.update(driver.judge.fired)
+            done.notes.update(driver.judge.notes)
+        if done.finding:
+            break
+        if progress:
+            progress(done.num_operations)
+    done.seconds = monotonic() - begin
+    return done
