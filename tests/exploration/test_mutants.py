@@ -149,23 +149,47 @@ def test_a_mutant_that_changes_no_statement_is_an_error() -> None:
         changed(Mutant("fork", "state.nothing = 0"))
 
 
-# Deleting these changes nothing that anybody could observe within the scope of the others below: a guard that the
-# following guards imply, or a write of what is there already. All other deletions are found (`pytest -m long`).
+# Deleting these changes nothing that a claim could be about: a guard that the others imply, a guard without which the
+# rule is still safe, or a write of what is there already.
+REDUNDANT = {
+    ("admit", "require(window >= 0"),  # no count is negative
+    ("admit", "state.moving[seq] = NONE"),  # as `finish` left it
+    ("catch_up", "require(state.live[seq]"),  # where there is no slot no token is known
+    ("catch_up", "require(state.done_filled[seq] < stop"),  # what is written is known; less may always be done
+    ("compute", "require(state.live[seq]"),  # where there is no slot no token is known
+    ("finish", "require(state.live[seq]"),  # a sequence without entries may end
+    ("finish", "state.num_filled[seq] = 0"),  # nothing is filled without an entry
+    ("finish", "state.done_filled[seq] = 0"),
+    ("follow_entry", "require(state.live[seq]"),  # at rest the next entry is NONE, and no leader has it
+    ("fork", "state.ending[child] = False"),  # as `finish` left it
+    ("fork", "state.moving[child] = NONE"),
+    ("promote", "require(not state.cached[block]"),  # its holders have the content already
+    ("slide", "require(state.first[seq] < state.num_full[seq]"),  # what is not full is not done, so it is still read
+}
+
+
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_every_deletion_but_the_redundant_statements_is_found() -> None:
     scopes = [
         TABLES,
-        Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, block_size=1, window=1, level="rules"),
-        Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=1, block_size=1, lookahead=1, level="rules"),
+        Scope(2, 0, 2, 2, 1, window=1, level="rules"),
+        Scope(2, 0, 2, 1, 1, lookahead=1, level="rules"),
         WINDOW,
         CACHE,
         SWAP,
         Scope(2, 2, 2, 1, 1, lookahead=1, swap=True, level="rules"),
         Scope(2, 2, 1, 2, 1, window=1, fork=False, swap=True, level="rules"),
         Scope(2, 1, 2, 1, 1, caching=True, fork=False, swap=True, level="rules"),
-        Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, caching=True, reserving=True, level="rules"),
-        Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=3, block_size=1, caching=True, window=1, level="rules"),
-        Scope(2, 2, 2, 2, swap=True, level="rules"),
+        Scope(2, 0, 2, 2, 2, caching=True, reserving=True, level="rules"),
+        Scope(2, 0, 1, 3, 1, caching=True, window=1, fork=False, level="rules"),
+        Scope(3, 0, 2, 2, 1, caching=True, window=2, fork=False, level="rules"),
+        Scope(2, 2, 2, 2, 2, swap=True, level="rules"),
     ]
-    missed = [str(m) for m in deletions() if not any(explored(m, scope).finding for scope in scopes)]
+    missed = [
+        mutant
+        for mutant in deletions()
+        if not any(mutant.function == function and mutant.old.startswith(text) for function, text in REDUNDANT)
+        and not any(explored(mutant, scope).finding for scope in scopes)
+    ]
     assert missed == []

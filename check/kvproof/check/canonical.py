@@ -158,6 +158,8 @@ def _glance(machine: Machine, state: State) -> Hashable | None:
                 if (stop := num_written[block]) and memory[block][:stop] != rows[index][:stop]:
                     return None
                 index += 1
+            if full + (filled > 0) > len(rows) or filled > machine.sizes.block_size:
+                return None
             last = rows[full][filled - 1] if filled else rows[full - 1][-1] if full else ROOT
             key += numbers, tuple([blocks.setdefault(b, len(blocks)) for b in held]), last
     if null - status.count(FREE) != len(blocks):
@@ -204,14 +206,15 @@ def _read(machine: Machine, state: State) -> tuple[list[_Table], list[_Kept], _S
                 tables.append(((0,), blocks, [], tuple(oddities)))
             continue
         if first == full and full and not filled:
-            tokens = rows[full - 1][:]  # the window has left everything: the last identity decides what comes next
+            # The window has left everything; the last identity still decides what comes next.
+            tokens = [identity for row in rows[full - 1 : full] for identity in row]
         else:
             tokens = [identity for row in rows[first:full] for identity in row]
-        if filled:
-            tokens += rows[full][:filled]
+        for row in rows[full : full + 1]:
+            tokens += row[:filled]
         index = first
         for block in blocks:
-            if not 0 <= block < null or position[block] != index:
+            if not 0 <= block < null or position[block] != index or index >= len(rows):
                 oddities.append((index, block))
             else:
                 stop = num_written[block]

@@ -36,9 +36,12 @@ class Claims:
 
     def broken(self, state: State) -> Violation | None:
         """The first thing that does not hold; counting comes first, since it needs no sound state."""
-        if found := miscounts(self.sizes, state):
-            return Violation(*found)
-        for claim, holds in self.predicates:
-            if not holds(state):
-                return Violation(claim.property, f"{claim.name}: {claim.sentence}")
+        try:
+            if found := miscounts(self.sizes, state):
+                return Violation(*found)
+            for claim, holds in self.predicates:
+                if not holds(state):
+                    return Violation(claim.property, f"{claim.name}: {claim.sentence}")
+        except IndexError:
+            return Violation("lists-agree", "a number of the state is out of the range of what it counts")
         return None
