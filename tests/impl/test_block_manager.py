@@ -17,6 +17,7 @@ from kvproof.impl import (
     NoFreeBlocksError,
     SequenceGroup,
     UnknownSequenceError,
+    UnsupportedError,
     WrongDeviceError,
 )
 
@@ -177,9 +178,10 @@ def test_waiting_sequences_of_a_group_have_one_prompt(make_group: Make) -> None:
 
 def test_an_encoder_goes_neither_with_caching_nor_with_a_window(make_group: Make) -> None:
     group = make_group([1], encoder=[1])
-    for manager in (BlockManager(4, 4, 0, sliding_window=4), BlockManager(4, 4, 0, enable_caching=True)):
-        with pytest.raises(InvalidValueError, match="encoder-decoder"):
-            manager.can_allocate(group)
+    with pytest.raises(UnsupportedError, match="an encoder-decoder does not go with a sliding window"):
+        BlockManager(4, 4, 0, sliding_window=4).can_allocate(group)
+    with pytest.raises(NotImplementedError, match="an encoder-decoder does not go with prefix caching"):
+        BlockManager(4, 4, 0, enable_caching=True).can_allocate(group)
 
 
 def test_a_million_blocks_are_made_at_once() -> None:

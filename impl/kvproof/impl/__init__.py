@@ -33,6 +33,7 @@ from .errors import (
     ReadOnlyError,
     UnknownBlockError,
     UnknownSequenceError,
+    UnsupportedError,
     WrongDeviceError,
 )
 from .evictor import LRUEvictor
@@ -89,5 +90,6 @@ __all__ = [
     "UncachedBlockAllocator",
     "UnknownBlockError",
     "UnknownSequenceError",
+    "UnsupportedError",
     "WrongDeviceError",
 ]

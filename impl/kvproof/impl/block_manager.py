@@ -18,13 +18,16 @@ looking up do nothing or give nothing; append and swap raise `UnknownSequenceErr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .admission import AllocStatus, admission, new_table
 from .errors import (
+    NO_ENCODER_WITH_PREFIX_CACHE,
+    NO_ENCODER_WITH_WINDOW,
     DuplicateSequenceError,
     InvalidValueError,
     UnknownSequenceError,
+    UnsupportedError,
     WrongDeviceError,
     require_at_least,
 )
@@ -37,6 +40,16 @@ from .table import Table
 
 class SelfAttnBlockSpaceManager(ManagerState):
     """Paged KV-cache block manager for one model on one GPU with host memory to swap to."""
+
+    @property
+    def block_tables(self) -> Mapping[int, object]:
+        """The tables, by the name they have in V0; read only."""
+        return self.tables
+
+    @property
+    def cross_block_tables(self) -> Mapping[str, object]:
+        """The cross-attention tables, by the name they have in V0; read only."""
+        return self.cross_tables
 
     # ---- admission ----
 
@@ -96,12 +109,10 @@ class SelfAttnBlockSpaceManager(ManagerState):
         """The encoder's sequence, unless its table outlived a preemption and is used again."""
         if not seq_group.is_encoder_decoder():
             return None
-        if self.enable_caching or self.sliding_window is not None:
-            raise InvalidValueError(
-                "group",
-                seq_group.request_id,
-                "an encoder-decoder goes neither with prefix caching nor with a sliding window",
-            )
+        if self.sliding_window is not None:
+            raise UnsupportedError(NO_ENCODER_WITH_WINDOW)
+        if self.enable_caching:
+            raise UnsupportedError(NO_ENCODER_WITH_PREFIX_CACHE)
         encoder_seq, table = seq_group.get_encoder_seq(), self.cross_tables.get(seq_group.request_id)
         if encoder_seq is None or table is None or table.is_on_host:
             return encoder_seq

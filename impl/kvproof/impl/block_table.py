@@ -222,6 +222,9 @@ class BlockTable:
         """Slots that hold a token; those left by the window count."""
         return self._num_full_slots
 
+    def _get_all_token_ids(self) -> list[int]:
+        return [token for block in self._blocks.list() for token in block.token_ids]  # by the name it has in V0
+
     def _is_shared(self, index: int) -> bool:
         return self._allocator.get_refcount(self._blocks[index].block_id) > 1
 

@@ -2,7 +2,7 @@
 
 A call that raises has changed nothing: every check is made before the first write. The message carries
 the values that explain it, and the same values are attributes, so that a caller never parses text.
-Errors of *arguments* are also `ValueError`s.
+Errors of *arguments* are also `ValueError`s. Where V0 code expects another built-in class, ours is one of those too.
 """
 
 from __future__ import annotations
@@ -20,6 +20,14 @@ class InvalidValueError(BlockManagerError, ValueError):
         self.name, self.value, self.requirement = name, value, requirement
 
 
+NO_ENCODER_WITH_PREFIX_CACHE = "an encoder-decoder does not go with prefix caching"
+NO_ENCODER_WITH_WINDOW = "an encoder-decoder does not go with a sliding window"
+
+
+class UnsupportedError(BlockManagerError, NotImplementedError, ValueError):
+    """Two features that do not go together; the message is one of the two sentences above and nothing else."""
+
+
 class NoFreeBlocksError(BlockManagerError, ValueError):
     """A device has fewer usable blocks than the call needs."""
 
@@ -28,8 +36,8 @@ class NoFreeBlocksError(BlockManagerError, ValueError):
         self.num_needed, self.num_free, self.device = num_needed, num_free, device
 
 
-class DoubleFreeError(BlockManagerError, ValueError):
-    """A reference is given back that nobody holds: a double free."""
+class DoubleFreeError(BlockManagerError, ValueError, AssertionError):
+    """A reference is given back that nobody holds: a double free. V0 asserts that."""
 
     def __init__(self, block_id: int) -> None:
         super().__init__(f"double free of block {block_id}: its refcount is 0")

@@ -11,7 +11,7 @@ same in every process.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from .errors import InvalidValueError, UnknownBlockError
@@ -45,6 +45,11 @@ class LRUEvictor:
     def num_blocks(self) -> int:
         """How many blocks can be evicted."""
         return len(self._ranks)
+
+    @property
+    def free_table(self) -> Mapping[int, Rank]:
+        """The blocks that can be evicted, each with its rank; read only."""
+        return self._ranks
 
     def add(self, block_id: int, content_hash: Hashable, num_hashed_tokens: int, last_accessed: float) -> None:
         """Take in a block that lost its last reference; its content stays findable until it is evicted."""

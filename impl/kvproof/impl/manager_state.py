@@ -131,12 +131,12 @@ class ManagerState:
     # ---- observation ----
 
     def get_block_table(self, seq: SequenceLike) -> list[int]:
-        """The sequence's block ids, [] if it has none. It is the live list: read only."""
+        """The sequence's block ids, [] if it has none. It is the live list until the next swap: read only."""
         table = self.tables.get(seq.seq_id)
         return [] if table is None else table.ids
 
     def get_cross_block_table(self, seq_group: GroupLike) -> list[int]:
-        """The request's cross-attention block ids, [] if it has none. It is the live list: read only."""
+        """The request's cross-attention block ids, [] if it has none. As live as `get_block_table`: read only."""
         table = self.cross_tables.get(seq_group.request_id)
         return [] if table is None else table.ids
 

@@ -9,6 +9,7 @@ Freed ids go back to the left here, as this interface promises.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -272,6 +273,14 @@ class NaiveBlockAllocator(BlockAllocator):
 
     # ---- looking ----
 
+    @property
+    def _free_block_indices(self) -> deque[int]:
+        return self.blocks.free_ids  # by the name it has in V0
+
+    @property
+    def _refcounter(self) -> RefCounter:
+        return self.refcounter
+
     def get_num_free_blocks(self) -> int:
         """Blocks that can be taken."""
         return self.blocks.num_free
@@ -293,8 +302,8 @@ class NaiveBlockAllocator(BlockAllocator):
         return place
 
     def get_num_full_blocks_touched(self, blocks: Sequence[Any], device: Device | None = None) -> int:
-        """Distinct blocks that a swap of these would take."""
-        return len({block.block_id if block.block_id is not None else id(block) for block in blocks})
+        """Distinct full blocks among these. Those that are not full are counted by the append that follows a swap."""
+        return len({block.block_id if block.block_id is not None else id(block) for block in blocks if block.is_full})
 
     def mark_blocks_as_accessed(self, block_ids: Sequence[int], now: float) -> None:
         """Nothing to do."""

@@ -2,7 +2,8 @@
 
 A block that becomes full is *promoted*: found under its content from then on, and remembered as touched. It is
 computed, and only then a hit for others, when `mark_blocks_as_computed` names it after the step. A touched block whose
-owner leaves before that is forgotten, since nobody will write it.
+owner leaves before that stays findable until it is evicted, but nobody will write it: it is no hit until somebody
+takes it again and that step is over.
 
 The content hash of a block is an object that exists once for each content (`hash_block_tokens` gives the same object
 for equal arguments, for as long as somebody has it). So equality is identity, collisions do not exist, and
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from .block_pool import BlockPool
@@ -22,6 +23,7 @@ from .content import NO_BLOCK, Content
 from .device import Device
 from .device_blocks import DeviceBlocks
 from .errors import InvalidValueError
+from .evictor import LRUEvictor
 from .naive import NaiveBlock, NaiveBlockAllocator
 from .prefixes import common_prefix
 
@@ -30,6 +32,14 @@ class EvictionPolicy(enum.Enum):
     """Which unreferenced cached block goes first."""
 
     LRU = enum.auto()
+
+
+class BlockTracker(NamedTuple):
+    """What is known of one block id."""
+
+    active: bool  # somebody holds it
+    last_accessed: float
+    computed: bool
 
 
 class ContentHash:
@@ -41,6 +51,9 @@ class ContentHash:
         self.key = key
         self.depth = depth  # in blocks, this one included
 
+
+# How blocks say that they have no hash: ours, and those written against V0.
+UNDEFINED_HASHES = (None, hash("None"))
 
 _CONTENT_HASHES: WeakValueDictionary[Hashable, ContentHash] = WeakValueDictionary()
 
@@ -90,18 +103,21 @@ class PrefixCachingBlock(NaiveBlock):
     @property
     def content_hash(self) -> Hashable:
         """Undefined (None) while the block is not full or the one before has none."""
+        if self._content_hash is not None:
+            return self._content_hash
         block: Any = self
         unnamed = []
-        while block is not None and block._content_hash is None:
+        while type(block) is type(self) and block._content_hash is None:
             if not block.is_full or block.num_forgotten_tokens:
                 return None
             unnamed.append(block)
             block = block.prev_block
+        is_first, before = block is None, None if block is None else block.content_hash
+        if before in UNDEFINED_HASHES and not is_first:
+            return None
         for block in reversed(unnamed):
-            before = block.prev_block
-            block._content_hash = self.hash_block_tokens(
-                before is None, None if before is None else before.content_hash, block.token_ids, block.extra_hash
-            )
+            before = block._content_hash = self.hash_block_tokens(is_first, before, block.token_ids, block.extra_hash)
+            is_first = False
         return self._content_hash
 
     @staticmethod
@@ -153,6 +169,8 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
             self.blocks.pin(cached)
             block.block_id = cached
             block.computed = bool(self.blocks.computed[cached])
+            if not block.computed:
+                self._touched.add(cached)
             return block
         try:
             block.block_id = self.blocks.take(1)[0]
@@ -194,9 +212,17 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
 
     def free_block_id(self, block: Any) -> None:
         block_id = block.block_id
-        super().free_block_id(block)
-        if not self.blocks.refcounts[block_id]:
+        is_last = block_id in self._touched and self.blocks.refcounts[block_id] == 1
+        if is_last:
             self._touched.discard(block_id)
+        content = self.blocks.content_of[block_id] if is_last else None
+        if content is None:
+            super().free_block_id(block)
+        else:
+            blocks = self.blocks
+            blocks.refcounts[block_id] = 0
+            blocks.evictor.add(block_id, content, content.depth * blocks.block_size, blocks.last_accessed[block_id])
+            block.block_id = None
 
     def mark_blocks_as_accessed(self, block_ids: Sequence[int], now: float) -> None:
         """Record an access, for the order of eviction."""
@@ -242,6 +268,32 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
         self.blocks.forget_all()
         self._touched.clear()
         return True
+
+    # ---- what tools and tests written against V0 look at, all of it read only ----
+
+    @property
+    def evictor(self) -> LRUEvictor:
+        """The unreferenced cached blocks."""
+        return self.blocks.evictor
+
+    @property
+    def _cached_blocks(self) -> dict[Hashable, int]:
+        contents = enumerate(self.blocks.content_of)
+        return {content.key[2]: block_id for block_id, content in contents if content is not None}
+
+    @property
+    def _block_tracker(self) -> dict[int, BlockTracker]:
+        blocks = self.blocks
+        return {
+            block_id: BlockTracker(
+                blocks.refcounts[block_id] > 0, blocks.last_accessed[block_id], bool(blocks.computed[block_id])
+            )
+            for block_id in self._order
+        }
+
+    @property
+    def _hashless_allocator(self) -> NaiveBlockAllocator:
+        return self  # one list of free ids serves blocks with and without content
 
     def adopt(self, block: Any) -> None:
         """A block came from another device with its content: it is found here if it is computed."""

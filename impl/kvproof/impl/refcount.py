@@ -49,6 +49,10 @@ class RefCounter:
             raise UnknownBlockError(block_id, "this counter")
         return self._counts[block_id]
 
+    @property
+    def _refcounts(self) -> dict[int, int]:
+        return {block_id: self._counts[block_id] for block_id in self._ids}  # by the name it has in V0
+
     def as_readonly(self) -> ReadOnlyRefCounter:
         """A view that follows the counts and cannot change them."""
         return ReadOnlyRefCounter(self)

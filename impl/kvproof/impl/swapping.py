@@ -57,7 +57,7 @@ def move(tables: Sequence[Table], source: DeviceBlocks, target: DeviceBlocks, la
         if isinstance(source, CachedBlocks):
             source.record_access(held, table.last_accessed)
         source.release(held)
-        table.ids[table.num_dropped :] = moved
+        table.ids = table.ids[: table.num_dropped] + moved  # a new list: whoever has the old one sees what was moved
         table.writable_slots = 0
         if isinstance(target, CachedBlocks):
             for block_id, content in zip(moved, table.contents, strict=False):
