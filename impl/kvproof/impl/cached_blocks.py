@@ -8,7 +8,8 @@ is forgotten and its id is free. Hence the evictor holds computed blocks only.
 
 A block may hold a content that another block is registered under (its twin). Such a block is private: it
 is not found, and when it is released its id is free. When a private block is computed and the registered
-twin is not, they change roles, so that a computed content in use is found.
+twin is not, they change roles, and when the registered one is evicted, a computed private one takes over. So a
+computed content in use is always found.
 
 Taking prefers ids that hold nothing; then it evicts.
 """
@@ -39,6 +40,7 @@ class CachedBlocks(DeviceBlocks):
         self.evictor = LRUEvictor()
         self.metric = CacheMetricData()
         self.content_of: list[Content | None] = [None] * len(refcounts)
+        self.private_content_of: dict[int, Content] = {}  # of computed private blocks
         self.last_accessed: list[float] = [NEVER_ACCESSED] * len(refcounts)
         # Blocks that were the source of a copy since they were taken; see `growth` for why.
         self.was_copied = bytearray(len(refcounts))
@@ -84,8 +86,10 @@ class CachedBlocks(DeviceBlocks):
             else:
                 if content is not None:
                     self.forget(block_id)
+                elif computed[block_id] and (content := self.private_content_of.pop(block_id, None)) is not None:
+                    content.twins.remove(block_id)
                 computed[block_id] = 0
-                free_ids.append(block_id)
+                free_ids.appendleft(block_id)
 
     def register(self, block_id: int, content: Content) -> None:
         """Let `block_id` be found under `content`, if no other block is."""
@@ -102,7 +106,11 @@ class CachedBlocks(DeviceBlocks):
             return
         if twin == NO_BLOCK:
             self.register(block_id, content)
-        elif not self.computed[twin]:
+        elif self.computed[twin]:
+            if block_id not in self.private_content_of:
+                self.private_content_of[block_id] = content
+                content.twins = [*content.twins, block_id]
+        else:
             self.content_of[twin] = None
             self.content_of[block_id] = content
             content.block_id = block_id
@@ -123,10 +131,14 @@ class CachedBlocks(DeviceBlocks):
         self.metric = CacheMetricData()
 
     def forget(self, block_id: int) -> None:
-        """The block is not found any more."""
+        """The block is not found any more; its content is, if a computed twin is in use."""
         content = self.content_of[block_id]
         if content is not None:
             self.content_of[block_id] = None
-            content.block_id = NO_BLOCK
-            self.contents.release(content)
+            if content.twins:
+                content.block_id, *content.twins = content.twins
+                self.content_of[content.block_id] = self.private_content_of.pop(content.block_id)
+            else:
+                content.block_id = NO_BLOCK
+                self.contents.release(content)
         self.computed[block_id] = 0

@@ -24,9 +24,9 @@ ContentKey = tuple[Optional["Content"], Tokens, Hashable, Hashable]
 
 
 class Content:
-    """One content: its name, how many things need it, and the block registered under it."""
+    """One content: its name, how many things need it, the block registered under it, and computed ones that are not."""
 
-    __slots__ = ("block_id", "depth", "key", "num_needs")
+    __slots__ = ("block_id", "depth", "key", "num_needs", "twins")
 
     def __init__(self, key: ContentKey) -> None:
         before = key[0]
@@ -34,6 +34,7 @@ class Content:
         self.depth: int = 1 if before is None else before.depth + 1  # in blocks, this one included
         self.num_needs = 0
         self.block_id = NO_BLOCK
+        self.twins: list[int] = []  # in use; the first takes over when the registered block is evicted
 
 
 class ContentIndex:
