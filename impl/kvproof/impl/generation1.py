@@ -178,12 +178,12 @@ class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
     # ---- observation ----
 
     @property
-    def block_tables(self) -> dict[int, list[PhysicalTokenBlock]]:  # type: ignore[override]  # each generation's own form
+    def block_tables(self) -> dict[int, list[PhysicalTokenBlock]]:
         """The table of each sequence: one block per logical block, those of a ring repeated."""
         return {seq_id: self._blocks_of(table) for seq_id, table in self.tables.items()}
 
     @property
-    def cross_block_tables(self) -> dict[str, list[PhysicalTokenBlock]]:  # type: ignore[override]
+    def cross_block_tables(self) -> dict[str, list[PhysicalTokenBlock]]:
         """The cross-attention table of each request."""
         return {request_id: self._blocks_of(table) for request_id, table in self.cross_tables.items()}
 
