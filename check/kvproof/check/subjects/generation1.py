@@ -8,7 +8,7 @@ one that takes its place are one block, given up and taken again in the same cal
 That the entry may be left is true for a window of (W - 1) * block_size + 1 tokens: when the first token of a block
 comes, the block taken over holds only positions before it. So the manager gets the smallest ring for which the
 judge's window is at most that. What a ring keeps beyond it, the slots of the taken block that are not overwritten
-yet, the judge does not look at; `tests/impl/test_generation1_rings.py` does.
+yet, the judge does not look at; `tests/impl/test_generation1_ring_walk.py` does.
 """
 
 from __future__ import annotations
