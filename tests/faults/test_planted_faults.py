@@ -55,12 +55,7 @@ CACHED: dict[str, Any] = {"caching": True, "num_host_blocks": 0, "lookahead": 0,
 FAULTS = [
     # References
     Fault(
-        "fork takes no reference",
-        MANAGER,
-        "_fork_table",
-        "blocks.share(table.held_ids())",
-        "pass",
-        {"refcount-exact"},
+        "fork takes no reference", MANAGER, "_fork_table", "blocks.share(table.held_ids())", "pass", {"refcount-exact"}
     ),
     Fault(
         "fork skips the last block",
@@ -73,7 +68,7 @@ FAULTS = [
     Fault(
         "free keeps the last reference",
         MANAGER,
-        "free",
+        "_give_up",
         "release(table.held_ids())",
         "release(table.held_ids()[:-1])",
         {"refcount-exact", "no-leak-at-rest"},
@@ -81,7 +76,7 @@ FAULTS = [
     Fault(
         "free releases every block twice",
         MANAGER,
-        "free",
+        "_give_up",
         "release(table.held_ids())",
         "release(table.held_ids() * 2)",
         {"refcount-exact", "no-double-free", "lists-agree"},
@@ -284,12 +279,11 @@ FAULTS = [
     Fault(
         "an evicted block stays in the cache map",
         CACHE,
-        "forget",
-        "content.block_id = NO_BLOCK",
+        "take",
+        "self.forget(block_id)",
         "pass",
         {"sharing-equal", "hit-computed", "no-use-after-free"},
-        CACHED | {"block_size": 1, "num_gpu_blocks": 4},
-        num_operations=16,  # a content has to be evicted, and be found again where another one is by then
+        num_operations=9,  # one content is cached, evicted by another, and asked for again
     ),
     Fault(
         "an evicted block stays computed",
