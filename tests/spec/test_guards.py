@@ -27,7 +27,10 @@ SCOPES = [
 STATES_MAX = 1200  # of each scope, nearest first
 
 # Guards that never stand alone. Their sentence says first what a reader should know; another guard follows from it.
+ELSEWHERE = "no other entry of the sequence names the block"
+ONE_PLACE = "an identity covers what comes before it, so no sequence has it at two places; a proof has to be told"
 IMPLIED: dict[tuple[str, str], str] = {
+    **{(rule, ELSEWHERE): ONE_PLACE for rule in ("hit", "share", "follow_entry", "rehit_entry")},
     ("admit", "the window is not negative"): "no count is",
     ("compute", "the tokens to compute have slots"): "no token is known where there is no slot",
     ("catch_up", "the tokens to read have slots"): "no token is known where there is no slot",

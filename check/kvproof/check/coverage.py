@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from kvproof.check.scopes import Scope
 from kvproof.check.subject import Capabilities, Config, ManagerSubject, Unsupported
-from kvproof.spec import invariants, rules
+from kvproof.spec import invariants
 from kvproof.spec.language import COLLECTED
+from kvproof.spec.native import RULE_TEXTS
 from kvproof.spec.properties import ONLY_AT_LOOP_LEVEL, SENTENCES
 
 Can = Callable[[Capabilities], bool]
@@ -68,7 +69,7 @@ def hidden(subject: ManagerSubject) -> dict[str, str]:
 def properties_of_the_specification() -> frozenset[str]:
     """Those that an invariant, a theorem or an obligation of a rule belongs to."""
     claimed = {claim.property for claim in (*COLLECTED.invariants, *COLLECTED.theorems)}
-    for text in (rules, invariants):
+    for text in (*RULE_TEXTS, invariants):
         for node in ast.walk(ast.parse(inspect.getsource(text))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "check":
                 claimed |= {str(part.value) for part in node.args[1:] if isinstance(part, ast.Constant)}

@@ -52,6 +52,7 @@ def lengths_are_ordered(state: State) -> bool:
         and implies(state.num_filled[s] > 0, state.num_full[s] < state.num_blocks[s])
         and implies(not state.live[s], state.num_blocks[s] == 0)
         and (state.home[s] == GPU or state.home[s] == HOST)
+        and state.window[s] >= 0
         for s in SEQS
     )
 
@@ -69,6 +70,12 @@ def nothing_unknown_is_done(state: State) -> bool:
         )
         for s in SEQS
     )
+
+
+@invariant("swap-mapping")
+def what_is_freed_is_not_swapped(state: State) -> bool:
+    """Only a live sequence is being freed, and none that is being swapped."""
+    return all(implies(state.ending[s], state.live[s] and state.moving[s] == NONE) for s in SEQS)
 
 
 @invariant("swap-mapping")
@@ -162,6 +169,8 @@ def status_tells_who_refers(state: State) -> bool:
     """Used means referred to; evictable means computed and not referred to; the others are not referred to."""
     return all(
         state.refcount[b] >= 0
+        and FREE <= state.status[b]
+        and state.status[b] <= RESERVED
         and (state.status[b] == USED) == (state.refcount[b] > 0)
         and (state.status[b] == EVICTABLE) == (state.refcount[b] == 0 and state.computed[b])
         for b in BLOCKS
@@ -237,9 +246,13 @@ def computed_blocks_are_cached_and_complete(state: State) -> bool:
 
 
 @invariant("cache-content")
-def computed_blocks_hold_their_content(state: State) -> bool:
-    """A block that may be hit holds exactly what it is cached under."""
-    return all(implies(state.computed[b], state.memory[b][o] == state.content[b][o]) for b in BLOCKS for o in SLOTS)
+def cached_blocks_hold_their_content(state: State) -> bool:
+    """What is written of a cached block is the KV of what it is cached under; a computed one is all written."""
+    return all(
+        implies(state.cached[b] and o < state.num_written[b], state.memory[b][o] == state.content[b][o])
+        for b in BLOCKS
+        for o in SLOTS
+    )
 
 
 @invariant("sharing-equal")

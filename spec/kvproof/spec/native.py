@@ -1,6 +1,6 @@
 """The specification run natively: its own text, compiled for given sizes.
 
-The text of `state`, `rules`, `invariants` and `admission` is parsed once. Three things are rewritten: a guard returns
+The text of the state, words, rules and claims is parsed once. Three things are rewritten: a guard returns
 a `Guard` (so a rule gives None when it was enabled), an obligation raises `CheckFailed`, and words on rows become list
 operations. Line numbers are kept, so a debugger steps through the text itself. What only ghost fields need may be
 left out: their updates, locals that nothing else reads, branches that became empty. The sizes are globals of the
@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
 
-from kvproof.spec import admission, invariants, rules, state
+from kvproof.spec import admission, cache_rules, invariants, rules, state, steps, swap_rules
 from kvproof.spec.language import COLLECTED, Domain, Field
 from kvproof.spec.state import State
 
-TEXTS: tuple[ModuleType, ...] = (state, admission, rules, invariants)
+RULE_TEXTS: tuple[ModuleType, ...] = (steps, rules, cache_rules, swap_rules)
+TEXTS: tuple[ModuleType, ...] = (state, admission, *RULE_TEXTS, invariants)
 FIELDS: dict[str, Field] = {name: f for name, f in vars(State).items() if isinstance(f, Field)}
 GHOSTS = frozenset(name for name, f in FIELDS.items() if f.kind == "ghost")
 

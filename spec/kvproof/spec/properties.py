@@ -34,10 +34,11 @@ SENTENCES: dict[str, str] = {
     "frame-kept": "A call changes only the tables it is about.",
     "total-calls": "A call without a guard does not raise.",
     "window-kept": "The sliding window drops only what can no longer be read, and holds no more than its bound.",
+    "budget-kept": "A step computes no more tokens, and for no more sequences, than its budgets allow.",
     "progress": "A waiting request that fits an idle pool is eventually scheduled.",
     "nondeterministic": "The same calls give the same answers.",
 }
 
 NOTES = frozenset({"hit-complete"})  # reported, but no failure: a missed hit costs time, not correctness
 
-ONLY_AT_LOOP_LEVEL = frozenset({"in-flight-held", "progress"})
+ONLY_AT_LOOP_LEVEL = frozenset({"in-flight-held", "budget-kept", "progress"})

@@ -3,6 +3,8 @@
 Guards first, with the property that an implementation breaks which acts although the guard does not hold; then
 writes, with obligations in between. What an implementation may choose (which free block, which victim, which cached
 twin) is a parameter. A rule that is not enabled changes nothing.
+
+Here is the life of a sequence; `cache_rules` has the prefix cache, `swap_rules` the way to the other pool and back.
 """
 
 from kvproof.spec.language import (
@@ -10,10 +12,8 @@ from kvproof.spec.language import (
     BLOCKS,
     INDEXES,
     NULL,
-    NUM_BLOCKS,
     BlockId,
     Count,
-    Index,
     Row,
     SeqId,
     check,
@@ -23,14 +23,10 @@ from kvproof.spec.language import (
     rule,
     same,
     spliced,
-    step,
 )
 from kvproof.spec.state import (
-    EVICTABLE,
-    FREE,
     GPU,
     NONE,
-    RESERVED,
     USED,
     State,
     at_rest,
@@ -43,93 +39,7 @@ from kvproof.spec.state import (
     pool_of,
     unused_in,
 )
-
-# Steps that rules share -------------------------------------------------------------------------------------------
-
-
-@step
-def move_to(state: State, block: int, status: int) -> None:
-    """Take `block` out of its list and put it at the end of another."""
-    pool = pool_of(block)
-    old = state.status[block]
-    state.count[pool][old] -= 1
-    last = state.member[pool][old][state.count[pool][old]]
-    state.member[pool][old][state.place[block]] = last
-    state.place[last] = state.place[block]
-    state.member[pool][status][state.count[pool][status]] = block
-    state.place[block] = state.count[pool][status]
-    state.count[pool][status] += 1
-    state.status[block] = status
-
-
-@step
-def forget(state: State, block: int) -> None:
-    """Nothing is known of the block any more."""
-    state.cached[block] = False
-    state.computed[block] = False
-    state.num_written[block] = 0
-    move_to(state, block, FREE)
-
-
-@step
-def gain(state: State, seq: int, index: int, block: int) -> None:
-    """Let the table entry name `block`."""
-    if state.status[block] != USED:
-        move_to(state, block, USED)
-    state.table[seq][index] = block
-    state.position[seq][block] = index
-    state.holder[block][state.refcount[block]] = seq
-    state.rank[block][seq] = state.refcount[block]
-    state.refcount[block] += 1
-
-
-@step
-def lose(state: State, seq: int, block: int) -> None:
-    """Drop the reference that `seq` has to `block`; the last one gives it back, its computed content to be hit."""
-    check(state.refcount[block] > 0, "no-double-free")
-    check(state.status[block] == USED, "no-use-after-free")
-    state.position[seq][block] = NONE
-    state.refcount[block] -= 1
-    last = state.holder[block][state.refcount[block]]
-    state.holder[block][state.rank[block][seq]] = last
-    state.rank[block][last] = state.rank[block][seq]
-    if state.refcount[block] == 0:
-        if state.computed[block]:
-            move_to(state, block, EVICTABLE)
-        else:
-            forget(state, block)
-
-
-@step
-def copy_block(state: State, source: int, target: int) -> None:
-    """Copy the KV that is there; the copy is not cached."""
-    check(state.refcount[target] == 0, "exclusive-writer")
-    state.memory[target] = copied(state.memory[source])
-    state.num_written[target] = state.num_written[source]
-
-
-@step
-def know(state: State, seq: int, index: int, row: list[int], stop: int) -> None:
-    """Make the tokens of that entry known up to `stop`."""
-    state.tokens[seq][index] = spliced(state.tokens[seq][index], state.num_filled[seq], stop, row)
-    if stop == BLOCK_SIZE:
-        state.num_full[seq] = index + 1
-        state.num_filled[seq] = 0
-    else:
-        state.num_filled[seq] = stop
-
-
-@step
-def may_read(state: State, seq: int, index: int, stop: int) -> None:
-    """The sequence may read that entry up to slot `stop`."""
-    if stop == BLOCK_SIZE:
-        state.done_full[seq] = index + 1
-        state.done_filled[seq] = 0
-    else:
-        state.done_filled[seq] = stop
-
-
-# The life of a sequence -------------------------------------------------------------------------------------------
+from kvproof.spec.steps import copy_block, gain, know, lose, may_read
 
 
 @rule
@@ -320,235 +230,3 @@ def slide(state: State, seq: SeqId) -> None:
     state.first[seq] += 1
     lose(state, seq, block)
     check(state.first[seq] == index + 1 and not holds(state, seq, block), "window-kept")
-
-
-# The prefix cache -------------------------------------------------------------------------------------------------
-
-
-@rule
-def promote(state: State, seq: SeqId, index: Index) -> None:
-    """Cache a full block under its content; it cannot be hit before it is computed."""
-    require(
-        state.live[seq] and has_entry(state, seq, index) and index < state.num_full[seq],
-        "the entry is full",
-        "cache-content",
-    )
-    block = state.table[seq][index]
-    require(not state.cached[block], "the block is not cached yet")
-    state.content[block] = copied(state.tokens[seq][index])
-    state.cached[block] = True
-    check(state.cached[block] and same(state.content[block], state.tokens[seq][index], BLOCK_SIZE), "cache-content")
-
-
-@rule
-def mark_computed(state: State, block: BlockId) -> None:
-    """After the step: the KV of a cached block is complete."""
-    require(state.cached[block], "the block is cached")
-    require(state.num_written[block] == BLOCK_SIZE, "every slot has been written", "hit-computed")
-    state.computed[block] = True
-    check(state.computed[block] and same(state.memory[block], state.content[block], BLOCK_SIZE), "cache-content")
-
-
-@rule
-def hit(state: State, seq: SeqId, block: BlockId, row: Row) -> None:
-    """Begin the next entry with a computed block, used or evictable, of equal content: it is not computed again."""
-    require(at_rest(state, seq), "the sequence is live and not being swapped")
-    index = state.num_blocks[seq]
-    require(
-        state.num_full[seq] == index and state.done_full[seq] == index,
-        "every entry before is full and done",
-        "hit-computed",
-    )
-    require(
-        0 <= block and block < NUM_BLOCKS and pool_of(block) == state.home[seq],
-        "the block hit is in the pool of the sequence",
-        "no-use-after-free",
-    )
-    require(
-        state.cached[block] and same(state.content[block], row, BLOCK_SIZE),
-        "the block hit holds the tokens, adapter, images and salt of the sequence",
-        "sharing-equal",
-    )
-    require(state.computed[block], "the block hit was computed", "hit-computed")
-    gain(state, seq, index, block)
-    state.num_blocks[seq] += 1
-    know(state, seq, index, row, BLOCK_SIZE)
-    state.done_full[seq] = index + 1
-    check(state.table[seq][index] == block, "sharing-equal")
-    check(num_done(state, seq, index) == BLOCK_SIZE and same(state.memory[block], row, BLOCK_SIZE), "read-back")
-
-
-@rule
-def share(state: State, seq: SeqId, block: BlockId, row: Row) -> None:
-    """Begin the next entry with a cached block of equal content, which the sequence computes again all the same."""
-    require(at_rest(state, seq), "the sequence is live and not being swapped")
-    index = state.num_blocks[seq]
-    require(state.num_full[seq] == index, "every entry before is full", "sharing-equal")
-    require(
-        0 <= block and block < NUM_BLOCKS and pool_of(block) == state.home[seq],
-        "the block shared is in the pool of the sequence",
-        "no-use-after-free",
-    )
-    require(
-        state.cached[block] and same(state.content[block], row, BLOCK_SIZE),
-        "the block shared holds the tokens, adapter, images and salt of the sequence",
-        "sharing-equal",
-    )
-    gain(state, seq, index, block)
-    state.num_blocks[seq] += 1
-    know(state, seq, index, row, BLOCK_SIZE)
-    check(state.table[seq][index] == block, "sharing-equal")
-
-
-@rule
-def exchange(state: State, seq: SeqId, index: Index, twin: BlockId, row: Row) -> None:
-    """Name a cached block of equal content instead of one's own, which `row` completes; what it lacks is not done."""
-    require(at_rest(state, seq), "the sequence is live and not being swapped")
-    require(
-        has_entry(state, seq, index) and index <= state.num_full[seq],
-        "the entry exchanged is full, or the next tokens fill it",
-        "cow-copied",
-    )
-    require(same(state.tokens[seq][index], row, num_known(state, seq, index)), "the row begins with what is known")
-    block = state.table[seq][index]
-    require(twin != block, "the twin is another block")
-    require(
-        0 <= twin and twin < NUM_BLOCKS and pool_of(twin) == state.home[seq],
-        "the twin is in the pool of the sequence",
-        "no-use-after-free",
-    )
-    require(
-        state.cached[twin] and same(state.content[twin], row, BLOCK_SIZE),
-        "the twin holds the tokens, adapter, images and salt of the sequence",
-        "sharing-equal",
-    )
-    is_behind = state.num_written[twin] < num_done(state, seq, index)
-    require(
-        not is_behind or state.window[seq] == 0, "what the sequence has computed is written in the twin", "hit-computed"
-    )
-    gain(state, seq, index, twin)
-    lose(state, seq, block)
-    if is_behind:
-        state.done_full[seq] = index
-        state.done_filled[seq] = state.num_written[twin]
-    if index == state.num_full[seq]:
-        know(state, seq, index, row, BLOCK_SIZE)
-    check(state.table[seq][index] == twin and not holds(state, seq, block), "sharing-equal")
-
-
-@rule
-def evict(state: State, block: BlockId) -> None:
-    """Forget the content of an evictable block."""
-    require(state.status[block] == EVICTABLE, "the block evicted is evictable", "evict-unreferenced")
-    check(state.refcount[block] == 0, "evict-unreferenced")
-    forget(state, block)
-    check(state.status[block] == FREE, "lists-agree")
-
-
-@rule
-def set_aside(state: State, block: BlockId) -> None:
-    """The manager keeps a free block for itself."""
-    require(
-        0 <= block and block < NUM_BLOCKS and state.status[block] == FREE,
-        "the block set aside is free",
-        "no-use-after-free",
-    )
-    move_to(state, block, RESERVED)
-    check(state.status[block] == RESERVED and state.refcount[block] == 0, "lists-agree")
-
-
-# Swap -------------------------------------------------------------------------------------------------------------
-
-
-@rule
-def begin_swap(state: State, seq: SeqId) -> None:
-    """Start to move a whole sequence into its other pool."""
-    require(at_rest(state, seq), "the sequence is live and not being swapped")
-    state.moving[seq] = state.first[seq]
-    check(state.moving[seq] != NONE, "swap-mapping")
-
-
-@rule
-def move_entry(state: State, seq: SeqId, block: BlockId) -> None:
-    """Move the next entry to a free block; other holders keep the old one, and the cache keeps its content."""
-    require(state.live[seq] and state.moving[seq] != NONE, "the sequence is being swapped")
-    require(state.moving[seq] < state.num_blocks[seq], "an entry is left to move")
-    require(
-        free_in(state, block, 1 - state.home[seq]), "the target of a swap is free, in the other pool", "swap-mapping"
-    )
-    index = state.moving[seq]
-    old = state.table[seq][index]
-    copy_block(state, old, block)
-    gain(state, seq, index, block)
-    lose(state, seq, old)
-    state.moving[seq] += 1
-    check(state.table[seq][index] == block and state.moving[seq] == index + 1, "swap-mapping")
-    check(pool_of(old) != pool_of(block), "swap-mapping")
-
-
-@rule
-def follow_entry(state: State, seq: SeqId, leader: SeqId) -> None:
-    """Move the next entry to where another sequence of the group has the same tokens already: sharing is kept."""
-    require(state.live[seq] and state.moving[seq] != NONE, "the sequence is being swapped")
-    index = state.moving[seq]
-    require(index < state.num_blocks[seq], "an entry is left to move")
-    require(
-        state.live[leader] and leader != seq and has_entry(state, leader, index),
-        "another sequence has the entry",
-        "swap-mapping",
-    )
-    twin = state.table[leader][index]
-    old = state.table[seq][index]
-    require(pool_of(twin) == 1 - state.home[seq], "it is in the other pool", "swap-mapping")
-    require(
-        num_known(state, leader, index) == num_known(state, seq, index)
-        and same(state.tokens[leader][index], state.tokens[seq][index], num_known(state, seq, index)),
-        "both know the same tokens there",
-        "sharing-equal",
-    )
-    require(
-        state.num_written[twin] >= num_done(state, seq, index),
-        "what the sequence has computed is written there",
-        "swap-mapping",
-    )
-    gain(state, seq, index, twin)
-    lose(state, seq, old)
-    state.moving[seq] += 1
-    check(pool_of(old) != pool_of(twin), "swap-mapping")
-
-
-@rule
-def rehit_entry(state: State, seq: SeqId, twin: BlockId) -> None:
-    """Move the next entry to a computed block of equal content in the other pool."""
-    require(state.live[seq] and state.moving[seq] != NONE, "the sequence is being swapped")
-    index = state.moving[seq]
-    require(index < state.num_full[seq], "the next entry is full", "swap-mapping")
-    require(
-        0 <= twin and twin < NUM_BLOCKS and pool_of(twin) == 1 - state.home[seq],
-        "the twin is in the other pool",
-        "swap-mapping",
-    )
-    require(
-        state.cached[twin] and same(state.content[twin], state.tokens[seq][index], BLOCK_SIZE),
-        "the twin holds the tokens, adapter, images and salt of the sequence",
-        "sharing-equal",
-    )
-    require(
-        state.num_written[twin] >= num_done(state, seq, index),
-        "what the sequence has computed is written in the twin",
-        "hit-computed",
-    )
-    old = state.table[seq][index]
-    gain(state, seq, index, twin)
-    lose(state, seq, old)
-    state.moving[seq] += 1
-    check(pool_of(old) != pool_of(twin), "swap-mapping")
-
-
-@rule
-def end_swap(state: State, seq: SeqId) -> None:
-    """The whole sequence is in its other pool."""
-    require(state.live[seq] and state.moving[seq] == state.num_blocks[seq], "every entry has moved", "swap-mapping")
-    state.home[seq] = 1 - state.home[seq]
-    state.moving[seq] = NONE
-    check(at_rest(state, seq), "swap-mapping")
