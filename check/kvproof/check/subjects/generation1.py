@@ -30,7 +30,7 @@ class Generation1(BuiltIn):
     name = "kvproof-generation1"
     # Rings wait for the judge: the specification has no program for a prompt longer than its window.
     capabilities = replace(BuiltIn.capabilities, lookahead=False, window=False)
-    assumptions = (*ASSUMPTIONS, PROMPT_BESIDE_RING)
+    assumptions: tuple[Assumption, ...] = (*ASSUMPTIONS, PROMPT_BESIDE_RING)
 
     def __init__(self) -> None:
         super().__init__(BlockSpaceManagerV1)
