@@ -5,9 +5,8 @@ count. `refcounts` is one list over all devices, indexed by block id, so that a 
 devices without translating. An id is free exactly when its refcount is 0 and it is in `free_ids` (or,
 with a prefix cache, in the evictor).
 
-Freed ids go to the right end and ids are taken from the left. So an id that was just given up is the
-last to be handed out, which keeps its bytes for the transfers of the same step as long as possible.
-Correctness does not rest on it (a full pool reuses at once); `block_manager` says what it rests on.
+Ids are taken from the left and given back to the left, as in V0: what was given up last is handed out first. So reuse
+within one step is the common case and not a rare one; `block_manager` says why a step's transfers stand it.
 
 The null block stands for blocks that left the sliding window. It is a real block, because a kernel may
 read it, taken when first needed, kept for ever, never counted per table.
@@ -73,7 +72,7 @@ class DeviceBlocks:
             left = refcounts[block_id] - 1
             refcounts[block_id] = left
             if not left:
-                free_ids.append(block_id)
+                free_ids.appendleft(block_id)
 
     def null_block(self) -> int:
         """The null block, taken now if it was not yet."""

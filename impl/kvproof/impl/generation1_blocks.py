@@ -124,12 +124,7 @@ class _Allocator(Generic[BlocksT]):
 
     def free(self, block: PhysicalTokenBlock) -> None:
         """Give one reference back; `DoubleFreeError` if there is none."""
-        block_id = self._held(block)
-        free_ids = self.blocks.free_ids
-        num_free = len(free_ids)
-        self.blocks.release((block_id,))
-        if len(free_ids) > num_free:
-            free_ids.rotate(1)  # a stack: what came last goes first
+        self.blocks.release((self._held(block),))
 
     def get_num_free_blocks(self) -> int:
         """Blocks that can be allocated."""

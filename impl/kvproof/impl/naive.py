@@ -3,8 +3,6 @@
 The objects hold tokens and the chain; refcounts and free ids are those of `DeviceBlocks`, the same that the block
 manager works on. Appending to a block that others hold takes a new id first, so that an append that
 finds no free block has changed nothing. Chains are walked in loops.
-
-Freed ids go back to the left here, as this interface promises.
 """
 
 from __future__ import annotations
@@ -229,12 +227,7 @@ class NaiveBlockAllocator(BlockAllocator):
 
     def free_block_id(self, block: Any) -> None:
         """Give back the reference; the object has no id then."""
-        block_id = self.blocks.require_held(block.block_id)
-        free_ids = self.blocks.free_ids
-        num_free = len(free_ids)
-        self.blocks.release((block_id,))
-        if len(free_ids) > num_free:
-            free_ids.rotate(1)
+        self.blocks.release((self.blocks.require_held(block.block_id),))
         block.block_id = None
 
     # ---- writing ----
