@@ -35,8 +35,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_listed_can_be_named() -> None:
-    assert [name for name, _ in listed()] == ["kvproof", "vllm-v0"]
-    assert find("kvproof")().name == "kvproof"
+    assert [name for name, _ in listed()] == ["kvproof", "kvproof-scheduler", "vllm-v0"]
+    assert [find(name)().name for name in ("kvproof", "kvproof-scheduler")] == ["kvproof", "kvproof-scheduler"]
 
 
 @pytest.mark.parametrize("form", ["{stem}:Adapter", "{name}:Adapter", "./{name}:Adapter", "{path}:Holder.make"])
@@ -51,7 +51,10 @@ def test_an_adapter_of_ones_own_is_found_by_module_or_by_file(module: Path, form
     [
         ("kvprof", "there is no subject 'kvprof'; did you mean kvproof?"),
         ("vllm-v00==0.9.2", "did you mean vllm-v0?"),
-        ("zzz", "there are kvproof, vllm-v0, and module:factory or path/to/file.py:factory for your own"),
+        (
+            "zzz",
+            "there are kvproof, kvproof-scheduler, vllm-v0, and module:factory or path/to/file.py:factory for your own",
+        ),
         ("kvproof==1", "kvproof takes no version"),
         ("vllm-v0==", "vllm-v0 takes a version after =="),
         (":make", "names no factory"),

@@ -114,7 +114,8 @@ def test_a_command_line_that_is_wrong_exits_with_2(arguments: tuple[str, ...]) -
 def test_the_subjects_are_listed() -> None:
     done = kvproof("subjects")
     assert done.exit_code == 0
-    assert [line.split()[0] for line in done.output.splitlines()] == ["kvproof", "vllm-v0", "module:factory"]
+    names = ["kvproof", "kvproof-scheduler", "vllm-v0", "module:factory"]
+    assert [line.split()[0] for line in done.output.splitlines()] == names
 
 
 def test_no_engines_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +209,7 @@ def test_a_gate_without_enough_time_does_not_pass(faulty: str) -> None:
     document = stored()
     assert {check["judge"] for check in document["checks"]} == {"specification", "explorer", "walker", "hypothesis"}
     unsupported = {check["property"] for check in document["checks"] if check["verdict"] == "unsupported"}
-    assert unsupported == {"in-flight-held", "progress", "nondeterministic"}
+    assert unsupported == {"in-flight-held", "budget-kept", "progress", "nondeterministic"}
 
 
 def test_the_document_alone_is_on_standard_output_when_it_is_wanted_there(faulty: str) -> None:

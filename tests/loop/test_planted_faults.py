@@ -113,7 +113,7 @@ FAULTS = [
         "Scheduler.schedule",
         "if not outputs.preempted:",
         "if True:",
-        {"read-back", "cache-content", "progress", "frame-kept", "swap-mapping"},
+        {"read-back", "cow-copied", "frame-kept", "swap-mapping"},
     ),
     Fault(
         "the token budget is not spent",

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from kvproof.check.loop.subject import LoopConfig
 from kvproof.check.subject import Config
 from kvproof.reports.document import DocumentError
 from kvproof.spec.trace import Operation, Trace
@@ -39,7 +40,15 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "run": (Count,),
     "reset": (),
 }
-NUM_NEEDED = {"new": 3}
+LOOP_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "add": (int, Ids, Ids, Positive, KeyData, list[ImageData], Encoder | None),
+    "abort": (int,),
+    "stop": (),
+    "schedule": (),
+    "launch": (),
+    "complete": (Ids, list[tuple[int, int]], list[int]),
+}
+NUM_NEEDED = {"new": 3, "add": 4, "complete": 1}
 NO_KEY: list[Any] = []  # stands for a key that is left out
 
 
@@ -49,11 +58,12 @@ class CrashFileError(DocumentError):
 
 def config_of(trace: Trace, path: Path) -> Config:
     """The configuration that the subject is opened with. Raises CrashFileError."""
-    foreign = sorted(trace.config.keys() - msgspec.to_builtins(Config()).keys())
+    kind = LoopConfig if _is_of_the_loop(trace) else Config
+    foreign = sorted(trace.config.keys() - msgspec.to_builtins(kind()).keys())
     if foreign:
         raise _not(path, f"a configuration has no field {foreign[0]!r}")
     try:
-        config = msgspec.convert(trace.config, Config)
+        config = msgspec.convert(trace.config, kind)
     except msgspec.ValidationError as error:
         raise _not(path, f"its configuration is wrong: {error}") from None
     sizes = (config.num_gpu_blocks, config.num_host_blocks)
@@ -64,14 +74,20 @@ def config_of(trace: Trace, path: Path) -> Config:
 
 def operations_of(trace: Trace, path: Path) -> list[Operation]:
     """The operations, as a judge takes them. Raises CrashFileError."""
-    return [_operation(data, number, path) for number, data in enumerate(trace.operations, start=1)]
+    known = LOOP_ARGUMENTS if _is_of_the_loop(trace) else ARGUMENTS
+    return [_operation(data, number, path, known) for number, data in enumerate(trace.operations, start=1)]
 
 
-def _operation(data: list[Any], number: int, path: Path) -> Operation:
+def _is_of_the_loop(trace: Trace) -> bool:
+    """Whether the trace is of a whole scheduler: its first operation tells."""
+    return bool(trace.operations and trace.operations[0] and trace.operations[0][0] in LOOP_ARGUMENTS)
+
+
+def _operation(data: list[Any], number: int, path: Path, known: dict[str, tuple[Any, ...]]) -> Operation:
     name = data[0] if data else None
-    if not isinstance(name, str) or name not in ARGUMENTS:
-        raise _not(path, f"operation {number} is {name!r}; there are {', '.join(ARGUMENTS)}")
-    kinds, given = ARGUMENTS[name], data[1:]
+    if not isinstance(name, str) or name not in known:
+        raise _not(path, f"operation {number} is {name!r}; there are {', '.join(known)}")
+    kinds, given = known[name], data[1:]
     if not NUM_NEEDED.get(name, len(kinds)) <= len(given) <= len(kinds):
         raise _not(path, f"operation {number}, {name}, has {len(given)} arguments of {len(kinds)}")
     for place, (value, kind) in enumerate(zip(given, kinds, strict=False), start=1):

@@ -55,6 +55,13 @@ def call_of(operation: Operation, config: Config) -> str:
             return f"fork(sequence {parent}, into {child})"
         case ("free", seq):
             return f"free(sequence {seq})"
+        case ("add", request, seqs, tokens, max_tokens, *more):
+            wanted = f"generates {_count(max_tokens, 'token')}"
+            return f"add(request {request}, {_named(seqs)}, {_tokens(tokens)}{_extras(more)}, {wanted})"
+        case ("abort", request):
+            return f"abort(request {request})"
+        case ("complete", tokens, *more):
+            return f"complete({_results(tokens, *more)})"
         case ("run", tick):
             return f"run(after {tick} s)" if tick else "run()"
         case (name, group):
@@ -77,6 +84,14 @@ def _tokens(tokens: Sequence[int]) -> str:
     if len(tokens) > 2 and len(set(tokens)) == 1:
         return f"{len(tokens)} tokens, all {tokens[0]}"
     return f"{_count(len(tokens), 'token')}: {' '.join(str(token) for token in tokens)}"
+
+
+def _results(tokens: Sequence[int], forks: Sequence[Sequence[int]] = (), stops: Sequence[int] = ()) -> str:
+    """What the model gives back; tokens go to the sequences that sample, in turn."""
+    said = [f"samples {' '.join(str(token) for token in tokens)}"]
+    said += [f"forks sequence {parent} into {child}" for parent, child in forks]
+    said += [f"ends sequence {seq}" for seq in stops]
+    return ", ".join(said)
 
 
 def _extras(more: Sequence[Any]) -> str:

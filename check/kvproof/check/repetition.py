@@ -8,16 +8,20 @@ time, on memory addresses or on an earlier run is told apart from one that is wr
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from kvproof.check.finding import Finding
 from kvproof.check.lockstep import Lockstep
+from kvproof.check.loop.judge import LoopLockstep
+from kvproof.check.loop.protocol_check import CALLS as LOOP_CALLS
+from kvproof.check.loop.subject import LoopConfig
 from kvproof.check.protocol_check import CALLS
 from kvproof.check.subject import Config, ManagerSubject, Observation
 from kvproof.check.watchdog import time_limit
 from kvproof.spec.trace import Operation
 
 SECONDS_MAX, HANG_SECONDS_MAX = 20.0, 5.0
+RECORDED = frozenset(CALLS + LOOP_CALLS)
 USUAL_CAUSES = "usual causes: state kept from an earlier open, random choices, the clock, or the order of a set"
 
 
@@ -45,7 +49,7 @@ class Recorder:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._subject, name)
-        return self._recorded(name, found) if name in CALLS and callable(found) else found
+        return self._recorded(name, found) if name in RECORDED and callable(found) else found
 
     def _recorded(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def recorded(*arguments: Any) -> Any:
@@ -108,10 +112,13 @@ def repeat(
     """
     recorder = Recorder(make())
     done = Repetition()
-    judge: Lockstep | None = None
+    judge: Lockstep | LoopLockstep | None = None
     try:
         with time_limit(HANG_SECONDS_MAX if finding is not None and is_hang(finding) else SECONDS_MAX):
-            judge = Lockstep(recorder, config)
+            if isinstance(config, LoopConfig):
+                judge = LoopLockstep(cast(Any, recorder), config)
+            else:
+                judge = Lockstep(recorder, config)
             done.opening, recorder.calls = recorder.calls, []
             for operation in operations:
                 step = Step(operation, True, "", recorder.calls)

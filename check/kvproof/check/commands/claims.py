@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kvproof.check import coverage
+from kvproof.check.loop import coverage as loop_coverage
+from kvproof.check.loop.subject import LoopSubject
 from kvproof.check.scopes import Scope
 from kvproof.check.session import NOT_RUN
 from kvproof.check.subject import ManagerSubject
@@ -39,6 +41,12 @@ def about_subject(judge: str, subject: ManagerSubject) -> list[Check]:
     """A check for every property, unsupported where the judge cannot speak of it."""
     reasons = {name: coverage.unsupported(name, subject.capabilities) for name in SENTENCES} | coverage.hidden(subject)
     return [_undecided(judge, name, "", reasons[name]) for name in SENTENCES]
+
+
+def about_loop(judge: str, subject: LoopSubject) -> list[Check]:
+    """A check for every property, unsupported where nothing is seen of it when a whole scheduler is driven."""
+    reasons = {name: loop_coverage.unsupported(name, subject.capabilities) for name in SENTENCES}
+    return [_undecided(judge, name, "", reasons[name] or loop_coverage.hidden(name, subject)) for name in SENTENCES]
 
 
 def about_scopes(judge: str, scopes: Mapping[str, Scope], subject: ManagerSubject | None) -> list[Check]:

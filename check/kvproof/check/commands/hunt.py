@@ -35,10 +35,14 @@ def hunt(
         from kvproof.check.commands.naming import factory_of
         from kvproof.check.commands.running import Request, run_stages
         from kvproof.check.commands.walking import walker_stage
+        from kvproof.check.loop.protocol_check import is_loop_subject
 
         make, one = factory_of(subject)
         request = Request("hunt", subject, settled_seed(seed), budget, out, json)
         saving = request.saving(make)
+        if is_loop_subject(one):
+            stages = [walker_stage(make, one, saving, 100, NUM_OPERATIONS_MAX, keep_going)]
+            raise typer.Exit(run_stages(request, stages, one, stops_at_first=not keep_going))
         stages = [
             subject_stage(make, one, HUNTED_SCOPES, saving, 20, is_hunt=True, keeps_going=keep_going),
             walker_stage(make, one, saving, 80, NUM_OPERATIONS_MAX, keep_going),

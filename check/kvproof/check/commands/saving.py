@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from kvproof.check.commands.claims import Refutation
 from kvproof.check.finding import Finding
+from kvproof.check.loop.subject import LoopSubject
 from kvproof.check.store import Store, explained
 from kvproof.check.subject import Config, ManagerSubject
 from kvproof.spec.trace import Operation
@@ -26,11 +28,10 @@ class Saving:
     ) -> Refutation:
         """Save the shortest run found that refutes the same, if the subject repeats it. Raises StoreError."""
         from kvproof.check import crash
-        from kvproof.check.minimiser import minimise
 
         finding = crash.confirm(self.make, config, operations, finding)
         if finding.property != "nondeterministic":
-            config, operations, finding = minimise(self.make, config, operations, finding, MINIMISE_SECONDS_MAX)
+            config, operations, finding = self._shorter(config, operations, finding)
         trace = crash.make_trace(
             self.subject,
             finding,
@@ -44,3 +45,14 @@ class Saving:
         with explained(self.store.crashes):
             path = crash.save(self.store.crashes, trace)
         return Refutation(trace.property, trace.text, str(path.relative_to(self.store.folder)))
+
+    def _shorter(
+        self, config: Config, operations: list[Operation], finding: Finding
+    ) -> tuple[Config, list[Operation], Finding]:
+        from kvproof.check.loop import LoopConfig, minimise_loop
+        from kvproof.check.minimiser import minimise
+
+        if isinstance(config, LoopConfig):
+            make = cast(Callable[[], LoopSubject], self.make)
+            return minimise_loop(make, config, operations, finding, MINIMISE_SECONDS_MAX)
+        return minimise(self.make, config, operations, finding, MINIMISE_SECONDS_MAX)

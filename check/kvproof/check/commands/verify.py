@@ -24,6 +24,7 @@ def verify(
     """Check one subject with every judge: the gate of a CI.
 
     Explores the specification and the subject in small scopes, walks the subject, and drives it with Hypothesis.
+    A whole scheduler is walked only.
     """
     with guarded():
         from kvproof.check.commands.driving import hypothesis_stage
@@ -32,10 +33,17 @@ def verify(
         from kvproof.check.commands.naming import factory_of
         from kvproof.check.commands.running import Request, run_stages
         from kvproof.check.commands.walking import walker_stage
+        from kvproof.check.loop.protocol_check import is_loop_subject
 
         make, one = factory_of(subject)
         request = Request("verify", subject, settled_seed(seed), budget, out, json)
         saving = request.saving(make)
+        if is_loop_subject(one):
+            stages = [
+                specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),
+                walker_stage(make, one, saving, share=60),
+            ]
+            raise typer.Exit(run_stages(request, stages, one))
         # An exhaustive search that is not finished says little: it may take long, and leaves the rest to the walker.
         stages = [
             specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),

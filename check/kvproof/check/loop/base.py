@@ -5,34 +5,21 @@ account and reading back are the same. What differs is that one call, `schedule`
 """
 
 from collections import Counter
-from typing import Any, cast
+from typing import cast
 
 from kvproof.check.explain import Explainer
-from kvproof.check.finding import AdapterError
 from kvproof.check.lockstep.admitting import Admitting
 from kvproof.check.lockstep.growing import Growing
 from kvproof.check.lockstep.judge import GROWING
 from kvproof.check.lockstep.stepping import Stepping
+from kvproof.check.loop.protocol_check import check_loop_adapter
 from kvproof.check.loop.requests import Request
 from kvproof.check.loop.subject import LoopConfig, LoopSubject, Step
 from kvproof.check.protocol_check import check_observation
-from kvproof.check.subject import Capabilities, ManagerSubject, Unsupported
+from kvproof.check.subject import ManagerSubject, Unsupported
 from kvproof.check.truth import Group
 from kvproof.check.truth import Sequence as Seq
 from kvproof.spec.identity import Identities
-
-CALLS = tuple(name for name in vars(LoopSubject) if not name.startswith("_") and callable(vars(LoopSubject)[name]))
-
-
-def check_loop_adapter(subject: Any) -> None:
-    """Raise AdapterError unless the subject has every call, its capabilities and its name."""
-    missing = [name for name in CALLS if not callable(getattr(subject, name, None))]
-    if missing:
-        raise AdapterError(f"{type(subject).__name__} is no loop subject: it has no {', '.join(missing)}")
-    if not isinstance(getattr(subject, "capabilities", None), Capabilities):
-        raise AdapterError(f"{type(subject).__name__}.capabilities must be a Capabilities")
-    if not isinstance(getattr(subject, "name", None), str):
-        raise AdapterError(f"{type(subject).__name__}.name must be a string")
 
 
 class LoopBase(Admitting, Growing, Stepping):

@@ -1,9 +1,35 @@
-"""What a walk of the loop must meet, or its claims are empty: each with what the subject must be able to do for it."""
+"""Which property the loop can speak of for a subject, and what a walk must meet, or its claims are empty."""
 
 from collections.abc import Callable
 
-from kvproof.check.loop.subject import LoopSubject
-from kvproof.check.subject import Capabilities
+from kvproof.check import coverage
+from kvproof.check.loop.subject import LoopConfig, LoopSubject
+from kvproof.check.subject import Capabilities, Unsupported
+from kvproof.spec.properties import ONLY_AT_LOOP_LEVEL
+
+MANAGER_LEVEL = "seen only where the block manager is asked and called by the judge itself"
+ONLY_AT_MANAGER_LEVEL = frozenset({"admission-sound", "failed-call-changes-nothing"})
+
+
+def unsupported(property: str, capabilities: Capabilities) -> str | None:
+    """Why nothing can be said of this property with these capabilities; None if something can."""
+    if property in ONLY_AT_MANAGER_LEVEL:
+        return MANAGER_LEVEL
+    return None if property in ONLY_AT_LOOP_LEVEL else coverage.unsupported(property, capabilities)
+
+
+def hidden(property: str, subject: LoopSubject) -> str | None:
+    """Why this subject does not show what the property needs; None if it does."""
+    if property != "refcount-exact":
+        return None
+    try:
+        subject.open(LoopConfig())
+        return "the subject shows no refcounts" if subject.observe().refs is None else None
+    except Unsupported:
+        return None
+    except Exception:  # a finding, which is the judge's to make
+        return None
+
 
 WITNESSES: dict[str, Callable[[Capabilities], bool]] = {
     "admitted": lambda can: True,

@@ -27,6 +27,7 @@ class LoopStepping(Arriving, Scheduling):
         check_answer("schedule", step, Step)
         self.explainer.seen = self._call("total-calls", "observe")
         self.num_steps += 1
+        self.answer = _told(step)
         self.in_flight.clear()
         has_moved = self._explain(step)
         self.worker.copies += step.copies
@@ -34,7 +35,6 @@ class LoopStepping(Arriving, Scheduling):
         self._hold_budgets(step)
         self._hold_progress(has_moved)
         self.step, self.is_launched = step, False
-        self.answer = _told(step)
         if step.chunks:
             self._note_mixture(step)
         return True

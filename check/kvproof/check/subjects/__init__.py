@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from kvproof.check.finding import AdapterError
+from kvproof.check.loop.protocol_check import check_loop_adapter, is_loop_subject
 from kvproof.check.protocol_check import check_adapter
 from kvproof.check.subject import ManagerSubject
 
@@ -20,6 +21,7 @@ Factory = Callable[[], ManagerSubject]
 
 BUILT_IN = {
     "kvproof": "kvproof's own block manager",
+    "kvproof-scheduler": "kvproof's own scheduler around it, judged step by step",
     "vllm-v0": "vLLM's V0 block manager; vllm-v0==VERSION for another release",
 }
 WITH_VERSION = frozenset({"vllm-v0"})
@@ -50,6 +52,10 @@ def find(name: str) -> Factory:
         from kvproof.check.subjects import builtin
 
         return _checked(name, builtin.make)
+    if known == "kvproof-scheduler":
+        from kvproof.check.subjects import scheduler
+
+        return _checked(name, scheduler.make)
     return _checked(name, lambda: _vllm_v0(version))
 
 
@@ -77,7 +83,7 @@ def _checked(name: str, factory: Callable[[], Any]) -> Factory:
         except BaseException as error:
             raise UnknownSubject(f"{name}: the subject cannot be made: {type(error).__name__}: {error}") from error
         try:
-            check_adapter(subject)
+            (check_loop_adapter if is_loop_subject(subject) else check_adapter)(subject)
         except AdapterError as error:
             raise UnknownSubject(f"{name}: what the factory returned is no subject: {error}") from error
         return subject  # type: ignore[no-any-return]
