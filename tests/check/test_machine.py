@@ -3,6 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +38,14 @@ def test_the_built_in_manager_is_not_refuted_and_its_rules_fire() -> None:
 
 def test_a_drive_repeats_exactly_from_its_seed(example: Factory) -> None:
     assert done(drive(example(), 7, examples=10, steps=30)) == done(drive(example(), 7, examples=10, steps=30))
+
+
+def test_a_seed_means_the_same_whatever_modules_are_loaded(example: Factory, tmp_path: Path) -> None:
+    before = done(drive(example(), 7, examples=10, steps=30))
+    (tmp_path / "numbers.py").write_text(f"NUMBERS = {list(range(2, 60))}\ndef make(): return NUMBERS\n")
+    find(f"{tmp_path / 'numbers.py'}:make")
+
+    assert done(drive(example(), 7, examples=10, steps=30)) == before
 
 
 def test_another_seed_drives_another_way(example: Factory) -> None:
@@ -112,8 +121,9 @@ def test_a_subject_that_refuses_every_configuration_is_unsupported(altered: Alte
     assert (found.is_unsupported, found.num_steps, found.finding) == (True, 0, None)
 
 
-def test_a_drive_ends_when_its_time_is_up(example: Factory) -> None:
-    found = drive(example(), 0, examples=1_000_000, steps=50, seconds=0.3)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_drive_that_ends_because_its_time_is_up_found_nothing(example: Factory, seed: int) -> None:
+    found = drive(example(), seed, examples=1_000_000, steps=50, seconds=0.1 + seed / 30)
 
     assert found.finding is None
     assert found.seconds < 3

@@ -12,7 +12,7 @@ derived from the seed, nothing is printed, and no database is used.
 import functools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -23,10 +23,12 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky, Unsatisfiable
+from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.reporting import with_reporter
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from kvproof.check import configurations
+from kvproof.check.choices import Choices, Draw
 from kvproof.check.finding import Finding
 from kvproof.check.lockstep import operation_names
 from kvproof.check.repetition import is_hang
@@ -37,9 +39,6 @@ from kvproof.spec.trace import Operation
 
 STEP_SECONDS_MAX = 5.0
 SHRINK_STEPS_MAX = 10_000  # counted and not timed, so that a run repeats on a slower machine
-NUM_FRACTIONS = 64  # different random numbers between 0 and 1
-BITS = 16
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 @dataclass
@@ -55,53 +54,6 @@ class Drive:
     witnesses: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
     is_unsupported: bool = False
-
-
-@functools.cache
-def _integers(low: int, high: int) -> st.SearchStrategy[int]:
-    return st.integers(low, high)
-
-
-class Choices(Random):
-    """A generator of random numbers that asks Hypothesis, through whatever `draw` is current."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-        self.draw: Draw = _no_draw
-        self.shrinks_to_one = False  # a flag that is on below some fraction then shrinks to off
-
-    def _below(self, stop: int) -> int:
-        return int(self.draw(_integers(0, stop - 1))) if stop > 1 else 0
-
-    def random(self) -> float:
-        """A number in [0, 1), of few different ones."""
-        number = self._below(NUM_FRACTIONS)
-        return (NUM_FRACTIONS - 1 - number if self.shrinks_to_one else number) / NUM_FRACTIONS
-
-    def getrandbits(self, k: int) -> int:
-        """An integer of at most k bits."""
-        return self._below(1 << min(k, BITS))
-
-    def randint(self, a: int, b: int) -> int:
-        """An integer from a to b."""
-        return a + self._below(b - a + 1)
-
-    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
-        """An element of a range."""
-        choices = range(start) if stop is None else range(start, stop, step)
-        return choices[self._below(len(choices))]
-
-    def choice(self, seq: Any) -> Any:
-        """An element of a sequence."""
-        return seq[self._below(len(seq))]
-
-    def choices(self, population: Any, weights: Any = None, *, cum_weights: Any = None, k: int = 1) -> list[Any]:
-        """Elements of a sequence; how often each kind comes is Hypothesis's own business."""
-        return [self.choice(population) for _ in range(k)]
-
-
-def _no_draw(strategy: st.SearchStrategy[Any]) -> Any:
-    raise AssertionError(f"{strategy} was drawn outside of a rule")
 
 
 # Failures ---------------------------------------------------------------------------------------------------------
@@ -134,6 +86,7 @@ class Search:
         self.num_steps_max = sys.maxsize
         self.done = Drive()
         self.found: dict[tuple[str, str], tuple[Finding, Config, list[Operation]]] = {}
+        self.stop: Stop | None = None
         self.driver: Driver | None = None
         self.enabled: dict[str, list[int]] = {}
         self.choices = Choices()
@@ -169,7 +122,7 @@ class Search:
         """Do one operation in lockstep."""
         assert self.driver is not None
         if monotonic() > self.deadline or self.done.num_steps >= self.num_steps_max:
-            raise Stop
+            raise self.stopped()
         self.done.num_steps += 1
         self.operations.append(operation)
         with self._guarded():
@@ -194,10 +147,15 @@ class Search:
         except Finding as finding:
             self._keep(finding)
             if is_hang(finding):
-                raise Stop from finding
+                raise self.stopped() from finding
             raise _refuted(finding.kind)(finding.text) from None
         except Exception as error:
-            raise Stop(error) from error
+            raise self.stopped(error) from error
+
+    def stopped(self, error: Exception | None = None) -> Stop:
+        """What to raise to end the search. Remembered, since Hypothesis may take the broken-off run for a flaky one."""
+        self.stop = Stop(error)
+        return self.stop
 
     def _keep(self, finding: Finding) -> None:
         if not self.found:
@@ -287,20 +245,36 @@ def drive(
         verbosity=Verbosity.quiet,
     )
     try:
-        with with_reporter(_say_nothing):
+        with with_reporter(_say_nothing), _without_constants():
             run_state_machine_as_test(machine, settings=settings)
     except Refuted as refuted:
         search.refute(refuted.kind)
-    except Flaky:
-        search.refute_repetition()
+    except (Stop, Flaky):
+        if search.stop is None:
+            search.refute_repetition()
+        elif search.stop.error is not None:
+            raise search.stop.error from None
+        else:
+            search.refute()
     except Unsatisfiable:
         search.done.is_unsupported = True
-    except Stop as stop:
-        if stop.error is not None:
-            raise stop.error from None
-        search.refute()
     search.done.seconds = monotonic() - began
     return search.done
+
+
+@contextmanager
+def _without_constants() -> Iterator[None]:
+    """Keep Hypothesis from mixing in constants of the modules that happen to be loaded: a seed is to repeat a run."""
+    name = "_maybe_draw_constant"
+    mixed_in = getattr(HypothesisProvider, name, None)
+    if mixed_in is None:
+        yield
+        return
+    setattr(HypothesisProvider, name, lambda *arguments, **named: None)
+    try:
+        yield
+    finally:
+        setattr(HypothesisProvider, name, mixed_in)
 
 
 def _say_nothing(text: object) -> None:
