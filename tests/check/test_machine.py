@@ -42,7 +42,7 @@ def test_a_drive_repeats_exactly_from_its_seed(example: Factory) -> None:
 
 def test_a_seed_means_the_same_whatever_modules_are_loaded(example: Factory, tmp_path: Path) -> None:
     before = done(drive(example(), 7, examples=10, steps=30))
-    (tmp_path / "numbers.py").write_text(f"NUMBERS = {list(range(2, 60))}\ndef make(): return NUMBERS\n")
+    (tmp_path / "numbers.py").write_text(f"NUMBERS = {list(range(101, 1023))}\ndef make(): return NUMBERS\n")
     find(f"{tmp_path / 'numbers.py'}:make")
 
     assert done(drive(example(), 7, examples=10, steps=30)) == before
