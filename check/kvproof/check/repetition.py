@@ -8,20 +8,19 @@ time, on memory addresses or on an earlier run is told apart from one that is wr
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, cast
 
 from kvproof.check.finding import Finding
 from kvproof.check.lockstep import Lockstep
-from kvproof.check.loop.judge import LoopLockstep
-from kvproof.check.loop.protocol_check import CALLS as LOOP_CALLS
-from kvproof.check.loop.subject import LoopConfig
 from kvproof.check.protocol_check import CALLS
 from kvproof.check.subject import Config, ManagerSubject, Observation
 from kvproof.check.watchdog import time_limit
 from kvproof.spec.trace import Operation
 
+# What is of the loop level is imported where it is used: the walkers of both levels use this module.
+
 SECONDS_MAX, HANG_SECONDS_MAX = 20.0, 5.0
-RECORDED = frozenset(CALLS + LOOP_CALLS)
 USUAL_CAUSES = "usual causes: state kept from an earlier open, random choices, the clock, or the order of a set"
 
 
@@ -40,6 +39,13 @@ class Call:
         return f"{self.name}({', '.join(str(argument) for argument in self.arguments)})"
 
 
+@cache
+def _recorded_names() -> frozenset[str]:
+    from kvproof.check.loop.protocol_check import CALLS as LOOP_CALLS
+
+    return frozenset(CALLS + LOOP_CALLS)
+
+
 class Recorder:
     """A subject that writes down each call and its answer, and passes both on."""
 
@@ -49,7 +55,7 @@ class Recorder:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._subject, name)
-        return self._recorded(name, found) if name in RECORDED and callable(found) else found
+        return self._recorded(name, found) if name in _recorded_names() and callable(found) else found
 
     def _recorded(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def recorded(*arguments: Any) -> Any:
@@ -110,6 +116,9 @@ def repeat(
 
     finding: what an earlier run found; a hang is not waited for as long again.
     """
+    from kvproof.check.loop.judge import LoopLockstep
+    from kvproof.check.loop.subject import LoopConfig
+
     recorder = Recorder(make())
     done = Repetition()
     judge: Lockstep | LoopLockstep | None = None
