@@ -1,6 +1,7 @@
 """The layout that packaging and trust depend on: five roots, one namespace, imports in one direction only."""
 
 import ast
+import graphlib
 import re
 import subprocess
 import sys
@@ -138,3 +139,37 @@ def test_a_machine_path_is_recognised_wherever_it_stands(folder: str, place: str
 @pytest.mark.parametrize("text", ["spec/work/x.py", "example.org/home/x", "./root/x", "/workload", "/home-made"])
 def test_a_path_inside_the_project_is_no_machine_path(text: str) -> None:
     assert not MACHINE_PATH.search(text)
+
+
+def modules_imported(module: Path, root: str, known: set[str]) -> set[str]:
+    """The modules of ours that importing this one runs: those it names, and the packages these lie in."""
+    own = module_name(module, root)
+    found: set[str] = set()
+    for node in ast.parse(module.read_text(encoding="utf-8")).body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                base = ".".join(
+                    [*package_of(module, root)[: len(package_of(module, root)) - node.level + 1], base]
+                ).strip(".")
+            names = [f"{base}.{alias.name}" if f"{base}.{alias.name}" in known else base for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            packages = {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
+            found |= {p for p in packages & known if p != own and not f"{own}.".startswith(f"{p}.")}
+    return found
+
+
+def module_name(module: Path, root: str) -> str:
+    parts = module.relative_to(TREE / root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_any_module_can_be_the_first_to_be_imported() -> None:
+    names = {module_name(module, root): (module, root) for root in ROOTS for module in modules_of(root)}
+    graph = {name: modules_imported(module, root, set(names)) for name, (module, root) in names.items()}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail("imports go in a circle: " + " -> ".join(error.args[1]))

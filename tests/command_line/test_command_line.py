@@ -114,7 +114,7 @@ def test_a_command_line_that_is_wrong_exits_with_2(arguments: tuple[str, ...]) -
 def test_the_subjects_are_listed() -> None:
     done = kvproof("subjects")
     assert done.exit_code == 0
-    names = ["kvproof", "kvproof-scheduler", "vllm-v0", "module:factory"]
+    names = ["kvproof", "kvproof-generation1", "kvproof-scheduler", "vllm-v0", "module:factory"]
     assert [line.split()[0] for line in done.output.splitlines()] == names
 
 

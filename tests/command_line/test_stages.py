@@ -15,7 +15,7 @@ from kvproof.check.session import Said, Stint
 from kvproof.check.store import Store
 from kvproof.check.subject import ManagerSubject
 from kvproof.check.subjects import find
-from kvproof.check.walker import Walk
+from kvproof.check.walk import Walk
 from kvproof.spec.verdict import Check, Verdict, WitnessCount
 
 FINDING = Finding("read-back", "position 3")

@@ -5,11 +5,11 @@ from io import TextIOWrapper
 from typing import Annotated
 
 import typer
+
+from kvproof.check.commands.engines import engines
 from kvproof.check.commands.explore import explore
 from kvproof.check.commands.hunt import hunt
 from kvproof.check.commands.replay import replay
-
-from kvproof.check.commands.engines import engines
 from kvproof.check.commands.report import report
 from kvproof.check.commands.subjects import subjects
 from kvproof.check.commands.verify import verify

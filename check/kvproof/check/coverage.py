@@ -28,7 +28,7 @@ NEEDS: dict[str, tuple[Can, str]] = {
 }
 
 LOOP_LEVEL = "seen only where a whole scheduler is driven"
-NOT_REPEATED = "looked at only when a finding is replayed"
+NOT_REPEATED = "looked at by the walker, and when a finding is replayed"
 
 
 def unsupported(property: str, capabilities: Capabilities) -> str | None:

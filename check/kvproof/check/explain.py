@@ -147,9 +147,15 @@ class Explainer:
             raise Finding("hit-computed", f"{about}: a hit of {hit} tokens, and a table of {len(table)} blocks")
         self.take_slot(seq)
         named = table.__getitem__
-        program = operations.admit_sequence(
-            self.state, size, seq.slot, window, seq.identities, hit // size, len(table), named, caching
-        )
+        first = self._num_left(table)
+        if first:
+            program = operations.admit_past_window(
+                self.state, size, seq.slot, window, seq.identities, first, len(table), named
+            )
+        else:
+            program = operations.admit_sequence(
+                self.state, size, seq.slot, window, seq.identities, hit // size, len(table), named, caching
+            )
         self.run(program, about)
         self._compare_table(seq, table, about)
 
@@ -158,12 +164,10 @@ class Explainer:
         state, size = self.state, self.block_size
         old = seq.shown
         table = self.table_of(seq, about)
-        slot, null = seq.slot, self.machine.null
+        slot = seq.slot
         if table == old and state.num_full[slot] * size + state.num_filled[slot] == len(seq.identities):
             return
-        first = 0
-        while first < len(table) and table[first] == null:
-            first += 1
+        first = self._num_left(table)
         if first != state.first[slot]:
             self.run(operations.slide_window(state, slot, first), about)
             self.fired["window left an entry"] += 1
@@ -182,6 +186,13 @@ class Explainer:
                 raise Finding(
                     "cow-copied", f"{about}: an entry went {pair[0]} -> {pair[1]}, and no such copy was emitted"
                 )
+
+    def _num_left(self, table: list[int]) -> int:
+        """Entries that the window has left: the null blocks that a table begins with."""
+        first, null = 0, self.machine.null
+        while first < len(table) and table[first] == null:
+            first += 1
+        return first
 
     def _num_kept(self, seq: Seq, table: list[int]) -> int:
         """Entries up to the first reserved one that was given back or replaced."""

@@ -6,9 +6,7 @@ pool. Prompts are cut from and continue earlier ones, over one to three tokens, 
 determines everything.
 """
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
 from time import monotonic
 from typing import Any
@@ -20,13 +18,12 @@ from kvproof.check.lockstep.judge import GROWING, SWAPPING_IN
 from kvproof.check.repetition import difference, nondeterministic, repeat
 from kvproof.check.subject import Config, ManagerSubject, Unsupported
 from kvproof.check.truth import Group, Status
+from kvproof.check.walk import ADAPTERS, NUM_REFUSED_CONFIGS_MAX, RUN_SECONDS_MAX, SALTS, Walk
 from kvproof.check.watchdog import time_limit
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 80
 NUM_REPEATED_RUNS = 20  # the first runs are done twice more, and must give the same answers
-RUN_SECONDS_MAX = 20.0
-NUM_REFUSED_CONFIGS_MAX = 1000
 GROUP_MEMBERS_MAX = 4
 WEIGHTS = {  # what ends something is drawn less often, so that sequences grow and pools fill
     "new": (0.3, 1.0, 1.0),
@@ -40,24 +37,6 @@ WEIGHTS = {  # what ends something is drawn less often, so that sequences grow a
     "swap_out": (0.1, 0.3, 1.0),
     "reset": (0.0, 0.05, 0.3),
 }
-ADAPTERS = ((None, 0), ("X", 1), ("X", 2), ("Y", 3))  # ids are unique, names need not be
-SALTS = (None, "X", "Y")  # one small alphabet for every string, so that any two can meet
-
-
-@dataclass
-class Walk:
-    """What a walk found, and how much it did. With a finding: the configuration and the operations up to it."""
-
-    finding: Finding | None = None
-    config: Config = field(default_factory=Config)
-    operations: list[Operation] = field(default_factory=list)
-    num_operations: int = 0
-    num_runs: int = 0
-    seconds: float = 0.0
-    kinds: Counter[str] = field(default_factory=Counter)
-    witnesses: Counter[str] = field(default_factory=Counter)
-    notes: Counter[str] = field(default_factory=Counter)
-    is_unsupported: bool = False
 
 
 class Driver:

@@ -52,6 +52,31 @@ def admit_sequence(
     yield from reserve_entries(state, seq, num_entries, named)
 
 
+def admit_past_window(
+    state: State,
+    block_size: int,
+    seq: int,
+    window: int,
+    tokens: Sequence[int],
+    first: int,
+    num_entries: int,
+    named: Named,
+) -> Program:
+    """A prompt longer than its window gets only the entries from `first` on.
+
+    It is explained as its prefill run entry by entry through the blocks it has: those left are taken again.
+    """
+    yield "admit", (seq, window)
+    num_held = num_entries - first
+    for index in range(num_entries):
+        if index >= num_held:
+            while state.done_full[seq] < index:
+                yield "compute", (seq, block_size)
+            yield "slide", (seq,)
+        stop = min(block_size, len(tokens) - index * block_size)
+        yield "append", (seq, named(first + (index - first) % num_held), row_of(tokens, index, block_size), stop)
+
+
 def know_tokens(
     state: State,
     block_size: int,

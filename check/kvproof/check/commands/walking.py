@@ -6,17 +6,28 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from kvproof.check import coverage
-from kvproof.check.commands.claims import STOPPED, Outcome, Refutation, about_loop, about_subject, decided, met, noted
+from kvproof.check.commands.claims import (
+    STOPPED,
+    WALKER,
+    Outcome,
+    Refutation,
+    about_loop,
+    about_subject,
+    decided,
+    met,
+    noted,
+)
 from kvproof.check.commands.saving import Saving
 from kvproof.check.loop import coverage as loop_coverage
 from kvproof.check.loop import walk_loop
 from kvproof.check.loop.protocol_check import is_loop_subject
 from kvproof.check.session import Said, Stage, Stint
 from kvproof.check.subject import ManagerSubject
-from kvproof.check.walker import Walk, walk
+from kvproof.check.walk import Walk
+from kvproof.check.walker import walk
 from kvproof.spec.verdict import Check, Verdict
 
-JUDGE, LOOP_JUDGE = "walker", "loop"
+JUDGE, LOOP_JUDGE = WALKER, "loop"
 NUM_OPERATIONS_MAX = 1_000_000
 
 

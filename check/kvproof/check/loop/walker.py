@@ -17,7 +17,7 @@ from kvproof.check.loop.prompts import Prompts
 from kvproof.check.loop.stepping import GROUP_MEMBERS_MAX
 from kvproof.check.loop.subject import LoopConfig, LoopSubject
 from kvproof.check.subject import Unsupported
-from kvproof.check.walker import ADAPTERS, NUM_REFUSED_CONFIGS_MAX, RUN_SECONDS_MAX, SALTS, Walk
+from kvproof.check.walk import ADAPTERS, NUM_REFUSED_CONFIGS_MAX, RUN_SECONDS_MAX, SALTS, Walk
 from kvproof.check.watchdog import time_limit
 from kvproof.spec.trace import Operation
 

@@ -21,6 +21,7 @@ Factory = Callable[[], ManagerSubject]
 
 BUILT_IN = {
     "kvproof": "kvproof's own block manager",
+    "kvproof-generation1": "kvproof's manager behind the interface of the first generation, its windows rings",
     "kvproof-scheduler": "kvproof's own scheduler around it, judged step by step",
     "vllm-v0": "vLLM's V0 block manager; vllm-v0==VERSION for another release",
 }
@@ -52,6 +53,10 @@ def find(name: str) -> Factory:
         from kvproof.check.subjects import builtin
 
         return _checked(name, builtin.make)
+    if known == "kvproof-generation1":
+        from kvproof.check.subjects import generation1
+
+        return _checked(name, generation1.make)
     if known == "kvproof-scheduler":
         from kvproof.check.subjects import scheduler
 

@@ -28,8 +28,7 @@ class Generation1(BuiltIn):
     """`kvproof.impl.BlockSpaceManagerV1` behind the protocol."""
 
     name = "kvproof-generation1"
-    # Rings wait for the judge: the specification has no program for a prompt longer than its window.
-    capabilities = replace(BuiltIn.capabilities, lookahead=False, window=False)
+    capabilities = replace(BuiltIn.capabilities, lookahead=False)
     assumptions: tuple[Assumption, ...] = (*ASSUMPTIONS, PROMPT_BESIDE_RING)
 
     def __init__(self) -> None:
@@ -39,8 +38,6 @@ class Generation1(BuiltIn):
         """A new manager; with a window, one with the ring that keeps it."""
         if config.lookahead:
             raise Unsupported("the first generation has no lookahead slots")
-        if config.window and not self.capabilities.window:
-            raise Unsupported("a prompt longer than its ring cannot be explained yet")
         if config.window and config.chunked:
             raise Unsupported("a ring does not hold what the later chunks of a prompt read")
         size = config.block_size
