@@ -130,6 +130,14 @@ class SelfAttnBlockSpaceManager(ManagerState):
         require_at_least("num_lookahead_slots", num_lookahead_slots, 0)
         members = []
         for seq in seq_group.get_seqs(SequenceStatus.RUNNING):
+            table = self.tables.get(seq.seq_id)
+            if table is not None and self.sliding_window is None:
+                known = len(seq.get_token_ids())
+                if (
+                    table.num_tokens <= known <= table.quiet_tokens
+                    and known + num_lookahead_slots <= table.writable_slots
+                ):
+                    continue  # as for most
             table = self._table(seq, is_on_host=False)
             if not self._is_quiet(table, seq, num_lookahead_slots):
                 members.append((table, seq))
@@ -139,15 +147,16 @@ class SelfAttnBlockSpaceManager(ManagerState):
         """Give slots to the new tokens and the lookahead; returns the (source, target) copies to make first."""
         table = self.tables.get(seq.seq_id)
         if table is not None and self.sliding_window is None:
-            known = len(seq.get_token_ids())  # most appends end here
-            if (
-                known <= table.quiet_tokens
-                and known + num_lookahead_slots <= table.writable_slots
-                and known >= table.num_tokens
-                and num_lookahead_slots >= 0
-            ):
-                table.num_tokens = known
-                return []
+            known = len(seq.get_token_ids())
+            if table.num_tokens <= known <= table.quiet_tokens and num_lookahead_slots >= 0:
+                end = known + num_lookahead_slots
+                if end <= table.writable_slots:  # most appends end here
+                    table.num_tokens = known
+                    return []
+                if not table.is_on_host:
+                    pairs = self._growth.append_within_block(table, known, end)
+                    if pairs is not None:
+                        return pairs
         require_at_least("num_lookahead_slots", num_lookahead_slots, 0)
         table = self._table(seq, is_on_host=False)
         if self._is_quiet(table, seq, num_lookahead_slots):

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from .content import NO_BLOCK, Content, ContentIndex
 from .device_blocks import DeviceBlocks
 from .errors import NoFreeBlocksError
-from .evictor import LRUEvictor
+from .evictor import LRUEvictor, Rank
 from .hit_rate import CacheMetricData
 
 NEVER_ACCESSED = -1.0
@@ -65,6 +65,16 @@ class CachedBlocks(DeviceBlocks):
             last_accessed[block_id] = NEVER_ACCESSED
         return taken
 
+    def take_one(self) -> int:
+        free_ids = self.free_ids
+        if not free_ids:
+            return self.take(1)[0]
+        block_id = free_ids.popleft()
+        self.refcounts[block_id] = 1
+        self.was_copied[block_id] = 0
+        self.last_accessed[block_id] = NEVER_ACCESSED
+        return block_id
+
     def pin(self, block_id: int) -> None:
         """One more reference to a registered block, which leaves the evictor if it was there."""
         refcount = self.refcounts[block_id]
@@ -74,7 +84,9 @@ class CachedBlocks(DeviceBlocks):
 
     def release(self, block_ids: Iterable[int]) -> None:
         refcounts, free_ids, content_of, computed = self.refcounts, self.free_ids, self.content_of, self.computed
-        add, last_accessed, block_size = self.evictor.add, self.last_accessed, self.block_size
+        last_accessed, block_size = self.last_accessed, self.block_size
+        ranks: list[Rank] = []
+        contents: list[Content] = []
         for block_id in block_ids:
             left = refcounts[block_id] - 1
             refcounts[block_id] = left
@@ -82,7 +94,8 @@ class CachedBlocks(DeviceBlocks):
                 continue
             content = content_of[block_id]
             if content is not None and computed[block_id]:
-                add(block_id, content, content.depth * block_size, last_accessed[block_id])
+                ranks.append((last_accessed[block_id], -content.depth * block_size, block_id))
+                contents.append(content)
             else:
                 if content is not None:
                     self.forget(block_id)
@@ -90,6 +103,8 @@ class CachedBlocks(DeviceBlocks):
                     content.twins.remove(block_id)
                 computed[block_id] = 0
                 free_ids.appendleft(block_id)
+        if ranks:
+            self.evictor.add_all(ranks, contents)
 
     def register(self, block_id: int, content: Content) -> None:
         """Let `block_id` be found under `content`, if no other block is."""
@@ -100,20 +115,26 @@ class CachedBlocks(DeviceBlocks):
 
     def mark_computed(self, block_id: int, content: Content) -> None:
         """Every slot of the block holds the KV of `content` from now on."""
-        self.computed[block_id] = 1
-        twin = content.block_id
-        if twin == block_id:
-            return
-        if twin == NO_BLOCK:
-            self.register(block_id, content)
-        elif self.computed[twin]:
-            if block_id not in self.private_content_of:
-                self.private_content_of[block_id] = content
-                content.twins = [*content.twins, block_id]
-        else:
-            self.content_of[twin] = None
-            self.content_of[block_id] = content
-            content.block_id = block_id
+        self.mark_all_computed([(block_id, content)])
+
+    def mark_all_computed(self, pairs: Iterable[tuple[int, Content]]) -> None:
+        """Every slot of each block holds the KV of the content beside it from now on."""
+        computed, private_content_of = self.computed, self.private_content_of
+        for block_id, content in pairs:
+            computed[block_id] = 1
+            twin = content.block_id
+            if twin == block_id:
+                continue
+            if twin == NO_BLOCK:
+                self.register(block_id, content)
+            elif computed[twin]:
+                if block_id not in private_content_of:
+                    private_content_of[block_id] = content
+                    content.twins = [*content.twins, block_id]
+            else:
+                self.content_of[twin] = None
+                self.content_of[block_id] = content
+                content.block_id = block_id
 
     def record_access(self, block_ids: Iterable[int], now: float) -> None:
         """Remember the latest access of each block."""

@@ -59,6 +59,14 @@ class DeviceBlocks:
             refcounts[block_id] = 1
         return taken
 
+    def take_one(self) -> int:
+        """Take one block without content, with one reference."""
+        if not self.free_ids:
+            raise NoFreeBlocksError(1, 0, self.name)
+        block_id = self.free_ids.popleft()
+        self.refcounts[block_id] = 1
+        return block_id
+
     def share(self, block_ids: Iterable[int]) -> None:
         """One more reference to each."""
         refcounts = self.refcounts

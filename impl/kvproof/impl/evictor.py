@@ -11,20 +11,15 @@ same in every process.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from .errors import InvalidValueError, UnknownBlockError
 
 STALE_ENTRIES_PER_BLOCK_MAX = 50
 
 
-class Rank(NamedTuple):
-    """Place in the order of eviction: the smallest goes first."""
-
-    last_accessed: float
-    minus_num_hashed_tokens: int
-    block_id: int
+# Last access, minus the hashed tokens, block id; a plain tuple, since every block that is freed makes one.
+Rank = tuple[float, int, int]
 
 
 class LRUEvictor:
@@ -53,7 +48,7 @@ class LRUEvictor:
 
     def add(self, block_id: int, content_hash: Hashable, num_hashed_tokens: int, last_accessed: float) -> None:
         """Take in a block that lost its last reference; its content stays findable until it is evicted."""
-        rank = Rank(last_accessed, -num_hashed_tokens, block_id)
+        rank = (last_accessed, -num_hashed_tokens, block_id)
         self._ranks[block_id] = rank
         self._contents[block_id] = content_hash
         waiting = self._waiting
@@ -61,12 +56,21 @@ class LRUEvictor:
         if len(waiting) + len(self._heap) > STALE_ENTRIES_PER_BLOCK_MAX * len(self._ranks):
             self._rebuild()
 
+    def add_all(self, ranks: list[Rank], contents: Sequence[Hashable]) -> None:
+        """The same for many blocks, whose ranks are given."""
+        block_ids = [block_id for _, _, block_id in ranks]
+        self._ranks.update(zip(block_ids, ranks, strict=True))
+        self._contents.update(zip(block_ids, contents, strict=True))
+        self._waiting.extend(ranks)
+        if len(self._waiting) + len(self._heap) > STALE_ENTRIES_PER_BLOCK_MAX * len(self._ranks):
+            self._rebuild()
+
     def update(self, block_id: int, last_accessed: float) -> None:
         """Record a later access of a block that is here."""
         rank = self._ranks.get(block_id)
         if rank is None:
             raise UnknownBlockError(block_id, "the evictor")
-        self.add(block_id, self._contents[block_id], -rank.minus_num_hashed_tokens, last_accessed)
+        self.add(block_id, self._contents[block_id], -rank[1], last_accessed)
 
     def remove(self, block_id: int) -> None:
         """A block that is here is referenced again."""
@@ -88,14 +92,14 @@ class LRUEvictor:
         waiting.clear()
         while True:
             rank = heapq.heappop(heap)
-            block_id = rank.block_id
+            block_id = rank[2]
             if ranks.get(block_id) is rank:
                 del ranks[block_id]
                 return block_id, self._contents.pop(block_id)
 
     def in_order(self) -> Iterable[int]:
         """The block ids in the order in which they would be evicted."""
-        return [rank.block_id for rank in sorted(self._ranks.values())]
+        return [block_id for _, _, block_id in sorted(self._ranks.values())]
 
     def clear(self) -> None:
         """Forget every block."""

@@ -26,6 +26,7 @@ comes first and makes the copy unnecessary.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from .cached_blocks import CachedBlocks
@@ -36,6 +37,7 @@ from .sequence import SequenceLike
 from .table import Table, contents_of
 
 Pairs = list[tuple[int, int]]
+NO_LIMIT = sys.maxsize
 
 
 class Growth:
@@ -60,7 +62,7 @@ class Growth:
         """After an append: up to `num_slots` the table writes alone."""
         table.writable_slots = num_slots
         if self.cache is None:
-            table.quiet_tokens = num_slots
+            table.quiet_tokens = NO_LIMIT
         else:
             table.quiet_tokens = (table.num_tokens // self.block_size + 1) * self.block_size - 1
 
@@ -93,6 +95,31 @@ class Growth:
         if is_null_extra and self.blocks.null_id == NO_NULL_BLOCK:
             total += 1
         return total
+
+    def append_within_block(self, table: Table, known: int, end: int) -> Pairs | None:
+        """The same as `append` if all slots written lie in one block, none becomes full and none is dropped, else None.
+
+        So it is with nearly every append of one token. Only steps 3 and 4 can then have something to do.
+        """
+        ids, seen, size = table.ids, table.num_tokens, self.block_size
+        index = seen // size
+        num_slots = (index + 1) * size
+        if not seen < end <= num_slots:
+            return None
+        blocks, pairs = self.blocks, []
+        if index == len(ids):
+            ids.append(blocks.take_one())
+        else:
+            source = ids[index]
+            refcount = blocks.refcounts[source]
+            if refcount > 1:
+                ids[index] = target = blocks.take_one()
+                blocks.refcounts[source] = refcount - 1
+                pairs.append((source, target))
+                if self.cache is not None:
+                    self.cache.was_copied[source] = 1
+        table.num_tokens, table.writable_slots = known, num_slots
+        return pairs
 
     def append(self, table: Table, seq: SequenceLike, num_lookahead_slots: int) -> Pairs:
         """Give slots to all known tokens and the lookahead; returns the copies to make."""

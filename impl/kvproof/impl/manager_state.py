@@ -88,9 +88,10 @@ class ManagerState:
     def _mark(self, cache: CachedBlocks, table: Table, num_computed_tokens: int) -> None:
         """Mark the blocks whose every slot is computed."""
         num_blocks = min(num_computed_tokens // self.block_size, len(table.contents))
-        for index in range(table.num_marked_blocks, num_blocks):
-            cache.mark_computed(table.ids[index], table.contents[index])
-        table.num_marked_blocks = max(table.num_marked_blocks, num_blocks)
+        first = table.num_marked_blocks
+        if first < num_blocks:
+            cache.mark_all_computed(zip(table.ids[first:num_blocks], table.contents[first:num_blocks], strict=True))
+            table.num_marked_blocks = num_blocks
 
     def _num_computed_blocks(self, seq: SequenceLike) -> int:
         """Leading blocks with KV: for a prompt those hit at admission, later whatever was computed."""

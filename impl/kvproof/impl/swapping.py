@@ -13,6 +13,7 @@ must not become targets of the next one. The manager passes them as `landed`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from .cached_blocks import CachedBlocks
 from .device_blocks import DeviceBlocks
@@ -22,7 +23,7 @@ from .table import Table
 
 def distinct_ids(tables: Iterable[Table]) -> list[int]:
     """Every block the tables hold, once, in the order of first mention."""
-    return list(dict.fromkeys(block_id for table in tables for block_id in table.held_ids()))
+    return list(dict.fromkeys(chain.from_iterable(map(Table.held_ids, tables))))
 
 
 def free_landed(blocks: DeviceBlocks, landed: set[int]) -> list[int]:
@@ -42,25 +43,28 @@ def move(tables: Sequence[Table], source: DeviceBlocks, target: DeviceBlocks, la
         target.free_ids.remove(block_id)
     new_ids = target.take(len(old_ids))
     target.free_ids.extend(held_back)
-    refcounts = target.refcounts
-    for block_id in new_ids:
-        refcounts[block_id] = 0
     mapping = dict(zip(old_ids, new_ids, strict=True))
     for cache in (source, target):
         if isinstance(cache, CachedBlocks):
+            computed = cache.computed
             for old, new in mapping.items():
-                cache.computed[new] = cache.computed[old]
+                computed[new] = computed[old]
+    if sum(len(table.held_ids()) for table in tables) > len(old_ids):
+        # Some blocks are held more than once, so the one reference that `take` gave to each is not enough.
+        refcounts = target.refcounts
+        for block_id in new_ids:
+            refcounts[block_id] = 0
+        for table in tables:
+            target.share([mapping[block_id] for block_id in table.held_ids()])
     for table in tables:
         held = table.held_ids()
-        moved = [mapping[block_id] for block_id in held]
-        target.share(moved)
+        moved = new_ids if held == old_ids else [mapping[block_id] for block_id in held]
         if isinstance(source, CachedBlocks):
             source.record_access(held, table.last_accessed)
         source.release(held)
         table.ids = table.ids[: table.num_dropped] + moved  # a new list: whoever has the old one sees what was moved
         table.writable_slots = 0
         if isinstance(target, CachedBlocks):
-            for block_id, content in zip(moved, table.contents, strict=False):
-                if target.computed[block_id]:
-                    target.mark_computed(block_id, content)
+            computed, pairs = target.computed, zip(moved, table.contents, strict=False)
+            target.mark_all_computed([pair for pair in pairs if computed[pair[0]]])
     return mapping
