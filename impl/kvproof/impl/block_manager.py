@@ -87,7 +87,7 @@ class SelfAttnBlockSpaceManager(ManagerState):
             self.free_cross(seq_group)  # left on the host by a group that is admitted anew
             self.cross_tables[seq_group.request_id] = cross_table
         self._growth.settle(table, len(table.ids) * self.block_size)
-        self.tables[first.seq_id] = table
+        self._keep(first.seq_id, table)
         for seq in waiting[1:]:
             self._fork_table(table, seq.seq_id)
 
@@ -198,13 +198,17 @@ class SelfAttnBlockSpaceManager(ManagerState):
         blocks.share(table.held_ids())
         if self._cache is not None:
             self._cache.contents.need(table.last_content())
-        self.tables[child_id] = table.fork()
+        self._keep(child_id, table.fork())
+
+    def _keep(self, seq_id: int, table: Table) -> None:
+        self.tables[seq_id], self._ids[seq_id] = table, table.ids
 
     def free(self, seq: SequenceLike) -> None:
         """Give up the table of a sequence. What it has computed stays in the prefix cache."""
         table = self.tables.pop(seq.seq_id, None)
         if table is None:
             return
+        del self._ids[seq.seq_id]
         self._landed.clear()
         if self._cache is not None and not table.is_on_host:
             self._mark(self._cache, table, seq.data.get_num_computed_tokens())
@@ -239,12 +243,10 @@ class SelfAttnBlockSpaceManager(ManagerState):
 
     def swap_in(self, seq_group: GroupLike) -> Pairs:
         """Bring the swapped sequences back; returns (host, GPU) pairs, numbered per device."""
-        tables = self._with_cross(
-            seq_group, [self._table(seq, is_on_host=True) for seq in seq_group.get_seqs(SequenceStatus.SWAPPED)]
-        )
+        seqs = seq_group.get_seqs(SequenceStatus.SWAPPED)
+        tables = self._with_cross(seq_group, [self._table(seq, is_on_host=True) for seq in seqs])
         mapping = move(tables, self._host, self._gpu, self._landed)
-        for table in tables:
-            table.is_on_host = False
+        self._moved(seqs, tables, is_on_host=False)
         self._landed.update(mapping.values())
         base = self.num_total_gpu_blocks
         return [(source - base, target) for source, target in mapping.items()]
@@ -258,15 +260,19 @@ class SelfAttnBlockSpaceManager(ManagerState):
 
     def swap_out(self, seq_group: GroupLike) -> Pairs:
         """Move the running sequences to the host; returns (GPU, host) pairs, numbered per device."""
-        tables = self._with_cross(
-            seq_group, [self._table(seq, is_on_host=False) for seq in seq_group.get_seqs(SequenceStatus.RUNNING)]
-        )
+        seqs = seq_group.get_seqs(SequenceStatus.RUNNING)
+        tables = self._with_cross(seq_group, [self._table(seq, is_on_host=False) for seq in seqs])
         mapping = move(tables, self._gpu, self._host, set())
-        for table in tables:
-            table.is_on_host = True
+        self._moved(seqs, tables, is_on_host=True)
         self._landed.clear()
         base = self.num_total_gpu_blocks
         return [(source, target - base) for source, target in mapping.items()]
+
+    def _moved(self, seqs: Sequence[SequenceLike], tables: list[Table], is_on_host: bool) -> None:
+        for table in tables:
+            table.is_on_host = is_on_host
+        for seq in seqs:
+            self._ids[seq.seq_id] = self.tables[seq.seq_id].ids
 
     def _with_cross(self, seq_group: GroupLike, tables: list[Table]) -> list[Table]:
         """The cross-attention table moves with the group."""

@@ -150,6 +150,7 @@ class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
         for prefix in self._prefixes:
             prefix.give_up(self._gpu)
         self.tables.clear()
+        self._ids.clear()
         self.cross_tables.clear()
         self._prefixes.clear()
 

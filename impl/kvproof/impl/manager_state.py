@@ -63,6 +63,7 @@ class ManagerState:
         self._host = DeviceBlocks("CPU", range(num_gpu_blocks, num_blocks), self.refcounts)
         self._growth = Growth(self._gpu, block_size, self.max_block_sliding_window)
         self.tables: dict[int, Table] = {}
+        self._ids: dict[int, list[int]] = {}  # of each table; what `get_block_table` gives is one look-up away
         self.cross_tables: dict[str, Table] = {}
         self._landed: set[int] = set()  # targets of this step's swap-ins; see `swapping`
 
@@ -133,8 +134,10 @@ class ManagerState:
 
     def get_block_table(self, seq: SequenceLike) -> list[int]:
         """The sequence's block ids, [] if it has none. It is the live list until the next swap: read only."""
-        table = self.tables.get(seq.seq_id)
-        return [] if table is None else table.ids
+        try:
+            return self._ids[seq.seq_id]
+        except KeyError:
+            return []
 
     def get_cross_block_table(self, seq_group: GroupLike) -> list[int]:
         """The request's cross-attention block ids, [] if it has none. As live as `get_block_table`: read only."""
