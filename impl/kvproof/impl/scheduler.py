@@ -99,7 +99,7 @@ class Scheduler(SchedulerQueues):
         self, outputs: SchedulerOutputs, budget: SchedulingBudget, prefills: list[ScheduledSequenceGroup]
     ) -> None:
         manager, config = self.block_manager, self.scheduler_config
-        num_places = config.max_num_seqs - sum(group.num_seqs(RUNNING) for group in self.running)
+        num_places = config.max_num_seqs - self.running.num_running_seqs() if self.waiting else 0
         while self.waiting:
             group = self.waiting[0]
             seqs = group.get_seqs(WAITING)
@@ -202,7 +202,7 @@ class Scheduler(SchedulerQueues):
         decodes: list[ScheduledSequenceGroup],
     ) -> None:
         manager, config = self.block_manager, self.scheduler_config
-        num_places = config.max_num_seqs - sum(group.num_seqs(RUNNING) for group in self.running)
+        num_places = config.max_num_seqs - self.running.num_running_seqs() if self.swapped else 0
         while self.swapped:
             group = self.swapped[0]
             seqs = group.get_seqs(SWAPPED)

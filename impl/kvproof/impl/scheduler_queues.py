@@ -40,6 +40,10 @@ class ArrivalQueue:
     def __contains__(self, group: object) -> bool:
         return any(group is other for _, other in self._entries)
 
+    def num_running_seqs(self) -> int:
+        """Running sequences of all groups."""
+        return sum([seq.status == SequenceStatus.RUNNING for _, group in self._entries for seq in group.seqs])
+
     def add(self, arrival: int, group: SequenceGroup) -> None:
         """Put a group in its place."""
         entries = self._entries
@@ -114,9 +118,10 @@ class SchedulerQueues:
         """The step has been executed and its results given back: forget what has finished, blocks and all."""
         self._end_step()
         for group in self.running:
-            for seq in group.get_finished_seqs():
+            finished = group.get_finished_seqs()
+            for seq in finished:
                 self.block_manager.free(seq)
-            if group.is_finished():
+            if len(finished) == len(group.seqs):
                 self.running.remove(self._requests.pop(group.request_id)[0])
                 self.block_manager.free_cross(group)
 

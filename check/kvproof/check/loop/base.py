@@ -37,6 +37,7 @@ class LoopBase(Admitting, Growing, Stepping):
         self.groups: dict[int, Group] = {}
         self.requests: dict[int, Request] = {}
         self.step: Step | None = None  # the one under way
+        self.scheduled: Step | None = None  # by the last operation
         self.is_launched = False
         self.in_flight: set[int] = set()  # sequences whose blocks the step under way uses
         self.num_steps = 0

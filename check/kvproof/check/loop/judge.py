@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from kvproof.check.finding import Finding
 from kvproof.check.loop.stepping import LoopStepping
-from kvproof.check.loop.subject import LoopConfig, LoopSubject
+from kvproof.check.loop.subject import LoopConfig, LoopSubject, Step
 from kvproof.check.protocol_check import check_observation
 from kvproof.check.subject import Unsupported
 from kvproof.check.watchdog import time_limit
@@ -22,11 +22,20 @@ REPLAY_SECONDS_MAX = 20.0
 class LoopLockstep(LoopStepping):
     """One opened scheduler in lockstep with the specification."""
 
+    @property
+    def answer(self) -> str:
+        """What the last operation gave, for people; a step is told only to who asks."""
+        return self._answer if self.scheduled is None else _told(self.scheduled)
+
+    @answer.setter
+    def answer(self, text: str) -> None:
+        self._answer = text
+
     def apply(self, operation: Operation) -> bool:
         """Do one operation; raises Finding, or AdapterError if the adapter breaks the protocol."""
         if operation[0] not in OPERATIONS:
             raise ValueError(f"there is no operation {operation[0]!r}; there are {', '.join(OPERATIONS)}")
-        self.answer = ""
+        self.answer, self.scheduled = "", None
         try:
             return getattr(self, f"op_{operation[0]}")(*operation[1:])  # type: ignore[no-any-return]
         except Finding:
@@ -35,6 +44,14 @@ class LoopLockstep(LoopStepping):
         except (TypeError, AttributeError, IndexError, KeyError) as error:
             check_observation(self.explainer.seen, 1)
             raise AssertionError(f"the judge failed in {operation}: {type(error).__name__}: {error}") from error
+
+
+def _told(step: Step) -> str:
+    said = [f"sequence {c.seq}: {c.start} to {c.stop}" + (f", hit {c.hit}" if c.hit else "") for c in step.chunks]
+    for name in ("swap_in", "swap_out", "copies", "ignored", "failed"):
+        if getattr(step, name):
+            said.append(f"{name.replace('_', ' ')} {list(getattr(step, name))}")
+    return "; ".join(said) or "nothing"
 
 
 def replay_loop(subject: LoopSubject, config: LoopConfig, operations: Sequence[Operation]) -> Finding | None:

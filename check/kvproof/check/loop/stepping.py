@@ -27,7 +27,7 @@ class LoopStepping(Arriving, Scheduling):
         check_answer("schedule", step, Step)
         self.explainer.seen = self._call("total-calls", "observe")
         self.num_steps += 1
-        self.answer = _told(step)
+        self.scheduled = step
         self.in_flight.clear()
         has_moved = self._explain(step)
         self.worker.copies += step.copies
@@ -35,7 +35,7 @@ class LoopStepping(Arriving, Scheduling):
         self._hold_budgets(step)
         self._hold_progress(has_moved)
         self.step, self.is_launched = step, False
-        if step.chunks:
+        if self.config.chunked or self.worker.swap_in:
             self._note_mixture(step)
         return True
 
@@ -179,11 +179,3 @@ class LoopStepping(Arriving, Scheduling):
     def is_done(self) -> bool:
         """Whether every request is over and no step is under way."""
         return self.step is None and not self.requests
-
-
-def _told(step: Step) -> str:
-    said = [f"sequence {c.seq}: {c.start} to {c.stop}" + (f", hit {c.hit}" if c.hit else "") for c in step.chunks]
-    for name in ("swap_in", "swap_out", "copies", "ignored", "failed"):
-        if getattr(step, name):
-            said.append(f"{name.replace('_', ' ')} {list(getattr(step, name))}")
-    return "; ".join(said) or "nothing"

@@ -40,9 +40,9 @@ class LoopDriver:
         self.stops = pick((0.0, 0.0, 0.1))
         self.num_requests_max = random.randint(1, 8)
         self.num_generated_max = pick((1, 4, 12, 30))
-        self.prompts = Prompts(
-            random, config.block_size, min(config.max_model_len + 1, config.block_size * pick((2, 6, 18)))
-        )
+        fitting = min(config.max_model_len, config.num_gpu_blocks * config.block_size)
+        longest = max(1, int(fitting * pick((0.2, 0.4, 0.7, 1.2))))  # long ones are ignored, short ones fill the pool
+        self.prompts = Prompts(random, config.block_size, longest)
         self.samples = [self.prompts.some(NUM_SAMPLES) for _ in range(4)]
         self.num_seqs = self.num_requests = self.num_to_come = 0
 
