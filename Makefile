@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 # Newer than everything it depends on exactly when the environment is complete: an install that broke off is redone.
 READY := $(VENV)/.ready
 
+PEERS := .venv-peers
+PEERS_READY := $(PEERS)/.ready
+
 # Both names are needed: the first reaches the build environment (hatchling) in older pips, the second in newer ones.
 # Relative on purpose: pip splits these at spaces, which a checkout's own path may contain.
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
@@ -14,7 +17,7 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_D
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test lint format typecheck bench engines-test clean help .venv
+.PHONY: verify test lint format typecheck bench engines-test peers clean help .venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -46,8 +49,11 @@ bench: $(READY) ## side-by-side speed; prints ratios
 engines-test: $(READY) ## the tests that download engine releases
 	$(BIN)/pytest -m engine
 
+peers: $(READY) $(PEERS_READY) ## vLLM 0.9.2's own unit tests, on vLLM and on kvproof's block manager
+	$(BIN)/python tests/peers/run.py --python $(PEERS)/bin/python
+
 clean: ## remove the environment and everything a run leaves behind
-	rm -rf $(VENV) build dist .hypothesis .kvproof .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS) build dist .hypothesis .kvproof .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv: $(READY) ## make the virtual environment
@@ -58,4 +64,13 @@ $(READY): pyproject.toml constraints.txt
 		echo "Name another one: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --editable '.[dev]'
+	@touch $@
+
+# vLLM's dependencies would not go with ours: an environment of its own.
+$(PEERS_READY): tests/peers/requirements.txt tests/peers/constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "make peers needs Python 3.11 or newer: make PYTHON=python3.11 peers" >&2; exit 1; }
+	$(PYTHON) -m venv $(PEERS)
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(PEERS)/bin/python -m pip install --quiet \
+		--constraint tests/peers/constraints.txt --requirement tests/peers/requirements.txt
 	@touch $@
