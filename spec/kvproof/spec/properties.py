@@ -26,7 +26,7 @@ SENTENCES: dict[str, str] = {
         "Source and target of a swap are device-relative, in range and one-to-one, and the content arrives."
     ),
     "mapping-hazard-free": "The copies of one step give the same bytes in any order the worker may use.",
-    "admission-sound": "OK means that the call succeeds; can_append and can_swap likewise.",
+    "admission-sound": "OK means that the call succeeds and leaves the watermark; can_append and can_swap likewise.",
     "admission-final": (
         "NEVER means that no later state of this pool admits it; an idle pool answers OK or NEVER, not LATER."
     ),
@@ -34,7 +34,7 @@ SENTENCES: dict[str, str] = {
     "frame-kept": "A call changes only the tables it is about.",
     "total-calls": "A call without a guard does not raise.",
     "window-kept": "The sliding window drops only what can no longer be read, and holds no more than its bound.",
-    "budget-kept": "A step computes no more tokens, and for no more sequences, than its budgets allow.",
+    "budget-kept": "A step computes no more tokens, and lets in no more sequences, than its budgets allow.",
     "progress": "A waiting request that fits an idle pool is eventually scheduled.",
     "nondeterministic": "The same calls give the same answers.",
 }

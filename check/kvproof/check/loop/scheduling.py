@@ -41,7 +41,18 @@ class Scheduling(LoopBase):
             self._swap_in(swapped, step)
         if waiting:
             self._admit(waiting)
+        if swapped or waiting:
+            self._hold_places()
         return bool(chunks or num_left or step.ignored or step.failed)
+
+    def _hold_places(self) -> None:
+        """Somebody was let in: there are places for all. Forks alone may take more, since nobody asks the scheduler."""
+        num_running = sum([seq.status is RUNNING and not seq.is_encoder for seq in self.seqs.values()])
+        if num_running > self.config.max_num_seqs:
+            raise Finding(
+                "budget-kept",
+                f"{ABOUT}: somebody was let in, and {num_running} sequences run, {self.config.max_num_seqs} may",
+            )
 
     def _chunks_by_sequence(self, step: Step) -> dict[int, Chunk]:
         chunks: dict[int, Chunk] = {}

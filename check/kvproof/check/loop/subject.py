@@ -23,7 +23,7 @@ class LoopConfig(Config):
     """One configuration of a scheduler and its manager. `group_size` bounds the sequences of a new request."""
 
     max_num_batched_tokens: int = 64  # computed in one step
-    max_num_seqs: int = 16  # of one step
+    max_num_seqs: int = 16  # of one step; also running at once, but for those that forked
     max_model_len: int = 64  # tokens of one sequence; the engine ends a sequence that has as many
     preemption: str = "auto"
 
