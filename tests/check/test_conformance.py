@@ -91,7 +91,6 @@ def test_the_built_in_manager_conforms(tmp_path: Path) -> None:
     run_conformance(find("kvproof"), operations=2_000, seconds=5, crashes=tmp_path)
 
 
-@pytest.mark.xfail(strict=True, reason="the judge takes a refusal in an idle pool for LATER even where NEVER is right")
 def test_a_manager_that_refuses_instead_of_being_asked_conforms(tmp_path: Path) -> None:
     run_conformance(PoolAdapter, operations=2_000, expect=("admission refused", "append refused"), crashes=tmp_path)
 

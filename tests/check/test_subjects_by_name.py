@@ -54,7 +54,7 @@ def test_an_adapter_of_ones_own_is_found_by_module_or_by_file(module: Path, form
         ("vllm-v00==0.9.2", "did you mean vllm-v0?"),
         (
             "zzz",
-            "there are kvproof, kvproof-generation1, kvproof-scheduler, vllm-v0, and module:factory or path/to/file.py:factory for your own",
+            f"there are {', '.join(BUILT)}, and module:factory or path/to/file.py:factory for your own",
         ),
         ("kvproof==1", "kvproof takes no version"),
         ("vllm-v0==", "vllm-v0 takes a version after =="),

@@ -116,7 +116,7 @@ class Search:
         """One of the enabled operations of a kind."""
         assert self.driver is not None
         self.choices.draw = draw
-        return self.driver._concrete(kind, self.enabled[kind])
+        return self.driver.concrete(kind, self.enabled[kind])
 
     def step(self, operation: Operation) -> None:
         """Do one operation in lockstep."""
@@ -134,7 +134,7 @@ class Search:
         """See which kinds of operation are enabled, and wanted in this run."""
         driver = self.driver
         if driver is not None:
-            self.enabled = {kind: about for kind, about in driver._candidates().items() if driver.weights[kind]}
+            self.enabled = {kind: about for kind, about in driver.candidates().items() if driver.weights[kind]}
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:

@@ -16,7 +16,7 @@ from kvproof.check.subject import Config, ManagerSubject, Unsupported
 from kvproof.check.watchdog import time_limit
 from kvproof.spec.trace import Operation
 
-REPLAY_SECONDS_MAX = 20.0
+REPLAY_SECONDS_MAX = 5.0
 
 SIMPLER: tuple[tuple[str, Callable[[Config], Iterator[Any]]], ...] = (
     ("group_size", lambda c: iter((1,))),

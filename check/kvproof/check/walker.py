@@ -74,15 +74,15 @@ class Driver:
 
     def draw(self) -> Operation | None:
         """The next operation; None if nothing is enabled."""
-        candidates, mine = self._candidates(), self.weights
+        candidates, mine = self.candidates(), self.weights
         at = self.random.random() * sum([mine[kind] for kind in candidates])
         for kind in candidates:
             at -= mine[kind]
             if at < 0:
-                return self._concrete(kind, candidates[kind])
+                return self.concrete(kind, candidates[kind])
         return None
 
-    def _candidates(self) -> dict[str, list[int]]:
+    def candidates(self) -> dict[str, list[int]]:
         """For each kind that is enabled, the groups or sequences it may be about."""
         judge = self.judge
         pending = judge.worker.is_pending
@@ -127,7 +127,7 @@ class Driver:
         if len(members) == 1:
             found.setdefault("preempt", []).append(gid)
 
-    def _concrete(self, kind: str, about: list[int]) -> Operation:
+    def concrete(self, kind: str, about: list[int]) -> Operation:
         random = self.random
         one = about[int(random.random() * len(about))] if about else 0
         match kind:

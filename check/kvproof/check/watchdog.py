@@ -13,6 +13,10 @@ from types import FrameType
 from kvproof.check.finding import Finding
 
 
+class Expired(BaseException):
+    """Time is up. No subject's own `except Exception` may catch it."""
+
+
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise a finding in the block if it takes longer than `seconds`."""
@@ -21,12 +25,14 @@ def time_limit(seconds: float) -> Iterator[None]:
         return
 
     def expired(number: int, frame: FrameType | None) -> None:
-        raise Finding("total-calls", f"no answer within {seconds:.0f} s", "hang")
+        raise Expired
 
     before = signal.signal(signal.SIGALRM, expired)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
+    except Expired:
+        raise Finding("total-calls", f"no answer within {seconds:.0f} s", "hang") from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -44,6 +44,12 @@ def entries_missing(state: State, seq: int, num_slots: int) -> int:
 
 
 @word
+def may_answer_ok(num_blocks: int, num_unused: int, num_watermark: int) -> bool:
+    """Whether so many blocks can be had now, and the watermark is left for what runs."""
+    return num_blocks + num_watermark <= num_unused
+
+
+@word
 def may_answer_never(num_blocks: int, num_reserved: int, num_watermark: int, pool_blocks: int) -> bool:
     """Whether so many blocks can never be had of a pool, blocks kept by the manager and the watermark apart."""
     return num_blocks > pool_blocks - num_reserved - num_watermark

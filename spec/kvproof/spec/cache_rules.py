@@ -67,13 +67,13 @@ def hit(state: State, seq: SeqId, block: BlockId, row: Row) -> None:
         "the block hit is in the pool of the sequence",
         "no-use-after-free",
     )
+    require(state.computed[block], "the block hit was computed", "hit-computed")
     require(
         state.cached[block] and same(state.content[block], row, BLOCK_SIZE),
         "the block hit holds the tokens, adapter, images and salt of the sequence",
         "sharing-equal",
     )
     require(not holds(state, seq, block), "no other entry of the sequence names the block", "no-use-after-free")
-    require(state.computed[block], "the block hit was computed", "hit-computed")
     gain(state, seq, index, block)
     state.num_blocks[seq] += 1
     know(state, seq, index, row, BLOCK_SIZE)

@@ -83,10 +83,11 @@ class Admitting(Judge):
                 self.fired[f"admission {answer.value}"] += 1
                 self._call("total-calls", "forget", gid)
                 return True
+            self._judge_ok(group, f"can_admit({gid})")
         try:
             result = self._call("admission-sound", "admit", gid, chunk)
         except Finding as finding:
-            lost = self.subject.observe().free
+            lost = self._call("total-calls", "observe").free
             if lost != before.free:
                 finding.text += f"; and free blocks went {before.free} -> {lost}"
             raise
@@ -97,7 +98,8 @@ class Admitting(Judge):
             self.answer = "refused"
             self.fired["admission refused"] += 1
             self._unchanged(before, f"{about} was refused")
-            self._judge_wait(group, Admission.LATER, about)
+            if self._fits(group):
+                self._judge_wait(group, Admission.LATER, about)
             return True
         self._admitted(group, result.hit, chunk, about)
         return True

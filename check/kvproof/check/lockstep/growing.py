@@ -61,6 +61,11 @@ class Growing(Judge):
         self._observe(about, [seq])
         self.explainer.extended(seq, copies, self.config.caching, about)
         self._settle(about)
+        num_slots = len(seq.shown) * self.config.block_size
+        if stop == len(seq.tokens) and num_slots < stop + self.config.lookahead:
+            raise Finding(
+                "admission-sound", f"{about}: {num_slots} slots for {stop} tokens and {self.config.lookahead} beyond"
+            )
         seq.computed, seq.is_busy = stop, True
         self.worker.copies.extend(copies)
         self.worker.writes.append((seq, start, stop))

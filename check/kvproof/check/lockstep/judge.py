@@ -1,5 +1,6 @@
 """What every operation in lockstep uses: call, observe, hold the frame, ask, and compare."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,9 @@ from kvproof.check.subject import Admission, Config, ManagerSubject, Observation
 from kvproof.check.truth import Group, Status
 from kvproof.check.truth import Sequence as Seq
 from kvproof.spec.identity import Identities
+from kvproof.spec.state import GPU
 
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # differs from run to run
 DOUBLE_FREE = ("double free", "doublefree", "already freed", "already free")
 
 
@@ -56,8 +59,10 @@ class Judge:
         """Call the subject; an exception refutes `property`, or no-double-free where it says so."""
         try:
             return getattr(self.subject, name)(*arguments)
+        except (Finding, AdapterError):
+            raise
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
+            said = ADDRESS.sub("", f"{type(error).__name__}: {error}")
             text = f"{_text(name, arguments)} raised {said[:160]}"
             if any(word in said.lower() for word in DOUBLE_FREE):
                 property = "no-double-free"
@@ -94,7 +99,7 @@ class Judge:
     def _observe(self, about: str, touched: Sequence[Seq] = ()) -> None:
         """Observe, and hold the frame: the tables of sequences that the call is not about are unchanged."""
         explainer = self.explainer
-        seen = explainer.seen = self.subject.observe()
+        seen = explainer.seen = self._call("total-calls", "observe")
         tables, expected = seen.tables, 0
         for seq_id, seq in self.seqs.items():
             if seq.status is Status.WAITING:
@@ -121,7 +126,7 @@ class Judge:
         self.explainer.compare_pool(about, self._is_at_rest)
 
     def _unchanged(self, before: Observation, about: str) -> None:
-        after = self.explainer.seen = self.subject.observe()
+        after = self.explainer.seen = self._call("total-calls", "observe")
         if after != before:
             for name, old, new in zip(Observation._fields, before, after, strict=True):
                 if old != new:
@@ -136,22 +141,37 @@ class Judge:
         self.answer = answer.value
         return answer  # type: ignore[no-any-return]
 
-    def _num_blocks_needed(self, group: Group) -> int:
+    def _num_blocks_needed(self, group: Group, lookahead: int) -> int:
         words = self.explainer.machine.names
-        need: int = words["blocks_for"](len(group.members[0].tokens) + self.config.lookahead)
+        need: int = words["blocks_for"](len(group.members[0].tokens) + lookahead)
         return need + (words["blocks_for"](len(group.encoder.tokens)) if group.encoder else 0)
+
+    def _judge_ok(self, group: Group, about: str) -> None:
+        """A group that may be admitted: its demand and the watermark fit, as far as they do not depend on choices."""
+        if self.config.caching or self.config.window or self._is_idle():
+            return
+        need, unused = self._num_blocks_needed(group, 0), self.explainer.machine.names["unused_in"](self.state, GPU)
+        held_back = int(self.config.watermark * self.config.num_gpu_blocks)
+        if not self.explainer.machine.names["may_answer_ok"](need, unused, held_back):
+            raise Finding(
+                "admission-sound",
+                f"{about} says OK, but needs {need} blocks of {unused} free, and {held_back} are "
+                "held back by the watermark",
+            )
+
+    def _fits(self, group: Group) -> bool:
+        """Whether the demand of a group fits the pool when nothing else is there."""
+        reserved, gpu = len(self.explainer.seen.reserved), self.config.num_gpu_blocks
+        held_back = int(self.config.watermark * gpu)
+        need = self._num_blocks_needed(group, self.config.lookahead)
+        return not self.explainer.machine.names["may_answer_never"](need, reserved, held_back, gpu)
 
     def _judge_wait(self, group: Group, answer: Admission, about: str) -> None:
         """A group that is not admitted: NEVER only if it can never be; LATER only while something runs."""
-        reserved, need = len(self.explainer.seen.reserved), self._num_blocks_needed(group)
-        gpu = self.config.num_gpu_blocks
-        held_back = int(self.config.watermark * gpu)
         if answer is Admission.NEVER:
-            if not self.explainer.machine.names["may_answer_never"](need, reserved, held_back, gpu):
-                raise Finding(
-                    "admission-final",
-                    f"{about} says NEVER, but needs {need} blocks of {gpu - reserved - held_back} that it may use",
-                )
+            if self._fits(group):
+                need, gpu = self._num_blocks_needed(group, self.config.lookahead), self.config.num_gpu_blocks
+                raise Finding("admission-final", f"{about} says NEVER, but needs {need} blocks of {gpu}")
         elif self._is_idle():
             raise Finding("admission-final", f"{about} says LATER although nothing runs: it would wait for ever")
 
