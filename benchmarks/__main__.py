@@ -1,11 +1,42 @@
-"""Run every benchmark, one after another."""
+"""Run the benchmarks that are named, or all: `python -m benchmarks [manager] [growth] [specification] [--json FILE]`.
 
-from benchmarks import specification
+Each prints under its own heading. They measure and do not judge: the exit code says only whether they ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks import growth, manager, specification
+from benchmarks.driven import host
+
+BENCHMARKS: dict[str, Callable[[], object]] = {
+    "specification": specification.main,
+    "manager": manager.main,
+    "growth": growth.main,
+}
 
 
-def main() -> None:
-    """Each benchmark prints under its own heading."""
-    specification.main()
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Each benchmark prints its figures; those that give them are written to FILE, too."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed, side by side.")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"any of {', '.join(BENCHMARKS)}; all if none is named"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write host and figures there")
+    asked = parser.parse_args(arguments)
+    if unknown := [name for name in asked.names if name not in BENCHMARKS]:
+        parser.error(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    figures: dict[str, object] = {"host": host()}
+    print("host: " + ", ".join(f"{name} {value}" for name, value in host().items()))
+    for name in asked.names or BENCHMARKS:
+        print(flush=True)
+        figures[name] = BENCHMARKS[name]()
+    if asked.json:
+        asked.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
