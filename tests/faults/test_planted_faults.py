@@ -162,7 +162,7 @@ FAULTS = [
         "a shared block is swapped once for each holder",
         SWAP,
         "distinct_ids",
-        "list(dict.fromkeys(block_id for table in tables for block_id in table.held_ids()))",
+        "list(dict.fromkeys(chain.from_iterable(map(Table.held_ids, tables))))",
         "[block_id for table in tables for block_id in table.held_ids()]",
         {"conservation", "lists-agree", "swap-mapping"},
     ),
