@@ -164,7 +164,7 @@ FAULTS = [
         "distinct_ids",
         "list(dict.fromkeys(chain.from_iterable(map(Table.held_ids, tables))))",
         "[block_id for table in tables for block_id in table.held_ids()]",
-        {"conservation", "lists-agree", "swap-mapping"},
+        {"conservation", "lists-agree", "refcount-exact", "swap-mapping"},
     ),
     # Questions
     Fault(
