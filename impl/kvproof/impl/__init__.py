@@ -45,6 +45,9 @@ from .logical_blocks import LogicalTokenBlock, LogicalTokenBlocks
 from .naive import BlockAllocator, NaiveBlock, NaiveBlockAllocator
 from .prefix_caching import EvictionPolicy, PrefixCachingBlock, PrefixCachingBlockAllocator
 from .refcount import CopyOnWriteTracker, ReadOnlyRefCounter, RefCounter
+from .scheduler import Scheduler
+from .scheduler_config import SchedulerConfig
+from .scheduler_outputs import ScheduledSequenceGroup, SchedulerOutputs
 from .sequence import Sequence, SequenceData, SequenceGroup, SequenceStatus
 from .trackers import ComputedBlocksTracker, LastAccessBlocksTracker
 
@@ -82,6 +85,10 @@ __all__ = [
     "ReadOnlyError",
     "ReadOnlyRefCounter",
     "RefCounter",
+    "ScheduledSequenceGroup",
+    "Scheduler",
+    "SchedulerConfig",
+    "SchedulerOutputs",
     "SelfAttnBlockSpaceManager",
     "Sequence",
     "SequenceData",
