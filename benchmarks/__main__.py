@@ -10,8 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import growth, manager, specification
-from benchmarks.driven import host
+from benchmarks import driven, growth, manager, specification
 
 BENCHMARKS: dict[str, Callable[[], object]] = {
     "specification": specification.main,
@@ -30,8 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     if unknown := [name for name in asked.names if name not in BENCHMARKS]:
         parser.error(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
-    figures: dict[str, object] = {"host": host()}
-    print("host: " + ", ".join(f"{name} {value}" for name, value in host().items()))
+    figures: dict[str, object] = {"host": driven.host()}
+    print("host: " + ", ".join(f"{name} {value}" for name, value in driven.host().items()))
     for name in asked.names or BENCHMARKS:
         print(flush=True)
         figures[name] = BENCHMARKS[name]()
