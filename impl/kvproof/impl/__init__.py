@@ -1,6 +1,7 @@
 """The optimized block manager. Start with `block_manager`; `device_blocks` holds the state it works on.
 
-`generation1` is the manager of the first generation, on the same state.
+`generation1` is the manager of the first generation, on the same state. `kv_cache_engine` holds and moves the KV
+tensors; it needs torch, which is imported when one of its names is asked for.
 
 Known faults of earlier managers, and what is done here (each has a test in `tests/impl/test_not_repeated*.py`):
 
@@ -17,6 +18,9 @@ Known faults of earlier managers, and what is done here (each has a test in `tes
 - *Hazards in a step*: the source of a copy is not given up by an exchange; a swap-in does not land twice.
 - *Quadratic or recursive walks*: chains are walked in loops; physical ids are looked up.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .admission import AllocStatus
 from .block_manager import BlockManager, SelfAttnBlockSpaceManager
@@ -41,6 +45,12 @@ from .generation1 import BlockSpaceManagerV1
 from .generation1_blocks import CachedBlockAllocator, PhysicalTokenBlock, UncachedBlockAllocator
 from .generation1_prefix import Prefix
 from .hit_rate import CacheMetricData
+from .kv_cache_engine_errors import (
+    BlockOutOfRangeError,
+    ChainedCopyError,
+    DuplicateTargetError,
+    MappingFormError,
+)
 from .logical_blocks import LogicalTokenBlock, LogicalTokenBlocks
 from .naive import BlockAllocator, NaiveBlock, NaiveBlockAllocator
 from .prefix_caching import EvictionPolicy, PrefixCachingBlock, PrefixCachingBlockAllocator
@@ -51,29 +61,46 @@ from .scheduler_outputs import ScheduledSequenceGroup, SchedulerOutputs
 from .sequence import Sequence, SequenceData, SequenceGroup, SequenceStatus
 from .trackers import ComputedBlocksTracker, LastAccessBlocksTracker
 
+if TYPE_CHECKING:
+    from .decoder import Decoder, ModelGeometry
+    from .kv_cache_engine import CacheEngine, KVCacheEngine, Moved
+    from .kv_layout import KVBlockShape, KVLayout, block_bytes, cache_dtype
+    from .kv_memory import free_bytes, num_blocks, num_cpu_blocks, num_gpu_blocks, profile_num_available_blocks
+
 __all__ = [
     "AllocStatus",
     "BlockAllocator",
     "BlockList",
     "BlockManager",
     "BlockManagerError",
+    "BlockOutOfRangeError",
     "BlockPool",
     "BlockSpaceManagerV1",
     "BlockTable",
+    "CacheEngine",
     "CacheMetricData",
     "CachedBlockAllocator",
+    "ChainedCopyError",
     "ComputedBlocksTracker",
     "CopyOnWriteTracker",
     "CpuGpuBlockAllocator",
+    "Decoder",
     "Device",
     "DoubleFreeError",
     "DuplicateSequenceError",
+    "DuplicateTargetError",
     "EvictionPolicy",
     "InvalidValueError",
+    "KVBlockShape",
+    "KVCacheEngine",
+    "KVLayout",
     "LRUEvictor",
     "LastAccessBlocksTracker",
     "LogicalTokenBlock",
     "LogicalTokenBlocks",
+    "MappingFormError",
+    "ModelGeometry",
+    "Moved",
     "NaiveBlock",
     "NaiveBlockAllocator",
     "NoFreeBlocksError",
@@ -99,4 +126,35 @@ __all__ = [
     "UnknownSequenceError",
     "UnsupportedError",
     "WrongDeviceError",
+    "block_bytes",
+    "cache_dtype",
+    "free_bytes",
+    "num_blocks",
+    "num_cpu_blocks",
+    "num_gpu_blocks",
+    "profile_num_available_blocks",
 ]
+
+_WITH_TORCH = {
+    "Decoder": "decoder",
+    "ModelGeometry": "decoder",
+    "CacheEngine": "kv_cache_engine",
+    "KVCacheEngine": "kv_cache_engine",
+    "Moved": "kv_cache_engine",
+    "KVBlockShape": "kv_layout",
+    "KVLayout": "kv_layout",
+    "block_bytes": "kv_layout",
+    "cache_dtype": "kv_layout",
+    "free_bytes": "kv_memory",
+    "num_blocks": "kv_memory",
+    "num_cpu_blocks": "kv_memory",
+    "num_gpu_blocks": "kv_memory",
+    "profile_num_available_blocks": "kv_memory",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The names that need torch, whose import takes longer than most commands."""
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_WITH_TORCH[name]}", __name__), name)

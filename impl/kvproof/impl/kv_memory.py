@@ -1,0 +1,141 @@
+"""How many KV blocks fit: the device's memory, what a model takes of it, and the arithmetic.
+
+On CUDA the driver says what is free and torch what it took. In main memory the system says what is available, a
+control group's limit included, and the model's share is the growth of the process's resident set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from .decoder import SMALL, Decoder, ModelGeometry
+from .errors import InvalidValueError, require_at_least
+from .kv_layout import block_bytes
+
+Model = Callable[[torch.Tensor], object]
+
+_MEMINFO = Path("/proc/meminfo")
+_STATUS, _CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_CONTROL_GROUP = Path("/sys/fs/cgroup")
+
+
+class MemoryUse(NamedTuple):
+    """Bytes of a device, and the most that was in use while a model ran: its own and everybody else's."""
+
+    total: int
+    peak: int
+
+
+def default_device() -> torch.device:
+    """CUDA where there is one, else main memory."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def num_gpu_blocks(total_bytes: int, utilization: float, peak_bytes: int, bytes_per_block: int) -> int:
+    """floor((total × utilization - peak) / block bytes), never below 0; utilization in (0, 1] as it is written.
+
+    Source: vLLM 0.6, worker/worker.py, determine_num_available_blocks.
+    """
+    require_at_least("bytes_per_block", bytes_per_block, 1)
+    if not 0 < utilization <= 1:
+        raise InvalidValueError("utilization", utilization, "it must be above 0 and at most 1")
+    # Of the decimal, for 0.7 of 10 bytes is 7 bytes, and in binary fractions a little less.
+    usable = total_bytes * Fraction(str(utilization)) - peak_bytes
+    return max(0, int(usable // bytes_per_block))
+
+
+def num_cpu_blocks(swap_space_bytes: int, bytes_per_block: int) -> int:
+    """floor(swap space / block bytes), never below 0. Source: as `num_gpu_blocks`."""
+    require_at_least("bytes_per_block", bytes_per_block, 1)
+    return max(0, swap_space_bytes // bytes_per_block)
+
+
+def free_bytes(device: torch.device | str | None = None) -> int:
+    """Bytes that could be taken on the device at this moment."""
+    device = default_device() if device is None else torch.device(device)
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    available = _bytes_of(_MEMINFO, "MemAvailable")
+    with suppress(OSError, ValueError):  # without a control group, or with the limit "max"
+        limit = int((_CONTROL_GROUP / "memory.max").read_text())
+        available = min(available, max(0, limit - int((_CONTROL_GROUP / "memory.current").read_text())))
+    return available
+
+
+def num_blocks(bytes_per_block: int, utilization: float = 0.9, device: torch.device | str | None = None) -> int:
+    """How many blocks fit into that share of what is free at this moment."""
+    return num_gpu_blocks(free_bytes(device), utilization, 0, bytes_per_block)
+
+
+def measure(model: Callable[[], object], device: torch.device | str | None = None) -> MemoryUse:
+    """Run the model once and see how much memory is in use at the peak."""
+    device = default_device() if device is None else torch.device(device)
+    if device.type != "cuda":
+        total = free_bytes(device)
+        with suppress(OSError):  # some systems keep a process from resetting its peak
+            _CLEAR_PEAK.write_text("5")
+        before, peak_before = _bytes_of(_STATUS, "VmRSS"), _bytes_of(_STATUS, "VmHWM")
+        model()
+        peak = _bytes_of(_STATUS, "VmHWM")
+        # An old peak that was not passed says nothing of this run; what stayed resident is the least it took.
+        return MemoryUse(total, max(0, (peak if peak > peak_before else _bytes_of(_STATUS, "VmRSS")) - before))
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    model()
+    torch.cuda.synchronize(device)
+    free, total = torch.cuda.mem_get_info(device)
+    elsewhere = max(0, total - free - torch.cuda.memory_reserved(device))
+    return MemoryUse(total, elsewhere + torch.cuda.max_memory_allocated(device))
+
+
+def profile_num_available_blocks(
+    block_size: int,
+    gpu_memory_utilization: float,
+    cpu_swap_space: int,
+    cache_dtype: str | torch.dtype = "auto",
+    *,
+    model: Model | None = None,
+    geometry: ModelGeometry = SMALL,
+    num_sequences: int = 256,
+    tokens_per_sequence: int = 16,
+    device: torch.device | str | None = None,
+) -> tuple[int, int]:
+    """GPU and CPU blocks that fit beside a model, which is run on dummy data first; cpu_swap_space in bytes.
+
+    The model takes int64 token ids [sequences, tokens] on the device; without one, a small decoder of `geometry`.
+    Raises ValueError for a size below 1, a utilization outside (0, 1], an unknown dtype.
+    Source: vLLM 0.6, worker/worker.py, determine_num_available_blocks.
+    """
+    require_at_least("num_sequences", num_sequences, 1)
+    require_at_least("tokens_per_sequence", tokens_per_sequence, 1)
+    layers, heads, size = geometry.num_layers, geometry.num_kv_heads, geometry.head_size
+    bytes_per_block = block_bytes(
+        block_size, layers, heads, size, cache_dtype, latent=geometry.latent, model_dtype=geometry.dtype
+    )
+    num_gpu_blocks(0, gpu_memory_utilization, 0, bytes_per_block)  # a bad utilization is refused before the run
+    device = default_device() if device is None else torch.device(device)
+
+    def run() -> object:
+        runner = Decoder(geometry).to(device) if model is None else model
+        shape = (num_sequences, tokens_per_sequence)
+        token_ids = torch.randint(geometry.vocabulary_size, shape, dtype=torch.int64, device=device)
+        with torch.inference_mode():
+            return runner(token_ids)
+
+    use = measure(run, device)
+    gpu = num_gpu_blocks(use.total, gpu_memory_utilization, use.peak, bytes_per_block)
+    return gpu, num_cpu_blocks(cpu_swap_space, bytes_per_block)
+
+
+def _bytes_of(path: Path, name: str) -> int:
+    """The bytes of a line such as `VmRSS:  1234 kB`."""
+    for line in path.read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise InvalidValueError("path", str(path), f"it must have a line {name}")
