@@ -1,4 +1,4 @@
-"""Run the benchmarks that are named, or all: `python -m benchmarks [manager] [growth] [specification] [--json FILE]`.
+"""Run the benchmarks that are named, or all: `python -m benchmarks [NAME …] [--json FILE]`.
 
 Each prints under its own heading. They measure and do not judge: the exit code says only whether they ran.
 """
@@ -10,10 +10,11 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import driven, growth, manager, specification
+from benchmarks import driven, growth, judges, manager, specification
 
 BENCHMARKS: dict[str, Callable[[], object]] = {
     "specification": specification.main,
+    "judges": judges.main,
     "manager": manager.main,
     "growth": growth.main,
 }

@@ -50,16 +50,24 @@ class Forms:
     def of(self, state: State) -> Hashable:
         """The form: equal for two states exactly if a renaming turns one into the other."""
         glance = None if self.before is None else _glance(self.machine, state)
-        form = None if glance is None else self._glanced.get(glance)
+        if glance is None:
+            return self._sorted(state, self._known)
+        form = self._glanced.get(glance)
         if form is None:
-            tables, kept, statuses = _read(self.machine, state)
-            before = self.before if kept or any(state.first) else None  # else what comes before is in the tables
-            as_met = _encoded(tables, kept, statuses, before), *map(tuple, state.count)
-            form = self._known.get(as_met)
-            if form is None:
-                form = self._known[as_met] = _least(tables, kept, statuses, before), *map(tuple, state.count)
-            if glance is not None:
-                self._glanced[glance] = form
+            form = self._glanced[glance] = self._sorted(state, None)
+        return form
+
+    def _sorted(self, state: State, known: dict[Hashable, Hashable] | None) -> Hashable:
+        """The form by sorting; `known` are forms of states by their encoding as they are met."""
+        tables, kept, statuses = _read(self.machine, state)
+        before = self.before if kept or any(state.first) else None  # else what comes before is in the tables
+        counts = map(tuple, state.count)
+        if known is None:
+            return _least(tables, kept, statuses, before), *counts
+        as_met = _encoded(tables, kept, statuses, before), *counts
+        form = known.get(as_met)
+        if form is None:
+            form = known[as_met] = _least(tables, kept, statuses, before), *map(tuple, state.count)
         return form
 
 
@@ -143,8 +151,7 @@ def _glance(machine: Machine, state: State) -> Hashable | None:
     null, memory, num_written, status = machine.null, state.memory, state.num_written, state.status
     if True in state.cached:
         return None
-    blocks: dict[int, int] = {}
-    key: list[Any] = []
+    found: list[tuple[tuple[Any, ...], int, list[int]]] = []
     for numbers, table, rows, position in zip(_numbers(state), state.table, state.tokens, state.position, strict=True):
         is_live, _, _, _, _, first, num_blocks, full, filled, _, _ = numbers
         held = table[first:num_blocks]
@@ -161,14 +168,22 @@ def _glance(machine: Machine, state: State) -> Hashable | None:
             if full + (filled > 0) > len(rows) or filled > machine.sizes.block_size:
                 return None
             last = rows[full][filled - 1] if filled else rows[full - 1][-1] if full else ROOT
-            key += numbers, tuple([blocks.setdefault(b, len(blocks)) for b in held]), last
+            found.append((numbers, last, held))
+    found.sort(key=_without_blocks)  # their order means nothing; in this one more states look alike
+    blocks: dict[int, int] = {}
+    key: list[Any] = [
+        (numbers, last, tuple([blocks.setdefault(b, len(blocks)) for b in held])) for numbers, last, held in found
+    ]
     if null - status.count(FREE) != len(blocks):
         return None  # something is kept that no table names
-    key.append(
-        tuple([(status[b], state.refcount[b], num_written[b], b < machine.sizes.num_gpu_blocks) for b in blocks])
-    )
+    num_gpu_blocks, refcount = machine.sizes.num_gpu_blocks, state.refcount
+    key += [(status[b], refcount[b], num_written[b], b < num_gpu_blocks) for b in blocks]
     key += map(tuple, state.count)
     return tuple(key)
+
+
+def _without_blocks(each: tuple[tuple[Any, ...], int, list[int]]) -> tuple[tuple[Any, ...], int]:
+    return each[:2]
 
 
 def _numbers(state: State) -> Iterable[tuple[Any, ...]]:

@@ -10,6 +10,7 @@ it was after everything has been tried on copies of it.
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from itertools import combinations
+from operator import attrgetter
 from typing import Any
 
 from kvproof.check.canonical import Forms
@@ -34,6 +35,11 @@ from kvproof.spec.state import EVICTABLE, NONE, State
 def _rows(state: State) -> tuple[Any, ...]:
     """The only lists that a state shares with its copies, by value."""
     return [*map(tuple, state.memory)], [*map(tuple, state.content)], [[*map(tuple, rows)] for rows in state.tokens]
+
+
+_NUMBERS = attrgetter(
+    "home", "moving", "ending", "window", "first", "num_full", "num_filled", "done_full", "done_filled"
+)
 
 
 def _forked(parent: int, child: int, work: State) -> Program:
@@ -80,13 +86,14 @@ class CallLevel:
         scope = self.scope
         live = [seq for seq, is_live in enumerate(state.live) if is_live]
         used = self._identities(state, live) if scope.caching else set()
+        different = self._different(state, live)
         dead = state.live.index(False) if len(live) < scope.num_seqs else NONE
         if dead != NONE:
             yield from self._admissions(state, dead, used)
             if scope.fork:
-                for parent in live:
+                for parent in different:
                     yield Call(("fork", parent, dead), partial(_forked, parent, dead))
-        for seq in live:
+        for seq in different:
             yield Call(("free", seq), partial(free_sequence, seq=seq))
             yield from self._appends(state, seq, live, used)
             if scope.window and state.first[seq] < state.num_full[seq]:
@@ -97,6 +104,24 @@ class CallLevel:
             yield from self._swaps(state, live)
         if scope.caching and EVICTABLE in state.status:
             yield Call(("reset_cache",), reset_cache)
+
+    def _different(self, state: State, live: list[int]) -> list[int]:
+        """One of each set of sequences that are equal in everything: exchanging two of them changes nothing."""
+        found: list[int] = []
+        for seq in live:
+            num_blocks = state.num_blocks[seq]
+            table = state.table[seq][:num_blocks]
+            for other in found:
+                if (
+                    table == state.table[other][: state.num_blocks[other]]
+                    and state.tokens[seq] == state.tokens[other]
+                    and state.position[seq] == state.position[other]
+                    and all(numbers[seq] == numbers[other] for numbers in _NUMBERS(state))
+                ):
+                    break
+            else:
+                found.append(seq)
+        return found
 
     def _admissions(self, state: State, seq: int, used: set[int]) -> Iterator[Call]:
         scope = self.scope
