@@ -19,6 +19,7 @@ from kvproof.impl import (
     KVLayout,
     MappingFormError,
     Moved,
+    kv_cache_engine,
 )
 
 DTYPES = [
@@ -142,6 +143,29 @@ def test_runs_give_the_same_bytes_as_one_pair_after_the_other(layout: KVLayout, 
         assert all(map(torch.equal, together.cpu_memory, apart.cpu_memory))
 
 
+@pytest.mark.parametrize("head_size", [1, 2, 4, 8])
+def test_rows_of_odd_length_move_whole(head_size: int) -> None:
+    # A row of 3, 6, 12 or 24 bytes: the widest word that fits has 1, 2, 4 or 8.
+    engine = KVCacheEngine(KVBlockShape(3, 1, head_size, torch.uint8, KVLayout.LATENT), 1, 6, 5, "cpu")
+    engine.gpu_memory[0].copy_(torch.arange(18 * head_size))
+    engine.swap_out([(1, 3), (2, 4), (5, 0)])
+    row = 3 * head_size
+    source = bytes(range(18 * head_size))
+    assert bytes(engine.cpu_memory[0].tolist()) == source[5 * row :] + bytes(2 * row) + source[row : 3 * row]
+
+
+@pytest.mark.parametrize("gathered_bytes", [1, 300, 10**6])
+def test_gathering_and_scattering_gives_the_same_bytes_as_runs(
+    gathered_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kv_cache_engine, "_GATHERED_BYTES", gathered_bytes)
+    runs, gathered = (filled(KVLayout.TWO_PLANES, torch.float16) for _ in range(2))
+    runs.copy(DISJOINT)
+    planes = [plane for memory in gathered.gpu_memory for plane in gathered.shape.planes(memory)]
+    kv_cache_engine._gather_and_scatter(planes, torch.tensor(DISJOINT))
+    assert in_bytes(gathered) == in_bytes(runs)
+
+
 BAD: dict[str, tuple[str, object, type[Exception], str]] = {
     "source too large": ("swap_in", [(0, 0), (17, 1)], BlockOutOfRangeError, "block 17 .* 17 blocks of the CPU pool"),
     "target too large": ("swap_out", [(0, 0), (1, 17)], BlockOutOfRangeError, "block 17 .* the pair 1 -> 17"),
@@ -150,6 +174,7 @@ BAD: dict[str, tuple[str, object, type[Exception], str]] = {
     "target twice": ("swap_in", [(0, 4), (1, 5), (2, 4)], DuplicateTargetError, "block 4 .* target of blocks 0, 2"),
     "chain": ("copy", [(0, 1), (1, 2)], ChainedCopyError, "block 1 .* pair 0 -> 1 and read by the pair 1 -> 2"),
     "onto itself": ("copy", [(0, 1), (3, 3)], ChainedCopyError, "block 3"),
+    "no list": ("copy", 5, MappingFormError, "5"),
     "triple": ("copy", [(0, 1, 2)], MappingFormError, r"\(0, 1, 2\)"),
     "not a number": ("copy", [(0, 1.5)], MappingFormError, "1.5"),
     "beyond 64 bits": ("copy", [(0, 2**64)], MappingFormError, "int64"),

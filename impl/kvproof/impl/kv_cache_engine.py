@@ -20,7 +20,7 @@ from .kv_layout import KVBlockShape
 from .kv_memory import default_device
 
 # Below this a tensor operation costs more than the bytes; above it torch may use several threads.
-_SMALL_BYTES = 256 * 1024
+_SMALL_BYTES = 512 * 1024
 # On CUDA each copy is a launch: from so many runs on, gathering and scattering is faster, so many bytes at a time.
 _MANY_RUNS = 8
 _GATHERED_BYTES = 64 * 1024 * 1024

@@ -37,6 +37,8 @@ def read_pairs(mapping: Mapping) -> torch.Tensor:
         if mapping.dtype != torch.int64 or mapping.dim() != 2 or mapping.shape[1] != 2:
             raise MappingFormError(f"a {mapping.dtype} tensor of shape {list(mapping.shape)}")
         return mapping.cpu()
+    if not isinstance(mapping, Iterable):
+        raise MappingFormError(mapping)
     pairs = list(mapping)
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2 or any(type(block) is not int for block in pair):
@@ -77,7 +79,8 @@ def coalesce(pairs: torch.Tensor) -> list[Run]:
     is_start[1:] = (distance.diff() != 0) | (sources.diff() != 1)
     starts = is_start.nonzero().flatten()
     lengths = torch.cat((starts, torch.tensor([len(pairs)]))).diff()
-    return sorted(map(Run, sources[starts].tolist(), targets[starts].tolist(), lengths.tolist()))
+    runs = torch.stack((sources[starts], targets[starts], lengths), 1)
+    return list(map(Run._make, runs[runs[:, 0].argsort()].tolist()))
 
 
 def _pair(pairs: torch.Tensor, which: torch.Tensor) -> tuple[int, int]:

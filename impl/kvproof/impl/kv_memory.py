@@ -101,30 +101,34 @@ def profile_num_available_blocks(
     cache_dtype: str | torch.dtype = "auto",
     *,
     model: Model | None = None,
-    geometry: ModelGeometry = SMALL,
+    geometry: ModelGeometry | None = None,
     num_sequences: int = 256,
     tokens_per_sequence: int = 16,
     device: torch.device | str | None = None,
 ) -> tuple[int, int]:
     """GPU and CPU blocks that fit beside a model, which is run on dummy data first; cpu_swap_space in bytes.
 
-    The model takes int64 token ids [sequences, tokens] on the device; without one, a small decoder of `geometry`.
-    Raises ValueError for a size below 1, a utilization outside (0, 1], an unknown dtype.
+    The model takes int64 token ids [sequences, tokens] on the device and needs a geometry. Without a model a small
+    decoder is run, of that geometry or of its own.
+    Raises ValueError for a size below 1, a utilization outside (0, 1], an unknown dtype, a model without geometry.
     Source: vLLM 0.6, worker/worker.py, determine_num_available_blocks.
     """
     require_at_least("num_sequences", num_sequences, 1)
     require_at_least("tokens_per_sequence", tokens_per_sequence, 1)
-    layers, heads, size = geometry.num_layers, geometry.num_kv_heads, geometry.head_size
+    if geometry is None and model is not None:
+        raise InvalidValueError("geometry", geometry, "a model's blocks cannot be sized without it")
+    known = SMALL if geometry is None else geometry
+    layers, heads, size = known.num_layers, known.num_kv_heads, known.head_size
     bytes_per_block = block_bytes(
-        block_size, layers, heads, size, cache_dtype, latent=geometry.latent, model_dtype=geometry.dtype
+        block_size, layers, heads, size, cache_dtype, latent=known.latent, model_dtype=known.dtype
     )
     num_gpu_blocks(0, gpu_memory_utilization, 0, bytes_per_block)  # a bad utilization is refused before the run
     device = default_device() if device is None else torch.device(device)
 
     def run() -> object:
-        runner = Decoder(geometry).to(device) if model is None else model
+        runner = Decoder(known).to(device) if model is None else model
         shape = (num_sequences, tokens_per_sequence)
-        token_ids = torch.randint(geometry.vocabulary_size, shape, dtype=torch.int64, device=device)
+        token_ids = torch.randint(known.vocabulary_size, shape, dtype=torch.int64, device=device)
         with torch.inference_mode():
             return runner(token_ids)
 

@@ -1,0 +1,103 @@
+"""How fast the KV cache engine moves blocks, beside torch's own ways to move as many bytes.
+
+One thread, CPU, 32 KiB a block and layer. The yardstick (1.00) is one `copy_` of as many bytes that lie together.
+*gather* is what one writes first: `index_copy_` of an `index_select`. Every figure is the best of several rounds, in
+which the three take turns; the engine's includes reading, checking and coalescing the mapping.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from kvproof.impl import KVBlockShape, KVCacheEngine, KVLayout
+
+NUM_BLOCKS, NUM_MOVED, NUM_LAYERS, ROUNDS = 4096, 2048, 2, 7
+# 16 tokens x (key + value) x 4 heads x 128 elements x 2 bytes
+SHAPE = KVBlockShape(16, 4, 128, torch.bfloat16, KVLayout.NHD)
+Figures = dict[str, dict[str, float]]
+
+
+def mappings() -> dict[str, torch.Tensor]:
+    """Pairs whose sources are the lower half and whose targets the upper half, so that they do for copies as well."""
+    generator = torch.Generator().manual_seed(0)
+    lower = torch.arange(NUM_MOVED)
+    starts = torch.randperm(NUM_MOVED // 16, generator=generator)[:, None] * 16
+    runs_of_16 = (starts + torch.arange(16)).flatten()
+    anywhere = [torch.randperm(NUM_MOVED, generator=generator) for _ in range(2)]
+    return {
+        "one run": torch.stack((lower, lower + NUM_MOVED), 1),
+        "runs of 16": torch.stack((lower, runs_of_16 + NUM_MOVED), 1),
+        "random blocks": torch.stack((anywhere[0], anywhere[1] + NUM_MOVED), 1),
+    }
+
+
+def seconds(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """The best time of each; a first round, which touches all memory, is not counted."""
+    best = dict.fromkeys(calls, float("inf"))
+    for round_number in range(ROUNDS + 1):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            if round_number:
+                best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def measure() -> Figures:
+    """Speed relative to `copy_`, by operation and mapping."""
+    engine = KVCacheEngine(SHAPE, NUM_LAYERS, NUM_BLOCKS, NUM_BLOCKS, "cpu")
+    for memory in engine.gpu_memory + engine.cpu_memory:
+        memory.fill_(1)
+    # The gather gets the widest words, too, as it would be several times slower by bytes.
+    gpu, cpu = (
+        [memory.view(torch.int64).view(NUM_BLOCKS, -1) for memory in pool]
+        for pool in (engine.gpu_memory, engine.cpu_memory)
+    )
+    figures: Figures = {}
+    for operation, call, target in (("swap_out", engine.swap_out, cpu), ("copy", engine.copy, gpu)):
+        for name, pairs in mappings().items():
+            sources, targets = pairs.unbind(1)
+
+            def contiguous(target: list[torch.Tensor] = target) -> None:
+                for here, there in zip(gpu, target, strict=True):
+                    there[NUM_MOVED:].copy_(here[:NUM_MOVED])
+
+            def gather(
+                target: list[torch.Tensor] = target,
+                sources: torch.Tensor = sources,
+                targets: torch.Tensor = targets,
+            ) -> None:
+                for here, there in zip(gpu, target, strict=True):
+                    there.index_copy_(0, targets, here.index_select(0, sources))
+
+            def engine_call(call: Callable[[torch.Tensor], object] = call, pairs: torch.Tensor = pairs) -> object:
+                return call(pairs)
+
+            took = seconds({"copy_": contiguous, "engine": engine_call, "gather": gather})
+            figures[f"{operation}, {name}"] = {
+                "engine / copy_": round(took["copy_"] / took["engine"], 3),
+                "gather / copy_": round(took["copy_"] / took["gather"], 3),
+                "engine / gather": round(took["gather"] / took["engine"], 2),
+            }
+    return figures
+
+
+def main() -> Figures:
+    """Print the ratios and give them back."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        figures = measure()
+    finally:
+        torch.set_num_threads(threads)
+    print(f"kv cache: {NUM_MOVED} blocks of 32 KiB, {NUM_LAYERS} layers, one thread; speed relative to one copy_")
+    for name, ratios in figures.items():
+        print(f"  {name:24}" + "   ".join(f"{ratio}: {value:.2f}" for ratio, value in ratios.items()))
+    return figures
+
+
+if __name__ == "__main__":
+    main()
