@@ -21,8 +21,18 @@ SUBJECT_SCOPES = {
     "swap-2+2x2x2": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=2, swap=True),
     "cache-2x2x2": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, block_size=1, caching=True),
 }
-HUNTED_SCOPES = SUBJECT_SCOPES | {
-    "tables-3x2x4": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4),
-    "cache-2x2x3": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=3, caching=True),
-    "swap-2+2x2x3": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=3, swap=True),
+# A hunt begins with one sequence: what is wrong there is said most shortly there.
+ALONE_SCOPES = {
+    "window-3x1x3": Scope(num_gpu_blocks=3, num_seqs=1, num_tokens=3, window=2),
+    "swap-2+2x1x3": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=1, num_tokens=3, swap=True),
+    "cache-2x1x3": Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=3, caching=True),
 }
+HUNTED_SCOPES = (
+    ALONE_SCOPES
+    | SUBJECT_SCOPES
+    | {
+        "tables-3x2x4": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4),
+        "cache-2x2x3": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=3, caching=True),
+        "swap-2+2x2x3": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=3, swap=True),
+    }
+)

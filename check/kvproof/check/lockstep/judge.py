@@ -62,7 +62,7 @@ class Judge:
         except (Finding, AdapterError):
             raise
         except Exception as error:
-            said = ADDRESS.sub("", f"{type(error).__name__}: {error}")
+            said = ADDRESS.sub("", f"{type(error).__name__}: {error}".removesuffix(": "))
             text = f"{_text(name, arguments)} raised {said[:160]}"
             if any(word in said.lower() for word in DOUBLE_FREE):
                 property = "no-double-free"
