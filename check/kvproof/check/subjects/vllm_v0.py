@@ -143,7 +143,7 @@ class VllmV0:
             ordered_steps=True,
             whole_chunks=True,
         )
-        self.assumptions = ASSUMPTIONS
+        self.assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
     def open(self, config: Config) -> None:
         """Make a new, idle manager. Raises Unsupported for what vLLM's own configuration refuses."""
