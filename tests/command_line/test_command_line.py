@@ -235,7 +235,7 @@ def test_a_fault_of_ours_is_no_verdict_on_the_subject(faulty: str, monkeypatch: 
     def fail(*_: object, **__: object) -> None:
         raise KeyError("lost")
 
-    monkeypatch.setattr(walker, "_run", fail)
+    monkeypatch.setattr(walker.Driver, "run", fail)
     done = kvproof("hunt", "--subject", "kvproof", "--budget", "1")
     assert done.exit_code == 3
     assert "walker failed by a fault of kvproof, not of the subject: KeyError: 'lost'" in done.output

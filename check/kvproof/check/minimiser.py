@@ -58,6 +58,14 @@ class Minimiser:
         self.config, self.operations, self.finding = config, operations, finding
         self.deadline = 0.0
 
+    def replay(self, config: Config, operations: list[Operation]) -> Finding | None:
+        """The finding of a run on the subject opened anew."""
+        return replay(self.subject, config, operations)
+
+    def simpler(self, operation: Operation) -> Iterator[Operation]:
+        """Operations of the same name that say less."""
+        return simpler_operations(operation)
+
     def is_out_of_time(self) -> bool:
         """Whether the deadline has passed."""
         return monotonic() > self.deadline
@@ -66,7 +74,7 @@ class Minimiser:
         """Take a candidate if it refutes the same property in the same way."""
         if self.is_out_of_time():
             return False
-        found = replay(self.subject, config, operations)
+        found = self.replay(config, operations)
         if found is None or found.kind != self.finding.kind:
             return False
         self.config, self.operations, self.finding = config, operations, found
@@ -108,7 +116,7 @@ class Minimiser:
         at = 0
         while at < len(self.operations):
             operations = self.operations
-            for simpler in simpler_operations(operations[at]):
+            for simpler in self.simpler(operations[at]):
                 if self.accepts(self.config, [*operations[:at], simpler, *operations[at + 1 :]]):
                     break
             else:

@@ -1,10 +1,15 @@
 """What every walk has in common, of a manager or of a whole scheduler: what it reports, its limits, its words."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
+from time import monotonic
+from typing import Protocol, TypeVar
 
 from kvproof.check.finding import Finding
-from kvproof.check.subject import Config
+from kvproof.check.subject import Config, Unsupported
+from kvproof.check.watchdog import time_limit
 from kvproof.spec.trace import Operation
 
 RUN_SECONDS_MAX = 20.0
@@ -27,3 +32,76 @@ class Walk:
     witnesses: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
     is_unsupported: bool = False
+
+
+class Judged(Protocol):
+    """What counts along a run."""
+
+    fired: Counter[str]
+    notes: Counter[str]
+
+
+class Run(Protocol):
+    """One run: it draws operations, and applies them to its judge."""
+
+    @property
+    def judge(self) -> Judged:
+        """Where the operations go."""
+        ...
+
+    def run(self, operations: list[Operation], length: int) -> None:
+        """Draw and apply about so many, noting each; raises Finding."""
+        ...
+
+
+Drawn = TypeVar("Drawn", bound=Config)
+
+
+def walk_runs(
+    seed: int,
+    draw: Callable[[Random], Drawn],
+    begin: Callable[[Random, Drawn], Run],
+    *,
+    run_length: int,
+    max_operations: int,
+    seconds: float,
+    progress: Callable[[int], None] | None,
+    after: Callable[[int, Drawn, list[Operation]], None] | None = None,
+) -> Walk:
+    """Run after run, each from a seed and a configuration of its own, until one refutes or the limits are reached.
+
+    after: told of every run that refuted nothing (its number, configuration, operations); may raise Finding.
+    """
+    done, began, random = Walk(), monotonic(), Random(seed)
+    num_refused = 0
+    while done.num_operations < max_operations and monotonic() - began < seconds:
+        operations: list[Operation] = []
+        run: Run | None = None
+        run_random = Random(random.getrandbits(64))
+        config = draw(run_random)
+        try:
+            with time_limit(RUN_SECONDS_MAX):
+                run = begin(run_random, config)
+                run.run(operations, min(run_length, max_operations - done.num_operations))
+            if after:
+                after(done.num_runs, config, operations)
+        except Unsupported:
+            num_refused += 1
+            if num_refused > NUM_REFUSED_CONFIGS_MAX and not done.num_runs:
+                done.is_unsupported = True
+                break
+            continue
+        except Finding as finding:
+            done.finding, done.operations, done.config = finding, operations, config
+        done.num_runs += 1
+        done.num_operations += len(operations)
+        done.kinds.update([operation[0] for operation in operations])
+        if run:
+            done.witnesses.update(run.judge.fired)
+            done.notes.update(run.judge.notes)
+        if done.finding:
+            break
+        if progress:
+            progress(done.num_operations)
+    done.seconds = monotonic() - began
+    return done

@@ -8,18 +8,15 @@ determines everything.
 
 from collections.abc import Callable
 from random import Random
-from time import monotonic
 from typing import Any
 
 from kvproof.check import configurations
-from kvproof.check.finding import Finding
 from kvproof.check.lockstep import Lockstep
 from kvproof.check.lockstep.judge import GROWING, SWAPPING_IN
 from kvproof.check.repetition import difference, nondeterministic, repeat
-from kvproof.check.subject import Config, ManagerSubject, Unsupported
+from kvproof.check.subject import Config, ManagerSubject
 from kvproof.check.truth import Group, Status
-from kvproof.check.walk import ADAPTERS, NUM_REFUSED_CONFIGS_MAX, RUN_SECONDS_MAX, SALTS, Walk
-from kvproof.check.watchdog import time_limit
+from kvproof.check.walk import ADAPTERS, SALTS, Walk, walk_runs
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 80
@@ -81,6 +78,17 @@ class Driver:
             if at < 0:
                 return self.concrete(kind, candidates[kind])
         return None
+
+    def run(self, operations: list[Operation], length: int) -> None:
+        """Draw and apply so many operations, noting those that were enabled."""
+        draw, apply = self.draw, self.judge.apply
+        for _ in range(length):
+            operation = draw()
+            if operation is None:
+                return
+            operations.append(operation)
+            if not apply(operation):
+                operations.pop()
 
     def candidates(self) -> dict[str, list[int]]:
         """For each kind that is enabled, the groups or sequences it may be about."""
@@ -196,41 +204,21 @@ def walk(
     progress: Callable[[int], None] | None = None,
 ) -> Walk:
     """Walk until a property is refuted, `max_operations` are done or `seconds` have passed."""
-    done, begin, random = Walk(), monotonic(), Random(seed)
-    num_refused = 0
-    while done.num_operations < max_operations and monotonic() - begin < seconds:
-        operations: list[Operation] = []
-        driver: Driver | None = None
-        run_random = Random(random.getrandbits(64))
-        config = configurations.draw(run_random, subject.capabilities, fixed)
-        try:
-            with time_limit(RUN_SECONDS_MAX):
-                driver = Driver(subject, run_random, config)
-                _run(driver, operations, min(RUN_LENGTH, max_operations - done.num_operations))
-            if done.num_runs < NUM_REPEATED_RUNS:
-                _repeat(subject, config, operations)
-        except Unsupported:
-            num_refused += 1
-            if num_refused > NUM_REFUSED_CONFIGS_MAX and not done.num_runs:
-                done.is_unsupported = True
-                break
-            continue
-        except Finding as finding:
-            done.finding, done.operations = finding, operations
-            done.config = driver.config if driver else config
-        done.num_runs += 1
-        done.num_operations += len(operations)
-        for operation in operations:
-            done.kinds[operation[0]] += 1
-        if driver:
-            done.witnesses.update(driver.judge.fired)
-            done.notes.update(driver.judge.notes)
-        if done.finding:
-            break
-        if progress:
-            progress(done.num_operations)
-    done.seconds = monotonic() - begin
-    return done
+
+    def repeated(number: int, config: Config, operations: list[Operation]) -> None:
+        if number < NUM_REPEATED_RUNS:
+            _repeat(subject, config, operations)
+
+    return walk_runs(
+        seed,
+        lambda random: configurations.draw(random, subject.capabilities, fixed),
+        lambda random, config: Driver(subject, random, config),
+        run_length=RUN_LENGTH,
+        max_operations=max_operations,
+        seconds=seconds,
+        progress=progress,
+        after=repeated,
+    )
 
 
 def _repeat(subject: ManagerSubject, config: Config, operations: list[Operation]) -> None:
@@ -241,14 +229,3 @@ def _repeat(subject: ManagerSubject, config: Config, operations: list[Operation]
         parted = f"first nothing was refuted, then {first.finding.property}: {first.finding.text}"
     if parted is not None:
         raise nondeterministic(parted)
-
-
-def _run(driver: Driver, operations: list[Operation], length: int) -> None:
-    draw, apply = driver.draw, driver.judge.apply
-    for _ in range(length):
-        operation = draw()
-        if operation is None:
-            return
-        operations.append(operation)
-        if not apply(operation):
-            operations.pop()

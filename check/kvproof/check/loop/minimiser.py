@@ -25,15 +25,13 @@ SIMPLER: tuple[tuple[str, Callable[[LoopConfig], Iterator[Any]]], ...] = (
 class LoopMinimiser(Minimiser):
     """Shrinks one counterexample of the loop until a deadline."""
 
-    def accepts(self, config: Config, operations: list[Operation]) -> bool:
-        """Take a candidate if it refutes the same property in the same way."""
-        if self.is_out_of_time():
-            return False
-        found = replay_loop(cast(LoopSubject, self.subject), cast(LoopConfig, config), operations)
-        if found is None or found.kind != self.finding.kind:
-            return False
-        self.config, self.operations, self.finding = config, operations, found
-        return True
+    def replay(self, config: Config, operations: list[Operation]) -> Finding | None:
+        """The finding of a run on the subject opened anew."""
+        return replay_loop(cast(LoopSubject, self.subject), cast(LoopConfig, config), operations)
+
+    def simpler(self, operation: Operation) -> Iterator[Operation]:
+        """Operations of the same name that say less."""
+        return simpler_operations(operation)
 
     def _simpler_configuration(self) -> None:
         super()._simpler_configuration()
@@ -42,16 +40,6 @@ class LoopMinimiser(Minimiser):
             for value in values(config):
                 if value != getattr(config, name) and self.accepts(replace(config, **{name: value}), self.operations):
                     break
-
-    def _simpler_arguments(self) -> None:
-        at = 0
-        while at < len(self.operations):
-            operations = self.operations
-            for simpler in simpler_operations(operations[at]):
-                if self.accepts(self.config, [*operations[:at], simpler, *operations[at + 1 :]]):
-                    break
-            else:
-                at += 1
 
 
 def simpler_operations(operation: Operation) -> Iterator[Operation]:

@@ -6,19 +6,15 @@ until all is done; the judge knows by when that must be. The seed determines eve
 
 from collections.abc import Callable
 from random import Random
-from time import monotonic
 from typing import Any
 
 from kvproof.check.explain import NUM_SEQS_MAX
-from kvproof.check.finding import Finding
 from kvproof.check.loop import configurations
 from kvproof.check.loop.judge import LoopLockstep
 from kvproof.check.loop.prompts import Prompts
 from kvproof.check.loop.stepping import GROUP_MEMBERS_MAX
 from kvproof.check.loop.subject import LoopConfig, LoopSubject
-from kvproof.check.subject import Unsupported
-from kvproof.check.walk import ADAPTERS, NUM_REFUSED_CONFIGS_MAX, RUN_SECONDS_MAX, SALTS, Walk
-from kvproof.check.watchdog import time_limit
+from kvproof.check.walk import ADAPTERS, SALTS, Walk, walk_runs
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 120  # operations before the drain
@@ -135,35 +131,12 @@ def walk_loop(
     progress: Callable[[int], None] | None = None,
 ) -> Walk:
     """Walk until a property is refuted, about `max_operations` are done (a run is ended) or `seconds` have passed."""
-    done, begin, random = Walk(), monotonic(), Random(seed)
-    num_refused = 0
-    while done.num_operations < max_operations and monotonic() - begin < seconds:
-        operations: list[Operation] = []
-        driver: LoopDriver | None = None
-        run_random = Random(random.getrandbits(64))
-        config = configurations.draw(run_random, subject.capabilities, fixed)
-        try:
-            with time_limit(RUN_SECONDS_MAX):
-                driver = LoopDriver(subject, run_random, config)
-                driver.run(operations, min(RUN_LENGTH, max_operations - done.num_operations))
-        except Unsupported:
-            num_refused += 1
-            if num_refused > NUM_REFUSED_CONFIGS_MAX and not done.num_runs:
-                done.is_unsupported = True
-                break
-            continue
-        except Finding as finding:
-            done.finding, done.operations = finding, operations
-            done.config = config
-        done.num_runs += 1
-        done.num_operations += len(operations)
-        done.kinds.update(operation[0] for operation in operations)
-        if driver:
-            done.witnesses.update(driver.judge.fired)
-            done.notes.update(driver.judge.notes)
-        if done.finding:
-            break
-        if progress:
-            progress(done.num_operations)
-    done.seconds = monotonic() - begin
-    return done
+    return walk_runs(
+        seed,
+        lambda random: configurations.draw(random, subject.capabilities, fixed),
+        lambda random, config: LoopDriver(subject, random, config),
+        run_length=RUN_LENGTH,
+        max_operations=max_operations,
+        seconds=seconds,
+        progress=progress,
+    )
