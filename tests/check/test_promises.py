@@ -119,3 +119,23 @@ def test_a_fault_of_the_adapter_is_not_put_down_to_the_manager() -> None:
     judge.apply(("new", 1, (1,), (0,)))
     with pytest.raises(AdapterError, match="its own limits"):
         judge.apply(("admit", 1, 1))
+
+
+def test_a_subject_that_ends_the_process_is_refuted() -> None:
+    class Leaving(BuiltIn):
+        def can_admit(self, group: int) -> Admission:
+            raise SystemExit(0)
+
+    judge = Lockstep(Leaving(), Config())
+    judge.apply(("new", 1, (1,), (0,)))
+    with pytest.raises(Finding, match="raised SystemExit: 0"):
+        judge.apply(("admit", 1, 1))
+
+
+def test_a_subject_that_ends_the_process_when_it_is_opened_is_refuted() -> None:
+    class Leaving(BuiltIn):
+        def open(self, config: Config) -> None:
+            raise SystemExit(0)
+
+    with pytest.raises(Finding, match="raised SystemExit: 0"):
+        Lockstep(Leaving(), Config())

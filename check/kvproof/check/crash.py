@@ -198,9 +198,11 @@ def _replayed(path: Path, trace: Trace, make: Factory, name: str) -> Replay:
     parted = difference(first, second)
     finding = first.finding if parted is None else nondeterministic(parted)
     if finding is None:
-        if operations and not first.num_enabled:
+        if not first.num_enabled:
             return Replay(Status.ERROR, f"none of the {len(operations)} operations is possible: nothing was replayed")
-        return Replay(Status.FIXED, f"{trace.property} holds: {first.num_enabled} operations, and nothing is refuted")
+        left_out = len(operations) - first.num_enabled
+        done = f"{first.num_enabled} operations" + (f" ({left_out} were not possible)" if left_out else "")
+        return Replay(Status.FIXED, f"{trace.property} holds: {done}, and nothing is refuted")
     verdict = _against(trace, finding)
     return Replay(Status.FAILED, f"{verdict}\n{_told(path, trace, name, config, operations, first, finding)}", finding)
 

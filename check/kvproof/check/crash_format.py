@@ -80,7 +80,8 @@ def operations_of(trace: Trace, path: Path) -> list[Operation]:
 
 def _is_of_the_loop(trace: Trace) -> bool:
     """Whether the trace is of a whole scheduler: its first operation tells."""
-    return bool(trace.operations and trace.operations[0] and trace.operations[0][0] in LOOP_ARGUMENTS)
+    first = trace.operations[0] if trace.operations else []
+    return bool(first) and isinstance(first[0], str) and first[0] in LOOP_ARGUMENTS
 
 
 def _operation(data: list[Any], number: int, path: Path, known: dict[str, tuple[Any, ...]]) -> Operation:

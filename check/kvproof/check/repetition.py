@@ -61,7 +61,7 @@ class Recorder:
         def recorded(*arguments: Any) -> Any:
             try:
                 answer = call(*arguments)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self.calls.append(Call(name, arguments, None, f"{type(error).__name__} raised"))
                 raise
             self.calls.append(Call(name, arguments, _kept(answer), _shown(answer)))

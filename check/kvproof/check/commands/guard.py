@@ -44,12 +44,12 @@ def guarded() -> Iterator[None]:
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(Exit.INCONCLUSIVE) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # only what is decided here ends the process
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         raise fail(f"a fault of kvproof, not of the subject: {what}\n{_place(error)}", Exit.INTERNAL) from error
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """Where it happened, innermost last, for the report of the fault."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     return "\n".join(f"  in {frame.name}, {Path(frame.filename).name} line {frame.lineno}" for frame in frames)

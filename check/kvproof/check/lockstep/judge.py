@@ -51,7 +51,7 @@ class Judge:
             self.subject.open(self.config)
         except (Unsupported, AdapterError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a subject that ends the process has not answered
             text = f"open({self.config.as_dict()}) raised {type(error).__name__}: {error}"
             raise Finding("total-calls", text[:300], f"open {type(error).__name__}") from error
 
@@ -61,7 +61,7 @@ class Judge:
             return getattr(self.subject, name)(*arguments)
         except (Finding, AdapterError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a subject that ends the process has not answered
             said = ADDRESS.sub("", f"{type(error).__name__}: {error}".removesuffix(": "))
             text = f"{_text(name, arguments)} raised {said[:160]}"
             if any(word in said.lower() for word in DOUBLE_FREE):
