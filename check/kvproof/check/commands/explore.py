@@ -9,13 +9,9 @@ from kvproof.check.commands.options import DEFAULT_FOLDER, JsonOption, OutOption
 
 
 def explore(
-    blocks: Annotated[
-        int | None, typer.Option("--blocks", metavar="N", min=1, max=64, help="GPU blocks.")
-    ] = None,
+    blocks: Annotated[int | None, typer.Option("--blocks", metavar="N", min=1, max=64, help="GPU blocks.")] = None,
     seqs: Annotated[int | None, typer.Option("--seqs", metavar="S", min=1, max=16, help="Sequences.")] = None,
-    tokens: Annotated[
-        int | None, typer.Option("--tokens", metavar="T", min=1, max=256, help="Tokens each.")
-    ] = None,
+    tokens: Annotated[int | None, typer.Option("--tokens", metavar="T", min=1, max=256, help="Tokens each.")] = None,
     scope: Annotated[
         str, typer.Option("--scope", metavar="NAME", help="The named scope that the sizes replace.")
     ] = "tables-4x3x6",
