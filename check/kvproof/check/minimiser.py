@@ -5,10 +5,10 @@ counts only if its finding is of the same kind: the same property, and for an ex
 that, shrinking slides from one fault to another. Every candidate runs on a newly opened subject.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from kvproof.check.finding import Finding
 from kvproof.check.lockstep import Lockstep
@@ -36,9 +36,22 @@ SIMPLER: tuple[tuple[str, Callable[[Config], Iterator[Any]]], ...] = (
 
 def replay(subject: ManagerSubject, config: Config, operations: list[Operation]) -> Finding | None:
     """The finding of a run, or None. Operations that are not enabled are passed over."""
+    return replay_on(lambda: Lockstep(subject, config), operations, REPLAY_SECONDS_MAX)
+
+
+class Applying(Protocol):
+    """A judge, of a manager or of a whole scheduler."""
+
+    def apply(self, operation: Operation) -> bool:
+        """Do one operation; raises Finding."""
+        ...
+
+
+def replay_on(begin: Callable[[], Applying], operations: Sequence[Operation], seconds: float) -> Finding | None:
+    """The finding of a run on the judge that `begin` opens, or None."""
     try:
-        with time_limit(REPLAY_SECONDS_MAX):
-            judge = Lockstep(subject, config)
+        with time_limit(seconds):
+            judge = begin()
             for operation in operations:
                 judge.apply(operation)
     except Finding as finding:

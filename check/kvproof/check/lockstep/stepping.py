@@ -3,7 +3,8 @@
 from kvproof.check.finding import Finding
 from kvproof.check.lockstep.judge import GROWING, Judge
 from kvproof.check.protocol_check import check_answer
-from kvproof.check.subject import Scheduled
+from kvproof.check.subject import Pair, Scheduled
+from kvproof.check.worker import Worker
 from kvproof.spec import operations
 from kvproof.spec.state import GPU
 
@@ -29,10 +30,15 @@ class Stepping(Judge):
         for seq in self.seqs.values():
             seq.is_busy = False
         self.preempted_in_step, self.phase = False, GROWING
+        self._compare_memory(other, copies)
+        return True
+
+    def _compare_memory(self, other: Worker | None, copies: list[Pair]) -> None:
+        """After a step every block holds what was written there, in the `other` order of its copies too."""
         memory, written = self.state.memory, self.state.num_written
-        wrong = worker.wrong_blocks(memory, written)
+        wrong = self.worker.wrong_blocks(memory, written)
         if wrong:
-            raise self._read_back(wrong[0], worker.slots, "read-back", "")
+            raise self._read_back(wrong[0], self.worker.slots, "read-back", "")
         if other is not None:
             self.fired["copies that touch each other"] += 1
             wrong = other.wrong_blocks(memory, written)
@@ -42,7 +48,6 @@ class Stepping(Judge):
             self.fired["three holders"] += 1
         if self.explainer.seen.free[GPU] == 0:
             self.fired["pool full"] += 1
-        return True
 
     def _read_back(self, block: int, slots: list[list[int]], property: str, prefix: str) -> Finding:
         """Who reads the wrong block, where, and what it finds there."""

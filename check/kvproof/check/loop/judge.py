@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from kvproof.check.finding import Finding
 from kvproof.check.loop.stepping import LoopStepping
 from kvproof.check.loop.subject import LoopConfig, LoopSubject, Step
+from kvproof.check.minimiser import replay_on
 from kvproof.check.protocol_check import check_observation
-from kvproof.check.subject import Unsupported
-from kvproof.check.watchdog import time_limit
 from kvproof.spec.trace import Operation
 
 OPERATIONS = ("add", "abort", "stop", "schedule", "launch", "complete")
@@ -56,13 +55,4 @@ def _told(step: Step) -> str:
 
 def replay_loop(subject: LoopSubject, config: LoopConfig, operations: Sequence[Operation]) -> Finding | None:
     """The finding of a run, or None. Operations that are not enabled are passed over."""
-    try:
-        with time_limit(REPLAY_SECONDS_MAX):
-            judge = LoopLockstep(subject, config)
-            for operation in operations:
-                judge.apply(operation)
-    except Finding as finding:
-        return finding
-    except Unsupported:
-        return None
-    return None
+    return replay_on(lambda: LoopLockstep(subject, config), operations, REPLAY_SECONDS_MAX)

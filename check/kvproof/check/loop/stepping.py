@@ -11,7 +11,6 @@ from kvproof.check.loop.subject import Step
 from kvproof.check.protocol_check import check_answer
 from kvproof.check.truth import Sequence as Seq
 from kvproof.check.truth import Status
-from kvproof.spec.state import GPU
 
 GROUP_MEMBERS_MAX = 4
 
@@ -86,19 +85,7 @@ class LoopStepping(Arriving, Scheduling):
         other = worker.in_other_order(lookahead) if worker.order_may_matter() else None
         worker.execute(lookahead)
         explainer.executed(writes)
-        memory, written = self.state.memory, self.state.num_written
-        wrong = worker.wrong_blocks(memory, written)
-        if wrong:
-            raise self._read_back(wrong[0], worker.slots, "read-back", "")
-        if other is not None:
-            self.fired["copies that touch each other"] += 1
-            wrong = other.wrong_blocks(memory, written)
-            if wrong:
-                raise self._read_back(wrong[0], other.slots, "mapping-hazard-free", f"copies {copies} in reverse: ")
-        if max(self.state.refcount) >= 3:
-            self.fired["three holders"] += 1
-        if explainer.seen.free[GPU] == 0:
-            self.fired["pool full"] += 1
+        self._compare_memory(other, copies)
         return True
 
     def op_complete(
