@@ -58,9 +58,11 @@ class CachedBlocks(DeviceBlocks):
                 block_id, _content = self.evictor.evict()
                 self.forget(block_id)
                 free_ids.append(block_id)
-        taken = super().take(num_blocks)
-        was_copied, last_accessed = self.was_copied, self.last_accessed
+        refcounts, was_copied, last_accessed = self.refcounts, self.was_copied, self.last_accessed
+        popleft = free_ids.popleft
+        taken = [popleft() for _ in range(num_blocks)]
         for block_id in taken:
+            refcounts[block_id] = 1
             was_copied[block_id] = 0
             last_accessed[block_id] = NEVER_ACCESSED
         return taken
@@ -130,7 +132,7 @@ class CachedBlocks(DeviceBlocks):
             elif computed[twin]:
                 if block_id not in private_content_of:
                     private_content_of[block_id] = content
-                    content.twins = [*content.twins, block_id]
+                    content.twins.append(block_id)
             else:
                 self.content_of[twin] = None
                 self.content_of[block_id] = content
