@@ -183,11 +183,23 @@ def test_a_walk_that_does_not_meet_what_is_expected_does_not_pass(altered: Alter
         ({"level": "loop"}, "level 'loop' is not there yet"),
         ({"operations": 0}, "0 operations in 30 s check nothing"),
         ({"config": {"blocksize": 4}}, "a configuration has no field 'blocksize'; it has block_size, "),
+        (
+            {"config": {"block_size": "four"}},
+            r"this makes no configuration: Expected `int`, got `str` - at `\$.block_size`",
+        ),
+        ({"config": {"num_gpu_blocks": 0}}, "num_gpu_blocks is at least 1; 0 was given"),
+        ({"config": {"watermark": 1.5}}, "watermark is a fraction of the GPU blocks, 0 to 1; 1.5 was given"),
+        ({"config": {"keys": 4}}, "keys is 1 .*; 4 was given"),
     ],
 )
 def test_an_argument_that_makes_no_sense_is_refused(altered: Altered, arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         run_conformance(altered(), **arguments)
+
+
+def test_a_subject_in_place_of_its_class_is_refused(altered: Altered) -> None:
+    with pytest.raises(ValueError, match="give what makes a subject"):
+        run_conformance(altered()())  # type: ignore[arg-type]
 
 
 def test_a_fixed_configuration_is_kept(altered: Altered, tmp_path: Path) -> None:

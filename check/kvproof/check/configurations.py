@@ -1,12 +1,17 @@
 """Configurations drawn anew for each run: most faults need one flag, so each is on in at least a fifth of the runs."""
 
+from dataclasses import asdict
 from random import Random
 from typing import Any
+
+import msgspec
 
 from kvproof.check.subject import Capabilities, Config
 
 BLOCK_SIZES = (1, 2, 2, 3, 4)
 NUM_BLOCKS_MIN, NUM_BLOCKS_MAX = 3, 16
+
+LEAST = {"block_size": 1, "num_gpu_blocks": 1, "num_host_blocks": 0, "window": 1, "lookahead": 0, "group_size": 1}
 
 
 def draw(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None) -> Config:
@@ -31,6 +36,25 @@ def draw(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | Non
     drawn["cross"] = caps.cross and random.random() < 0.25
     drawn |= fixed
     return Config(**settled(drawn, caps, fixed))
+
+
+def check_fixed(fixed: dict[str, Any]) -> None:
+    """Raise ValueError unless these fields make a configuration."""
+    if foreign := sorted(fixed.keys() - Config.__dataclass_fields__.keys()):
+        raise ValueError(
+            f"a configuration has no field {foreign[0]!r}; it has {', '.join(Config.__dataclass_fields__)}"
+        )
+    try:
+        config = asdict(msgspec.convert({**asdict(Config()), **fixed}, Config))
+    except msgspec.ValidationError as error:
+        raise ValueError(f"this makes no configuration: {error}") from None
+    for name, least in LEAST.items():
+        if config[name] is not None and config[name] < least:
+            raise ValueError(f"{name} is at least {least}; {config[name]} was given")
+    if not 0 <= config["watermark"] <= 1:
+        raise ValueError(f"watermark is a fraction of the GPU blocks, 0 to 1; {config['watermark']} was given")
+    if config["keys"] not in (1, 2, 3):
+        raise ValueError(f"keys is 1 (nothing), 2 (adapters) or 3 (and salts); {config['keys']} was given")
 
 
 def settled(drawn: dict[str, Any], caps: Capabilities, fixed: dict[str, Any]) -> dict[str, Any]:

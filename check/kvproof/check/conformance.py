@@ -13,6 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from kvproof.check.configurations import check_fixed
 from kvproof.check.crash import confirm, make_trace, refutation, save
 from kvproof.check.explorer_subject import explore_subject
 from kvproof.check.finding import Finding
@@ -68,11 +69,9 @@ def run_conformance(
         raise ValueError(f"level {level!r} is not there yet; there is 'manager'")
     if operations < 1 or seconds <= 0:
         raise ValueError(f"{operations} operations in {seconds} s check nothing")
-    foreign = sorted((config or {}).keys() - Config.__dataclass_fields__.keys())
-    if foreign:
-        raise ValueError(
-            f"a configuration has no field {foreign[0]!r}; it has {', '.join(Config.__dataclass_fields__)}"
-        )
+    check_fixed(config or {})
+    if not callable(factory):
+        raise ValueError(f"give what makes a subject: {type(factory).__name__}, and not one that is made")
     subject = factory()
     check_adapter(subject)
     found = _explore(factory, seconds * EXPLORE_SHARE) if config is None else None
