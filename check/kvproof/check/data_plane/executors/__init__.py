@@ -1,0 +1,1 @@
+"""What can be put under test: one small module each."""

@@ -1,0 +1,77 @@
+"""What a step of an engine does to the two pools, as data.
+
+A worker executes the swaps in, then the swaps out, then the copies, then the model, which writes slots. Ids count from
+0 in each pool. Blocks that nobody holds any more are poisoned after the moves, so that a later read of them shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+Pair = tuple[int, int]  # source block, target block
+
+
+class PoolId(IntEnum):
+    """Which pool; the number is the one in the pattern."""
+
+    GPU = 0
+    CPU = 1
+
+    def __str__(self) -> str:
+        return f"the {self.name} pool"
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The three lists of one step, in the order in which a worker executes them."""
+
+    swap_in: tuple[Pair, ...] = ()
+    swap_out: tuple[Pair, ...] = ()
+    copy: tuple[Pair, ...] = ()
+
+    def lists(self) -> Iterator[tuple[str, PoolId, PoolId, tuple[Pair, ...]]]:
+        """Name, source pool, target pool and pairs of each list, in order."""
+        yield "swap_in", PoolId.CPU, PoolId.GPU, self.swap_in
+        yield "swap_out", PoolId.GPU, PoolId.CPU, self.swap_out
+        yield "copy", PoolId.GPU, PoolId.GPU, self.copy
+
+    @property
+    def num_pairs(self) -> int:
+        return len(self.swap_in) + len(self.swap_out) + len(self.copy)
+
+
+@dataclass(frozen=True)
+class Write:
+    """The model computes KV for `num_slots` slots of a GPU block, from `first_slot` on, in every layer."""
+
+    block: int
+    first_slot: int
+    num_slots: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """Moves, then blocks that are free from now on, then what the model writes."""
+
+    moves: Moves = Moves()
+    freed_gpu: tuple[int, ...] = ()
+    freed_cpu: tuple[int, ...] = ()
+    writes: tuple[Write, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Steps of one named kind, for pools of these sizes; `seed` makes it again."""
+
+    kind: str
+    seed: int
+    num_gpu_blocks: int
+    num_cpu_blocks: int
+    block_size: int
+    steps: tuple[Step, ...]
+
+    @property
+    def num_pairs(self) -> int:
+        return sum(step.moves.num_pairs for step in self.steps)

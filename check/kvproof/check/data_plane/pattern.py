@@ -1,0 +1,126 @@
+"""Words that say where they were written.
+
+A row is the KV of one slot: one layer, key or value, of one block. Its label packs into 64 bits
+
+    magic 6 | generation 16 | pool 2 | layer 10 | part 2 | row 28
+
+and word j of the row is `row_key(label) XOR word_key(j)`. Both keys go through a bijection of 64 bits (the finaliser of
+splitmix64), so a word found anywhere gives back the label it was made from: unmix(word XOR word_key(j)). Three magic
+numbers tell data, poison and guard rows from each other and from words that are none of ours; the salt keeps the
+word keys away from the row keys, without which a word of zeros would decode to a place. Two different places agree in
+a word with odds of 2^-64.
+
+The pattern is separable: 64 bits a row and 64 bits a column give all words by one XOR each, so that comparing runs at
+the speed of memory. XOR rather than a sum keeps byte lanes apart, so a fault of single bytes stays visible as one.
+
+The generation counts the writes of a row, modulo 2^16; the generation of poison is that of the data it replaced.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint64]
+
+_GOLDEN, _SALT = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
+_MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+_ROW_BITS, _PART_BITS, _LAYER_BITS, _POOL_BITS, _GENERATION_BITS = 28, 2, 10, 2, 16
+_PART_AT = _ROW_BITS
+_LAYER_AT = _PART_AT + _PART_BITS
+_POOL_AT = _LAYER_AT + _LAYER_BITS
+_GENERATION_AT = _POOL_AT + _POOL_BITS
+_MAGIC_AT = _GENERATION_AT + _GENERATION_BITS
+
+ROWS_MAX, LAYERS_MAX, GENERATIONS = 1 << _ROW_BITS, 1 << _LAYER_BITS, 1 << _GENERATION_BITS
+
+
+class Kind(IntEnum):
+    """What a row holds; the number is its magic."""
+
+    DATA = 0x2D
+    POISON = 0x1B
+    GUARD = 0x36
+
+
+class Part(IntEnum):
+    """Which half of a layer; a latent cache has one part that is both."""
+
+    KEY = 0
+    VALUE = 1
+    JOINT = 2
+
+
+class Origin(NamedTuple):
+    """A label, unpacked. row counts over the blocks of the pool, or for a guard row over the whole memory."""
+
+    kind: int
+    generation: int
+    pool: int
+    layer: int
+    part: int
+    row: int
+
+
+def mix(words: Words) -> Words:
+    """A bijection of 64 bits in which every bit depends on every bit."""
+    for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
+        words = (words ^ (words >> np.uint64(shift))) * np.uint64(multiplier)
+    return words ^ (words >> np.uint64(31))
+
+
+def unmix(words: Words) -> Words:
+    """The inverse of `mix`."""
+    words = words ^ (words >> np.uint64(31)) ^ (words >> np.uint64(62))
+    for shift, multiplier in zip((27, 30), reversed(_MULTIPLIERS), strict=True):
+        words = words * np.uint64(pow(multiplier, -1, 1 << 64))
+        words = words ^ (words >> np.uint64(shift)) ^ (words >> np.uint64(2 * shift))
+    return words
+
+
+def label(kind: Kind, pool: int, row: int, generation: int = 0, layer: int = 0, part: int = 0) -> int:
+    """The packed label."""
+    packed = int(kind) << _MAGIC_AT | (generation % GENERATIONS) << _GENERATION_AT | pool << _POOL_AT
+    return packed | layer << _LAYER_AT | part << _PART_AT | row
+
+
+def place_bits(layer: int, part: int) -> int:
+    """What to OR to a label of layer 0, part 0 for another layer and part."""
+    return layer << _LAYER_AT | part << _PART_AT
+
+
+def unpack(packed: int) -> Origin:
+    """A label's fields."""
+    return Origin(
+        packed >> _MAGIC_AT,
+        packed >> _GENERATION_AT & GENERATIONS - 1,
+        packed >> _POOL_AT & (1 << _POOL_BITS) - 1,
+        packed >> _LAYER_AT & LAYERS_MAX - 1,
+        packed >> _PART_AT & (1 << _PART_BITS) - 1,
+        packed & ROWS_MAX - 1,
+    )
+
+
+def row_keys(labels: Words) -> Words:
+    """One key for each row."""
+    return mix(labels * np.uint64(_GOLDEN))
+
+
+def word_keys(num_words: int) -> Words:
+    """One key for each word of a row."""
+    numbers = np.arange(1, num_words + 1, dtype=np.uint64)
+    return mix(numbers * np.uint64(_GOLDEN) + np.uint64(_SALT))
+
+
+def labels_of(words: Words, keys: Words) -> Words:
+    """What the words decode to; `keys` are those of the columns in which the words lie."""
+    return unmix(words ^ keys) * np.uint64(pow(_GOLDEN, -1, 1 << 64))
+
+
+def magics_of(labels: Words) -> Words:
+    """The magic numbers of labels, one of `Kind` if a word is ours."""
+    return labels >> np.uint64(_MAGIC_AT)
