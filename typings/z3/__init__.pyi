@@ -114,6 +114,7 @@ class Solver:
     def reset(self) -> None: ...
     def assertions(self) -> Sequence[BoolRef]: ...
 
+def DeclareSort(name: str, ctx: Context | None = None) -> SortRef: ...  # noqa: N802
 def SimpleSolver(ctx: Context | None = None, logFile: str | None = None) -> Solver: ...  # noqa: N802, N803
 def SolverFor(logic: str, ctx: Context | None = None, logFile: str | None = None) -> Solver: ...  # noqa: N802, N803
 def IntSort(ctx: Context | None = None) -> ArithSortRef: ...  # noqa: N802

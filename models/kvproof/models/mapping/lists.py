@@ -1,0 +1,223 @@
+"""Lists of every length, by induction.
+
+*Reading everything first.* After k copies, block x holds what the last copy to x among them has read at the start,
+or, if there is none, what it held at the start. `last(x)` is the number of that copy, or -1. The induction step needs
+that no copy reads what an earlier one has written (`forward_free`).
+
+*Any order.* A rearrangement p of a race-free list is forward-free, whatever p; so both lists read as if everything was
+read first, and whichever copy to x came last, it has the same source.
+
+*Neighbours.* Where copies may be exchanged only in some pairs, as between the phases of a step: exchanging two
+neighbours that commute changes nothing after them, whatever stands before and after; and a list in which no neighbour
+stands wrong is sorted, so such exchanges reach the sorted order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import z3
+
+from kvproof.models.mapping.copies import CONTENT, INTEGER, Copy, CopyList, Memory, commute, forward_free, race_free
+from kvproof.models.obligation import Hypothesis, Obligation
+
+NUM_COPIES = z3.Int("num_copies")
+COPIES = CopyList(z3.Function("source", INTEGER, INTEGER), z3.Function("target", INTEGER, INTEGER), NUM_COPIES)
+START = z3.Function("start", INTEGER, CONTENT)
+NOW = z3.Function("now", INTEGER, CONTENT)
+LAST = z3.Function("last", INTEGER, INTEGER)
+
+Numbers = Callable[[z3.ArithRef], z3.ArithRef]
+
+P, Q, X, STEP = z3.Ints("p q x step")  # copies p and q, a block, the copy made now
+
+
+def for_pairs(condition: z3.BoolRef, *where: z3.BoolRef) -> z3.BoolRef:
+    """The condition on copies i and j, for all in the list."""
+    return z3.ForAll([P, Q], z3.Implies(z3.And(COPIES.has(P), COPIES.has(Q), *where), condition))
+
+
+DISTINCT_TARGETS = Hypothesis("distinct targets", for_pairs(COPIES[P].target != COPIES[Q].target, P != Q))
+NO_TARGET_IS_A_SOURCE = Hypothesis("no target is a source", for_pairs(COPIES[P].target != COPIES[Q].source))
+FORWARD_FREE = Hypothesis(
+    "no copy reads what an earlier one wrote", for_pairs(forward_free(COPIES[P], COPIES[Q]), P < Q)
+)
+RACE_FREE = Hypothesis("no two copies race", for_pairs(race_free(COPIES[P], COPIES[Q]), P != Q))
+A_STEP = Hypothesis("a copy of the list", COPIES.has(STEP))
+
+
+def as_read_first(copies: CopyList, num_done: z3.ArithRef | int, now: Memory, last: Numbers) -> z3.BoolRef:
+    """After `num_done` copies the memory `now` is as if everything had been read first; `last` says who wrote."""
+    return z3.And(
+        z3.ForAll(
+            [X],
+            z3.And(
+                last(X) >= -1,
+                last(X) < num_done,
+                z3.Implies(last(X) >= 0, copies.target(last(X)) == X),
+                now(X) == z3.If(last(X) >= 0, START(copies.source(last(X))), START(X)),
+            ),
+        ),
+        z3.ForAll([P], z3.Implies(z3.And(P >= 0, P < num_done), last(copies.target(P)) >= 0)),
+    )
+
+
+AS_READ_FIRST = Hypothesis("the list as read first", as_read_first(COPIES, NUM_COPIES, NOW, LAST))
+
+
+def about(subject: str, claim: str, goal: z3.BoolRef, *hypotheses: Hypothesis) -> Obligation:
+    """An obligation of this suite on the order of copies."""
+    return Obligation("mapping", subject, claim, "mapping-hazard-free", hypotheses, goal)
+
+
+def obligations() -> Iterator[Obligation]:
+    """All theorems on lists."""
+    yield from reading_everything_first()
+    yield from any_order()
+    yield from neighbours()
+    yield from contract()
+
+
+def reading_everything_first() -> Iterator[Obligation]:
+    subject = "one after the other is as reading everything first"
+    nothing_done = z3.ForAll([X], z3.And(NOW(X) == START(X), LAST(X) == -1))
+    yield about(
+        subject, "before the first copy", as_read_first(COPIES, 0, NOW, LAST), Hypothesis("nothing done", nothing_done)
+    )
+    step = COPIES[STEP]
+    yield about(
+        subject,
+        "one copy more",
+        as_read_first(
+            COPIES,
+            STEP + 1,
+            lambda x: z3.If(x == step.target, NOW(step.source), NOW(x)),
+            lambda x: z3.If(x == step.target, STEP, LAST(x)),
+        ),
+        FORWARD_FREE,
+        A_STEP,
+        Hypothesis("so far", as_read_first(COPIES, STEP, NOW, LAST)),
+    )
+
+
+def any_order() -> Iterator[Obligation]:
+    subject = "any order"
+    order, place = z3.Function("order", INTEGER, INTEGER), z3.Function("place", INTEGER, INTEGER)
+    is_order = z3.ForAll(
+        [P],
+        z3.Implies(
+            COPIES.has(P),
+            z3.And(COPIES.has(order(P)), COPIES.has(place(P)), order(place(P)) == P, place(order(P)) == P),
+        ),
+    )
+    rearranged = Hypothesis("a rearrangement, with its inverse", is_order)
+    source, target = z3.Function("source_of", INTEGER, INTEGER), z3.Function("target_of", INTEGER, INTEGER)
+    other = CopyList(source, target, NUM_COPIES)
+    as_ordered = Hypothesis(
+        "the rearranged list",
+        z3.ForAll([P], z3.And(source(P) == COPIES.source(order(P)), target(P) == COPIES.target(order(P)))),
+    )
+    yield about(
+        subject,
+        "in no order does a copy read what an earlier one wrote",
+        z3.ForAll([P, Q], z3.Implies(z3.And(other.has(P), other.has(Q), P < Q), forward_free(other[P], other[Q]))),
+        RACE_FREE,
+        rearranged,
+        as_ordered,
+    )
+    then, last_then = z3.Function("then", INTEGER, CONTENT), z3.Function("last_then", INTEGER, INTEGER)
+    other_as_first = Hypothesis("the rearranged list as read first", as_read_first(other, NUM_COPIES, then, last_then))
+    found = z3.ForAll(
+        [P],
+        z3.Implies(COPIES.has(P), z3.And(other.has(place(P)), target(place(P)) == COPIES.target(P))),
+        patterns=[COPIES.target(P)],
+    )
+    yield about(subject, "every copy has its place in the rearranged list", found, rearranged, as_ordered)
+    same_blocks = z3.ForAll([X], (LAST(X) >= 0) == (last_then(X) >= 0))
+    stays = z3.ForAll([P], z3.Implies(COPIES.has(P), COPIES.has(order(P))))
+    yield about(
+        subject,
+        "the same blocks are written",
+        same_blocks,
+        Hypothesis("every copy has its place in the rearranged list", found),
+        Hypothesis("every copy of the rearranged list is one of the list", stays),
+        as_ordered,
+        AS_READ_FIRST,
+        other_as_first,
+    )
+    yield about(
+        subject,
+        "the bytes are the same",
+        z3.ForAll([X], NOW(X) == then(X)),
+        RACE_FREE,
+        Hypothesis("every copy of the rearranged list is one of the list", stays),
+        as_ordered,
+        AS_READ_FIRST,
+        other_as_first,
+        Hypothesis("the same blocks are written", same_blocks),
+    )
+
+
+def neighbours() -> Iterator[Obligation]:
+    subject = "neighbours"
+    one, other = Copy(*z3.Ints("one_source one_target")), Copy(*z3.Ints("other_source other_target"))
+    forwards, backwards = other.applied(one.applied(NOW)), one.applied(other.applied(NOW))
+    yield about(
+        subject,
+        "exchanging two that commute changes no byte, whatever came before",
+        z3.ForAll([X], forwards(X) == backwards(X)),
+        Hypothesis("they commute", commute(one, other)),
+    )
+    then, after = z3.Function("then", INTEGER, CONTENT), COPIES[STEP]
+    yield about(
+        subject,
+        "what follows keeps equal memories equal",
+        z3.ForAll([X], after.applied(NOW)(X) == after.applied(then)(X)),
+        Hypothesis("equal so far", z3.ForAll([X], NOW(X) == then(X))),
+    )
+    phase = z3.Function("phase", INTEGER, INTEGER)
+    in_place = z3.ForAll([Q], z3.Implies(z3.And(Q >= 0, Q + 1 < NUM_COPIES), phase(Q) <= phase(Q + 1)))
+    yield about(
+        subject,
+        "a list in which no neighbour stands wrong is sorted: one place further",
+        phase(P) <= phase(STEP + 1),
+        Hypothesis("no neighbour stands wrong", in_place),
+        Hypothesis("places of the list", z3.And(0 <= P, P <= STEP, STEP + 1 < NUM_COPIES)),
+        Hypothesis("sorted so far", phase(P) <= phase(STEP)),
+    )
+
+
+def contract() -> Iterator[Obligation]:
+    """What the cache engine asks of a list of copies within one pool, and what it gives for it."""
+    subject = "distinct targets, none a source"
+    asked = (DISTINCT_TARGETS, NO_TARGET_IS_A_SOURCE)
+    yield about(subject, "no two copies race", RACE_FREE.formula, *asked)
+    yield about(
+        subject,
+        "every target holds what its source held",
+        z3.ForAll([P], z3.Implies(COPIES.has(P), NOW(COPIES.target(P)) == START(COPIES.source(P)))),
+        DISTINCT_TARGETS,
+        AS_READ_FIRST,
+    )
+    yield about(
+        subject,
+        "every source keeps its bytes",
+        z3.ForAll([P], z3.Implies(COPIES.has(P), NOW(COPIES.source(P)) == START(COPIES.source(P)))),
+        NO_TARGET_IS_A_SOURCE,
+        AS_READ_FIRST,
+    )
+    is_target = z3.Exists([P], z3.And(COPIES.has(P), COPIES.target(P) == X))
+    yield about(
+        subject,
+        "a block that is no target keeps its bytes",
+        z3.ForAll([X], z3.Implies(z3.Not(is_target), NOW(X) == START(X))),
+        AS_READ_FIRST,
+    )
+    yield about(
+        subject,
+        "one copy again changes nothing",
+        z3.ForAll([X], COPIES[STEP].applied(NOW)(X) == NOW(X)),
+        *asked,
+        A_STEP,
+        AS_READ_FIRST,
+    )
