@@ -1,0 +1,51 @@
+"""nano-vllm's block manager, importable without its models.
+
+nano-vllm has no releases on an index: it is used by the path of a checkout. Its block manager needs numpy and xxhash,
+and of itself the sequence. Where xxhash is not installed, another 64-bit hash of the same interface stands in: which
+hash it is only decides which bucket a block is looked up in, since the manager compares tokens as well.
+"""
+
+import hashlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from kvproof.check.engines import EngineError, shells
+
+PACKAGE = "nanovllm"
+HASH_BYTES = 8
+
+
+class Manager(NamedTuple):
+    """The classes of a checkout."""
+
+    make: Any
+    sequence: Any
+
+
+class Hash64:
+    """The part of `xxhash.xxh64` that is called."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=HASH_BYTES)
+
+    def update(self, data: bytes) -> None:
+        self._hash.update(data)
+
+    def intdigest(self) -> int:
+        return int.from_bytes(self._hash.digest(), "little")
+
+
+def import_manager(path: str) -> Manager:
+    """The block manager of a checkout. Raises EngineError."""
+    folder = Path(path).expanduser()
+    if not (folder / PACKAGE / "engine" / "block_manager.py").is_file():
+        raise EngineError(f"{path} is no checkout of nano-vllm: it has no {PACKAGE}/engine/block_manager.py")
+    shells.mount(PACKAGE, folder, {})
+    if "xxhash" not in sys.modules and importlib.util.find_spec("xxhash") is None:
+        stand_in = sys.modules["xxhash"] = ModuleType("xxhash")
+        stand_in.__dict__["xxh64"] = Hash64
+    module = shells.module_of(PACKAGE, ["engine.block_manager"])
+    return Manager(module.BlockManager, module.Sequence)

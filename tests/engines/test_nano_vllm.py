@@ -1,0 +1,142 @@
+"""nano-vllm's adapter: on a small manager of the same interface; and on a checkout that KVPROOF_NANO_VLLM names."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MANAGER = '''
+from nanovllm.engine.sequence import Sequence
+
+
+class Block:
+    def __init__(self):
+        self.ref_count, self.content = 0, None
+
+
+class BlockManager:
+    """Finds prefixes by their tokens; takes the free block that was freed first."""
+
+    def __init__(self, num_blocks, block_size):
+        self.size = block_size
+        self.blocks = [Block() for _ in range(num_blocks)]
+        self.found = {}
+        self.free_block_ids = list(range(num_blocks))
+
+    def _hits(self, seq):
+        ids = []
+        for index in range(seq.num_blocks - 1):
+            block_id = self.found.get(tuple(seq.token_ids[: (index + 1) * self.size]))
+            if block_id is None:
+                break
+            ids.append(block_id)
+        return ids
+
+    def _take(self):
+        block_id = self.free_block_ids.pop(0)
+        block = self.blocks[block_id]
+        if self.found.get(block.content) == block_id:
+            del self.found[block.content]
+        block.ref_count, block.content = 1, None
+        return block_id
+
+    def can_allocate(self, seq):
+        hits = self._hits(seq)
+        needed = seq.num_blocks - sum(self.blocks[block_id].ref_count > 0 for block_id in hits)
+        return len(hits) if needed <= len(self.free_block_ids) else -1
+
+    def allocate(self, seq, num_cached_blocks):
+        for block_id in self._hits(seq)[:num_cached_blocks]:
+            if not self.blocks[block_id].ref_count:
+                self.free_block_ids.remove(block_id)
+            self.blocks[block_id].ref_count += 1
+            seq.block_table.append(block_id)
+        while len(seq.block_table) < seq.num_blocks:
+            seq.block_table.append(self._take())
+        seq.num_cached_tokens = num_cached_blocks * self.size
+
+    def deallocate(self, seq):
+        for block_id in reversed(seq.block_table):
+            self.blocks[block_id].ref_count -= 1
+            if not self.blocks[block_id].ref_count:
+                self.free_block_ids.append(block_id)
+        seq.num_cached_tokens = 0
+        seq.block_table.clear()
+
+    def can_append(self, seq):
+        return len(seq) % self.size != 1 or bool(self.free_block_ids)
+
+    def may_append(self, seq):
+        if len(seq) % self.size == 1:
+            seq.block_table.append(self._take())
+
+    def hash_blocks(self, seq):
+        until = seq.num_cached_tokens + seq.num_scheduled_tokens
+        for index in range(seq.num_cached_tokens // self.size, until // self.size):
+            block_id = seq.block_table[index]
+            self.blocks[block_id].content = tuple(seq.token_ids[: (index + 1) * self.size])
+            self.found[self.blocks[block_id].content] = block_id
+'''
+
+SEQUENCE = """
+class Sequence:
+    block_size = 256
+
+    def __init__(self, token_ids):
+        self.token_ids, self.block_table = list(token_ids), []
+        self.num_cached_tokens = self.num_scheduled_tokens = 0
+        self.is_prefill = True
+
+    def __len__(self):
+        return len(self.token_ids)
+
+    @property
+    def num_blocks(self):
+        return -(-len(self) // self.block_size)
+
+    def append_token(self, token):
+        self.token_ids.append(token)
+"""
+
+
+def checkout(folder: Path, manager: str) -> Path:
+    engine = folder / "nanovllm" / "engine"
+    engine.mkdir(parents=True)
+    (engine / "block_manager.py").write_text(manager)
+    (engine / "sequence.py").write_text(SEQUENCE)
+    return folder
+
+
+def hunt(path: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kvproof.check.command_line", "hunt", "--subject", f"nano-vllm=={path}", *options]
+    return subprocess.run([*command, "--seed", "1"], cwd=folder, capture_output=True, text=True, timeout=250)
+
+
+def test_a_manager_of_the_same_interface_is_driven_and_not_refuted(tmp_path: Path) -> None:
+    done = hunt(checkout(tmp_path / "engine", MANAGER), tmp_path, "--budget", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "is not refuted" in done.stdout
+    assert "hit on an evictable block" in done.stdout
+
+
+def test_a_block_found_after_it_was_taken_is_refuted(tmp_path: Path) -> None:
+    stale = MANAGER.replace("del self.found[block.content]", "pass")
+    done = hunt(checkout(tmp_path / "engine", stale), tmp_path, "--budget", "5")
+    assert done.returncode == 1, done.stdout + done.stderr
+
+
+def test_a_folder_without_nano_vllm_is_named(tmp_path: Path) -> None:
+    done = hunt(tmp_path, tmp_path, "--budget", "1")
+    assert done.returncode == 2
+    assert "is no checkout of nano-vllm: it has no nanovllm/engine/block_manager.py" in done.stdout + done.stderr
+
+
+@pytest.mark.engine
+def test_nano_vllm_itself_is_not_refuted(tmp_path: Path) -> None:
+    path = os.environ.get("KVPROOF_NANO_VLLM")
+    if not path:
+        pytest.skip("KVPROOF_NANO_VLLM names no checkout of nano-vllm")
+    done = hunt(Path(path).absolute(), tmp_path, "--budget", "30")
+    assert done.returncode == 0, done.stdout + done.stderr
