@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kvproof.check.engines import EngineError
+from kvproof.check.engines.nano_vllm import import_manager
+
 MANAGER = '''
 from nanovllm.engine.sequence import Sequence
 
@@ -109,34 +112,41 @@ def checkout(folder: Path, manager: str) -> Path:
     return folder
 
 
-def hunt(path: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kvproof.check.command_line", "hunt", "--subject", f"nano-vllm=={path}", *options]
-    return subprocess.run([*command, "--seed", "1"], cwd=folder, capture_output=True, text=True, timeout=250)
+WALK = """
+import sys
+from kvproof.check.subjects.nano_vllm import make
+from kvproof.check.walker import walk
+
+done = walk(make(sys.argv[1]), 1, max_operations=int(sys.argv[2]))
+print(done.finding.property if done.finding else "not refuted", done.num_operations, *sorted(done.witnesses))
+"""
+
+
+def walked(path: Path, num_operations: int) -> str:
+    """What a walk says; in a process of its own, since modules of a checkout stay imported."""
+    command = [sys.executable, "-c", WALK, str(path), str(num_operations)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=True).stdout
 
 
 def test_a_manager_of_the_same_interface_is_driven_and_not_refuted(tmp_path: Path) -> None:
-    done = hunt(checkout(tmp_path / "engine", MANAGER), tmp_path, "--budget", "1")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "is not refuted" in done.stdout
-    assert "hit on an evictable block" in done.stdout
+    said = walked(checkout(tmp_path, MANAGER), 20_000)
+    assert said.startswith("not refuted 20000")
+    assert "hit on an evictable block" in said
 
 
 def test_a_block_found_after_it_was_taken_is_refuted(tmp_path: Path) -> None:
     stale = MANAGER.replace("del self.found[block.content]", "pass")
-    done = hunt(checkout(tmp_path / "engine", stale), tmp_path, "--budget", "5")
-    assert done.returncode == 1, done.stdout + done.stderr
+    assert not walked(checkout(tmp_path, stale), 20_000).startswith("not refuted")
 
 
 def test_a_folder_without_nano_vllm_is_named(tmp_path: Path) -> None:
-    done = hunt(tmp_path, tmp_path, "--budget", "1")
-    assert done.returncode == 2
-    assert "is no checkout of nano-vllm: it has no nanovllm/engine/block_manager.py" in done.stdout + done.stderr
+    with pytest.raises(EngineError, match="is no checkout of nano-vllm: it has no nanovllm/engine/block_manager.py"):
+        import_manager(str(tmp_path))
 
 
 @pytest.mark.engine
-def test_nano_vllm_itself_is_not_refuted(tmp_path: Path) -> None:
+def test_nano_vllm_itself_is_not_refuted() -> None:
     path = os.environ.get("KVPROOF_NANO_VLLM")
     if not path:
         pytest.skip("KVPROOF_NANO_VLLM names no checkout of nano-vllm")
-    done = hunt(Path(path).absolute(), tmp_path, "--budget", "30")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert walked(Path(path).absolute(), 1_000_000).startswith("not refuted 1000000")
