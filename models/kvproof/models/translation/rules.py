@@ -1,0 +1,170 @@
+"""Rules and steps run on a state: guards, obligations, and the state after.
+
+An `if` whose condition is unknown is run on both sides, and what they leave is merged.
+"""
+
+import ast
+from dataclasses import dataclass, field
+
+from kvproof.models.translation.conditions import Conditions, Demand
+from kvproof.models.translation.maps import Map, SymbolicState, Value, chosen, merged
+from kvproof.models.translation.sizes import Universe
+from kvproof.models.translation.states import StateExpressions
+from kvproof.models.translation.terms import Truth, conjunction, negation
+from kvproof.models.translation.text import Frame, Text, parameters_of
+from kvproof.spec.native import FIELDS, called
+
+
+@dataclass(frozen=True, eq=False)
+class Required:
+    """A guard or an obligation of a rule: its text, what it belongs to, and where it stands."""
+
+    text: str
+    property: str
+    chain: tuple[str, ...]
+    place: str
+    formula: Truth
+
+
+@dataclass
+class Outcome:
+    """What running a rule gives.
+
+    guard: whether it is enabled. guards: each one, where the text reaches it. checks: what holds on the way. demands:
+    what must hold for every value to be defined. value: what a word or claim returns. state: the state after.
+    """
+
+    state: SymbolicState
+    guard: Truth = True
+    guards: list[Required] = field(default_factory=list)
+    checks: list[Required] = field(default_factory=list)
+    demands: list[Demand] = field(default_factory=list)
+    value: Value = True
+
+
+class Run:
+    """One run of a function of the text."""
+
+    def __init__(self, text: Text, universe: Universe, state: SymbolicState) -> None:
+        self.conditions = Conditions()
+        self.expressions = StateExpressions(text, universe, self.conditions)
+        self.text, self.universe = text, universe
+        self.outcome = Outcome(state)
+
+    def call(self, name: str, *arguments: SymbolicState | Value) -> Outcome:
+        """Run the function; a state among its arguments is the one that it changes."""
+        function, file = self.text.functions[name]
+        parameters = parameters_of(function, file)
+        values = dict(zip(parameters, arguments, strict=True))
+        frame = self._block(function.body, Frame(file, {**self.expressions.constants, **values}, (name,)))
+        for parameter, argument in values.items():
+            if isinstance(argument, SymbolicState):
+                self.outcome.state = frame.names[parameter]
+        self.outcome.guard = self.conditions.guard
+        self.outcome.demands = self.conditions.demands
+        return self.outcome
+
+    def _block(self, body: list[ast.stmt], frame: Frame) -> Frame:
+        for statement in body:
+            frame = self._statement(statement, frame)
+        return frame
+
+    def _statement(self, node: ast.stmt, frame: Frame) -> Frame:
+        match node:
+            case ast.Assign(targets=[target]):
+                return self._assigned(target, self.expressions.value(node.value, frame), frame)
+            case ast.AugAssign():
+                whole = ast.copy_location(ast.BinOp(node.target, node.op, node.value), node)
+                return self._assigned(node.target, self.expressions.value(whole, frame), frame)
+            case ast.If():
+                return self._branch(node, frame)
+            case ast.Return(value=ast.expr() as result):
+                self.outcome.value = self.expressions.value(result, frame)
+                return frame
+            case ast.Pass() | ast.Expr(value=ast.Constant()):
+                return frame
+            case ast.Expr(value=ast.Call() as call) if (name := called(node)) is not None:
+                if name in ("require", "check"):
+                    self._require(name, call, frame)
+                    return frame
+                return self._step(name, call, frame)
+        kind = type(node).__name__
+        raise frame.error(node, f"{kind} is not in the language", "write assignments, if, require, check and steps")
+
+    def _require(self, kind: str, node: ast.Call, frame: Frame) -> None:
+        texts = [argument.value for argument in node.args[1:] if isinstance(argument, ast.Constant)]
+        if not texts or len(texts) != len(node.args) - 1:
+            raise frame.error(node, f"{kind} without its sentence", "give texts after the condition")
+        condition = self.conditions.under_path(self.expressions.truth(node.args[0], frame))
+        if kind == "require":
+            property = texts[1] if len(texts) > 1 else ""
+            found = Required(texts[0], property, frame.chain, frame.place(node), condition)
+            self.outcome.guards.append(found)
+            self.conditions.guard = conjunction(self.conditions.guard, condition)
+            return
+        text = ast.unparse(node.args[0])
+        self.outcome.checks.append(Required(text, texts[0], frame.chain, frame.place(node), condition))
+
+    def _step(self, name: str, node: ast.Call, frame: Frame) -> Frame:
+        """A step is run where it is called; the state it leaves is the caller's."""
+        if name not in self.text.functions:
+            raise frame.error(node, f"{name} is no step of the text", "call a step, require or check")
+        if not node.args or not isinstance(node.args[0], ast.Name):
+            raise frame.error(node, f"{name} is called without the state", "give the state first")
+        inner = self.expressions.inner_frame(name, node, frame)
+        function, file = self.text.functions[name]
+        after = self._block(function.body, inner)
+        return frame.named(**{node.args[0].id: after.names[parameters_of(function, file)[0]]})
+
+    def _branch(self, node: ast.If, frame: Frame) -> Frame:
+        condition = self.expressions.truth(node.test, frame)
+        if isinstance(condition, bool):
+            return self._block(node.body if condition else node.orelse, frame)
+        with self.conditions.under(condition):
+            yes = self._block(node.body, frame)
+        with self.conditions.under(negation(condition)):
+            no = self._block(node.orelse, frame)
+        names = dict(frame.names)
+        for name in yes.names.keys() & no.names.keys():
+            one, other = yes.names[name], no.names[name]
+            if one is other:
+                names[name] = one
+            elif isinstance(one, SymbolicState):
+                names[name] = merged(condition, one, other)
+            else:
+                names[name] = chosen(condition, one, other)
+        return Frame(frame.file, names, frame.chain)
+
+    def _assigned(self, target: ast.expr, value: Value, frame: Frame) -> Frame:
+        if isinstance(target, ast.Name):
+            return frame.named(**{target.id: value})
+        path: list[ast.expr] = []
+        whole = target
+        while isinstance(whole, ast.Subscript):
+            path.insert(0, whole.slice)
+            whole = whole.value
+        match whole:
+            case ast.Attribute(value=ast.Name(id=name), attr=field_name) if field_name in FIELDS:
+                return self._written(target, name, field_name, path, value, frame)
+        raise frame.error(target, "what is assigned is no local name and no field", "write to a field of the state")
+
+    def _written(
+        self, target: ast.expr, name: str, field_name: str, path: list[ast.expr], value: Value, frame: Frame
+    ) -> Frame:
+        state = frame.names.get(name)
+        if not isinstance(state, SymbolicState):
+            raise frame.error(target, f"{name} is no state", "write to a field of the state")
+        before, indexes = state.maps[field_name], [self.expressions.number(one, frame) for one in path]
+        if len(indexes) > before.arity:
+            raise frame.error(target, "one subscript too many", "give a field as many as it has domains")
+        for index, domain in zip(indexes, before.domains, strict=False):
+            self.expressions.in_range(index, domain, target, frame)
+        arity = value.arity if isinstance(value, Map) else 0
+        if arity + len(indexes) != before.arity:
+            raise frame.error(target, "the value has another shape than what it is assigned to", "add or drop indexes")
+        if not indexes:
+            assert isinstance(value, Map)
+            after = Map(before.domains, value.read)
+        else:
+            after = before.put(tuple(indexes), value)
+        return frame.named(**{name: state.written(field_name, after)})

@@ -1,0 +1,72 @@
+"""How large things are: unknown for a proof of all sizes, known for an instance.
+
+The sizes of the machine are unknown numbers of which only the least is assumed. Tables and enumerations have no end
+when proved: `NUM_INDEXES` and `NUM_RANKS` are not in the language of proofs, their domains run over all numbers.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import z3
+
+from kvproof.models.translation.terms import Number, Truth, is_between
+from kvproof.spec import language
+from kvproof.spec.language import Domain
+from kvproof.spec.native import Sizes
+
+WITHOUT_END = frozenset({"NUM_INDEXES", "NUM_RANKS"})
+DERIVED = frozenset({"NULL", "NUM_ENTRIES"})
+SMALLEST = {"BLOCK_SIZE": 1}  # every other size may be 0
+
+
+def _names() -> list[str]:
+    """The sizes that the domains of the language name, and the one that splits the blocks in two pools."""
+    sizes = [one.size for one in vars(language).values() if isinstance(one, Domain) and isinstance(one.size, str)]
+    return [name for name in dict.fromkeys(["NUM_GPU_BLOCKS", *sizes]) if name not in WITHOUT_END | DERIVED]
+
+
+@dataclass
+class Universe:
+    """The sizes under the names that the text uses. sizes: those of an instance; None for all."""
+
+    sizes: Sizes | None = None
+    numbers: dict[str, Number] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.sizes is not None:
+            self.numbers = {name: value for name, value in self.sizes.names().items() if isinstance(value, int)}
+            return
+        self.numbers = {name: z3.Int(name) for name in _names()}
+        self.numbers["NULL"] = self.numbers["NUM_BLOCKS"]
+        self.numbers["NUM_ENTRIES"] = self.numbers["NUM_BLOCKS"] + 1
+
+    @property
+    def is_concrete(self) -> bool:
+        """Whether every size is known."""
+        return self.sizes is not None
+
+    def size(self, domain: Domain) -> Number | None:
+        """How many numbers the domain has; None if it has no end."""
+        if isinstance(domain.size, str):
+            return self.numbers.get(domain.size)
+        return domain.size
+
+    def contains(self, domain: Domain, term: Number) -> Truth:
+        """Whether the number is one of the domain."""
+        return is_between(0, term, self.size(domain))
+
+    def members(self, domain: Domain) -> range | None:
+        """All of them, if they are known."""
+        size = self.size(domain)
+        return range(size) if self.is_concrete and isinstance(size, int) else None
+
+    def assumptions(self) -> Iterator[z3.BoolRef]:
+        """What is assumed of unknown sizes: the GPU's blocks are some of all, and a block has a slot."""
+        if self.is_concrete:
+            return
+        gpu = self.numbers["NUM_GPU_BLOCKS"]
+        for name in _names():
+            low = gpu if name == "NUM_BLOCKS" else SMALLEST.get(name, 0)
+            at_least = self.numbers[name] >= low
+            assert isinstance(at_least, z3.BoolRef)
+            yield at_least

@@ -1,0 +1,215 @@
+"""Expressions about a state: fields with subscripts, rows, comprehensions, quantifiers and words.
+
+`all` and `any` are quantifiers over unknown domains, and are unrolled over known ones. A comprehension is a map given
+point by point, of the state as it is where the comprehension stands.
+"""
+
+import ast
+from contextlib import AbstractContextManager
+from typing import Any
+
+from kvproof.models.translation.conditions import Conditions
+from kvproof.models.translation.expressions import Expressions
+from kvproof.models.translation.maps import Map, SymbolicState, chosen
+from kvproof.models.translation.sizes import Universe
+from kvproof.models.translation.terms import (
+    Number,
+    Term,
+    Truth,
+    conjunction,
+    disjunction,
+    equal,
+    for_all,
+    for_some,
+    implication,
+    is_between,
+)
+from kvproof.models.translation.text import Frame, Text, parameters_of
+from kvproof.spec.language import SLOTS, Domain
+
+ROW_WORDS = {"copied": 1, "put": 3, "spliced": 4, "same": 3, "implies": 2}
+
+
+class StateExpressions(Expressions):
+    """Reads the expressions of the specification."""
+
+    def __init__(self, text: Text, universe: Universe, conditions: Conditions) -> None:
+        super().__init__(conditions)
+        self.text, self.universe = text, universe
+        self.constants: dict[str, Any] = {**text.constants, **universe.numbers}
+
+    def other(self, node: ast.expr, frame: Frame) -> Any:
+        """Fields, subscripts and comprehensions."""
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=field):
+                state = frame.names.get(name)
+                if not isinstance(state, SymbolicState) or field not in state.maps:
+                    raise frame.error(node, f"{name}.{field} is no field of a state", "name a field of `State`")
+                return state.maps[field]
+            case ast.Subscript():
+                whole = self.value(node.value, frame)
+                if not isinstance(whole, Map):
+                    raise frame.error(node, "one subscript too many", "give a field as many as it has domains")
+                index = self.number(node.slice, frame)
+                self.in_range(index, whole.domains[0], node, frame)
+                return whole.at(index)
+            case ast.ListComp():
+                return self._bulk(node, frame)
+        return super().other(node, frame)
+
+    def in_range(self, index: Number, domain: Domain, node: ast.expr, frame: Frame) -> None:
+        """Note that an index must be in its domain."""
+        text = f"{ast.unparse(node)} has a {domain.name} in range"
+        self.conditions.demand(self.universe.contains(domain, index), text, frame.chain, frame.place(node))
+
+    def map(self, node: ast.expr, frame: Frame) -> Map:
+        """A row, or rows."""
+        found = self.value(node, frame)
+        if not isinstance(found, Map):
+            raise frame.error(node, "a row is needed here", "leave its last index out")
+        return found
+
+    def call(self, name: str, node: ast.Call, frame: Frame) -> Any:
+        """Quantifiers, the words on rows, words of the text."""
+        if node.keywords:
+            raise frame.error(node, "an argument given by name", "give the arguments in their order")
+        if name in ("all", "any"):
+            return self._quantified(name, node, frame)
+        if name in ROW_WORDS:
+            if len(node.args) != ROW_WORDS[name]:
+                raise frame.error(node, f"{name} takes {ROW_WORDS[name]} arguments", "see kvproof.spec.language")
+            return self._row_word(name, node, frame)
+        if name in self.text.functions:
+            return self._word(name, node, frame)
+        return super().call(name, node, frame)
+
+    # Rows
+
+    def _row_word(self, name: str, node: ast.Call, frame: Frame) -> Any:
+        arguments = node.args
+        match name:
+            case "implies":
+                condition = self.truth(arguments[0], frame)
+                if condition is False:
+                    return True
+                with self.conditions.under(condition):
+                    return implication(condition, self.truth(arguments[1], frame))
+            case "copied":
+                return self.map(arguments[0], frame)
+            case "put":
+                row, index = self.map(arguments[0], frame), self.number(arguments[1], frame)
+                self.in_range(index, row.domains[0], node, frame)
+                return row.put((index,), self.value(arguments[2], frame))
+            case "same":
+                one, other = self.map(arguments[0], frame), self.map(arguments[1], frame)
+                return self._are_same(one, other, self._stop(0, arguments[2], node, frame))
+        row, source = self.map(arguments[0], frame), self.map(arguments[3], frame)
+        start = self.number(arguments[1], frame)
+        stop = self._stop(start, arguments[2], node, frame)
+        self.conditions.demand(0 <= start, f"{ast.unparse(node)} starts at a slot", frame.chain, frame.place(node))
+        return Map(row.domains, lambda slot: chosen(is_between(start, slot, stop), source.read(slot), row.read(slot)))
+
+    def _stop(self, start: Number, stop_node: ast.expr, node: ast.Call, frame: Frame) -> Number:
+        stop = self.number(stop_node, frame)
+        is_one = conjunction(start <= stop, stop <= self.constants["BLOCK_SIZE"])
+        text = f"{ast.unparse(node)} stops within the row, after its start"
+        self.conditions.demand(is_one, text, frame.chain, frame.place(node))
+        return stop
+
+    def _are_same(self, one: Map, other: Map, stop: Number) -> Truth:
+        slots = self.universe.members(SLOTS)
+        if slots is not None:
+            return conjunction(*[implication(slot < stop, equal(one.read(slot), other.read(slot))) for slot in slots])
+        slot = self.conditions.fresh("slot")
+        return for_all([slot], is_between(0, slot, stop), equal(one.read(slot), other.read(slot)))
+
+    # Words
+
+    def _word(self, name: str, node: ast.Call, frame: Frame) -> Any:
+        """A word is read where it is called, with its parameters as further names."""
+        function, file = self.text.functions[name]
+        inner = self.inner_frame(name, node, frame)
+        match function.body:
+            case [ast.Expr(value=ast.Constant(value=str())), ast.Return(value=ast.expr() as result)]:
+                return self.value(result, inner)
+            case [ast.Return(value=ast.expr() as result)]:
+                return self.value(result, inner)
+        raise inner.error(function, f"{name} is used as a word", "let it be one `return` of an expression")
+
+    def inner_frame(self, name: str, node: ast.Call, frame: Frame) -> Frame:
+        """The frame in which a function of the text is read that is called here."""
+        function, file = self.text.functions[name]
+        if name in frame.chain:
+            raise frame.error(node, f"{name} calls itself", "write it without recursion")
+        parameters = parameters_of(function, file)
+        if len(parameters) != len(node.args):
+            raise frame.error(node, f"{name} takes {len(parameters)} arguments", f"give {', '.join(parameters)}")
+        values = {key: self.value(one, frame) for key, one in zip(parameters, node.args, strict=True)}
+        return Frame(file, {**self.constants, **values}, (*frame.chain, name))
+
+    # Quantifiers and comprehensions
+
+    def _domain(self, generator: ast.comprehension, frame: Frame) -> tuple[str, Domain]:
+        domain = self.value(generator.iter, frame)
+        if not isinstance(generator.target, ast.Name) or not isinstance(domain, Domain) or generator.is_async:
+            raise frame.error(generator.iter, "what it runs over is no domain", "write `for b in BLOCKS` or the like")
+        return generator.target.id, domain
+
+    def _quantified(self, name: str, node: ast.Call, frame: Frame) -> Truth:
+        match node.args:
+            case [ast.GeneratorExp(elt=element, generators=generators)]:
+                pass
+            case _:
+                raise frame.error(
+                    node, f"{name} of something else than a generator", f"write {name}(… for b in BLOCKS)"
+                )
+        if any(generator.ifs for generator in generators):
+            raise frame.error(node, "an `if` in a generator", "write implies(condition, …), or `and`")
+        domains = [self._domain(generator, frame) for generator in generators]
+        if all(self.universe.members(domain) is not None for _, domain in domains):
+            values = self._unrolled(domains, element, frame)
+            return conjunction(*values) if name == "all" else disjunction(*values)
+        if self.universe.is_concrete:
+            raise frame.error(node, "it runs over a domain without end", "quantify over ids, places or slots")
+        variables = [self.conditions.fresh(key, further) for further, (key, _) in enumerate(domains)]
+        known = [self.universe.contains(domain, v) for v, (_, domain) in zip(variables, domains, strict=True)]
+        bound = {key: variable for (key, _), variable in zip(domains, variables, strict=True)}
+        with self.conditions.binding(list(zip(variables, known, strict=True))):
+            body = self.truth(element, frame.named(**bound))
+        quantifier = for_all if name == "all" else for_some
+        return quantifier(variables, conjunction(*known), body)
+
+    def _unrolled(self, domains: list[tuple[str, Domain]], element: ast.expr, frame: Frame) -> list[Truth]:
+        if not domains:
+            return [self.truth(element, frame)]
+        (name, domain), *others = domains
+        members = self.universe.members(domain) or ()
+        return [value for one in members for value in self._unrolled(others, element, frame.named(**{name: one}))]
+
+    def _bulk(self, node: ast.ListComp, frame: Frame) -> Map:
+        match node.generators:
+            case [ast.comprehension(ifs=[]) as generator]:
+                name, domain = self._domain(generator, frame)
+            case _:
+                raise frame.error(node, "a comprehension with an `if` or over two domains", "use `… if … else …`")
+
+        def point(index: Term, *rest: Term) -> Term:
+            with self.conditions.silently():
+                found = self.value(node.elt, frame.named(**{name: index}))
+            value: Term = found.read(*rest) if isinstance(found, Map) else found
+            return value
+
+        inner: tuple[Domain, ...] = ()
+        for sample, binding in self._samples(name, domain):
+            with binding:
+                found = self.value(node.elt, frame.named(**{name: sample}))
+            inner = found.domains if isinstance(found, Map) else ()
+        return Map((domain, *inner), point)
+
+    def _samples(self, name: str, domain: Domain) -> list[tuple[Number, AbstractContextManager[None]]]:
+        """What to read the element of a comprehension for, so that every demand in it is noted."""
+        members = self.universe.members(domain)
+        if members is not None:
+            return [(member, self.conditions.binding(())) for member in members]
+        variable = self.conditions.fresh(name)
+        return [(variable, self.conditions.binding([(variable, self.universe.contains(domain, variable))]))]

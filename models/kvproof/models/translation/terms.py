@@ -1,0 +1,142 @@
+"""Terms: integers and truth values, known (Python's own) or unknown (Z3's).
+
+What is known stays Python as long as it can, so the same translation runs on unknown states, where it gives formulas,
+and on concrete ones, where it gives the values and Z3 is never called.
+
+Division and remainder are Python's for a positive divisor: Z3 rounds otherwise when the divisor is negative, so
+whoever divides must show that it is positive (`Conditions.demand`).
+"""
+
+from collections.abc import Callable
+
+import z3
+
+Truth = z3.BoolRef | bool
+Number = z3.ArithRef | int
+Term = z3.BoolRef | z3.ArithRef | int  # Python's truth values are integers
+
+
+def is_unknown(term: object) -> bool:
+    """Whether the term is one of Z3's."""
+    return isinstance(term, z3.ExprRef)
+
+
+def is_truth(term: object) -> bool:
+    """Whether the term is a truth value."""
+    return isinstance(term, (bool, z3.BoolRef))
+
+
+def conjunction(*parts: Truth) -> Truth:
+    """All of them."""
+    unknown = [part for part in parts if part is not True]
+    if any(part is False for part in unknown):
+        return False
+    return True if not unknown else unknown[0] if len(unknown) == 1 else z3.And(*unknown)
+
+
+def disjunction(*parts: Truth) -> Truth:
+    """At least one of them."""
+    unknown = [part for part in parts if part is not False]
+    if any(part is True for part in unknown):
+        return True
+    return False if not unknown else unknown[0] if len(unknown) == 1 else z3.Or(*unknown)
+
+
+def negation(part: Truth) -> Truth:
+    """Not that."""
+    return not part if isinstance(part, bool) else z3.Not(part)
+
+
+def implication(condition: Truth, conclusion: Truth) -> Truth:
+    """The conclusion, or else not the condition."""
+    return disjunction(negation(condition), conclusion)
+
+
+def number(term: Term) -> Number:
+    """As Python counts: a true value is 1."""
+    if isinstance(term, z3.BoolRef):
+        chosen: z3.ArithRef = z3.If(term, z3.IntVal(1), z3.IntVal(0))
+        return chosen
+    return int(term) if isinstance(term, bool) else term
+
+
+def choice(condition: Truth, one: Term, other: Term) -> Term:
+    """`one if condition else other`."""
+    if isinstance(condition, bool):
+        return one if condition else other
+    if is_truth(one) != is_truth(other):
+        one, other = number(one), number(other)
+    if are_same(one, other):
+        return one
+    chosen: Term = z3.If(condition, one, other)
+    return chosen
+
+
+def are_same(one: Term, other: Term) -> bool:
+    """Whether two terms are the same as they are written."""
+    if isinstance(one, z3.ExprRef):
+        return isinstance(other, z3.ExprRef) and one.eq(other)
+    return not isinstance(other, z3.ExprRef) and one == other
+
+
+def equal(one: Term, other: Term) -> Truth:
+    """`one == other`."""
+    if is_truth(one) != is_truth(other):
+        one, other = number(one), number(other)
+    found: Truth = one == other
+    return found
+
+
+COMPARISONS: dict[str, Callable[[Number, Number], Truth]] = {
+    "Lt": lambda one, other: one < other,
+    "LtE": lambda one, other: one <= other,
+    "Gt": lambda one, other: one > other,
+    "GtE": lambda one, other: one >= other,
+}
+
+
+def quotient(one: Number, divisor: Number) -> Number:
+    """`one // divisor`, for a positive divisor."""
+    if isinstance(one, int) and isinstance(divisor, int):
+        return one // divisor
+    return one / divisor  # type: ignore[return-value]  # one of them is Z3's, whose `/` on integers is whole
+
+
+def remainder(one: Number, divisor: Number) -> Number:
+    """`one % divisor`, for a positive divisor."""
+    return one % divisor
+
+
+def least(*terms: Number) -> Number:
+    """`min(…)`."""
+    found = terms[0]
+    for term in terms[1:]:
+        found = number(choice(term < found, term, found))
+    return found
+
+
+def greatest(*terms: Number) -> Number:
+    """`max(…)`."""
+    found = terms[0]
+    for term in terms[1:]:
+        found = number(choice(term > found, term, found))
+    return found
+
+
+def is_between(low: Number, term: Number, end: Number | None) -> Truth:
+    """`low <= term < end`; without end if None."""
+    return conjunction(low <= term, True if end is None else term < end)
+
+
+def for_all(variables: list[z3.ArithRef], known: Truth, body: Truth) -> Truth:
+    """`body` for all values of the variables of which `known` holds."""
+    if isinstance(body, bool) and body:
+        return True
+    return z3.ForAll(variables, z3.Implies(known, body))
+
+
+def for_some(variables: list[z3.ArithRef], known: Truth, body: Truth) -> Truth:
+    """`body` for some values of the variables of which `known` holds."""
+    if isinstance(body, bool) and not body:
+        return False
+    return z3.Exists(variables, z3.And(known, body))

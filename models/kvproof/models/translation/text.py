@@ -1,0 +1,63 @@
+"""The text of the specification as the translator reads it: functions with the file they stand in, and constants."""
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kvproof.models.translation.errors import NotInLanguage
+from kvproof.spec import language, native
+from kvproof.spec.language import Domain
+
+
+@dataclass(frozen=True)
+class Text:
+    """Functions by name, each with its file, and the numbers and domains that they name."""
+
+    functions: Mapping[str, tuple[ast.FunctionDef, str]]
+    constants: Mapping[str, Any]
+
+    def replaced(self, name: str, function: ast.FunctionDef) -> "Text":
+        """The text with one function exchanged: a mutant."""
+        return replace(self, functions={**self.functions, name: (function, self.functions[name][1])})
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A function that is being read: where it stands, what its names mean, and through whom it was reached."""
+
+    file: str
+    names: Mapping[str, Any]
+    chain: tuple[str, ...]
+
+    def place(self, node: ast.AST) -> str:
+        """File and line, as a person looks for them."""
+        return f"{self.file}:{getattr(node, 'lineno', 0)}"
+
+    def named(self, **names: Any) -> "Frame":
+        """The frame with further names."""
+        return replace(self, names={**self.names, **names})
+
+    def error(self, node: ast.AST, what: str, instead: str) -> NotInLanguage:
+        """What is wrong with a piece of the text."""
+        return NotInLanguage(self.file, node, what, instead)
+
+
+def specification() -> Text:
+    """The text that `kvproof.spec.native` runs, whole."""
+    constants: dict[str, Any] = {
+        name: value for name, value in vars(language).items() if isinstance(value, Domain) and name == name.upper()
+    }
+    for text in native.TEXTS:
+        constants |= {
+            name: value for name, value in vars(text).items() if isinstance(value, int) and name == name.upper()
+        }
+    return Text(native.functions(), constants)
+
+
+def parameters_of(function: ast.FunctionDef, file: str) -> list[str]:
+    """The names of a function's parameters. Raises NotInLanguage for any but plain ones."""
+    arguments = function.args
+    if arguments.vararg or arguments.kwarg:
+        raise NotInLanguage(file, function, f"{function.name} takes any number of arguments", "name each parameter")
+    return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]

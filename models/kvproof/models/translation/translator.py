@@ -1,0 +1,118 @@
+"""The translator: the functions of the specification, run on states that are unknown, first, or concrete."""
+
+import ast
+import inspect
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import z3
+
+from kvproof.models.translation.maps import Map, SymbolicState, Value
+from kvproof.models.translation.rules import Outcome, Run
+from kvproof.models.translation.sizes import Universe
+from kvproof.models.translation.terms import Term, Truth, is_truth
+from kvproof.models.translation.text import Text, specification
+from kvproof.spec.language import SLOTS, Domain, Field
+from kvproof.spec.native import FIELDS, Sizes
+from kvproof.spec.state import State
+
+
+@dataclass(frozen=True, eq=False)
+class Parameter:
+    """An unknown argument of a rule, and what its domain says of it."""
+
+    name: str
+    value: Value
+    known: Truth
+
+
+class Translator:
+    """Reads the specification for all sizes, or for those of one instance. text: another one, such as a mutant."""
+
+    def __init__(self, sizes: Sizes | None = None, text: Text | None = None) -> None:
+        self.universe = Universe(sizes)
+        self.text = text or specification()
+
+    # States
+
+    def unknown_state(self, prefix: str = "") -> SymbolicState:
+        """A state of which nothing is known; another prefix gives another state."""
+        return SymbolicState({name: self._unknown(prefix + name, field) for name, field in FIELDS.items()})
+
+    def _unknown(self, name: str, field: Field) -> Map:
+        sort = z3.BoolSort() if field.to.name == "Flag" else z3.IntSort()
+        return Map(field.domains, z3.Function(name, *[z3.IntSort()] * len(field.domains), sort))
+
+    def first_state(self) -> SymbolicState:
+        """The state in which every block is free and no sequence exists."""
+        return SymbolicState({name: Map(field.domains, self._start(field)) for name, field in FIELDS.items()})
+
+    def _start(self, field: Field) -> Callable[..., Term]:
+        if not callable(field.start):
+            return lambda *indexes: field.start  # type: ignore[no-any-return]
+        name = field.start.__name__
+
+        def start(*indexes: Term) -> Term:
+            value = Run(self.text, self.universe, SymbolicState({})).call(name, *indexes).value
+            assert not isinstance(value, Map)
+            return value
+
+        return start
+
+    def concrete_state(self, state: State) -> SymbolicState:
+        """A state of `kvproof.spec.native`, with its ghosts; reading it elsewhere than within its lists is an error."""
+        return SymbolicState(
+            {name: Map(field.domains, _reader(getattr(state, name))) for name, field in FIELDS.items()}
+        )
+
+    def concrete_row(self, row: list[int]) -> Map:
+        """A row given to a rule."""
+        return Map((SLOTS,), _reader(row))
+
+    # Functions
+
+    def run(self, function: str, state: SymbolicState, *arguments: Value) -> Outcome:
+        """Run a rule, a step or a claim on a state. Raises NotInLanguage."""
+        return Run(self.text, self.universe, state).call(function, state, *arguments)
+
+    def holds(self, claim: str, state: SymbolicState) -> Truth:
+        """Whether an invariant or a theorem holds of a state. Raises NotInLanguage."""
+        value = self.run(claim, state).value
+        assert is_truth(value)
+        found: Truth = value  # type: ignore[assignment]  # a truth value is no map
+        return found
+
+    def parameters(self, rule: Callable[..., Any]) -> Iterator[Parameter]:
+        """An unknown for each argument of a rule after the state."""
+        for parameter in list(inspect.signature(rule).parameters.values())[1:]:
+            base, domain = typing.get_args(parameter.annotation)
+            name = f"given_{parameter.name}"  # no field has such a name
+            if typing.get_origin(base) is list:
+                yield Parameter(parameter.name, Map((domain,), z3.Function(name, z3.IntSort(), z3.IntSort())), True)
+            elif base is bool:
+                yield Parameter(parameter.name, z3.Bool(name), True)
+            else:
+                unknown = z3.Int(name)
+                yield Parameter(parameter.name, unknown, self._known(unknown, domain))
+
+    def _known(self, unknown: z3.ArithRef, domain: Domain) -> Truth:
+        return self.universe.contains(domain, unknown)
+
+    def function_node(self, name: str) -> ast.FunctionDef:
+        """The syntax tree of a function of the text."""
+        return self.text.functions[name][0]
+
+
+def _reader(rows: Any) -> Callable[..., Term]:
+    def read(*indexes: int) -> Term:
+        value = rows
+        for index in indexes:
+            if index < 0:
+                raise IndexError(f"{index} is no index")
+            value = value[index]
+        found: Term = value
+        return found
+
+    return read
