@@ -13,6 +13,7 @@ from kvproof.check.data_plane.end_to_end.engine import Generated, Spoken, StormE
 from kvproof.check.data_plane.end_to_end.exact_decoder import ExactDecoder, Geometry, NoPages, choose
 from kvproof.check.data_plane.end_to_end.planted import FAULTS, PlantedFault
 from kvproof.check.data_plane.end_to_end.storms import STORMS, Storm
+from kvproof.check.data_plane.threads import one_thread
 from kvproof.impl import BlockManagerError, KVBlockShape, KVLayout
 
 Progress = Callable[[str], None]
@@ -112,14 +113,15 @@ def run_end_to_end(
     result = EndToEndResult(str(dtype).removeprefix("torch."), layout.name, str(device))
     right: dict[str, Generated] = {}
     decoder = _decoder(seed, torch.device(device), layout)
-    for name in names:
-        on_progress(f"storm {name}")
-        storm_result, right[name] = run_storm(STORMS[name], seed, decoder, dtype, layout)
-        result.storms.append(storm_result)
-    for fault in faults:
-        if fault.storm in right:
-            on_progress(f"fault: {fault.name}")
-            result.faults.append(plant(fault, right[fault.storm], seed, decoder, dtype, layout))
+    with one_thread():
+        for name in names:
+            on_progress(f"storm {name}")
+            storm_result, right[name] = run_storm(STORMS[name], seed, decoder, dtype, layout)
+            result.storms.append(storm_result)
+        for fault in faults:
+            if fault.storm in right:
+                on_progress(f"fault: {fault.name}")
+                result.faults.append(plant(fault, right[fault.storm], seed, decoder, dtype, layout))
     return result
 
 

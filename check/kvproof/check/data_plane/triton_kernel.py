@@ -1,0 +1,50 @@
+"""The kernel of `triton_verify`. Importing this module imports triton, which is there only where the GPU extra is.
+
+A program has one tile of columns and walks over tiles of rows. Its column keys stay in registers; each word of memory
+is loaded once, XORed with them and compared with its row's key: one load and two integer operations a word, so the
+memory sets the pace. Only a tile with a wrong word writes anything.
+"""
+
+from typing import Any
+
+import triton
+import triton.language as tl
+
+NO_WORD = tl.constexpr(2147483647)
+
+
+@triton.jit
+def count_wrong_words(
+    memory: Any,
+    keys: Any,
+    columns: Any,
+    counts: Any,
+    firsts: Any,
+    num_rows: Any,
+    num_words: Any,
+    row_stride: Any,
+    ROW_TILES: tl.constexpr,  # noqa: N803
+    ROWS: tl.constexpr,  # noqa: N803
+    WORDS: tl.constexpr,  # noqa: N803
+) -> None:
+    """Add to counts[row] the words that differ from keys[row] XOR columns[word]; firsts[row] is the least of them.
+
+    memory: int64 [num_rows, num_words], rows row_stride words apart. counts: int32, 0 before. firsts: int32, NO_WORD
+    before. Grid: (tiles of WORDS words, groups of ROW_TILES tiles of ROWS rows).
+    """
+    word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
+    is_word = word < num_words
+    column = tl.load(columns + word, mask=is_word, other=0)
+    for tile in range(ROW_TILES):
+        row = (tl.program_id(1) * ROW_TILES + tile) * ROWS + tl.arange(0, ROWS)
+        is_row = row < num_rows
+        key = tl.load(keys + row, mask=is_row, other=0)
+        is_here = is_row[:, None] & is_word[None, :]
+        place = row.to(tl.int64)[:, None] * row_stride + word[None, :]
+        found = tl.load(memory + place, mask=is_here, other=0)
+        is_wrong = ((found ^ column[None, :]) != key[:, None]) & is_here
+        count = tl.sum(is_wrong.to(tl.int32), 1)
+        if tl.max(count, 0) > 0:
+            first = tl.min(tl.where(is_wrong, word[None, :], NO_WORD), 1)
+            tl.atomic_add(counts + row, count, mask=is_row)
+            tl.atomic_min(firsts + row, first, mask=is_row)

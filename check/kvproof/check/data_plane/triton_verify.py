@@ -1,0 +1,85 @@
+"""Verification on CUDA by one Triton kernel: the pattern is recomputed where the memory is read, once.
+
+Without CUDA the kernel runs only in Triton's interpreter (TRITON_INTERPRET=1 set before triton is imported), which
+proves its logic and says nothing of its speed; main memory is always verified by `compare`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kvproof.check.data_plane.pattern import Words
+
+TILE_WORDS = 2048  # of 8 bytes, in a tile of rows and words
+WORDS_MAX = 1024  # of one row in a tile
+ROW_TILES = 8  # that a program walks over
+
+
+class WrongWords(NamedTuple):
+    """For each row: how many words are wrong, and the first of them (2^31 - 1 where none is). int32 [rows]."""
+
+    counts: torch.Tensor
+    firsts: torch.Tensor
+
+
+def is_available() -> bool:
+    """Whether triton can be imported and there is something for it to run on."""
+    return importlib.util.find_spec("triton") is not None and (torch.cuda.is_available() or _is_interpreted())
+
+
+def bad_rows(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:
+    """As `compare.bad_rows`, for memory on a CUDA device. The call waits for the kernel."""
+    rows: NDArray[np.int64] = wrong_words(memory, keys, columns).counts.nonzero().flatten().cpu().numpy()
+    return rows
+
+
+def wrong_words(memory: torch.Tensor, keys: Words, columns: Words) -> WrongWords:
+    """Count what differs from `keys[row] XOR columns[word]`, row by row, on the current stream.
+
+    memory: int64 [rows, words], words side by side. keys: one for each row. columns: one for each word.
+    Raises ValueError for memory of another shape or type.
+    """
+    if memory.dtype != torch.int64 or memory.dim() != 2 or memory.stride(1) != 1:
+        raise ValueError(f"memory must be int64 [rows, words], words side by side; it is {memory.dtype} {memory.shape}")
+    if memory.shape != (len(keys), len(columns)):
+        raise ValueError(f"memory of {tuple(memory.shape)} rows and words, but {len(keys)} and {len(columns)} keys")
+    from kvproof.check.data_plane.triton_kernel import NO_WORD, count_wrong_words
+
+    num_rows, num_words = memory.shape
+    counts = torch.zeros(num_rows, dtype=torch.int32, device=memory.device)
+    firsts = torch.full_like(counts, NO_WORD.value)
+    if not memory.numel():
+        return WrongWords(counts, firsts)
+    words = min(_power_of_two(num_words), WORDS_MAX)
+    rows = max(1, TILE_WORDS // words)
+    grid = (-(-num_words // words), -(-num_rows // (rows * ROW_TILES)))
+    row_keys, word_keys = (torch.from_numpy(part.view(np.int64)).to(memory.device) for part in (keys, columns))
+    count_wrong_words[grid](
+        memory,
+        row_keys,
+        word_keys,
+        counts,
+        firsts,
+        num_rows,
+        num_words,
+        memory.stride(0),
+        ROW_TILES=ROW_TILES,
+        ROWS=rows,
+        WORDS=words,
+    )
+    return WrongWords(counts, firsts)
+
+
+def _power_of_two(number: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << (number - 1).bit_length()
+
+
+def _is_interpreted() -> bool:
+    return os.environ.get("TRITON_INTERPRET") == "1"

@@ -1,0 +1,86 @@
+"""The Triton kernel agrees with the comparison in main memory. Without a GPU it runs in Triton's interpreter."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from kvproof.check.data_plane import triton_verify
+
+# Shapes: less than a tile, not a power of two, many tiles of rows, two tiles of words, rows apart in a wider memory.
+PROGRAM = """
+import json, numpy, torch
+from kvproof.check.data_plane import compare, pattern, triton_verify
+
+def pattern_of(rows, words, stride):
+    keys, columns = pattern.row_keys(numpy.arange(rows, dtype=numpy.uint64)), pattern.word_keys(words)
+    whole = torch.zeros(rows, stride, dtype=torch.int64)
+    memory = whole[:, :words]
+    memory.copy_(torch.from_numpy((keys[:, None] ^ columns).view(numpy.int64)))
+    return memory, keys, columns
+
+said = []
+for rows, words, stride, spoilt in [
+    (3, 5, 5, [(2, 4)]),
+    (37, 72, 72, [(0, 0), (0, 71), (36, 17)]),
+    (600, 16, 16, [(599, 15), (256, 3), (255, 3)]),
+    (9, 1500, 1500, [(4, 1023), (4, 1024), (8, 1499)]),
+    (40, 64, 96, [(39, 63)]),
+    (0, 8, 8, []),
+]:
+    memory, keys, columns = pattern_of(rows, words, stride)
+    clean = int(triton_verify.wrong_words(memory, keys, columns).counts.sum())
+    for row, word in spoilt:
+        memory[row, word] ^= 1 << (row % 63)
+    found = triton_verify.wrong_words(memory, keys, columns)
+    wrong = [[row, int(found.counts[row]), int(found.firsts[row])] for row in found.counts.nonzero().flatten().tolist()]
+    said.append({
+        "clean": clean,
+        "wrong": wrong,
+        "rows": triton_verify.bad_rows(memory, keys, columns).tolist(),
+        "compared": compare.by_torch(memory.contiguous(), keys, columns).tolist(),
+        "is_available": triton_verify.is_available(),
+    })
+print(json.dumps(said))
+"""
+
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+
+
+@needs_triton
+def test_the_kernel_counts_and_places_every_wrong_word_and_no_other() -> None:
+    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert [shape["clean"] for shape in said] == [0] * 6
+    assert [shape["wrong"] for shape in said] == [
+        [[2, 1, 4]],
+        [[0, 2, 0], [36, 1, 17]],
+        [[255, 1, 3], [256, 1, 3], [599, 1, 15]],
+        [[4, 2, 1023], [8, 1, 1499]],
+        [[39, 1, 63]],
+        [],
+    ]
+    assert [shape["rows"] for shape in said] == [shape["compared"] for shape in said]
+    assert [shape["rows"] for shape in said] == [[row for row, _, _ in shape["wrong"]] for shape in said]
+    assert all(shape["is_available"] for shape in said)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA here")
+def test_in_main_memory_the_kernel_is_never_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    assert not triton_verify.is_available()
+
+
+def test_memory_of_another_shape_is_refused_before_anything_runs() -> None:
+    keys = np.zeros(3, np.uint64)
+    with pytest.raises(ValueError, match="must be int64"):
+        triton_verify.wrong_words(torch.zeros(3, 3), keys, keys)
+    with pytest.raises(ValueError, match="but 3 and 2 keys"):
+        triton_verify.wrong_words(torch.zeros((3, 3), dtype=torch.int64), keys, keys[:2])
