@@ -62,8 +62,9 @@ from .sequence import Sequence, SequenceData, SequenceGroup, SequenceStatus
 from .trackers import ComputedBlocksTracker, LastAccessBlocksTracker
 
 if TYPE_CHECKING:
+    from .block_mover import BlockMover, Moved
     from .decoder import Decoder, ModelGeometry
-    from .kv_cache_engine import CacheEngine, KVCacheEngine, Moved
+    from .kv_cache_engine import CacheEngine, KVCacheEngine
     from .kv_layout import KVBlockShape, KVLayout, block_bytes, cache_dtype
     from .kv_memory import free_bytes, num_blocks, num_cpu_blocks, num_gpu_blocks, profile_num_available_blocks
 
@@ -73,6 +74,7 @@ __all__ = [
     "BlockList",
     "BlockManager",
     "BlockManagerError",
+    "BlockMover",
     "BlockOutOfRangeError",
     "BlockPool",
     "BlockSpaceManagerV1",
@@ -136,11 +138,12 @@ __all__ = [
 ]
 
 _WITH_TORCH = {
+    "BlockMover": "block_mover",
     "Decoder": "decoder",
     "ModelGeometry": "decoder",
     "CacheEngine": "kv_cache_engine",
     "KVCacheEngine": "kv_cache_engine",
-    "Moved": "kv_cache_engine",
+    "Moved": "block_mover",
     "KVBlockShape": "kv_layout",
     "KVLayout": "kv_layout",
     "block_bytes": "kv_layout",

@@ -23,14 +23,6 @@ class Pool(NamedTuple):
     num_blocks: int
 
 
-class Run(NamedTuple):
-    """`length` neighbouring blocks from `source` on go to those from `target` on."""
-
-    source: int
-    target: int
-    length: int
-
-
 def read_pairs(mapping: Mapping) -> torch.Tensor:
     """The mapping as an int64 tensor [n, 2] in main memory; a list of pairs will do. Raises MappingFormError."""
     if isinstance(mapping, torch.Tensor):
@@ -67,10 +59,14 @@ def check_pairs(pairs: torch.Tensor, source: Pool, target: Pool) -> None:
         raise ChainedCopyError(read[0], source.name, _pair(pairs, targets == read[0]), read)
 
 
-def coalesce(pairs: torch.Tensor) -> list[Run]:
-    """The fewest runs that move the same blocks, by source; for checked pairs, whose order does not matter."""
+def coalesce(pairs: torch.Tensor) -> torch.Tensor:
+    """The fewest runs that move the same blocks, for checked pairs, whose order does not matter.
+
+    int64 [runs, 3], each row the first source, the first target and the number of blocks, by target: writing upwards
+    is a little faster than reading upwards.
+    """
     if not len(pairs):
-        return []
+        return torch.empty((0, 3), dtype=torch.int64)
     by_source = pairs[pairs[:, 0].argsort()]
     distance = by_source[:, 1] - by_source[:, 0]
     distance, order = distance.sort(stable=True)
@@ -80,7 +76,7 @@ def coalesce(pairs: torch.Tensor) -> list[Run]:
     starts = is_start.nonzero().flatten()
     lengths = torch.cat((starts, torch.tensor([len(pairs)]))).diff()
     runs = torch.stack((sources[starts], targets[starts], lengths), 1)
-    return list(map(Run._make, runs[runs[:, 0].argsort()].tolist()))
+    return runs[runs[:, 1].argsort()]
 
 
 def _pair(pairs: torch.Tensor, which: torch.Tensor) -> tuple[int, int]:

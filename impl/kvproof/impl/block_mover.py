@@ -1,0 +1,152 @@
+"""Moving blocks between two pools, and within the first: a run of neighbouring blocks is one copy.
+
+A pool is seen as *planes*, tensors `[blocks, words]`; moving a block means moving its row in every plane. Rows may lie
+apart in a plane, as where all layers of a block are side by side; then each block of a run is a copy of its own.
+
+In main memory a small copy is one call of the C library, and all of them are handed to the interpreter's own loop,
+because Python code between two copies would take as long as the bytes of a small block.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from .errors import InvalidValueError
+from .kv_cache_engine_mapping import Mapping, Pool, check_pairs, coalesce, read_pairs
+
+# From so many bytes on a tensor operation costs nothing beside the bytes; torch may use several threads for it.
+_LARGE_BYTES = 512 * 1024
+# On CUDA each copy is a launch: from so many runs on, gathering and scattering is faster, so many bytes at a time.
+_MANY_RUNS = 8
+_GATHERED_BYTES = 64 * 1024 * 1024
+
+Planes = Sequence[torch.Tensor]
+
+
+class Moved(NamedTuple):
+    """What a call moved: blocks, the runs they formed, bytes over all planes."""
+
+    num_blocks: int
+    num_runs: int
+    num_bytes: int
+
+
+class BlockMover:
+    """Moves blocks between planes of a GPU pool and planes of a CPU pool.
+
+    Both have the same number of planes, at least one, and rows of the same number of words; within a pool all planes
+    have the same number of blocks. Words of a row lie side by side. Raises InvalidValueError otherwise.
+    """
+
+    def __init__(self, gpu_planes: Planes, cpu_planes: Planes) -> None:
+        _require_alike(gpu_planes, cpu_planes)
+        self.device = gpu_planes[0].device
+        self.gpu_pool = Pool("the GPU pool", gpu_planes[0].shape[0])
+        self.cpu_pool = Pool("the CPU pool", cpu_planes[0].shape[0])
+        self._gpu_planes, self._cpu_planes = list(gpu_planes), list(cpu_planes)
+        self._block_bytes = sum(plane.shape[1] * plane.itemsize for plane in gpu_planes)
+
+    def swap_in(self, pairs: Mapping) -> Moved:
+        """Copy blocks from the CPU pool to the GPU pool; pairs of ids, each from 0 on in its own pool.
+
+        Raises MappingFormError, BlockOutOfRangeError or DuplicateTargetError; then nothing has moved.
+        """
+        return self._swap(pairs, self.cpu_pool, self._cpu_planes, self.gpu_pool, self._gpu_planes)
+
+    def swap_out(self, pairs: Mapping) -> Moved:
+        """Copy blocks from the GPU pool to the CPU pool; otherwise like `swap_in`."""
+        return self._swap(pairs, self.gpu_pool, self._gpu_planes, self.cpu_pool, self._cpu_planes)
+
+    def copy(self, pairs: Mapping) -> Moved:
+        """Copy blocks within the GPU pool, each as it was before the call.
+
+        Raises what `swap_in` does, and ChainedCopyError if a target is also a source.
+        """
+        checked = read_pairs(pairs)
+        check_pairs(checked, self.gpu_pool, self.gpu_pool)
+        runs = coalesce(checked)
+        if self.device.type == "cuda" and len(runs) > _MANY_RUNS:
+            _gather_and_scatter(self._gpu_planes, checked.to(self.device))
+        else:
+            _copy_runs(self._gpu_planes, self._gpu_planes, runs)
+        return self._moved(checked, runs)
+
+    def _swap(self, pairs: Mapping, source: Pool, source_planes: Planes, target: Pool, target_planes: Planes) -> Moved:
+        checked = read_pairs(pairs)
+        check_pairs(checked, source, target)
+        runs = coalesce(checked)
+        _copy_runs(source_planes, target_planes, runs)
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
+        return self._moved(checked, runs)
+
+    def _moved(self, pairs: torch.Tensor, runs: torch.Tensor) -> Moved:
+        return Moved(len(pairs), len(runs), len(pairs) * self._block_bytes)
+
+
+def _require_alike(gpu_planes: Planes, cpu_planes: Planes) -> None:
+    if not gpu_planes or len(gpu_planes) != len(cpu_planes):
+        raise InvalidValueError("cpu_planes", len(cpu_planes), f"there are {len(gpu_planes)} GPU planes; both need one")
+    for name, planes in (("gpu_planes", gpu_planes), ("cpu_planes", cpu_planes)):
+        for plane in planes:
+            if plane.dim() != 2 or plane.stride(1) != 1 or plane.shape[0] != planes[0].shape[0]:
+                raise InvalidValueError(name, list(plane.shape), "each plane must be [blocks, words], words together")
+    for gpu, cpu in zip(gpu_planes, cpu_planes, strict=True):
+        if (gpu.shape[1], gpu.dtype) != (cpu.shape[1], cpu.dtype):
+            raise InvalidValueError("cpu_planes", list(cpu.shape), f"its rows must be as those of {list(gpu.shape)}")
+
+
+def _copy_runs(source_planes: Planes, target_planes: Planes, runs: torch.Tensor) -> None:
+    """Move the runs, `[runs, 3]`, in every plane."""
+    for source_plane, target_plane in zip(source_planes, target_planes, strict=True):
+        if source_plane.device.type == target_plane.device.type == "cpu":
+            _copy_in_main_memory(source_plane, target_plane, runs)
+        else:
+            _copy_slices(source_plane, target_plane, runs)
+
+
+def _copy_in_main_memory(source_plane: torch.Tensor, target_plane: torch.Tensor, runs: torch.Tensor) -> None:
+    """Large runs by torch, small ones and rows that lie apart by the C library."""
+    row_bytes = source_plane.shape[1] * source_plane.itemsize
+    source_stride, target_stride = (plane.stride(0) * plane.itemsize for plane in (source_plane, target_plane))
+    if source_stride == target_stride == row_bytes:
+        is_large = runs[:, 2] * row_bytes > _LARGE_BYTES
+        if is_large.any():
+            _copy_slices(source_plane, target_plane, runs[is_large])
+            runs = runs[~is_large]
+    else:
+        runs = _single_blocks(runs)
+    sources, targets, lengths = runs.unbind(1)
+    to = (targets * target_stride + target_plane.data_ptr()).tolist()
+    from_ = (sources * source_stride + source_plane.data_ptr()).tolist()
+    deque(map(ctypes.memmove, to, from_, (lengths * row_bytes).tolist()), maxlen=0)
+
+
+def _copy_slices(source_plane: torch.Tensor, target_plane: torch.Tensor, runs: torch.Tensor) -> None:
+    for source, target, length in runs.tolist():
+        blocks = source_plane[source : source + length]
+        target_plane[target : target + length].copy_(blocks, non_blocking=True)
+
+
+def _single_blocks(runs: torch.Tensor) -> torch.Tensor:
+    """The same moves as runs of one block."""
+    sources, targets, lengths = runs.unbind(1)
+    places = torch.arange(int(lengths.sum())) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+    starts = (sources.repeat_interleave(lengths), targets.repeat_interleave(lengths))
+    return torch.stack((starts[0] + places, starts[1] + places, torch.ones_like(places)), 1)
+
+
+def _gather_and_scatter(planes: Planes, pairs: torch.Tensor) -> None:
+    """Move all pairs of one device in a few large operations; right because no target is a source."""
+    sources, targets = pairs.unbind(1)
+    for plane in planes:
+        num_rows = max(1, _GATHERED_BYTES // (plane.shape[1] * plane.itemsize))
+        for some_sources, some_targets in zip(
+            torch.split(sources, num_rows), torch.split(targets, num_rows), strict=True
+        ):
+            plane.index_copy_(0, some_targets, plane.index_select(0, some_sources))
