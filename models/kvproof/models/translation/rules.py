@@ -92,7 +92,7 @@ class Run:
         raise frame.error(node, f"{kind} is not in the language", "write assignments, if, require, check and steps")
 
     def _require(self, kind: str, node: ast.Call, frame: Frame) -> None:
-        texts = [argument.value for argument in node.args[1:] if isinstance(argument, ast.Constant)]
+        texts = [one.value for one in node.args[1:] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         if not texts or len(texts) != len(node.args) - 1:
             raise frame.error(node, f"{kind} without its sentence", "give texts after the condition")
         condition = self.conditions.under_path(self.expressions.truth(node.args[0], frame))

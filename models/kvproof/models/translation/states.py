@@ -10,12 +10,13 @@ from typing import Any
 
 from kvproof.models.translation.conditions import Conditions
 from kvproof.models.translation.expressions import Expressions
-from kvproof.models.translation.maps import Map, SymbolicState, chosen
+from kvproof.models.translation.maps import Map, SymbolicState
 from kvproof.models.translation.sizes import Universe
 from kvproof.models.translation.terms import (
     Number,
     Term,
     Truth,
+    choice,
     conjunction,
     disjunction,
     equal,
@@ -107,7 +108,7 @@ class StateExpressions(Expressions):
         start = self.number(arguments[1], frame)
         stop = self._stop(start, arguments[2], node, frame)
         self.conditions.demand(0 <= start, f"{ast.unparse(node)} starts at a slot", frame.chain, frame.place(node))
-        return Map(row.domains, lambda slot: chosen(is_between(start, slot, stop), source.read(slot), row.read(slot)))
+        return Map(row.domains, lambda slot: choice(is_between(start, slot, stop), source.read(slot), row.read(slot)))
 
     def _stop(self, start: Number, stop_node: ast.expr, node: ast.Call, frame: Frame) -> Number:
         stop = self.number(stop_node, frame)
@@ -127,7 +128,7 @@ class StateExpressions(Expressions):
 
     def _word(self, name: str, node: ast.Call, frame: Frame) -> Any:
         """A word is read where it is called, with its parameters as further names."""
-        function, file = self.text.functions[name]
+        function, _ = self.text.functions[name]
         inner = self.inner_frame(name, node, frame)
         match function.body:
             case [ast.Expr(value=ast.Constant(value=str())), ast.Return(value=ast.expr() as result)]:
@@ -160,9 +161,7 @@ class StateExpressions(Expressions):
             case [ast.GeneratorExp(elt=element, generators=generators)]:
                 pass
             case _:
-                raise frame.error(
-                    node, f"{name} of something else than a generator", f"write {name}(… for b in BLOCKS)"
-                )
+                raise frame.error(node, f"{name} of no generator", f"write {name}(… for b in BLOCKS)")
         if any(generator.ifs for generator in generators):
             raise frame.error(node, "an `if` in a generator", "write implies(condition, …), or `and`")
         domains = [self._domain(generator, frame) for generator in generators]

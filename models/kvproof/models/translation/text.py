@@ -31,8 +31,9 @@ class Frame:
     chain: tuple[str, ...]
 
     def place(self, node: ast.AST) -> str:
-        """File and line, as a person looks for them."""
-        return f"{self.file}:{getattr(node, 'lineno', 0)}"
+        """File and line, from the package on: the same on every machine."""
+        _, root, inside = self.file.replace("\\", "/").rpartition("/kvproof/")
+        return f"{root.lstrip('/')}{inside}:{getattr(node, 'lineno', 0)}"
 
     def named(self, **names: Any) -> "Frame":
         """The frame with further names."""

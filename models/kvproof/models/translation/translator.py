@@ -51,7 +51,7 @@ class Translator:
 
     def _start(self, field: Field) -> Callable[..., Term]:
         if not callable(field.start):
-            return lambda *indexes: field.start  # type: ignore[no-any-return]
+            return lambda *indexes: field.start
         name = field.start.__name__
 
         def start(*indexes: Term) -> Term:
