@@ -11,6 +11,7 @@ the wanted module takes types and small helpers from them, not behaviour that is
 
 import importlib
 import importlib.metadata
+import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -48,6 +49,16 @@ def mount(package: str, folder: Path, stand_ins: Mapping[str, Mapping[str, Any]]
         module = sys.modules[f"{package}.{name}"] = ModuleType(f"{package}.{name}")
         module.__dict__.update(names)
         setattr(shell, name, module)
+
+
+def has_module(package: str, module: str) -> bool:
+    """Whether the release has a file for that submodule. Imports its parents."""
+    try:
+        return importlib.util.find_spec(f"{package}.{module}") is not None
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{package}.{module}".startswith(f"{error.name}."):
+            return False
+        raise EngineError(f"{package}.{module} needs {error.name}, which kvproof does not stand in for") from error
 
 
 def module_of(package: str, modules: Iterable[str]) -> Any:

@@ -1,6 +1,11 @@
-"""vLLM's V0 block manager of the second generation, importable without torch.
+"""vLLM's V0 block managers, releases 0.2 to 0.10, importable without torch.
 
-Of the rest of vLLM the manager takes: which device a block is on, two ways of cutting lists, the status a sequence has
+The first generation is `BlockSpaceManager` (0.2.0 to 0.3.3), then `BlockSpaceManagerV1` (0.4.0 to 0.6.2); the second is
+`BlockSpaceManagerV2` (0.4.0 to 0.6.2), then `SelfAttnBlockSpaceManager` (0.6.3 to 0.10.2). Where a release has both,
+the second is taken unless the first is asked for. Other generations of names are not tried: a release without them is
+refused.
+
+Of the rest of vLLM the managers take: which device a block is on, two ways of cutting lists, the status a sequence has
 (compared, never computed with), the platform (one of them pads with block 0), a logger, and two error messages.
 `Sequence` and `SequenceGroup` occur in annotations only.
 """
@@ -9,12 +14,15 @@ import enum
 import logging
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvproof.check.engines import EngineError, bring, shells
 
-MODULES = ("core.block_manager_v2", "core.block_manager")  # the first where a release has both generations
-CLASSES = ("BlockSpaceManagerV2", "SelfAttnBlockSpaceManager")
+# For each generation: where a release has its manager, the first that it has.
+MANAGERS: dict[int, tuple[tuple[str, str], ...]] = {
+    2: (("core.block_manager_v2", "BlockSpaceManagerV2"), ("core.block_manager", "SelfAttnBlockSpaceManager")),
+    1: (("core.block_manager_v1", "BlockSpaceManagerV1"), ("core.block_manager", "BlockSpaceManager")),
+}
 
 
 class Device(enum.Enum):
@@ -30,6 +38,14 @@ class SequenceStatus(enum.Enum):
     WAITING = enum.auto()
     RUNNING = enum.auto()
     SWAPPED = enum.auto()
+
+
+class Manager(NamedTuple):
+    """A manager's class, its `SequenceStatus`, and which generation it is."""
+
+    make: Any
+    status: Any
+    generation: int
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
@@ -63,15 +79,19 @@ STAND_INS: dict[str, dict[str, Any]] = {
 }
 
 
-def import_manager(version: str, cache: Path | None = None) -> tuple[Any, Any]:
-    """The manager's class and its `SequenceStatus`, from vLLM as installed if that is the version, else as unpacked.
+def import_manager(version: str, cache: Path | None = None, generation: int | None = None) -> Manager:
+    """A release's manager, from vLLM as installed if that is the version, else as unpacked.
 
-    Raises EngineError if the release is not here, or has no such manager.
+    generation: 1 or 2, or the newest that the release has. Raises EngineError if the release is not here, or has no
+    such manager.
     """
     if shells.installed_version("vllm") != version:
         shells.mount("vllm", bring.find("vllm", version, cache), STAND_INS)
-    module = shells.module_of("vllm", MODULES)
-    name = next((name for name in CLASSES if hasattr(module, name)), "")
-    if not name:
-        raise EngineError(f"vLLM {version} has no block manager of the second generation")
-    return getattr(module, name), shells.module_of("vllm", ("sequence",)).SequenceStatus
+    for number in MANAGERS if generation is None else (generation,):
+        for module_name, name in MANAGERS[number]:
+            if shells.has_module("vllm", module_name):
+                manager = getattr(shells.module_of("vllm", (module_name,)), name, None)
+                if manager is not None:
+                    return Manager(manager, shells.module_of("vllm", ("sequence",)).SequenceStatus, number)
+    wanted = "" if generation is None else f" of generation {generation}"
+    raise EngineError(f"vLLM {version} has no V0 block manager{wanted}; `vllm-v1=={version}` judges its V1 manager")

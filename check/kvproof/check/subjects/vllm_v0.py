@@ -1,8 +1,11 @@
-"""vLLM's V0 block manager of the second generation as a subject.
+"""vLLM's V0 block manager of the second generation as a subject: releases 0.4.2 to 0.10.2.
 
 The adapter plays the part of vLLM's own scheduler and nothing more: the order of calls, and what the manager is told
 between them, are those of `vllm/core/scheduler.py` (release 0.9.2; named below where it matters). What differs between
-releases is read off signatures.
+releases is read off signatures, once, in `Calls`.
+
+Limits: before 0.6.5 the manager has no look-up of its own, and the hit is asked for when the blocks are there, as the
+scheduler of those releases does; a watermark, window or swap that a release does not have is unsupported.
 """
 
 import inspect
@@ -23,6 +26,8 @@ from kvproof.check.subject import (
     Scheduled,
     Unsupported,
 )
+from kvproof.check.subjects.vllm_v0_shown import Pools, pairs
+from kvproof.check.subjects.vllm_v0_told import ToldGroup, ToldSequence
 from kvproof.spec.identity import Image, Key
 
 ASSUMPTIONS = (
@@ -42,104 +47,46 @@ ASSUMPTIONS = (
 )
 
 
-class ToldSequence:
-    """What the manager reads of a sequence, and of its data."""
+class Calls:
+    """What differs between releases, by the signatures of a manager's class."""
 
-    __slots__ = ("data", "extra", "group", "is_looked_up", "is_prompt", "num_computed", "seq_id", "status", "tokens")
-
-    def __init__(self, seq_id: int, group: "ToldGroup", tokens: list[int], extra: int | None, status: Any) -> None:
-        self.seq_id, self.group, self.tokens, self.extra, self.status = seq_id, group, tokens, extra, status
-        self.num_computed = 0
-        self.is_prompt = True  # until all its tokens are computed; then each step is a decode
-        self.is_looked_up = False
-        self.data = self
-
-    def get_token_ids(self) -> list[int]:
-        return self.tokens
-
-    def get_len(self) -> int:
-        return len(self.tokens)
-
-    def get_num_computed_tokens(self) -> int:
-        return self.num_computed
-
-    def is_prefill(self) -> bool:
-        return self.is_prompt
-
-    def extra_hash(self) -> int | None:
-        return self.extra
-
-
-class ToldGroup:
-    """What the manager reads of a group."""
-
-    __slots__ = ("encoder", "request_id", "seqs")
-
-    def __init__(self, group: int) -> None:
-        self.request_id = str(group)
-        self.seqs: list[ToldSequence] = []
-        self.encoder: ToldSequence | None = None
-
-    def get_seqs(self, status: Any = None) -> list[ToldSequence]:
-        return [seq for seq in self.seqs if status is None or seq.status is status]
-
-    def is_encoder_decoder(self) -> bool:
-        return self.encoder is not None
-
-    def get_encoder_seq(self) -> ToldSequence | None:
-        return self.encoder
-
-
-class Pools:
-    """The two allocators of a manager, read without asking block by block."""
-
-    def __init__(self, manager: Any, config: Config) -> None:
-        allocators = {device.name: part for device, part in manager.block_allocator._allocators.items()}
-        self.parts = (allocators["GPU"], allocators["CPU"])
-        gpu = config.num_gpu_blocks
-        self.ids = (range(gpu), range(gpu, gpu + config.num_host_blocks))
-        self.counts = tuple(part._refcounter._refcounts for part in self.parts)
-        self.queues = tuple(getattr(part, "_hashless_allocator", part)._free_block_indices for part in self.parts)
-
-    def refs(self) -> list[int]:
-        """Refcounts of all blocks, GPU before host."""
-        (gpu, host), (gpu_ids, host_ids) = self.counts, self.ids
-        return [*map(gpu.__getitem__, gpu_ids), *map(host.__getitem__, host_ids)]
-
-    def free_ids(self, caching: bool) -> list[int]:
-        """Blocks to be taken next, then cached ones to be evicted, for each device."""
-        gpu, host = self.queues
-        if not caching:
-            return [*gpu, *host]
-        evictable, host_evictable = (part.evictor.free_table for part in self.parts)
-        return [*gpu, *evictable, *host, *host_evictable]
+    def __init__(self, manager: Any) -> None:
+        self.options = frozenset(inspect.signature(manager).parameters)
+        many = hasattr(manager, "append_slots")  # from 0.4.0.post1, with lookahead slots
+        self.append = "append_slots" if many else "append_slot"
+        self.can_append = "can_append_slots" if many else "can_append_slot"
+        self.appends_lookahead = _takes(manager, self.append, "num_lookahead_slots")
+        self.swaps_in_lookahead = _takes(manager, "can_swap_in", "num_lookahead_slots")
+        self.maps_lookahead = _takes(manager, "swap_in", "num_lookahead_slots")
+        self.accesses = hasattr(manager, "access_all_blocks_in_seq")  # from 0.4.0, with the prefix cache
+        self.marks_chunk = _takes(manager, "mark_blocks_as_computed", "token_chunk_size")
+        self.looks_up = hasattr(manager, "get_num_cached_tokens")
+        self.can_swap = "NotImplementedError" not in inspect.getsource(manager.swap_out)
+        self.has_cross = hasattr(manager, "get_cross_block_table")
+        self.can_reset = hasattr(manager, "reset_prefix_cache")
 
 
 class VllmV0:
     """`SelfAttnBlockSpaceManager`, and `BlockSpaceManagerV2` before it."""
 
+    generation = 2
+
     def __init__(self, version: str, manager: Any, status: Any) -> None:
         self.name = f"vllm-v0 {version}"
         self._class, self._status = manager, status
-        options = inspect.signature(manager).parameters
-        self._options = frozenset(options)
-        self._admits_lookahead = _takes(manager, "can_allocate", "num_lookahead_slots")
-        self._swaps_in_lookahead = _takes(manager, "can_swap_in", "num_lookahead_slots")
-        self._maps_lookahead = _takes(manager, "swap_in", "num_lookahead_slots")
-        self._marks_chunk = _takes(manager, "mark_blocks_as_computed", "token_chunk_size")
-        self._looks_up = hasattr(manager, "get_num_cached_tokens")
+        self._calls = calls = Calls(manager)
         self.capabilities = Capabilities(
-            swap="NotImplementedError" not in inspect.getsource(manager.swap_out),
+            swap=calls.can_swap,
             fork=True,
-            window="sliding_window" in options,
-            caching="enable_caching" in options,
-            lookahead=True,
+            window=_accepts_window(manager),
+            caching="enable_caching" in calls.options,
+            lookahead=calls.appends_lookahead,
             chunked=True,
-            adapters=hasattr(manager, "remove_seq_from_computed_blocks_tracker"),
-            cross=hasattr(manager, "get_cross_block_table"),
-            reset=hasattr(manager, "reset_prefix_cache"),
+            adapters=True,
+            cross=calls.has_cross,
+            reset=calls.can_reset,
             waiting_groups=True,
-            watermark="watermark" in options,
+            watermark="watermark" in calls.options,
             ordered_steps=True,
             whole_chunks=True,
         )
@@ -157,11 +104,14 @@ class VllmV0:
             "enable_caching": config.caching,
         }
         self._config = config
-        self._manager = self._class(**{name: value for name, value in wanted.items() if name in self._options})
-        self._pools = Pools(self._manager, config)
+        self._manager = self._class(**{name: value for name, value in wanted.items() if name in self._calls.options})
+        self._pools = self._pools_of(config)
         self._clock = 0.0
         self._seqs: dict[int, ToldSequence] = {}
         self._groups: dict[int, ToldGroup] = {}
+
+    def _pools_of(self, config: Config) -> Any:
+        return Pools(self._manager, config)
 
     def _refuse_unsupported(self, config: Config) -> None:
         caps = self.capabilities
@@ -191,15 +141,17 @@ class VllmV0:
     def new(self, group: int, seqs: list[int], tokens: list[int], key: Key, images: tuple[Image, ...]) -> None:
         """A group of waiting sequences with the same prompt exists."""
         told = self._groups[group] = ToldGroup(group)
-        extra = hash((0, key.adapter_id)) if key.adapter_id else None  # (prompt adapter, LoRA), as Sequence.extra_hash
         for seq in seqs:
-            self._seqs[seq] = one = ToldSequence(seq, told, tokens[:], extra, self._status.WAITING)
+            self._seqs[seq] = one = self._told(seq, told, tokens[:], key.adapter_id)
             told.seqs.append(one)
+
+    def _told(self, seq: int, group: ToldGroup, tokens: list[int], adapter: int) -> ToldSequence:
+        return ToldSequence(seq, group, tokens, adapter, self._status.WAITING, self._config.block_size)
 
     def new_encoder(self, group: int, seq: int, tokens: list[int]) -> None:
         """The group, still waiting, has an encoder sequence."""
         told = self._groups[group]
-        told.encoder = ToldSequence(seq, told, tokens[:], None, self._status.WAITING)
+        told.encoder = self._told(seq, told, tokens[:], 0)
 
     def grow(self, seq: int, token: int) -> None:
         """A token was sampled; it has no slot yet."""
@@ -209,7 +161,7 @@ class VllmV0:
 
     def hits(self, group: int) -> int:
         """Tokens of a waiting group that the prefix cache holds, in whole blocks."""
-        if not self._config.caching or not self._looks_up:
+        if not self._config.caching or not self._calls.looks_up:
             return 0
         return min(map(self._look_up, self._groups[group].seqs))
 
@@ -232,10 +184,13 @@ class VllmV0:
     def can_append(self, group: int) -> bool:
         """Asked before each chunk of a prompt as well, then without lookahead slots."""
         told = self._groups[group]
-        return bool(self._manager.can_append_slots(told, self._lookahead(told.seqs[0])))
+        return bool(getattr(self._manager, self._calls.can_append)(told, *self._lookahead_of(told.seqs[0])))
 
     def _lookahead(self, seq: ToldSequence) -> int:
         return 0 if seq.is_prompt else self._config.lookahead
+
+    def _lookahead_of(self, seq: ToldSequence) -> tuple[int, ...]:
+        return (self._lookahead(seq),) if self._calls.appends_lookahead else ()
 
     def can_swap_out(self, group: int) -> Admission:
         """The manager only says yes or no."""
@@ -244,7 +199,7 @@ class VllmV0:
     def can_swap_in(self, group: int) -> Admission:
         """For the slots that are appended right after it, too."""
         told = self._groups[group]
-        lookahead = (self._lookahead(told.seqs[0]),) if self._swaps_in_lookahead else ()
+        lookahead = (self._lookahead(told.seqs[0]),) if self._calls.swaps_in_lookahead else ()
         answer = self._manager.can_swap_in(told, *lookahead)
         return Admission.OK if answer is True else Admission.LATER if answer is False else Admission[answer.name]
 
@@ -257,22 +212,23 @@ class VllmV0:
         self._manager.allocate(told)
         for seq in told.seqs:
             seq.status = self._status.RUNNING
+        if self._config.caching and not self._calls.looks_up:
+            hit = len(self._manager.get_common_computed_block_ids(told.seqs)) * self._config.block_size
         return Admitted(hit)
 
     def reserve(self, seq: int, num_tokens: int) -> Reserved:
         """Slots for the sampled token; a further chunk of a prompt only lets the window move on."""
         told = self._seqs[seq]
-        return Reserved(_pairs(self._manager.append_slots(told, self._lookahead(told))))
+        return Reserved(pairs(getattr(self._manager, self._calls.append)(told, *self._lookahead_of(told))))
 
     def fork(self, parent: int, child: int) -> None:
         """The child is looked up at once, as it may be freed before it is scheduled."""
         old = self._seqs[parent]
-        new = ToldSequence(child, old.group, old.tokens[:], old.extra, old.status)
-        new.num_computed, new.is_prompt = old.num_computed, old.is_prompt
+        new = old.forked(child)
         self._manager.fork(old, new)
         self._seqs[child] = new
         old.group.seqs.append(new)
-        if self._config.caching and self._looks_up:
+        if self._config.caching and self._calls.looks_up:
             self._look_up(new)
 
     def free(self, seq: int) -> None:
@@ -299,19 +255,19 @@ class VllmV0:
     def swap_out(self, group: int) -> list[Pair]:
         """(GPU block, host block), device-relative."""
         told = self._groups[group]
-        pairs = _pairs(self._manager.swap_out(told))
+        moved = pairs(self._manager.swap_out(told))
         for seq in told.seqs:
             seq.status = self._status.SWAPPED
-        return pairs
+        return moved
 
     def swap_in(self, group: int) -> list[Pair]:
         """(host block, GPU block), device-relative."""
         told = self._groups[group]
-        lookahead = (self._lookahead(told.seqs[0]),) if self._maps_lookahead else ()
-        pairs = _pairs(self._manager.swap_in(told, *lookahead))
+        lookahead = (self._lookahead(told.seqs[0]),) if self._calls.maps_lookahead else ()
+        moved = pairs(self._manager.swap_in(told, *lookahead))
         for seq in told.seqs:
             seq.status = self._status.RUNNING
-        return pairs
+        return moved
 
     def step_scheduled(self, step: list[Scheduled], now: int) -> None:
         """The end of `schedule()`: note the access, see what is cached for the worker, and only then mark computed."""
@@ -323,14 +279,14 @@ class VllmV0:
             chunks[told.group] = max(one.num_tokens, chunks.get(told.group, 0))
         for group in chunks:
             seqs = group.get_seqs(running)
-            for seq in seqs:
+            for seq in seqs if self._calls.accesses else ():
                 manager.access_all_blocks_in_seq(seq, self._clock)
             if self._config.caching:
                 manager.get_common_computed_block_ids(seqs)
                 for seq in seqs:
                     seq.is_looked_up = True
-        for group, num_tokens in chunks.items():
-            manager.mark_blocks_as_computed(group, *((num_tokens,) if self._marks_chunk else ()))
+        for group, num_tokens in chunks.items() if self._calls.accesses else ():
+            manager.mark_blocks_as_computed(group, *((num_tokens,) if self._calls.marks_chunk else ()))
 
     def step_done(self, step: list[Scheduled]) -> None:
         """A sequence with every token computed decodes from now on."""
@@ -351,7 +307,7 @@ class VllmV0:
         manager, pools = self._manager, self._pools
         free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
         tables = {seq: [table.physical_block_ids[:]] for seq, table in manager.block_tables.items()}
-        if manager.cross_block_tables:
+        if self._calls.has_cross:
             for request, table in manager.cross_block_tables.items():
                 encoder = self._groups[int(request)].encoder
                 if encoder:
@@ -369,20 +325,20 @@ class VllmV0:
 
 
 def _takes(manager: Any, method: str, parameter: str) -> bool:
-    return parameter in inspect.signature(getattr(manager, method)).parameters
+    found = getattr(manager, method, None)
+    return found is not None and parameter in inspect.signature(found).parameters
 
 
-def _pairs(mapping: Any) -> list[Pair]:
-    """Pairs, which older releases write as a mapping, of a copy to one or several targets."""
-    if isinstance(mapping, dict):
-        return [
-            (source, one)
-            for source, target in mapping.items()
-            for one in (target if isinstance(target, list) else [target])
-        ]
-    return [(source, target) for source, target in mapping]
+def _accepts_window(manager: Any) -> bool:
+    """The option is older than what it stands for: until 0.4.2 the second generation asserts that it is not used."""
+    return "Sliding window not yet supported" not in inspect.getsource(manager.__init__)
 
 
-def make(version: str = "0.9.2", cache: Path | None = None) -> VllmV0:
+def make(version: str = "0.9.2", cache: Path | None = None, generation: int | None = None) -> VllmV0:
     """The manager of a release that was brought in or is installed. Raises EngineError."""
-    return VllmV0(version, *import_manager(version, cache))
+    found = import_manager(version, cache, generation)
+    if found.generation == 1:
+        from kvproof.check.subjects.vllm_v0_generation1 import VllmV0Generation1
+
+        return VllmV0Generation1(version, found.make, found.status)
+    return VllmV0(version, found.make, found.status)

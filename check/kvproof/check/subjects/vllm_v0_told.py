@@ -1,0 +1,105 @@
+"""What vLLM's V0 block managers read of a sequence and of a group: all they know of the world.
+
+The names are those of `Sequence`, `SequenceData` and `SequenceGroup` in `vllm/sequence.py`, over releases 0.2 to 0.10.
+Two of them carry content: `hash_of_block` (first generation: tokens up to the end of a block, and the adapter) and
+`extra_hash` (second, from 0.6.5: the adapter).
+"""
+
+from typing import Any
+
+
+class ToldSequence:
+    """What a manager reads of a sequence, and of its data."""
+
+    __slots__ = (
+        "block_size",
+        "data",
+        "extra",
+        "group",
+        "is_looked_up",
+        "is_prompt",
+        "lora_int_id",
+        "num_computed",
+        "seq_id",
+        "status",
+        "tokens",
+    )
+
+    def __init__(
+        self, seq_id: int, group: "ToldGroup", tokens: list[int], adapter: int, status: Any, block_size: int
+    ) -> None:
+        self.seq_id, self.group, self.tokens, self.lora_int_id = seq_id, group, tokens, adapter
+        self.status, self.block_size = status, block_size
+        self.extra = hash((0, adapter)) if adapter else None  # (prompt adapter, LoRA)
+        self.num_computed = 0
+        self.is_prompt = True  # until all its tokens are computed; then each step is a decode
+        self.is_looked_up = False
+        self.data = self
+
+    def forked(self, seq_id: int) -> "ToldSequence":
+        """A child as far as its parent."""
+        child = ToldSequence(seq_id, self.group, self.tokens[:], self.lora_int_id, self.status, self.block_size)
+        child.num_computed, child.is_prompt = self.num_computed, self.is_prompt
+        return child
+
+    def get_token_ids(self) -> list[int]:
+        return self.tokens
+
+    def get_len(self) -> int:
+        return len(self.tokens)
+
+    def get_num_computed_tokens(self) -> int:
+        return self.num_computed
+
+    def is_prefill(self) -> bool:
+        return self.is_prompt
+
+    def is_finished(self) -> bool:
+        return False
+
+    def extra_hash(self) -> int | None:
+        return self.extra
+
+    @property
+    def n_blocks(self) -> int:
+        return -(-len(self.tokens) // self.block_size)
+
+    @property
+    def logical_token_blocks(self) -> range:
+        return range(self.n_blocks)
+
+    def num_hashed_tokens_of_block(self, index: int) -> int:
+        return (index + 1) * self.block_size
+
+    def hash_of_block(self, index: int) -> int:
+        stop = self.num_hashed_tokens_of_block(index)
+        owner = self.seq_id if stop > len(self.tokens) else None  # see the limits of `vllm_v0_generation1`
+        return hash((tuple(self.tokens[:stop]), self.lora_int_id, owner))
+
+
+class ToldGroup:
+    """What a manager reads of a group."""
+
+    __slots__ = ("encoder", "request_id", "seqs")
+    prefix = None  # of 0.3: a prefix named by the user, which the judge never does
+
+    def __init__(self, group: int) -> None:
+        self.request_id = str(group)
+        self.seqs: list[ToldSequence] = []
+        self.encoder: ToldSequence | None = None
+
+    def get_seqs(self, status: Any = None) -> list[ToldSequence]:
+        return [seq for seq in self.seqs if status is None or seq.status is status]
+
+    def num_seqs(self, status: Any = None) -> int:
+        return len(self.get_seqs(status))
+
+    @property
+    def seqs_dict(self) -> dict[int, ToldSequence]:
+        return {seq.seq_id: seq for seq in self.seqs}
+
+    def is_encoder_decoder(self) -> bool:
+        return self.encoder is not None
+
+    def get_encoder_seq(self) -> ToldSequence | None:
+        return self.encoder
