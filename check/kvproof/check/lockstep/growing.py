@@ -62,7 +62,8 @@ class Growing(Judge):
         self.explainer.extended(seq, copies, self.config.caching, about)
         self._settle(about)
         num_slots = len(seq.shown) * self.config.block_size
-        if stop == len(seq.tokens) and num_slots < stop + self.config.lookahead:
+        is_decode = start >= seq.num_prompt  # only then are there drafts; a prompt's last chunk needs no room for them
+        if is_decode and stop == len(seq.tokens) and num_slots < stop + self.config.lookahead:
             raise Finding(
                 "admission-sound", f"{about}: {num_slots} slots for {stop} tokens and {self.config.lookahead} beyond"
             )
