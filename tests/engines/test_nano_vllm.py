@@ -117,7 +117,7 @@ import sys
 from kvproof.check.subjects.nano_vllm import make
 from kvproof.check.walker import walk
 
-done = walk(make(sys.argv[1]), 1, max_operations=int(sys.argv[2]))
+done = walk(make(sys.argv[1]), 1, max_operations=int(sys.argv[2]), seconds=200)
 print(done.finding.property if done.finding else "not refuted", done.num_operations, *sorted(done.witnesses))
 """
 
@@ -140,7 +140,7 @@ def test_a_block_found_after_it_was_taken_is_refuted(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_nano_vllm_is_named(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="is no checkout of nano-vllm: it has no nanovllm/engine/block_manager.py"):
+    with pytest.raises(EngineError, match="is no checkout of nano-vllm: it has no nanovllm"):
         import_manager(str(tmp_path))
 
 
