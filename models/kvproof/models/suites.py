@@ -5,7 +5,9 @@ from importlib import import_module
 
 from kvproof.models.obligation import Obligation
 
-SUITES: dict[str, str] = {}  # name of the suite -> module:function that gives its obligations
+SUITES: dict[str, str] = {  # name of the suite -> module:function that gives its obligations
+    "mapping": "kvproof.models.mapping.theorems:obligations",
+}
 
 
 def obligations_of(suite: str) -> Iterable[Obligation]:

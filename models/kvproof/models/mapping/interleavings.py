@@ -93,9 +93,7 @@ def obligations() -> Iterator[Obligation]:
             writer,
         ),
         RACE_FREE,
-        A_STEP,
         so_far,
-        Hypothesis("the thread has not read", phase(STEP, HERE) == 0),
     )
     yield about(
         subject,

@@ -1,0 +1,210 @@
+"""The three lists of one step: swap-ins (host to GPU), swap-outs (GPU to host), copies (GPU to GPU).
+
+The worker runs swap-ins, then swap-outs, then copies, each list as a whole (`lists` says why that makes sense). Here a
+list is a function from a block to the block whose content it gets, or -1: one of each kind, of any size.
+
+*Which orders are the same.* Two lists that follow each other may be exchanged exactly if neither writes what the
+other reads or writes; the three pairwise conditions make all six orders the same. None of the other five orders is the
+same as the worker's without a condition: `hazards` has an example of each.
+
+*What the worker's order is good for.* The intended bytes: a block swapped in gets what the host held before the step,
+even if the host block is used again by a swap-out of the step; a block swapped out gives what it held before the step,
+even if it is used again as the target of a copy; a copy of a block swapped in gets what came in. One condition
+remains: no swap-in writes a block that is swapped out in the same step.
+
+Source: vLLM 0.6, worker/worker.py, execute_worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import permutations
+from typing import NamedTuple
+
+import z3
+
+from kvproof.models.mapping.copies import CONTENT, INTEGER, Memory, tag_memory
+from kvproof.models.mapping.lists import about
+from kvproof.models.mapping.pairs import agree
+from kvproof.models.obligation import Hypothesis, Obligation
+
+SWAP_IN, SWAP_OUT, COPY = "swap-in", "swap-out", "copy"
+WORKER_ORDER = (SWAP_IN, SWAP_OUT, COPY)
+OTHER_ORDERS = [order for order in permutations(WORKER_ORDER) if order != WORKER_ORDER]
+
+X, Y = z3.Ints("x y")
+
+Origin = Callable[[z3.ArithRef], z3.ArithRef]  # of a target the source, or -1
+
+
+class Pools(NamedTuple):
+    """The memories of both pools, each numbered from 0."""
+
+    gpu: Memory
+    host: Memory
+
+
+START = Pools(z3.Function("gpu", INTEGER, CONTENT), z3.Function("host", INTEGER, CONTENT))
+TAGS = Pools(tag_memory, lambda block: -1 - block)
+
+
+def filled(memory: Memory, origin: Origin, source: Memory) -> Memory:
+    """The memory after a whole list that reads `source` as it is now."""
+    return lambda x: z3.If(origin(x) >= 0, source(origin(x)), memory(x))
+
+
+@dataclass(frozen=True)
+class Step:
+    """The three lists of a step."""
+
+    swap_in: Origin
+    swap_out: Origin
+    copy: Origin
+
+    def run(self, order: tuple[str, ...], start: Pools) -> Pools:
+        """The memories after the lists have run in this order."""
+        gpu, host = start
+        for kind in order:
+            if kind == SWAP_IN:
+                gpu = filled(gpu, self.swap_in, host)
+            elif kind == SWAP_OUT:
+                host = filled(host, self.swap_out, gpu)
+            else:
+                gpu = filled(gpu, self.copy, gpu)
+        return Pools(gpu, host)
+
+
+MOVES = Step(*(z3.Function(f"{name}_origin", INTEGER, INTEGER) for name in ("swap_in", "swap_out", "copy")))
+
+
+def both_agree(one: Pools, other: Pools) -> z3.BoolRef:
+    return z3.And(agree(one.gpu, other.gpu), agree(one.host, other.host))
+
+
+def never(*conditions: z3.BoolRef) -> z3.BoolRef:
+    return z3.ForAll([X, Y], z3.Not(z3.And(*conditions)))
+
+
+def landing_is_not_swapped_out(moves: Step) -> Hypothesis:
+    return Hypothesis(
+        "no swap-in writes a block that is swapped out",
+        never(moves.swap_out(X) >= 0, moves.swap_in(moves.swap_out(X)) >= 0),
+    )
+
+
+IS_IN, IS_OUT, IS_COPIED = MOVES.swap_in(X) >= 0, MOVES.swap_out(X) >= 0, MOVES.copy(X) >= 0
+
+HOST_BLOCK_IS_NOT_REUSED = Hypothesis(
+    "no swap-out writes a host block that is swapped in", never(IS_IN, MOVES.swap_out(MOVES.swap_in(X)) >= 0)
+)
+TARGETS_DIFFER = Hypothesis("no block is swapped in and copied to", never(IS_IN, IS_COPIED))
+LANDING_IS_NOT_COPIED = Hypothesis(
+    "no block that is swapped in is copied", never(IS_COPIED, MOVES.swap_in(MOVES.copy(X)) >= 0)
+)
+TARGET_IS_NOT_SWAPPED_OUT = Hypothesis(
+    "no copy writes a block that is swapped out", never(IS_OUT, MOVES.copy(MOVES.swap_out(X)) >= 0)
+)
+NO_SELF_COPY = Hypothesis("no block is copied to itself", never(IS_COPIED, MOVES.copy(X) == X))
+ONE_TO_ONE = Hypothesis(
+    "each host block is swapped in once",
+    z3.ForAll([X, Y], z3.Implies(z3.And(IS_IN, MOVES.swap_in(X) == MOVES.swap_in(Y)), X == Y)),
+)
+
+# Of two kinds in the worker's order: when the two lists may be exchanged, and what else makes that the exact condition.
+EXCHANGES = {
+    (SWAP_IN, SWAP_OUT): ((landing_is_not_swapped_out(MOVES), HOST_BLOCK_IS_NOT_REUSED), ()),
+    (SWAP_IN, COPY): ((TARGETS_DIFFER, LANDING_IS_NOT_COPIED), (NO_SELF_COPY, ONE_TO_ONE)),
+    (SWAP_OUT, COPY): ((TARGET_IS_NOT_SWAPPED_OUT,), (NO_SELF_COPY,)),
+}
+
+
+def exchanged(order: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The pairs of kinds that stand in another order than the worker's."""
+    return [pair for pair in EXCHANGES if order.index(pair[0]) > order.index(pair[1])]
+
+
+def obligations() -> Iterator[Obligation]:
+    """All theorems on the three lists of a step."""
+    yield from orders()
+    yield from intended()
+
+
+def orders() -> Iterator[Obligation]:
+    """When the lists may be exchanged."""
+    for pair, (conditions, regular) in EXCHANGES.items():
+        subject = f"{pair[0]} and {pair[1]}"
+        yield about(
+            subject,
+            "either order: enough",
+            both_agree(MOVES.run(pair, START), MOVES.run(pair[::-1], START)),
+            *conditions,
+        )
+        yield about(
+            subject,
+            "either order: needed",
+            z3.And([condition.formula for condition in conditions]),
+            *regular,
+            Hypothesis(
+                "every block holds its own number, and the bytes agree",
+                both_agree(MOVES.run(pair, TAGS), MOVES.run(pair[::-1], TAGS)),
+            ),
+        )
+    for order in OTHER_ORDERS:
+        conditions = tuple(one for pair in exchanged(order) for one in EXCHANGES[pair][0])
+        yield about(
+            "order of the lists",
+            f"{', '.join(order)}: the same as the worker's",
+            both_agree(MOVES.run(WORKER_ORDER, START), MOVES.run(order, START)),
+            *conditions,
+        )
+
+
+def intended() -> Iterator[Obligation]:
+    """What the worker's order gives, as the manager meant it."""
+    subject = "the worker's order gives the intended bytes"
+    for claim, goal, hypotheses in intentions(MOVES, WORKER_ORDER, START):
+        yield about(subject, claim, goal, *hypotheses)
+
+
+def intentions(
+    moves: Step, order: tuple[str, ...], start: Pools
+) -> list[tuple[str, z3.BoolRef, tuple[Hypothesis, ...]]]:
+    """What a manager means by the lists of a step, said of the memories after this order."""
+    after = moves.run(order, start)
+    is_in, is_out, is_copied = moves.swap_in(X) >= 0, moves.swap_out(X) >= 0, moves.copy(X) >= 0
+    came_in, source = moves.swap_in(X), moves.copy(X)
+    from_in = moves.swap_in(source) >= 0
+    return [
+        (
+            "what is swapped in is what the host held before the step",
+            z3.ForAll([X], z3.Implies(z3.And(is_in, z3.Not(is_copied)), after.gpu(X) == start.host(came_in))),
+            (),
+        ),
+        (
+            "what is swapped out is what the block held before the step",
+            z3.ForAll([X], z3.Implies(is_out, after.host(X) == start.gpu(moves.swap_out(X)))),
+            (landing_is_not_swapped_out(moves),),
+        ),
+        (
+            "a copy of a block swapped in is what came in",
+            z3.ForAll([X], z3.Implies(z3.And(is_copied, from_in), after.gpu(X) == start.host(moves.swap_in(source)))),
+            (),
+        ),
+        (
+            "any other copy is what its source held before the step",
+            z3.ForAll([X], z3.Implies(z3.And(is_copied, z3.Not(from_in)), after.gpu(X) == start.gpu(source))),
+            (),
+        ),
+        (
+            "a block that no list writes keeps its bytes",
+            z3.ForAll(
+                [X],
+                z3.And(
+                    z3.Implies(z3.Not(z3.Or(is_in, is_copied)), after.gpu(X) == start.gpu(X)),
+                    z3.Implies(z3.Not(is_out), after.host(X) == start.host(X)),
+                ),
+            ),
+            (),
+        ),
+    ]

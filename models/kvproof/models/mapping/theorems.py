@@ -1,0 +1,12 @@
+"""All obligations of the suite: two copies, lists, interleavings, the lists of a step, the moves of a step."""
+
+from collections.abc import Iterator
+
+from kvproof.models.mapping import interleavings, lists, pairs, phases, programs
+from kvproof.models.obligation import Obligation
+
+
+def obligations() -> Iterator[Obligation]:
+    """Each theorem of the algebra of copy mappings."""
+    for part in (pairs, lists, interleavings, phases, programs):
+        yield from part.obligations()
