@@ -5,6 +5,7 @@ An obligation is proved when its hypotheses and the negation of its goal have no
 """
 
 import builtins
+import functools
 from dataclasses import dataclass
 
 import z3
@@ -53,7 +54,27 @@ class Obligation:
         return z3.BoolVal(not self.goal) if isinstance(self.goal, bool) else z3.Not(self.goal)
 
     def smt2(self) -> str:
-        """The question as SMT-LIB 2 text: unsatisfiable exactly if the goal follows from the hypotheses."""
+        """The question as SMT-LIB 2 text: unsatisfiable exactly if the goal follows from the hypotheses.
+
+        One `assert` for each hypothesis, in their order, and the last for the negated goal.
+        """
         solver = z3.Solver()
-        solver.add(*(one.formula for one in self.hypotheses), self.negated_goal())
-        return solver.to_smt2()
+        solver.add(self.negated_goal())
+        lines = _commands(solver)
+        assumed, declared = _assumed(self.hypotheses)
+        return "\n".join([*assumed, *(line for line in lines if line not in declared), "(check-sat)", ""])
+
+
+@functools.lru_cache(maxsize=64)
+def _assumed(hypotheses: tuple[Hypothesis, ...]) -> tuple[list[str], frozenset[str]]:
+    """Declarations and assertions of the hypotheses, and the declarations alone. Many goals have the same."""
+    solver = z3.Solver()
+    solver.add(*(one.formula for one in hypotheses))
+    lines = _commands(solver)
+    return lines, frozenset(line for line in lines if line.startswith("(declare-"))
+
+
+def _commands(solver: z3.Solver) -> list[str]:
+    """What the solver was told, but for its comments and the last question."""
+    lines = solver.to_smt2().splitlines()
+    return [line for line in lines if line and not line.startswith(";") and line != "(check-sat)"]

@@ -6,6 +6,7 @@ from importlib import import_module
 from kvproof.models.obligation import Obligation
 
 SUITES: dict[str, str] = {  # name of the suite -> module:function that gives its obligations
+    "specification": "kvproof.models.induction:obligations",
     "mapping": "kvproof.models.mapping.theorems:obligations",
 }
 

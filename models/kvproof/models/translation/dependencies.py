@@ -1,0 +1,39 @@
+"""Which functions of a text call which, and which fields they read and write, calls included."""
+
+import ast
+from collections.abc import Iterator
+
+from kvproof.models.translation.text import Text
+from kvproof.spec.native import FIELDS, target_of
+
+
+def calls(text: Text, name: str) -> Iterator[tuple[str, ast.Call]]:
+    """The functions of the text that a function calls."""
+    for node in ast.walk(text.functions[name][0]):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in text.functions:
+            yield node.func.id, node
+
+
+def reached(text: Text, name: str) -> list[str]:
+    """A function, and all that it calls."""
+    found = [name]
+    for one in found:
+        found += [callee for callee in dict.fromkeys(called for called, _ in calls(text, one)) if callee not in found]
+    return found
+
+
+def fields_read(text: Text, name: str) -> set[str]:
+    """The fields that a function's value or effect depends on, or that it writes."""
+    nodes = (node for one in reached(text, name) for node in ast.walk(text.functions[one][0]))
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute)} & FIELDS.keys()
+
+
+def fields_written(text: Text, name: str) -> set[str]:
+    """The fields that a rule or step assigns."""
+    found = set()
+    for one in reached(text, name):
+        for node in ast.walk(text.functions[one][0]):
+            target, is_field = target_of(node) if isinstance(node, ast.stmt) else (None, False)
+            if target is not None and is_field:
+                found.add(target)
+    return found
