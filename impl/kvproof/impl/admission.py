@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import enum
 
+from .block_arithmetic import num_blocks_for
 from .cached_blocks import CachedBlocks
 from .content import NO_BLOCK, Content
 from .device_blocks import DeviceBlocks
@@ -36,12 +37,23 @@ def admission(num_required: int, num_free: int, num_usable: int, watermark_block
     return AllocStatus.OK if num_free - num_required >= watermark_blocks else AllocStatus.LATER
 
 
+def admission_from_host(
+    num_needed: int, num_free: int, num_usable: int, watermark_blocks: int, is_idle: bool
+) -> AllocStatus:
+    """The answer for a group that needs so many blocks to come back; what may not be landed on is not free."""
+    if num_needed > num_usable:
+        return AllocStatus.NEVER
+    if is_idle:
+        return AllocStatus.OK  # the watermark keeps room for others; there are none
+    return AllocStatus.OK if num_free - num_needed >= watermark_blocks else AllocStatus.LATER
+
+
 def new_table(blocks: DeviceBlocks, seq: SequenceLike, block_size: int) -> Table:
     """A table for the known tokens of a sequence, or `NoFreeBlocksError` and nothing changed."""
     if isinstance(blocks, CachedBlocks):
         return _new_cached_table(blocks, seq, block_size)
     num_tokens = len(seq.get_token_ids())
-    return Table(blocks.take(-(-num_tokens // block_size)), num_tokens)
+    return Table(blocks.take(num_blocks_for(num_tokens, block_size)), num_tokens)
 
 
 def find_contents(cache: CachedBlocks, seq: SequenceLike, block_size: int) -> list[Content]:
@@ -73,7 +85,7 @@ def _new_cached_table(cache: CachedBlocks, seq: SequenceLike, block_size: int) -
     found = find_contents(cache, seq, block_size)
     present = [content.block_id for content in found if content.block_id != NO_BLOCK]
     num_evictable = sum(not cache.refcounts[block_id] for block_id in present)
-    num_fresh = -(-len(tokens) // block_size) - len(present)
+    num_fresh = num_blocks_for(len(tokens), block_size) - len(present)
     if num_fresh > cache.num_free - num_evictable:
         raise NoFreeBlocksError(num_fresh, cache.num_free - num_evictable, cache.name)
 

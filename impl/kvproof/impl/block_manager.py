@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .admission import AllocStatus, admission, new_table
+from .admission import AllocStatus, admission, admission_from_host, new_table
+from .block_arithmetic import num_blocks_for
 from .errors import (
     NO_ENCODER_WITH_PREFIX_CACHE,
     NO_ENCODER_WITH_WINDOW,
@@ -60,7 +61,7 @@ class SelfAttnBlockSpaceManager(ManagerState):
         num_required = self._num_prompt_blocks(seq_group, num_tokens + num_lookahead_slots)
         encoder_seq = self._encoder_seq_without_table(seq_group)
         if encoder_seq is not None:
-            num_required += -(-len(encoder_seq.get_token_ids()) // self.block_size)
+            num_required += num_blocks_for(len(encoder_seq.get_token_ids()), self.block_size)
         return admission(num_required, self._gpu.num_free, self._gpu.num_usable, self.watermark_blocks)
 
     def allocate(self, seq_group: GroupLike) -> None:
@@ -76,7 +77,7 @@ class SelfAttnBlockSpaceManager(ManagerState):
         cross_table = None
         if encoder_seq is not None:
             num_tokens = len(encoder_seq.get_token_ids())
-            cross_table = Table(self._gpu.take(-(-num_tokens // self.block_size)), num_tokens)
+            cross_table = Table(self._gpu.take(num_blocks_for(num_tokens, self.block_size)), num_tokens)
         try:
             table = self._new_table(seq_group, first)
         except Exception:
@@ -93,7 +94,7 @@ class SelfAttnBlockSpaceManager(ManagerState):
 
     def _num_prompt_blocks(self, seq_group: GroupLike, num_slots: int) -> int:
         """Blocks that `_new_table` takes for a prompt and its lookahead."""
-        return -(-num_slots // self.block_size)
+        return num_blocks_for(num_slots, self.block_size)
 
     def _new_table(self, seq_group: GroupLike, seq: SequenceLike) -> Table:
         """The table of a prompt, or `NoFreeBlocksError` and nothing changed."""
@@ -234,12 +235,8 @@ class SelfAttnBlockSpaceManager(ManagerState):
         members = [(self._table(seq, is_on_host=True), seq) for seq in seq_group.get_seqs(SequenceStatus.SWAPPED)]
         tables = self._with_cross(seq_group, [table for table, _ in members])
         num_needed = len(distinct_ids(tables)) + self._growth.num_needed(members, num_lookahead_slots)
-        if num_needed > self._gpu.num_usable:
-            return AllocStatus.NEVER
-        if self._gpu.is_idle:
-            return AllocStatus.OK  # the watermark keeps room for others; there are none
         num_free = self._gpu.num_free - self.num_held_back_blocks()
-        return AllocStatus.OK if num_free - num_needed >= self.watermark_blocks else AllocStatus.LATER
+        return admission_from_host(num_needed, num_free, self._gpu.num_usable, self.watermark_blocks, self._gpu.is_idle)
 
     def swap_in(self, seq_group: GroupLike) -> Pairs:
         """Bring the swapped sequences back; returns (host, GPU) pairs, numbered per device."""

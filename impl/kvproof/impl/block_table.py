@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from .block_arithmetic import num_blocks_for
 from .device import Device
 from .device_allocator import CpuGpuBlockAllocator, NullBlock
 from .errors import InvalidValueError, NoFreeBlocksError, require_at_least
@@ -92,7 +93,7 @@ class BlockTable:
     @staticmethod
     def get_num_required_blocks(token_ids: Sequence[int], block_size: int, num_lookahead_slots: int = 0) -> int:
         """ceil((tokens + lookahead) / block size)."""
-        return -(-(len(token_ids) + num_lookahead_slots) // block_size)
+        return num_blocks_for(len(token_ids) + num_lookahead_slots, block_size)
 
     def allocate(self, token_ids: Sequence[int], device: Device = Device.GPU, extra_hash: Hashable = None) -> None:
         """Blocks for the first tokens; all or none."""
@@ -205,7 +206,7 @@ class BlockTable:
         if not num_slots:
             return 0
         first = self._num_full_slots // self._block_size
-        return -(-(self._num_full_slots + num_slots) // self._block_size) - first
+        return num_blocks_for(self._num_full_slots + num_slots, self._block_size) - first
 
     @property
     def physical_block_ids(self) -> list[int]:

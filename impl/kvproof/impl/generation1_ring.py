@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .block_arithmetic import num_blocks_for
 from .content import NO_BLOCK
 from .device_blocks import DeviceBlocks
 from .errors import InvalidValueError
@@ -28,7 +29,7 @@ from .table import Table
 
 def ring_table(blocks: DeviceBlocks, num_tokens: int, block_size: int, num_ring_blocks: int) -> Table:
     """A table for a prompt: the ring takes what admission has counted, and no more."""
-    num_blocks = -(-num_tokens // block_size)
+    num_blocks = num_blocks_for(num_tokens, block_size)
     num_held = min(num_blocks, num_ring_blocks)
     table = Table([NO_BLOCK] * (num_blocks - num_held) + blocks.take(num_held), num_tokens)
     table.num_dropped = num_blocks - num_held

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
+from math import floor
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
+from .block_arithmetic import num_blocks_that_fit
 from .decoder import SMALL, Decoder, ModelGeometry
 from .errors import InvalidValueError, require_at_least
 from .kv_layout import block_bytes
@@ -46,14 +48,14 @@ def num_gpu_blocks(total_bytes: int, utilization: float, peak_bytes: int, bytes_
     if not 0 < utilization <= 1:
         raise InvalidValueError("utilization", utilization, "it must be above 0 and at most 1")
     # Of the decimal, for 0.7 of 10 bytes is 7 bytes, and in binary fractions a little less.
-    usable = total_bytes * Fraction(str(utilization)) - peak_bytes
-    return max(0, int(usable // bytes_per_block))
+    share = floor(total_bytes * Fraction(str(utilization)))
+    return num_blocks_that_fit(share - peak_bytes, bytes_per_block)
 
 
 def num_cpu_blocks(swap_space_bytes: int, bytes_per_block: int) -> int:
     """floor(swap space / block bytes), never below 0. Source: as `num_gpu_blocks`."""
     require_at_least("bytes_per_block", bytes_per_block, 1)
-    return max(0, swap_space_bytes // bytes_per_block)
+    return num_blocks_that_fit(swap_space_bytes, bytes_per_block)
 
 
 def free_bytes(device: torch.device | str | None = None) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .admission import find_contents, num_leading_computed
+from .block_arithmetic import num_window_blocks
 from .cached_blocks import CachedBlocks
 from .device import Device
 from .device_blocks import NO_NULL_BLOCK, DeviceBlocks
@@ -44,7 +45,7 @@ class ManagerState:
             require_at_least("sliding_window", sliding_window, 1)
             if enable_caching:
                 raise InvalidValueError("sliding_window", sliding_window, "it cannot be had with prefix caching")
-            self.max_block_sliding_window = sliding_window // block_size + 2
+            self.max_block_sliding_window = num_window_blocks(sliding_window, block_size)
         self.block_size = block_size
         self.num_total_gpu_blocks, self.num_total_cpu_blocks = num_gpu_blocks, num_cpu_blocks
         self.sliding_window, self.enable_caching = sliding_window, enable_caching
