@@ -48,6 +48,19 @@ def translate_function(
     return Translated(value, tuple(reader.conditions.demands))
 
 
+def translate_expression(function: Callable[..., Any], node: ast.expr, arguments: Mapping[str, Any]) -> Translated:
+    """The value of one expression that stands in a function. arguments: as above, for locals too."""
+    reader = _FunctionExpressions(Conditions(), dict(arguments), {})
+    file = inspect.getsourcefile(function) or "?"
+    frame = Frame(file, {**_globals_of(function), **arguments}, (function.__name__,))
+    return Translated(reader.term(node, frame), tuple(reader.conditions.demands))
+
+
+def source_of(function: Callable[..., Any]) -> ast.FunctionDef:
+    """The syntax tree of a function, its lines numbered as in its file."""
+    return _source(function)[0]
+
+
 def ordinal(member: enum.Enum) -> int:
     """The number that stands for a member of an enumeration: its place among the members, from 0."""
     return list(type(member)).index(member)
