@@ -83,6 +83,8 @@ def sentence(result: Result) -> str:
         return f"Nothing was checked of {result.run.subject}."
     if code is Exit.INCONCLUSIVE:
         return f"Inconclusive for {result.run.subject}: {'; '.join(_open_ends(result))}."
+    if code is Exit.WORSE_THAN_BASELINE:
+        return f"{result.run.subject} is right as far as checked, and slower than the baseline."
     decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED}
     done = "; ".join(f"{judge} {work_line(counts)}" for judge, counts in work(result).items() if counts)
     parts = [f"{_number(len(decided), 'property', 'properties')} hold as far as checked", *([done] if done else [])]

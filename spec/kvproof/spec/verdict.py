@@ -8,6 +8,7 @@ import builtins
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
+from kvproof.spec.data_plane_report import DataPlane
 from kvproof.spec.properties import NOTES
 
 SCHEMA_VERSION = 1
@@ -87,13 +88,14 @@ class Run:
 
 @dataclass
 class Result:
-    """The result document of one run."""
+    """The result document of one run. data_plane: what was done with bytes, if anything was."""
 
     run: Run
     checks: list[Check] = field(default_factory=list)
     witnesses: list[WitnessCount] = field(default_factory=list)
     totals: dict[str, int] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
+    data_plane: DataPlane | None = None
     schema_version: int = SCHEMA_VERSION
 
     def count_totals(self) -> None:
@@ -108,11 +110,13 @@ class Result:
         return [w for w in self.witnesses if w.is_expected and not w.count]
 
     def exit_code(self) -> Exit:
-        """What a gate shall do: refuted before inconclusive before nothing checked."""
+        """What a gate shall do: refuted before nothing checked before inconclusive before slower than before."""
         decided = [c for c in self.checks if c.verdict is not Verdict.UNSUPPORTED]
         if any(check.is_failure for check in decided):
             return Exit.REFUTED
         if not decided:
             return Exit.NOTHING_CHECKED
         unknown = any(check.verdict is Verdict.UNKNOWN for check in decided)
-        return Exit.INCONCLUSIVE if unknown or self.unmet_witnesses() or not self.run.is_complete else Exit.OK
+        if unknown or self.unmet_witnesses() or not self.run.is_complete:
+            return Exit.INCONCLUSIVE
+        return Exit.WORSE_THAN_BASELINE if self.data_plane is not None and self.data_plane.is_worse else Exit.OK

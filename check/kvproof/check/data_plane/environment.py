@@ -1,0 +1,76 @@
+"""What of a machine may explain what its bytes do: processor, cores, torch, driver, device."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+import torch
+
+TORCH_MIN = (2, 11)
+
+
+class UnfitTorch(Exception):
+    """The installed torch is too old; the message is for the user."""
+
+
+def require_torch(version: str = torch.__version__) -> None:
+    """Raises UnfitTorch for a release before 2.11."""
+    numbers = version.split("+")[0].split(".")
+    try:
+        is_new_enough = tuple(int(number) for number in numbers[:2]) >= TORCH_MIN
+    except ValueError:
+        return  # a build of their own: they know what it is
+    if not is_new_enough:
+        wanted = ".".join(map(str, TORCH_MIN))
+        raise UnfitTorch(f"torch {version} is too old for the data plane; install torch {wanted} or newer")
+
+
+def processor() -> str:
+    """The model name of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def device_name(device: torch.device) -> str:
+    """The GPU's name, or the processor's."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
+
+
+def environment(device: torch.device) -> dict[str, str]:
+    """As a report shows it; a value is never empty."""
+    seen = {
+        "torch": torch.__version__,
+        "processor": processor(),
+        "cores usable": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1),
+        "device": str(device),
+        "pinned memory": "yes" if torch.cuda.is_available() else "no: there is no CUDA",
+    }
+    if hasattr(os, "getloadavg"):
+        seen["load at the start"] = f"{os.getloadavg()[0]:.1f}"
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        seen |= {
+            "GPU": properties.name,
+            "GPU memory": f"{properties.total_memory / 2**30:.0f} GiB",
+            "multiprocessors": str(properties.multi_processor_count),
+            "compute capability": f"{properties.major}.{properties.minor}",
+            "CUDA of torch": torch.version.cuda or "unknown",
+            "driver": _driver(),
+        }
+    return seen
+
+
+def _driver() -> str:
+    """The version of the kernel module, as it tells it."""
+    try:
+        first = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
+    except (OSError, IndexError):
+        return "unknown"
+    words = first.split()
+    return next((word for word in words if word[:1].isdigit() and "." in word), first)
