@@ -9,6 +9,7 @@ import typer
 from kvproof.check.commands.engines import engines
 from kvproof.check.commands.explore import explore
 from kvproof.check.commands.hunt import hunt
+from kvproof.check.commands.prove import prove
 from kvproof.check.commands.replay import replay
 from kvproof.check.commands.report import report
 from kvproof.check.commands.subjects import subjects
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (verify, explore, hunt, replay, subjects, report):
+for command in (verify, prove, explore, hunt, replay, subjects, report):
     app.command()(command)
 app.add_typer(engines, name="engines")
 

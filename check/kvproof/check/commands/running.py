@@ -49,7 +49,7 @@ def run_stages(
     """Run the stages, store and print what they found. Raises StoreError."""
     console = output(to_stderr=request.json == STANDARD_OUTPUT)
     if request.json is not None and request.json != STANDARD_OUTPUT:
-        _require_writable(request.json)
+        require_writable(request.json)
     assumed = [*(subject.assumptions if subject else ()), *(one for stage in stages for one in stage.assumptions)]
     run = Run(version(), request.command, request.subject, request.seed, host(), now())
     run.assumptions = [f"{one.name}: {one.sentence}" for one in assumed]
@@ -59,7 +59,7 @@ def run_stages(
     seconds = WITHOUT_LIMIT_SECONDS if request.seconds is None else request.seconds
     code = Session(result, request.store, stages, seconds, progress_on(console), stops_at_first).run()
     if request.json is not None:
-        _write_json(result, request.folder, request.json)
+        write_json(result, request.folder, request.json)
     say(console, "")
     print_report(result, request.folder, console)
     return code
@@ -87,7 +87,7 @@ def now() -> str:
     return datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
-def _require_writable(json: Path) -> None:
+def require_writable(json: Path) -> None:
     """Say now, and not after the run, that the document cannot be written there. Raises StoreError."""
     with explained(json):
         if json.is_dir():
@@ -95,7 +95,7 @@ def _require_writable(json: Path) -> None:
         json.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _write_json(result: Result, folder: Path, json: Path) -> None:
+def write_json(result: Result, folder: Path, json: Path) -> None:
     """The same document, its traces named as seen from where it lies."""
     here = Path() if json == STANDARD_OUTPUT else json.parent
     moved = [

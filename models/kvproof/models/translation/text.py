@@ -32,8 +32,7 @@ class Frame:
 
     def place(self, node: ast.AST) -> str:
         """File and line, from the package on: the same on every machine."""
-        _, root, inside = self.file.replace("\\", "/").rpartition("/kvproof/")
-        return f"{root.lstrip('/')}{inside}:{getattr(node, 'lineno', 0)}"
+        return place_of(self.file, node)
 
     def named(self, **names: Any) -> "Frame":
         """The frame with further names."""
@@ -62,3 +61,9 @@ def parameters_of(function: ast.FunctionDef, file: str) -> list[str]:
     if arguments.vararg or arguments.kwarg:
         raise NotInLanguage(file, function, f"{function.name} takes any number of arguments", "name each parameter")
     return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+
+
+def place_of(file: str, node: ast.AST) -> str:
+    """File and line, from the package on: the same on every machine."""
+    _, root, inside = file.replace("\\", "/").rpartition("/kvproof/")
+    return f"{root.lstrip('/')}{inside}:{getattr(node, 'lineno', 0)}"
