@@ -136,6 +136,11 @@ class RaceResult:
     corrupt_orders: int
     num_orders: int
 
+    @property
+    def is_understood(self) -> bool:
+        """A race was seen where one is, and only there; orders that end otherwise need a race."""
+        return self.has_race == self.found_race == bool(self.corrupt_orders)
+
 
 @dataclass(frozen=True)
 class LintResult:
@@ -171,7 +176,7 @@ class CorrectnessResult:
         faults = [
             f.name for f in self.faults if not (f.is_caught and f.class_is_true and f.origin_is_true is not False)
         ]
-        races = [race.name for race in self.races if race.has_race != race.found_race]
+        races = [race.name for race in self.races if not race.is_understood]
         return faults + races + [lint.name for lint in self.lints if not lint.message]
 
     @property

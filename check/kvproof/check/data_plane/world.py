@@ -35,6 +35,13 @@ class Caches:
     cpu_planes: list[torch.Tensor]
 
 
+def caches_of(arenas: dict[PoolId, Arena]) -> Caches:
+    """The views of two arenas."""
+    gpu, cpu = arenas[PoolId.GPU], arenas[PoolId.CPU]
+    planes = [[plane.words for plane in arena.planes()] for arena in (gpu, cpu)]
+    return Caches(gpu.geometry, gpu.typed(), cpu.typed(), *planes)
+
+
 class World:
     """Two pools on a device, every row filled. `device` is that of the GPU pool; the CPU pool lies in main memory."""
 
@@ -61,9 +68,7 @@ class World:
 
     def caches(self) -> Caches:
         """The views of both pools for an executor."""
-        gpu, cpu = self.arenas[PoolId.GPU], self.arenas[PoolId.CPU]
-        planes = [[plane.words for plane in arena.planes()] for arena in (gpu, cpu)]
-        return Caches(self.geometry, gpu.typed(), cpu.typed(), *planes)
+        return caches_of(self.arenas)
 
     def expect(self, moves: Moves) -> None:
         """What the moves must come to; `before` keeps the labels as they were."""

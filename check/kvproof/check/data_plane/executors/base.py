@@ -28,11 +28,12 @@ def supports_all(geometry: Geometry, device: torch.device) -> str:
 class Executor:
     """`prepare` gives the function that does one step.
 
-    unsupported: why a case cannot be run with it, as a sentence; empty if it can. is_isolated: it runs in a process of
-    its own where both pools lie in main memory, for a crash of it must not be ours.
+    unsupported: why a case cannot be run with it, as a sentence; empty if it can. is_own: it is the user's, known by
+    `name` as module:function, and runs in a process of its own where both pools lie in main memory, for a crash of it
+    must not be ours.
     """
 
     name: str
     prepare: Callable[[Caches], MoveBlocks]
     unsupported: Callable[[Geometry, torch.device], str] = supports_all
-    is_isolated: bool = False
+    is_own: bool = False

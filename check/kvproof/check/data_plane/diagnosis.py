@@ -1,0 +1,168 @@
+"""From rows that are wrong to findings: each is classified, named, and said in a sentence.
+
+Of very many wrong rows a sample is looked at, spread evenly; their number is always the whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kvproof.check.data_plane.arena import Arena
+from kvproof.check.data_plane.classify import Classified, classify, decode
+from kvproof.check.data_plane.layouts import Geometry, Strip
+from kvproof.check.data_plane.moves import PoolId
+from kvproof.check.data_plane.pattern import Kind, Origin, Part, Words, magics_of, unpack
+from kvproof.check.data_plane.results import DataFinding, FindingKind, WrongClass, WrongRow
+from kvproof.check.data_plane.wording import count_text, origin_text, place_text
+from kvproof.check.data_plane.world import World
+
+ROWS_MAX = 1024  # classified
+SHOWN_MAX = 16
+
+
+def finding_of(world: World, wrong: dict[PoolId, NDArray[np.int64]], step: int) -> DataFinding:
+    """The finding about rows that `world.wrong()` gave in a step."""
+    rows = diagnose(world, wrong)
+    histogram = Counter(row.wrong_class.value for row in rows)
+    num_rows = sum(map(len, wrong.values()))
+    first = next((row for row in rows if row.wrong_class is not WrongClass.UNMOVED), rows[0])
+    num_words = sum(row.num_words for row in rows)
+    more = f" ({count_text(num_rows, 'row')} in all)" if num_rows > 1 else ""
+    shown = sorted(rows, key=lambda row: row is not first)[:SHOWN_MAX]
+    return DataFinding(
+        FindingKind.WRONG_BYTES,
+        f"after step {step}, {first.text}{more}",
+        step,
+        tuple(shown),
+        num_rows,
+        num_words,
+        dict(histogram),
+    )
+
+
+def diagnose(world: World, wrong: dict[PoolId, NDArray[np.int64]], rows_max: int = ROWS_MAX) -> list[WrongRow]:
+    """Rows that are wrong after `world.expect` and a move, at most so many of each pool."""
+    found = []
+    for pool, rows in wrong.items():
+        step = -(-len(rows) // rows_max)
+        found += _of_pool(world, pool, rows[::step])
+    return found
+
+
+def _of_pool(world: World, pool: PoolId, rows: NDArray[np.int64]) -> list[WrongRow]:
+    arena = world.arenas[pool]
+    memory = arena.memory[torch.from_numpy(np.ascontiguousarray(rows)).to(arena.device)].cpu().numpy().view(np.uint64)
+    labels = decode(memory)
+    is_label = _name_places(labels, world)
+    found = []
+    for index, arena_row in enumerate(rows.tolist()):
+        at = _place_of(arena, arena_row)
+        expected, previous = int(arena.labels[arena_row]), int(world.before[pool][arena_row])
+        neighbours, own = arena.labels[arena_row : arena_row + 1], 0
+        if at is not None:
+            neighbours, own = arena.label_view(at[0])[at[1]], at[2]
+        row = classify(memory[index], expected, previous, neighbours, own, is_label[index], labels[index])
+        found.append(_wrong_row(world, pool, arena_row, at, row, expected))
+    return found
+
+
+def _name_places(labels: Words, world: World) -> NDArray[np.bool_]:
+    """Which labels name a row that there is."""
+    is_label = np.isin(magics_of(labels), np.array([int(kind) for kind in Kind], np.uint64))
+    geometry = world.geometry
+    for index in zip(*is_label.nonzero(), strict=True):
+        origin = unpack(int(labels[index]))
+        is_label[index] = origin.pool in tuple(PoolId) and _is_there(geometry, origin)
+    return is_label
+
+
+def _is_there(geometry: Geometry, origin: Origin) -> bool:
+    pool = PoolId(origin.pool)
+    if origin.kind == Kind.GUARD:
+        return origin.row < geometry.num_rows(pool)
+    num_rows = geometry.num_blocks(pool) * geometry.rows_per_part
+    return origin.row < num_rows and origin.layer < geometry.num_layers and origin.part in geometry.parts
+
+
+def _place_of(arena: Arena, arena_row: int) -> tuple[Strip, int, int] | None:
+    """The strip, block and row in the block; None in a guard."""
+    num_blocks, rows = arena.geometry.num_blocks(arena.pool), arena.geometry.rows_per_part
+    for strip in arena.strips:
+        block, row = divmod(arena_row - strip.first_row, strip.block_stride)
+        if 0 <= block < num_blocks and row < rows:
+            return strip, block, row
+    return None
+
+
+def _wrong_row(
+    world: World, pool: PoolId, arena_row: int, at: tuple[Strip, int, int] | None, row: Classified, expected: int
+) -> WrongRow:
+    geometry = world.geometry
+    layer, part, block, row_in_block = (at[0].layer, at[0].part, at[1], at[2]) if at else (-1, Part.JOINT, -1, -1)
+    if at:
+        place = place_text(geometry, pool, layer, part, block, row_in_block)
+    else:
+        place = _guard_text(world.arenas[pool], arena_row)
+    origin = None if row.label is None else unpack(row.label)
+    shift_bytes = None if row.shift_words is None else row.shift_words * 8
+    return WrongRow(
+        pool,
+        layer,
+        part,
+        block,
+        row_in_block,
+        row.wrong_class,
+        origin,
+        unpack(expected),
+        row.num_words,
+        shift_bytes,
+        _sentence(world, place, row, origin, unpack(expected)),
+    )
+
+
+def _guard_text(arena: Arena, arena_row: int) -> str:
+    """A guard by what lies before it."""
+    row = arena_row
+    while row >= 0 and (at := _place_of(arena, row)) is None:
+        row -= 1
+    if row < 0:
+        return f"the guard in front of the first block of {arena.pool}, guard row {arena_row}"
+    assert at is not None
+    return f"the guard {count_text(arena_row - row, 'row')} after block {at[1]} of {arena.pool}, layer {at[0].layer}"
+
+
+def _sentence(world: World, place: str, row: Classified, origin: Origin | None, expected: Origin) -> str:
+    source = "" if origin is None else origin_text(world.geometry, origin, _age(world, origin))
+    due = f"it must hold {origin_text(world.geometry, expected, _age(world, expected))}"
+    words = count_text(row.num_words, "word")
+    match row.wrong_class:
+        case WrongClass.UNMOVED:
+            return f"{place} still holds what it held before the step, {source}; {due}"
+        case WrongClass.TORN:
+            return f"{words} of {place} still hold what was there before the step, {source}; the others are right"
+        case WrongClass.MOVED | WrongClass.STALE | WrongClass.POISON:
+            is_whole = row.num_words == world.geometry.row_words
+            return f"{place} holds {'' if is_whole else f'in {words} '}{source}; {due}"
+        case WrongClass.SHIFTED:
+            shift = 0 if row.shift_words is None else row.shift_words * 8
+            return f"{place} holds {source}, shifted by {shift:+d} bytes; {due}"
+        case WrongClass.MIXED:
+            return f"within {words} of {place} some bytes are right and the others as before the step; {due}"
+        case WrongClass.ZERO:
+            return f"{place} holds zeros in {words}; {due}"
+        case WrongClass.ALTERED:
+            return f"{words} of {place} are right in some bytes only; {due}"
+        case WrongClass.UNKNOWN:
+            return f"{place} holds in {words} what was never written to either pool; {due}"
+
+
+def _age(world: World, origin: Origin) -> int:
+    """How many times the row has been written since."""
+    if origin.kind != Kind.DATA:
+        return 0
+    block, row = divmod(origin.row, world.geometry.rows_per_part)
+    return world.interpreter.generations[PoolId(origin.pool)][block][row] - origin.generation

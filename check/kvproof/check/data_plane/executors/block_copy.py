@@ -1,0 +1,23 @@
+"""One tensor copy for each pair and layer: what one writes first, and what the others are held against."""
+
+from __future__ import annotations
+
+from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
+from kvproof.check.data_plane.moves import Moves, PoolId
+from kvproof.check.data_plane.world import Caches
+
+
+def prepare(caches: Caches) -> MoveBlocks:
+    """Pair by pair, on the planes of the case."""
+    planes = {PoolId.GPU: caches.gpu_planes, PoolId.CPU: caches.cpu_planes}
+
+    def move(moves: Moves) -> None:
+        for _, source_pool, target_pool, pairs in moves.lists():
+            for here, there in zip(planes[source_pool], planes[target_pool], strict=True):
+                for source, target in pairs:
+                    there[target].copy_(here[source])
+
+    return move
+
+
+EXECUTOR = Executor("block-copy", prepare)

@@ -1,0 +1,23 @@
+"""kvproof's own KV cache engine: neighbouring blocks are moved by one copy."""
+
+from __future__ import annotations
+
+from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
+from kvproof.check.data_plane.moves import Moves
+from kvproof.check.data_plane.world import Caches
+from kvproof.impl.block_mover import BlockMover
+
+
+def prepare(caches: Caches) -> MoveBlocks:
+    """The engine's mover on the planes of the case."""
+    mover = BlockMover(caches.gpu_planes, caches.cpu_planes)
+
+    def move(moves: Moves) -> None:
+        mover.swap_in(moves.swap_in)
+        mover.swap_out(moves.swap_out)
+        mover.copy(moves.copy)
+
+    return move
+
+
+EXECUTOR = Executor("engine", prepare)

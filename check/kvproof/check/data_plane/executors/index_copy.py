@@ -1,0 +1,28 @@
+"""Torch's index operations: all sources of a list are gathered, then scattered to their targets."""
+
+from __future__ import annotations
+
+import torch
+
+from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
+from kvproof.check.data_plane.moves import Moves, PoolId
+from kvproof.check.data_plane.world import Caches
+
+
+def prepare(caches: Caches) -> MoveBlocks:
+    """List by list, on the planes of the case."""
+    planes = {PoolId.GPU: caches.gpu_planes, PoolId.CPU: caches.cpu_planes}
+
+    def move(moves: Moves) -> None:
+        for _, source_pool, target_pool, pairs in moves.lists():
+            if not pairs:
+                continue
+            sources, targets = torch.tensor(pairs, dtype=torch.int64).unbind(1)
+            for here, there in zip(planes[source_pool], planes[target_pool], strict=True):
+                gathered = here.index_select(0, sources.to(here.device))
+                there.index_copy_(0, targets.to(there.device), gathered.to(there.device))
+
+    return move
+
+
+EXECUTOR = Executor("index-copy", prepare)

@@ -1,0 +1,56 @@
+"""The other side of `isolation`: maps the pools, prepares the executor, and does the steps that it is told.
+
+Started as a module with the name of the executor and two file descriptors: requests come in, answers go out, one JSON
+document a line. What the executor prints goes nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kvproof.check.data_plane.arena import Arena
+from kvproof.check.data_plane.executors.base import MoveBlocks
+from kvproof.check.data_plane.executors.isolation import shared_memory
+from kvproof.check.data_plane.executors.own import own_executor
+from kvproof.check.data_plane.layouts import Geometry, Layout, UnknownSetting
+from kvproof.check.data_plane.moves import Moves, PoolId
+from kvproof.check.data_plane.world import caches_of
+
+
+def prepare(name: str, sizes: dict[str, Any], files: list[str]) -> MoveBlocks:
+    """The executor on the memory of a case."""
+    geometry = Geometry(**{**sizes, "layout": Layout(sizes["layout"])})
+    here = torch.device("cpu")
+    arenas = {
+        pool: Arena(geometry, pool, here, shared_memory(Path(file), geometry, pool))
+        for pool, file in zip(PoolId, files, strict=True)
+    }
+    return own_executor(name).prepare(caches_of(arenas))
+
+
+def main(name: str, requests: int, answers: int) -> None:
+    """Answer until the other side closes."""
+    torch.set_num_threads(1)
+    move: MoveBlocks | None = None
+    for line in os.fdopen(requests, "rb"):
+        request, answer = json.loads(line), {}
+        try:
+            if "open" in request:
+                move = prepare(name, request["open"], request["files"])
+            elif move is not None:
+                move(Moves(**{name: tuple(map(tuple, pairs)) for name, pairs in request["move"].items()}))
+        except UnknownSetting as error:
+            answer = {"unknown": str(error)}
+        except Exception as error:
+            answer = {"raised": f"{type(error).__name__}: {error}"}
+        os.write(answers, json.dumps(answer).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

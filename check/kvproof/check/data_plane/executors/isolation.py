@@ -1,0 +1,154 @@
+"""A process of its own for an executor that is not ours: what it does to itself is a finding, not our end.
+
+Both pools lie in files that the two processes map into their memory; only the mappings of a step and one line of answer
+go through a pipe. A step that takes too long ends the process, a process that ends itself has crashed; in both cases
+the next case begins with a new process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+
+import torch
+
+from kvproof.check.data_plane.layouts import WORD_BYTES, Geometry, UnknownSetting
+from kvproof.check.data_plane.moves import Moves, PoolId
+
+START_SECONDS_MAX = 60.0  # importing torch on a busy machine
+_PROCESS = "kvproof.check.data_plane.executors.isolated_process"
+
+
+class Raised(Exception):
+    """The executor raised; the text is its exception's type and message."""
+
+
+class Hung(Exception):
+    """The executor did not return in time."""
+
+
+class Crashed(Exception):
+    """The executor's process ended."""
+
+
+class Isolation:
+    """The process of one executor, and the memory that it shares with us. Use it in a `with` block."""
+
+    def __init__(self, name: str, seconds_max: float) -> None:
+        self.name, self.seconds_max = name, seconds_max
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Isolation:
+        self._folder = tempfile.TemporaryDirectory(prefix="kvproof-", dir=_memory_folder())
+        self._errors = Path(self._folder.name, "stderr")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end()
+        self._folder.cleanup()
+
+    def share(self, geometry: Geometry) -> dict[PoolId, torch.Tensor]:
+        """New memory for both pools, which the process maps too. Raises OSError if there is no room for it."""
+        return {pool: shared_memory(self._path(pool), geometry, pool) for pool in PoolId}
+
+    def open(self, geometry: Geometry) -> None:
+        """Prepare the executor for a case on the memory that was shared last. Raises Raised, Hung, Crashed.
+
+        Raises UnknownSetting if the function cannot be had at all.
+        """
+        if self._process is None:
+            self._start()
+        sizes = {**asdict(geometry), "layout": geometry.layout.value}
+        self._ask({"open": sizes, "files": [str(self._path(pool)) for pool in PoolId]}, START_SECONDS_MAX)
+
+    def move(self, moves: Moves) -> None:
+        """One step. Raises Raised, Hung, Crashed."""
+        self._ask({"move": asdict(moves)}, self.seconds_max)
+
+    def _path(self, pool: PoolId) -> Path:
+        return Path(self._folder.name, pool.name)
+
+    def _start(self) -> None:
+        here, there = os.pipe(), os.pipe()
+        path = os.pathsep.join(p for p in (os.getcwd(), *sys.path) if p)
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", _PROCESS, self.name, str(here[0]), str(there[1])],
+                pass_fds=(here[0], there[1]),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,
+            )
+        os.close(here[0])
+        os.close(there[1])
+        self._requests, self._answers, self._read = here[1], there[0], b""
+
+    def _ask(self, request: dict[str, object], seconds_max: float) -> None:
+        with suppress(BrokenPipeError):  # that it has ended is seen at its answer
+            data = json.dumps(request).encode() + b"\n"
+            while data:
+                data = data[os.write(self._requests, data) :]
+        answer = json.loads(self._line(seconds_max))
+        if "unknown" in answer:
+            raise UnknownSetting(answer["unknown"])
+        if "raised" in answer:
+            raise Raised(answer["raised"])
+
+    def _line(self, seconds_max: float) -> bytes:
+        deadline = time.monotonic() + seconds_max
+        while b"\n" not in self._read:
+            ready, _, _ = select.select([self._answers], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                self._end()
+                raise Hung(f"no answer within {seconds_max:g} s")
+            data = os.read(self._answers, 65536)
+            if not data:
+                raise Crashed(self._how_it_ended())
+            self._read += data
+        line, _, self._read = self._read.partition(b"\n")
+        return line
+
+    def _how_it_ended(self) -> str:
+        assert self._process is not None
+        code = self._process.wait()
+        self._end()
+        if code < 0:
+            return f"its process was ended by {signal.Signals(-code).name}"
+        lines = self._errors.read_text("utf-8", "replace").strip().splitlines()
+        return f"its process ended with exit code {code}" + (f" after: {lines[-1]}" if lines else "")
+
+    def _end(self) -> None:
+        if self._process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+        os.close(self._requests)
+        os.close(self._answers)
+
+
+def shared_memory(path: Path, geometry: Geometry, pool: PoolId) -> torch.Tensor:
+    """The words of one pool in a file; both sides come to the same memory."""
+    num_words = geometry.num_rows(pool) * geometry.row_words
+    with path.open("ab") as file:
+        os.posix_fallocate(file.fileno(), 0, num_words * WORD_BYTES)
+    return torch.from_file(str(path), shared=True, size=num_words, dtype=torch.int64)
+
+
+def _memory_folder() -> str | None:
+    """A folder in main memory, if the system has one; else its folder for temporary files."""
+    folder = "/dev/shm"
+    return folder if os.access(folder, os.W_OK) else None

@@ -1,0 +1,28 @@
+"""A function of the user's own, `module:function` or `path/to/file.py:function`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
+from kvproof.check.data_plane.layouts import UnknownSetting
+from kvproof.check.data_plane.world import Caches
+from kvproof.check.subjects import UnknownSubject, _own
+
+
+def own_executor(name: str) -> Executor:
+    """The executor around it. Nothing is imported before it is prepared, which may be in another process."""
+
+    def prepare(caches: Caches) -> MoveBlocks:
+        function = own_function(name)
+        return lambda moves: function(caches, moves)
+
+    return Executor(name, prepare, is_own=True)
+
+
+def own_function(name: str) -> Any:
+    """The function itself. Raises UnknownSetting with a message for the user."""
+    try:
+        return _own(name)
+    except UnknownSubject as error:
+        raise UnknownSetting(str(error).replace("factory", "function")) from error

@@ -1,0 +1,166 @@
+"""One executor, one layout, one scenario: lint, move, compare, step by step, until something is wrong.
+
+What an executor does to itself (it raises, does not return, ends its process) is a finding like wrong bytes are. A
+mapping that the linter refuses is a finding about who made it, and nothing moves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+
+import torch
+
+from kvproof.check.data_plane.diagnosis import finding_of
+from kvproof.check.data_plane.executors.base import Executor
+from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, Raised
+from kvproof.check.data_plane.layouts import Geometry, UnknownSetting
+from kvproof.check.data_plane.linter import lint
+from kvproof.check.data_plane.moves import Moves, Scenario, Step
+from kvproof.check.data_plane.results import CaseResult, CaseStatus, DataFinding, FindingKind
+from kvproof.check.data_plane.world import World
+from kvproof.check.finding import Finding
+from kvproof.check.watchdog import time_limit
+
+STEP_SECONDS_MAX = 20.0
+NO_STREAM, DEFAULT_STREAM, OWN_STREAM = "none", "default", "own"
+
+
+def run_case(
+    executor: Executor,
+    geometry: Geometry,
+    scenario: Scenario,
+    device: torch.device,
+    stream: str = NO_STREAM,
+    *,
+    isolation: Isolation | None = None,
+    step_seconds_max: float = STEP_SECONDS_MAX,
+) -> CaseResult:
+    """The case's result. `isolation` is the process of an executor of one's own, to be used for several cases.
+
+    stream: `none` in main memory; on CUDA `default`, or `own` for a stream of the executor's.
+    Raises UnknownSetting if a function of one's own cannot be had, MemoryError or OSError if the pools do not fit.
+    """
+    began = time.perf_counter()
+    case = CaseResult(
+        executor.name,
+        geometry.layout.value,
+        geometry.dtype,
+        scenario.kind,
+        str(device),
+        stream,
+        scenario.seed,
+        CaseStatus.PASSED,
+    )
+    if reason := executor.unsupported(geometry, device):
+        return replace(case, status=CaseStatus.SKIPPED, reason=reason)
+    if refused := _refused(scenario):
+        return replace(case, status=CaseStatus.FAILED, finding=refused)
+    is_isolated = executor.is_own and device.type == "cpu"
+    if is_isolated and isolation is None:
+        with Isolation(executor.name, step_seconds_max) as own:
+            return run_case(executor, geometry, scenario, device, stream, isolation=own)
+    world = World(geometry, device, isolation.share(geometry) if isolation and is_isolated else None)
+    num_steps = num_pairs = 0
+    caught = _Caught(step=1)
+    with caught:
+        move = _prepared(executor, world, isolation if is_isolated else None, stream, step_seconds_max)
+    for number, step in enumerate(scenario.steps, start=1):
+        if caught.finding is None:
+            caught.step = number
+            _run_step(world, move, step, caught)
+            num_steps, num_pairs = number, num_pairs + step.moves.num_pairs
+    finding = caught.finding
+    return replace(
+        case,
+        status=CaseStatus.FAILED if finding else CaseStatus.PASSED,
+        num_steps=num_steps,
+        num_pairs=num_pairs,
+        bytes_moved=num_pairs * geometry.block_bytes,
+        bytes_proven=num_steps * world.num_bytes,
+        seconds=time.perf_counter() - began,
+        finding=finding,
+    )
+
+
+class _Caught:
+    """Turns what an executor does to itself into a finding about the step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.finding: DataFinding | None = None
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
+        if error is None or isinstance(error, UnknownSetting | KeyboardInterrupt | SystemExit | GeneratorExit):
+            return False
+        where = f"in step {self.step}, the executor"
+        match error:
+            case Hung():
+                found = FindingKind.HANG, f"{where} gave {error}"
+            case Crashed():
+                found = FindingKind.CRASHED, f"{where} crashed: {error}"
+            case Raised():
+                found = FindingKind.RAISED, f"{where} raised {error}"
+            case Finding():
+                found = FindingKind.HANG, f"{where} gave {error.text}"
+            case _:
+                found = FindingKind.RAISED, f"{where} raised {type(error).__name__}: {error}"
+        self.finding = DataFinding(*found, self.step)
+        return True
+
+
+def _refused(scenario: Scenario) -> DataFinding | None:
+    """The first thing that the linter refuses."""
+    for number, step in enumerate(scenario.steps, start=1):
+        for complaint in lint(step.moves, scenario.num_gpu_blocks, scenario.num_cpu_blocks):
+            if complaint.refuses:
+                text = f"the mapping of step {number} was refused and nothing was moved: {complaint.text}"
+                return DataFinding(FindingKind.REFUSED_MAPPING, text, number)
+    return None
+
+
+def _prepared(
+    executor: Executor, world: World, isolation: Isolation | None, stream: str, seconds_max: float
+) -> Callable[[Moves], object]:
+    """The function that does a step and waits for its end."""
+    if isolation is not None:
+        isolation.open(world.geometry)
+        return isolation.move
+    with time_limit(seconds_max):
+        move = executor.prepare(world.caches())
+
+    def within_time(moves: Moves) -> None:
+        with time_limit(seconds_max):
+            if stream == OWN_STREAM:
+                _on_own_stream(move, moves, world.device)
+            else:
+                move(moves)
+        world.synchronize()
+
+    return within_time
+
+
+def _on_own_stream(move: Callable[[Moves], object], moves: Moves, device: torch.device) -> None:
+    """On a stream that waits for what was there before, and is waited for."""
+    before, own = torch.cuda.current_stream(device), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    own.wait_stream(before)
+    with torch.cuda.stream(own):
+        move(moves)
+    before.wait_stream(own)
+
+
+def _run_step(world: World, move: Callable[[Moves], object], step: Step, caught: _Caught) -> None:
+    """Move and compare, then do what is ours; what is wrong is left in `caught`."""
+    world.expect(step.moves)
+    with caught:
+        move(step.moves)
+    if caught.finding is None and (wrong := world.wrong()):
+        caught.finding = finding_of(world, wrong, caught.step)
+    if caught.finding is None:
+        world.release(step)
+        world.compute(step)

@@ -1,0 +1,188 @@
+"""Mappings drawn for what breaks movers: nothing, everything, every order, long runs, no runs, ends of the pools.
+
+Every step is one that a right executor must do: no target twice in a step, none that is also a source of a copy, no
+block that is swapped in over while it is still to be swapped out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from kvproof.check.data_plane.moves import Moves, Pair, Step, Write
+
+NUM_MIXED_STEPS = 12
+
+
+class Pools(NamedTuple):
+    """Sizes in blocks and tokens."""
+
+    num_gpu_blocks: int
+    num_cpu_blocks: int
+    block_size: int
+
+    @property
+    def num_common(self) -> int:
+        """Blocks of the smaller pool."""
+        return min(self.num_gpu_blocks, self.num_cpu_blocks)
+
+
+def empty(random: Random, pools: Pools) -> list[Step]:
+    """Three empty lists: nothing may change."""
+    return [Step()]
+
+
+def one(random: Random, pools: Pools) -> list[Step]:
+    """One pair of each kind, a step each."""
+    gpu, cpu = random.randrange(pools.num_gpu_blocks), random.randrange(pools.num_cpu_blocks)
+    source, target = random.sample(range(pools.num_gpu_blocks), 2)
+    return [
+        Step(Moves(swap_out=((gpu, cpu),))),
+        Step(Moves(swap_in=((cpu, (gpu + 1) % pools.num_gpu_blocks),))),
+        Step(Moves(copy=((source, target),))),
+    ]
+
+
+def everything(random: Random, pools: Pools) -> list[Step]:
+    """As many blocks as there are, each way, then half of a pool to the other half."""
+    pairs = tuple((block, block) for block in range(pools.num_common))
+    half = pools.num_gpu_blocks // 2
+    copies = tuple((block, block + half) for block in range(half))
+    return [
+        Step(Moves(swap_out=pairs), writes=_anew(range(pools.num_gpu_blocks), pools)),
+        Step(Moves(swap_in=pairs)),
+        Step(Moves(copy=copies)),
+    ]
+
+
+def permutation(random: Random, pools: Pools) -> list[Step]:
+    """Every block to any other place, pairs in any order."""
+    steps = []
+    for _ in range(2):
+        out = _any_pairs(random, pools.num_gpu_blocks, pools.num_cpu_blocks)
+        back = _any_pairs(random, pools.num_cpu_blocks, pools.num_gpu_blocks)
+        blocks = random.sample(range(pools.num_gpu_blocks), pools.num_gpu_blocks)
+        half = len(blocks) // 2
+        steps += [
+            Step(Moves(swap_out=out), writes=_anew(blocks[:half], pools)),
+            Step(Moves(swap_in=back)),
+            Step(Moves(copy=tuple(zip(blocks[:half], blocks[half:], strict=False)))),
+        ]
+    return steps
+
+
+def long_runs(random: Random, pools: Pools) -> list[Step]:
+    """A few runs as long as they can be, shifted, their pairs shuffled and backwards."""
+    length = max(1, pools.num_common - 1)
+    shifted = [(block, block + 1) for block in range(min(length, pools.num_cpu_blocks - 1))]
+    back = [(block + 1, block) for block in range(min(length, pools.num_cpu_blocks - 1))]
+    third = max(1, pools.num_gpu_blocks // 3)
+    copies = [(block, block + third) for block in range(third)]
+    random.shuffle(copies)
+    return [
+        Step(Moves(swap_out=tuple(shifted)), writes=_anew(range(pools.num_gpu_blocks), pools)),
+        Step(Moves(swap_in=tuple(reversed(back)))),
+        Step(Moves(copy=tuple(copies))),
+    ]
+
+
+def fragments(random: Random, pools: Pools) -> list[Step]:
+    """No run at all: every second block, and targets that go down as sources go up."""
+    evens = list(range(0, pools.num_common, 2))
+    out = tuple(zip(evens, reversed(evens), strict=True))
+    down = tuple((block, pools.num_common - 1 - block) for block in range(pools.num_common))
+    copies = tuple((block, block + 1) for block in range(0, pools.num_gpu_blocks - 1, 2))
+    return [
+        Step(Moves(swap_out=out), writes=_anew(evens, pools)),
+        Step(Moves(swap_in=down)),
+        Step(Moves(copy=copies)),
+    ]
+
+
+def fan_out(random: Random, pools: Pools) -> list[Step]:
+    """One source to many targets, as when a group of beams parts."""
+    source = random.randrange(pools.num_gpu_blocks)
+    copies = tuple((source, block) for block in range(pools.num_gpu_blocks) if block != source)
+    out = tuple((source, block) for block in range(pools.num_cpu_blocks))
+    back = tuple((pools.num_cpu_blocks - 1, block) for block in range(pools.num_gpu_blocks))
+    return [Step(Moves(copy=copies)), Step(Moves(swap_out=out)), Step(Moves(swap_in=back))]
+
+
+def ends(random: Random, pools: Pools) -> list[Step]:
+    """The first and the last block of both pools, next to the guards."""
+    last_gpu, last_cpu = pools.num_gpu_blocks - 1, pools.num_cpu_blocks - 1
+    out = ((0, last_cpu), (last_gpu, 0)) if last_cpu else ((last_gpu, 0),)
+    return [
+        Step(Moves(swap_out=out), writes=_anew((0, last_gpu), pools)),
+        Step(Moves(swap_in=tuple((cpu, last_gpu - gpu) for gpu, cpu in out))),
+        Step(Moves(copy=((0, last_gpu),))),
+        Step(Moves(copy=((last_gpu, 0),)), writes=_anew((last_gpu,), pools)),
+    ]
+
+
+def reuse(random: Random, pools: Pools) -> list[Step]:
+    """Blocks that are given up and written again, so that older generations lie about."""
+    steps = []
+    for _ in range(4):
+        gpu = random.sample(range(pools.num_gpu_blocks), pools.num_common)
+        cpu = random.sample(range(pools.num_cpu_blocks), pools.num_common)
+        pairs = tuple(zip(gpu, cpu, strict=True))
+        steps += [
+            Step(Moves(swap_out=pairs), freed_gpu=tuple(gpu), writes=_anew(gpu[: len(gpu) // 2], pools)),
+            Step(Moves(swap_in=tuple((c, g) for g, c in pairs)), freed_cpu=tuple(cpu), writes=_anew(gpu, pools)),
+        ]
+    return steps
+
+
+def mixed(random: Random, pools: Pools) -> list[Step]:
+    """All three lists at once, blocks given up, and parts of blocks written."""
+    steps = []
+    for _ in range(NUM_MIXED_STEPS):
+        gpu = random.sample(range(pools.num_gpu_blocks), pools.num_gpu_blocks)
+        cpu = random.sample(range(pools.num_cpu_blocks), pools.num_cpu_blocks)
+        num_in, num_out = (random.randint(0, min(len(gpu) // 4, len(cpu) // 2)) for _ in range(2))
+        num_copies = random.randint(0, len(gpu) // 4)
+        into, saved, copied = gpu[:num_in], gpu[num_in:][:num_out], gpu[num_in + num_out :][:num_copies]
+        rest = gpu[num_in + num_out :]
+        copies = tuple((random.choice(rest), target) for target in copied)
+        copies = tuple(pair for pair in copies if pair[0] not in copied)
+        freed = tuple(block for block in saved if random.random() < 0.7)
+        some = random.sample(gpu, min(6, len(gpu)))
+        writes = tuple(_part_of(random, block, pools) for block in some if block not in freed)
+        moves = Moves(
+            swap_in=tuple(zip(cpu[:num_in], into, strict=True)),
+            swap_out=tuple(zip(saved, cpu[num_in:], strict=False)),
+            copy=copies,
+        )
+        steps.append(Step(moves, freed, tuple(cpu[: num_in // 2]), writes))
+    return steps
+
+
+KINDS: dict[str, Callable[[Random, Pools], list[Step]]] = {
+    "empty": empty,
+    "one": one,
+    "all": everything,
+    "permutation": permutation,
+    "long-runs": long_runs,
+    "fragments": fragments,
+    "fan-out": fan_out,
+    "ends": ends,
+    "reuse": reuse,
+    "mixed": mixed,
+}
+
+
+def _any_pairs(random: Random, num_sources: int, num_targets: int) -> tuple[Pair, ...]:
+    num_pairs = min(num_sources, num_targets)
+    sources = random.sample(range(num_sources), num_pairs)
+    return tuple(zip(sources, random.sample(range(num_targets), num_pairs), strict=True))
+
+
+def _anew(blocks: range | list[int] | tuple[int, ...], pools: Pools) -> tuple[Write, ...]:
+    return tuple(Write(block, 0, pools.block_size) for block in blocks)
+
+
+def _part_of(random: Random, block: int, pools: Pools) -> Write:
+    first = random.randrange(pools.block_size)
+    return Write(block, first, random.randint(1, pools.block_size - first))

@@ -1,0 +1,75 @@
+"""What kvproof's block manager emits in the states that the explorer reaches.
+
+The explorer's alphabet is walked breadth first in one small scope with swap and forks, and in each state that is new
+the lists that wait to be executed are a step. Lists that were met before are left out, so what remains is every
+different thing that the manager asks of a worker within so many transitions.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from kvproof.check.data_plane.moves import Moves, Pair, Step
+from kvproof.check.explorer_subject import Alphabet, config_of, form_of
+from kvproof.check.lockstep import Lockstep
+from kvproof.check.scopes import Scope
+from kvproof.check.subjects.builtin import make
+from kvproof.spec.identity import Identities
+from kvproof.spec.trace import Operation
+
+NAMES = ("explored",)
+SCOPE = Scope(num_gpu_blocks=4, num_host_blocks=4, num_seqs=2, num_tokens=3, block_size=2, swap=True)
+TRANSITIONS_MAX = 600
+
+
+def steps_of(num_gpu_blocks: int, num_cpu_blocks: int) -> list[Step]:
+    """The steps that fit pools of these sizes."""
+    return [step for step in _all_steps() if _fits(step.moves, num_gpu_blocks, num_cpu_blocks)]
+
+
+@lru_cache(maxsize=1)
+def _all_steps() -> tuple[Step, ...]:
+    subject, identities = make(), Identities()
+    config, alphabet = config_of(SCOPE), Alphabet(SCOPE, subject)
+
+    def run(path: list[Operation]) -> Lockstep:
+        judge = Lockstep(subject, config, identities)
+        for operation in path:
+            judge.apply(operation)
+        return judge
+
+    seen, found = {form_of(run([]))}, dict[Moves, None]()
+    frontier: list[list[Operation]] = [[]]
+    num_transitions = 0
+    for path in frontier:  # it grows while it is walked
+        for operation in list(alphabet.enabled(run(path))):
+            judge = run([*path, operation])
+            num_transitions += 1
+            if num_transitions > TRANSITIONS_MAX:
+                return tuple(Step(moves) for moves in found)
+            if (form := form_of(judge)) not in seen:
+                seen.add(form)
+                frontier.append([*path, operation])
+                found.setdefault(_moves_of(judge))
+    return tuple(Step(moves) for moves in found)
+
+
+def _moves_of(judge: Lockstep) -> Moves:
+    """What waits to be executed, numbered per pool."""
+    worker, first_host = judge.worker, SCOPE.num_gpu_blocks
+    return Moves(
+        tuple((source - first_host, target) for source, target in worker.swap_in),
+        tuple((source, target - first_host) for source, target in worker.swap_out),
+        tuple(dict.fromkeys(worker.copies)),
+    )
+
+
+def _fits(moves: Moves, num_gpu_blocks: int, num_cpu_blocks: int) -> bool:
+    def within(pairs: tuple[Pair, ...], num_sources: int, num_targets: int) -> bool:
+        return all(source < num_sources and target < num_targets for source, target in pairs)
+
+    return (
+        within(moves.swap_in, num_cpu_blocks, num_gpu_blocks)
+        and within(moves.swap_out, num_gpu_blocks, num_cpu_blocks)
+        and within(moves.copy, num_gpu_blocks, num_gpu_blocks)
+    )
