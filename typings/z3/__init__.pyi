@@ -114,6 +114,8 @@ class Solver:
     def reset(self) -> None: ...
     def assertions(self) -> Sequence[BoolRef]: ...
 
+def Real(name: str, ctx: Context | None = None) -> ArithRef: ...  # noqa: N802
+def ToReal(term: ArithRef) -> ArithRef: ...  # noqa: N802
 def DeclareSort(name: str, ctx: Context | None = None) -> SortRef: ...  # noqa: N802
 def SimpleSolver(ctx: Context | None = None, logFile: str | None = None) -> Solver: ...  # noqa: N802, N803
 def SolverFor(logic: str, ctx: Context | None = None, logFile: str | None = None) -> Solver: ...  # noqa: N802, N803

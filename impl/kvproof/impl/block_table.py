@@ -203,7 +203,7 @@ class BlockTable:
     def get_num_blocks_touched_by_append_slots(self, token_ids: Sequence[int], num_lookahead_slots: int) -> int:
         """Blocks that appending writes, new ones included."""
         num_slots = len(token_ids) + num_lookahead_slots
-        if not num_slots:
+        if num_slots == 0:
             return 0
         first = self._num_full_slots // self._block_size
         return num_blocks_for(self._num_full_slots + num_slots, self._block_size) - first

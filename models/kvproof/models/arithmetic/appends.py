@@ -1,0 +1,194 @@
+"""What an append takes: never more than was counted, for one sequence and for a group of any number.
+
+A table has `held` entries and slots for `seen` tokens; an append writes the slots from `seen` up to `end`. Entries
+beyond `held` are *missing* and taken; of the entries written that are there already, those with other holders are
+*copied*. So an append uses missing + copied blocks, and touches missing + written.
+
+*A group.* `can_append_slots` adds up what each member needs. Of a block with r holders, k of whom are members that
+write it, min(k, r - 1) copies are made in whatever order the members come, for the last holder writes in place; the
+loop that counts gives the same number. Then by induction over the members: as long as what the others still need is
+free, the next append finds its blocks and leaves the others theirs.
+
+Left out here: blocks that a member's own window gives back within its append, and the null block; the specification's
+operations and the lockstep judge have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import z3
+
+from kvproof.models.arithmetic.sources import BLOCK_SIZE, SIZES, Sources, Subject, non_negative
+from kvproof.models.obligation import Hypothesis, Obligation
+from kvproof.models.translation.translator import Translator
+
+SEEN, HELD, NEW, LOOKAHEAD = z3.Ints("seen held new_tokens num_lookahead_slots")
+END = SEEN + NEW + LOOKAHEAD
+HAVE_SLOTS = Hypothesis("the tokens have slots", HELD * BLOCK_SIZE >= SEEN)
+COUNTS = non_negative(SEEN, HELD, NEW, LOOKAHEAD)
+SOMETHING = Hypothesis("something is written", NEW + LOOKAHEAD >= 1)
+
+
+def obligations(sources: Sources) -> Iterator[Obligation]:
+    """All claims about appends."""
+    yield from one_append(sources)
+    yield from within_a_block(sources)
+    yield from token_by_token(sources)
+    yield from copies(sources)
+    yield from group(sources)
+
+
+def blocks_for(about: Subject, num_slots: z3.ArithRef) -> z3.ArithRef:
+    value: z3.ArithRef = about.function("num_blocks_for", {"num_slots": num_slots, "block_size": BLOCK_SIZE})
+    return value
+
+
+def one_append(sources: Sources) -> Iterator[Obligation]:
+    about = Subject("an append", sources, "admission-sound", SIZES, COUNTS, HAVE_SLOTS)
+    end = about.local("Growth.num_needed", "end", {"known": SEEN + NEW, "num_lookahead_slots": LOOKAHEAD})
+    stop = about.local("Growth.num_needed", "stop", {"end": end, "size": BLOCK_SIZE})
+    counted = about.local("Growth.num_needed", "needed", {"stop": stop, "len(ids)": HELD})
+    end_taken = about.local("Growth.append", "end", {"known": SEEN + NEW, "num_lookahead_slots": LOOKAHEAD})
+    first = about.local("Growth.append", "first", {"seen": SEEN, "size": BLOCK_SIZE})
+    stop_taken = about.local("Growth.append", "stop", {"end": end_taken, "size": BLOCK_SIZE})
+    missing = about.local("Growth.append", "num_missing", {"stop": stop_taken, "len(ids)": HELD})
+    yield about.claim("it takes the missing entries that were counted", counted == missing)
+    yield about.claim("after it every slot written lies in an entry", (HELD + missing) * BLOCK_SIZE >= END)
+    yield about.claim(
+        "one entry fewer is not enough", (HELD + missing - 1) * BLOCK_SIZE < END, Hypothesis("some taken", missing > 0)
+    )
+
+    seq = z3.Int("seq")
+    state = Translator(text=sources.text).unknown_state()
+    as_specified = Hypothesis(
+        "the table of the specification",
+        z3.And(
+            about.word("num_tokens_known", state, seq) == SEEN + NEW,
+            state.maps["num_blocks"].read(seq) == HELD,
+        ),
+    )
+    yield about.claim(
+        "the specification misses as many entries",
+        missing == about.word("entries_missing", state, seq, LOOKAHEAD),
+        as_specified,
+    )
+
+    touched = about.function(
+        "BlockTable.get_num_blocks_touched_by_append_slots",
+        {
+            "len(token_ids)": NEW,
+            "num_lookahead_slots": LOOKAHEAD,
+            "self._num_full_slots": SEEN,
+            "self._block_size": BLOCK_SIZE,
+        },
+    )
+    copied = z3.Int("copied")
+    there = z3.If(stop_taken < HELD, stop_taken, HELD) - first
+    some_copied = Hypothesis("copies of entries that are there and written", z3.And(0 <= copied, copied <= there))
+    yield about.claim("it touches the missing and the written entries", touched == missing + there, SOMETHING)
+    yield about.claim("it uses no more blocks than it touches", missing + copied <= touched, SOMETHING, some_copied)
+    yield about.claim(
+        "it uses all that it touches exactly if every written entry is shared",
+        (missing + copied == touched) == (copied == there),
+        SOMETHING,
+        some_copied,
+    )
+    yield about.claim(
+        "an append of nothing touches nothing", touched == 0, Hypothesis("nothing", z3.And(NEW == 0, LOOKAHEAD == 0))
+    )
+    yield about.claim(
+        "one token touches one block", touched == 1, Hypothesis("one token", z3.And(NEW == 1, LOOKAHEAD == 0))
+    )
+    yield from about.well_defined()
+
+
+def within_a_block(sources: Sources) -> Iterator[Obligation]:
+    """The short way, which nearly every append of one token goes."""
+    about = Subject("an append within a block", sources, "admission-sound", SIZES, COUNTS, HAVE_SLOTS)
+    index = about.local("Growth.append_within_block", "index", {"seen": SEEN, "size": BLOCK_SIZE})
+    num_slots = about.local("Growth.append_within_block", "num_slots", {"index": index, "size": BLOCK_SIZE})
+    is_long = about.condition(
+        "Growth.append_within_block", "return None", {"seen": SEEN, "end": END, "num_slots": num_slots}
+    )
+    takes_one = about.condition("Growth.append_within_block", "ids.append", {"index": index, "len(ids)": HELD})
+    is_short = Hypothesis("it goes the short way", z3.Not(is_long))
+    missing = z3.If(blocks_for(about, END) > HELD, blocks_for(about, END) - HELD, 0)
+    yield about.claim("it writes one entry", blocks_for(about, END) == index + 1, is_short)
+    yield about.claim("it takes what is missing: one block or none", missing == z3.If(takes_one, 1, 0), is_short)
+    yield about.claim(
+        "it may write up to the end of the entry",
+        z3.And(END <= num_slots, blocks_for(about, num_slots) == index + 1),
+        is_short,
+    )
+    yield about.claim(
+        "every other append writes nothing or beyond the entry",
+        z3.Or(END == SEEN, END > num_slots),
+        Hypothesis("it goes the long way", is_long),
+    )
+    yield from about.well_defined()
+
+
+def token_by_token(sources: Sources) -> Iterator[Obligation]:
+    """A run of appends of one token takes as many blocks as one append of all, whether or not the tail is shared."""
+    is_shared = z3.Bool("tail_is_shared")
+    about = Subject("appends token by token", sources, "admission-sound", SIZES, COUNTS)
+
+    def cost(seen: z3.ArithRef, new: z3.ArithRef, shared: z3.BoolRef) -> z3.ArithRef:
+        """Blocks that an append of `new` tokens uses, to a table without spare entries."""
+        missing = blocks_for(about, seen + new) - blocks_for(about, seen)
+        value: z3.ArithRef = missing + z3.If(z3.And(shared, seen % BLOCK_SIZE != 0, new > 0), 1, 0)
+        return value
+
+    yield about.claim(
+        "the first token, then the others, take what all take at once",
+        cost(SEEN, NEW, is_shared) == cost(SEEN, z3.IntVal(1), is_shared) + cost(SEEN + 1, NEW - 1, z3.BoolVal(False)),
+        Hypothesis("a token", NEW >= 1),
+    )
+    yield about.claim("no token takes more than one block", cost(SEEN, z3.IntVal(1), is_shared) <= 1)
+    yield from about.well_defined()
+
+
+def copies(sources: Sources) -> Iterator[Obligation]:
+    """Of one block with `holders` references, `writers` members of a group still have to write it."""
+    holders, writers, before = z3.Ints("holders writers given_up")
+    about = Subject("copies of one block", sources, "admission-sound")
+
+    def num_copies(some_holders: z3.ArithRef, some_writers: z3.ArithRef) -> z3.ArithRef:
+        value: z3.ArithRef = z3.If(some_writers < some_holders - 1, some_writers, some_holders - 1)
+        return value
+
+    is_counted = about.condition(
+        "Growth.num_needed", "given_up[block_id]", {"refcounts[block_id]": holders, "before": before}
+    )
+    yield about.claim(
+        "the loop counts one writer more",
+        before + z3.If(is_counted, 1, 0) == num_copies(holders, writers + 1),
+        Hypothesis("a block in use", z3.And(holders >= 1, writers >= 0)),
+        Hypothesis("so far", before == num_copies(holders, writers)),
+    )
+    is_copied = about.condition("Growth.append_within_block", "ids[index] = target", {"refcount": holders})
+    left = z3.If(is_copied, holders - 1, holders)
+    yield about.claim(
+        "whoever writes next makes one of the copies that were counted, if any is left",
+        num_copies(holders, writers) == z3.If(is_copied, 1, 0) + num_copies(left, writers - 1),
+        Hypothesis("the writers are holders", z3.And(1 <= writers, writers <= holders)),
+    )
+    yield about.claim(
+        "and the writers that are left are holders still",
+        writers - 1 <= left,
+        Hypothesis("the writers are holders", z3.And(1 <= writers, writers <= holders)),
+    )
+
+
+def group(sources: Sources) -> Iterator[Obligation]:
+    """The induction over the members of a group, in whatever order they append."""
+    free, left, cost, used, null = z3.Ints("free still_needed cost used num_null")
+    about = Subject("a group's appends", sources, "admission-sound")
+    is_refused = about.condition("Growth.append", "raise", {"num_fresh": used, "num_null": null, "num_free": free})
+    so_far = Hypothesis("what all that are left need is free", z3.And(left <= free, cost <= left))
+    member = Hypothesis("a member uses no more than was counted for it", z3.And(0 <= used, used <= cost))
+    no_null = Hypothesis("no null block is taken", null == 0)
+    yield about.claim("the next member's append goes through", z3.Not(is_refused), so_far, member, no_null)
+    yield about.claim("and leaves the others what they need", left - cost <= free - used, so_far, member)
+    yield from about.well_defined()

@@ -1,0 +1,109 @@
+"""Tokens, slots and blocks: as many blocks as are needed and no more; each position has one slot and each slot one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import z3
+
+from kvproof.models.arithmetic.sources import BLOCK_SIZE, SIZES, Sources, Subject, non_negative
+from kvproof.models.obligation import Hypothesis, Obligation
+from kvproof.models.translation.translator import Translator
+
+N, M = z3.Ints("num_slots num_blocks")
+LOOKAHEAD = z3.Int("num_lookahead_slots")
+
+
+def obligations(sources: Sources) -> Iterator[Obligation]:
+    """All claims about lengths."""
+    yield from blocks_for_slots(sources)
+    yield from positions(sources)
+
+
+def blocks_for_slots(sources: Sources) -> Iterator[Obligation]:
+    about = Subject("blocks for slots", sources, "admission-sound", SIZES, non_negative(N))
+
+    def blocks(num_slots: z3.ArithRef) -> z3.ArithRef:
+        value: z3.ArithRef = about.function("num_blocks_for", {"num_slots": num_slots, "block_size": BLOCK_SIZE})
+        return value
+
+    count, other = blocks(N), z3.Int("other_slots")
+    yield about.claim("they are enough", count * BLOCK_SIZE >= N)
+    yield about.claim(
+        "fewer are not enough", M >= count, Hypothesis("so many are enough", z3.And(M * BLOCK_SIZE >= N, M >= 0))
+    )
+    yield about.claim("less than a block is left over", count * BLOCK_SIZE < N + BLOCK_SIZE)
+    yield about.claim("nothing takes no block, one slot takes one", (count == 0) == (N == 0))
+    yield about.claim("a block more of slots takes one more", blocks(N + BLOCK_SIZE) == count + 1)
+    yield about.claim("more slots take no fewer", blocks(N + M) >= count, Hypothesis("more", M >= 0))
+    yield about.claim(
+        "apart they take no fewer than together", blocks(other) + count >= blocks(N + other), non_negative(other)
+    )
+    yield about.claim(
+        "full blocks, and one more for what is left",
+        count == N / BLOCK_SIZE + z3.If(N % BLOCK_SIZE > 0, 1, 0),
+    )
+    yield about.claim("the specification says the same", count == about.word("blocks_for", N))
+    prompt = about.function(
+        "SelfAttnBlockSpaceManager._num_prompt_blocks", {"num_slots": N, "self.block_size": BLOCK_SIZE}
+    )
+    yield about.claim("the manager counts the same for a prompt", prompt == about.word("blocks_for", N))
+    required = about.function(
+        "BlockTable.get_num_required_blocks",
+        {"len(token_ids)": N, "block_size": BLOCK_SIZE, "num_lookahead_slots": LOOKAHEAD},
+    )
+    yield about.claim(
+        "a block table counts the same for tokens and lookahead",
+        required == about.word("blocks_for", N + LOOKAHEAD),
+        non_negative(LOOKAHEAD),
+    )
+    yield from about.well_defined()
+
+
+def positions(sources: Sources) -> Iterator[Obligation]:
+    """Position p is in entry p // block size, slot p % block size; so it is with a slot's number, its block and offset."""
+    seq, other_seq = z3.Ints("seq other_seq")
+    state = Translator(text=sources.text).unknown_state()
+
+    def number(field: str, of: z3.ArithRef) -> z3.ArithRef:
+        value = state.maps[field].read(of)
+        assert isinstance(value, z3.ArithRef)
+        return value
+
+    full, filled = number("num_full", seq), number("num_filled", seq)
+    other_full, other_filled = number("num_full", other_seq), number("num_filled", other_seq)
+    about = Subject("positions and slots", sources, "read-back", SIZES)
+
+    def in_block(*slots: z3.ArithRef) -> Hypothesis:
+        return Hypothesis("slots of a block", z3.And([z3.And(0 <= slot, slot < BLOCK_SIZE) for slot in slots]))
+
+    place = about.word("num_tokens_known", state, seq)
+    other = about.word("num_tokens_known", state, other_seq)
+    yield about.claim(
+        "the position gives back entry and slot",
+        z3.And(place / BLOCK_SIZE == full, place % BLOCK_SIZE == filled),
+        in_block(filled),
+    )
+    yield about.claim(
+        "two places have two numbers",
+        z3.And(full == other_full, filled == other_filled),
+        in_block(filled, other_filled),
+        Hypothesis("one number", place == other),
+    )
+    yield about.claim(
+        "the numbers are those of the slots there are",
+        z3.And(place >= 0, place < M * BLOCK_SIZE),
+        in_block(filled),
+        Hypothesis("a block of the pool", z3.And(0 <= full, full < M)),
+    )
+    entry, slot = (
+        about.local("Growth.append", "first", {"seen": N, "size": BLOCK_SIZE}),
+        N - BLOCK_SIZE * (N / BLOCK_SIZE),
+    )
+    yield about.claim(
+        "an append begins where the next position lies",
+        z3.And(entry == full, slot == filled),
+        in_block(filled),
+        Hypothesis("so many tokens have slots", N == place),
+    )
+    yield from about.well_defined()

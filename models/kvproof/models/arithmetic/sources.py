@@ -1,0 +1,186 @@
+"""The source that is proved: functions of the implementation, words of the specification, and expressions in them.
+
+A claim is made about one reading of all of it. A mutant is another reading, with one function exchanged; so a test can
+see which claims fall when the source changes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import z3
+
+from kvproof.impl.admission import admission, admission_from_host
+from kvproof.impl.block_arithmetic import num_blocks_for, num_blocks_that_fit, num_window_blocks
+from kvproof.impl.block_manager import SelfAttnBlockSpaceManager
+from kvproof.impl.block_table import BlockTable
+from kvproof.impl.device_blocks import DeviceBlocks
+from kvproof.impl.growth import Growth
+from kvproof.impl.kv_layout import KVBlockShape, block_bytes
+from kvproof.impl.kv_memory import num_cpu_blocks, num_gpu_blocks
+from kvproof.models.obligation import WELL_DEFINED, Hypothesis, Obligation
+from kvproof.models.translation.conditions import Demand
+from kvproof.models.translation.integer_functions import (
+    Translated,
+    source_of,
+    translate_expression,
+    translate_function,
+)
+from kvproof.models.translation.rules import Run
+from kvproof.models.translation.sizes import Universe
+from kvproof.models.translation.terms import are_same
+from kvproof.models.translation.text import Text, specification
+from kvproof.models.translation.translator import Translator
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__qualname__: function
+    for function in (
+        num_blocks_for,
+        num_window_blocks,
+        num_blocks_that_fit,
+        admission,
+        admission_from_host,
+        num_gpu_blocks,
+        num_cpu_blocks,
+        block_bytes,
+        BlockTable.get_num_required_blocks,
+        BlockTable.get_num_blocks_touched_by_append_slots,
+        BlockTable._first_kept,
+        DeviceBlocks.take,
+        Growth.first_kept,
+        Growth.num_needed,
+        Growth.append,
+        Growth.append_within_block,
+        SelfAttnBlockSpaceManager._num_prompt_blocks,
+        SelfAttnBlockSpaceManager.swap_in,
+        SelfAttnBlockSpaceManager.swap_out,
+        KVBlockShape.typed,
+        KVBlockShape.planes,
+    )
+}
+
+UNIVERSE = Universe()
+BLOCK_SIZE = z3.Int("BLOCK_SIZE")
+SIZES = Hypothesis("a block has a slot", BLOCK_SIZE >= 1)
+
+
+def require_at_least(name: str, value: int, least: int) -> None:
+    """What `kvproof.impl.errors.require_at_least` refuses of integers; of other types nothing is said here."""
+    if value < least:
+        raise ValueError
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Everything that is read: functions by qualified name, and the text of the specification."""
+
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: FUNCTIONS)
+    text: Text = field(default_factory=specification)
+
+    def with_function(self, name: str, function: Callable[..., Any]) -> Sources:
+        """The same with one function exchanged."""
+        return replace(self, functions={**self.functions, name: function})
+
+
+class Subject:
+    """What is claimed of one subject: its obligations, and that all that was read for it is defined."""
+
+    def __init__(self, name: str, sources: Sources, property: str, *always: Hypothesis) -> None:
+        self.name, self.sources, self.property, self.always = name, sources, property, always
+        self.demands: list[Demand] = []
+
+    def function(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """The value of a function of the implementation."""
+        return self._noted(
+            translate_function(self.sources.functions[name], arguments, {"require_at_least": require_at_least})
+        )
+
+    def local(self, function: str, name: str, arguments: Mapping[str, Any]) -> Any:
+        """The value that a function first assigns to a local name."""
+        source = self.sources.functions[function]
+        return self._noted(translate_expression(source, assigned(source, name), arguments))
+
+    def condition(self, function: str, consequence: str, arguments: Mapping[str, Any]) -> Any:
+        """The condition of the `if` under which a function does this: the beginning of a statement."""
+        source = self.sources.functions[function]
+        return self._noted(translate_expression(source, condition_of(source, consequence), arguments))
+
+    def expression(self, function: str, node: ast.expr, arguments: Mapping[str, Any]) -> Any:
+        """The value of an expression that stands in a function."""
+        return self._noted(translate_expression(self.sources.functions[function], node, arguments))
+
+    def word(self, name: str, *arguments: Any) -> Any:
+        """The value of a word of the specification."""
+        translator = Translator(text=self.sources.text)
+        run = Run(self.sources.text, UNIVERSE, translator.unknown_state())
+        return run.call(name, *arguments).value
+
+    def claim(
+        self, claim: str, goal: z3.BoolRef | bool, *hypotheses: Hypothesis, property: str | None = None
+    ) -> Obligation:
+        """One claim, under what is always assumed here and these hypotheses."""
+        return Obligation("arithmetic", self.name, claim, property or self.property, (*self.always, *hypotheses), goal)
+
+    def well_defined(self, *hypotheses: Hypothesis) -> Iterator[Obligation]:
+        """Every divisor that was read is positive, and no raise is reached."""
+        for number, demand in enumerate(self.demands, 1):
+            goal = demand.formula
+            yield Obligation(
+                "arithmetic",
+                self.name,
+                f"defined {number}: {demand.text}",
+                WELL_DEFINED,
+                (*self.always, *hypotheses),
+                goal,
+                demand.place,
+            )
+
+    def _noted(self, translated: Translated) -> Any:
+        for demand in translated.demands:
+            if not any(are_same(demand.formula, known.formula) for known in self.demands):
+                self.demands.append(demand)
+        return translated.value
+
+
+def non_negative(*numbers: z3.ArithRef) -> Hypothesis:
+    """Counts are not below 0."""
+    return Hypothesis("counts", z3.And([number >= 0 for number in numbers]))
+
+
+def assigned(function: Callable[..., Any], name: str) -> ast.expr:
+    """The expression that a function first assigns to a local name, alone or beside others."""
+    for node in ast.walk(source_of(function)):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name) and target.id == name:
+                    return node.value
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    for one, value in zip(target.elts, node.value.elts, strict=True):
+                        if isinstance(one, ast.Name) and one.id == name:
+                            return value
+    raise LookupError(f"{function.__qualname__} assigns nothing to {name}: say here what it is called now")
+
+
+def condition_of(function: Callable[..., Any], consequence: str) -> ast.expr:
+    """The condition of the innermost `if` that has a statement beginning with this text."""
+    found = [
+        node.test
+        for node in ast.walk(source_of(function))
+        if isinstance(node, ast.If) and any(ast.unparse(one).startswith(consequence) for one in node.body)
+    ]
+    if not found:
+        raise LookupError(f"{function.__qualname__} has no `if` with {consequence}: say here what it does now")
+    return found[-1]
+
+
+def returned_pair(function: Callable[..., Any]) -> tuple[ast.expr, ast.expr]:
+    """The two elements of the pairs that a function returns as a list."""
+    for node in ast.walk(source_of(function)):
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.ListComp):
+            pair = node.value.elt
+            if isinstance(pair, ast.Tuple) and len(pair.elts) == 2:
+                return pair.elts[0], pair.elts[1]
+    raise LookupError(f"{function.__qualname__} returns no list of pairs: say here what it returns now")
