@@ -12,9 +12,10 @@ from kvproof.check.exploration.rules import RuleLevel
 from kvproof.check.explorer import explore, explore_specification
 from kvproof.check.scopes import SCOPES, Scope
 from kvproof.spec.native import FIELDS
-from kvproof.spec.state import State
+from kvproof.spec.state import NONE, State
 
 SMALL_CACHE = Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=2, caching=True)
+SMALL_FLIGHTS = Scope(1, 1, 1, 1, 1, swap=True, num_flights=1, level="rules")
 SMALL_RULES = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, level="rules")
 
 
@@ -50,7 +51,15 @@ class Judged(CallLevel):
 # The first two counts, and 8,712 for 6 blocks, 4 sequences and 8 tokens, are also those of two explorers that were
 # written before this one and share no text with it. The table scopes have a closed check: without tokens there are
 # fewer states, the 207 and 445 of `test_without_tokens_…` below.
-COUNTS = {"tables-4x3x6": 358, "tables-5x3x8": 862, "window-and-swap": 447, "swap-of-two": 132, "lookahead-of-two": 94}
+COUNTS = {
+    "tables-4x3x6": 358,
+    "tables-5x3x8": 862,
+    "window-and-swap": 447,
+    "swap-of-two": 132,
+    "lookahead-of-two": 94,
+    "flights": 1015,
+    "transfers": 690,
+}
 MORE_SCOPES = {
     "swap-of-two": Scope(num_gpu_blocks=3, num_host_blocks=3, num_seqs=2, num_tokens=4, swap=True),
     "lookahead-of-two": Scope(num_gpu_blocks=4, num_seqs=2, num_tokens=4, lookahead=2),
@@ -96,6 +105,7 @@ def renamed(state: State, scope: Scope, source: random.Random) -> State:
     gpu, total = scope.num_gpu_blocks, scope.num_gpu_blocks + scope.num_host_blocks
     of_block = [*source.sample(range(gpu), gpu), *source.sample(range(gpu, total), total - gpu), total]
     of_seq = source.sample(range(scope.num_seqs), scope.num_seqs)
+    of_flight = source.sample(range(scope.num_flights), scope.num_flights)
     new = State.__new__(State)
     for name, f in FIELDS.items():
         if not hasattr(state, name) or f.kind == "ghost":
@@ -106,15 +116,21 @@ def renamed(state: State, scope: Scope, source: random.Random) -> State:
                 value = [value[of_seq.index(seq)] for seq in range(scope.num_seqs)]
             case "Block":
                 value = [value[of_block.index(block)] for block in range(total)]
+            case "Flight":
+                value = [value[of_flight.index(flight)] for flight in range(scope.num_flights)]
         if name == "table":
             value = [[of_block[block] for block in table] for table in value]
+        if name in ("uses", "fills"):
+            value = [block if block == NONE else of_block[block] for block in value]
+        if name == "filler":
+            value = [flight if flight == NONE else of_flight[flight] for flight in value]
         if name == "position":
             value = [[position[of_block.index(block)] for block in range(total)] for position in value]
         setattr(new, name, value)
     return new
 
 
-@pytest.mark.parametrize("scope", [SCOPES["tables-4x3x6"], SCOPES["window-and-swap"], SMALL_CACHE])
+@pytest.mark.parametrize("scope", [SCOPES["tables-4x3x6"], SCOPES["window-and-swap"], SMALL_CACHE, SCOPES["transfers"]])
 def test_renaming_blocks_and_sequences_leaves_the_form_as_it_is(scope: Scope) -> None:
     level, source = level_of(scope), random.Random(0)
     for state in states_of(level, scope):
@@ -123,7 +139,9 @@ def test_renaming_blocks_and_sequences_leaves_the_form_as_it_is(scope: Scope) ->
         assert canonical_form(level.machine, other, before) == canonical_form(level.machine, state, before)
 
 
-@pytest.mark.parametrize("scope", [SCOPES["tables-4x3x6"], SMALL_CACHE, SCOPES["window-and-swap"], SMALL_RULES])
+@pytest.mark.parametrize(
+    "scope", [SCOPES["tables-4x3x6"], SMALL_CACHE, SCOPES["window-and-swap"], SMALL_RULES, SMALL_FLIGHTS]
+)
 def test_states_of_equal_form_have_successors_of_equal_forms(scope: Scope) -> None:
     level = level_of(scope)
     futures: dict[Hashable, set[Hashable]] = {}

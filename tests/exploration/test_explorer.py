@@ -18,10 +18,13 @@ PINNED = {
     "window-and-swap": (447, 2669, 15),
     "swap": (1284, 9752, 14),
     "cache": (425, 9160, 8),
+    "flights": (1015, 4685, 16),
+    "transfers": (690, 4179, 15),
     "rules-lookahead": (1641, 10312, 14),
     "rules-cache": (2604, 19399, 23),
 }
 FOR_REHITS = Scope(2, 1, 2, 1, 1, caching=True, fork=False, swap=True)
+FOR_LATE_WRITES = Scope(2, 0, 1, 1, 1, fork=False, num_flights=2, level="rules")
 
 
 @pytest.mark.parametrize("name", PINNED)
@@ -33,8 +36,16 @@ def test_the_number_of_states_of_a_scope_is_known(name: str) -> None:
 
 
 def test_small_scopes_together_fire_every_rule_and_meet_every_witness() -> None:
-    scopes = [SCOPES[name] for name in ("tables-4x3x6", "rules-lookahead", "window-and-swap", "swap", "rules-cache")]
-    assert unexercised(explore_specification(scope, seconds=60) for scope in [*scopes, FOR_REHITS]) == []
+    scopes = [
+        SCOPES[name] for name in ("tables-4x3x6", "rules-lookahead", "window-and-swap", "swap", "flights", "transfers")
+    ]
+    assert (
+        unexercised(
+            explore_specification(scope, seconds=60)
+            for scope in [*scopes, SCOPES["rules-cache"], FOR_REHITS, FOR_LATE_WRITES]
+        )
+        == []
+    )
 
 
 def test_what_a_set_of_searches_never_did_is_named() -> None:

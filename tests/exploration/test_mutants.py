@@ -5,18 +5,22 @@ import pytest
 from kvproof.check.exploration.mutants import Mutant, changed, deletions, mutated
 from kvproof.check.exploration.rules import RuleLevel
 from kvproof.check.explorer import Exploration, explore
-from kvproof.check.scopes import Scope
-from kvproof.spec.native import Sizes
+from kvproof.check.scopes import Scope, sizes_of
 
 TABLES = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=3, level="rules")
 WINDOW = Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=4, window=2, fork=False, level="rules")
 SWAP = Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=1, block_size=1, swap=True, level="rules")
 CACHE = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=1, block_size=1, caching=True, level="rules")
 
+FLIGHTS = Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=1, block_size=1, fork=False, num_flights=2, level="rules")
+TRANSFERS = Scope(
+    num_gpu_blocks=1, num_host_blocks=2, num_seqs=1, num_tokens=1, block_size=1, swap=True, num_flights=1, level="rules"
+)
+TAILS_IN_TRANSFER = Scope(num_gpu_blocks=1, num_host_blocks=2, num_tokens=2, swap=True, num_flights=1, level="rules")
+
 
 def explored(mutant: Mutant, scope: Scope) -> Exploration:
-    sizes = Sizes(scope.num_gpu_blocks, scope.num_host_blocks, scope.block_size, scope.num_seqs, scope.num_indexes)
-    return explore(RuleLevel(scope, mutated(mutant, sizes)), scope, seconds=60)
+    return explore(RuleLevel(scope, mutated(mutant, sizes_of(scope))), scope, seconds=60)
 
 
 def deletion(function: str, beginning: str) -> Mutant:
@@ -65,12 +69,8 @@ CASES = [
         "a drop gives back a block that another sequence holds",
         Mutant(
             "lose",
-            "if state.refcount[block] == 0:\n"
-            "    if state.computed[block]:\n"
-            "        move_to(state, block, EVICTABLE)\n"
-            "    else:\n"
-            "        forget(state, block)",
-            "if state.refcount[block] <= 1:\n    forget(state, block)",
+            "if state.refcount[block] == 0:\n    retire(state, block)",
+            "if state.refcount[block] <= 1:\n    retire(state, block)",
         ),
         TABLES,
         "admission-sound",
@@ -118,6 +118,56 @@ CASES = [
         "read-back",
         ["admit", "append", "slide"],
     ),
+    (
+        "a block is given back while a step uses it",
+        Mutant(
+            "retire",
+            "if state.pins[block] == 0 and state.filler[block] == NONE:\n"
+            "    if state.computed[block]:\n"
+            "        move_to(state, block, EVICTABLE)\n"
+            "    else:\n"
+            "        forget(state, block)",
+            "forget(state, block)",
+        ),
+        FLIGHTS,
+        "in-flight-held",
+        ["admit", "append", "begin_free", "launch", "drop_last"],
+    ),
+    (
+        "the landing of one step gives back what another still uses",
+        Mutant("unpin", "state.pins[block] -= 1", "state.pins[block] = 0"),
+        FLIGHTS,
+        "in-flight-held",
+        ["admit", "append", "launch", "launch", "land"],
+    ),
+    (
+        "a transfer does not hold the block that it reads",
+        Mutant("send_entry", "pin(state, flight, old)", "state.uses[flight] = old"),
+        TRANSFERS,
+        "in-flight-held",
+        ["admit", "append", "begin_swap", "send_entry"],
+    ),
+    (
+        "what has not arrived is read",
+        deletion("compute", "require(has_arrived"),
+        TRANSFERS,
+        "in-flight-held",
+        ["admit", "append", "begin_swap", "send_entry", "compute"],
+    ),
+    (
+        "what has not arrived is copied",
+        deletion("append", "require(state.filler[old] == NONE"),
+        TAILS_IN_TRANSFER,
+        "in-flight-held",
+        ["admit", "append", "begin_swap", "send_entry", "end_swap", "append"],
+    ),
+    (
+        "a transfer brings nothing",
+        deletion("arrive", "state.memory[target]"),
+        TRANSFERS,
+        "swap-mapping",
+        ["admit", "append", "compute", "begin_swap", "send_entry", "arrive"],
+    ),
 ]
 
 
@@ -132,7 +182,7 @@ def test_a_broken_rule_is_found_by_the_shortest_run(
     assert [operation[0] for operation in found.operations] == rules
 
 
-@pytest.mark.parametrize("scope", [TABLES, WINDOW, SWAP, CACHE])
+@pytest.mark.parametrize("scope", [TABLES, WINDOW, SWAP, CACHE, FLIGHTS, TRANSFERS])
 def test_the_rules_as_they_are_pass_where_the_mutants_fail(scope: Scope) -> None:
     found = explore(RuleLevel(scope), scope, seconds=60)
     assert (found.finding, found.is_exhausted, found.operations) == (None, True, [])
@@ -185,6 +235,10 @@ def test_every_deletion_but_the_redundant_statements_is_found() -> None:
         Scope(2, 0, 1, 3, 1, caching=True, window=1, fork=False, level="rules"),
         Scope(3, 0, 2, 2, 1, caching=True, window=2, fork=False, level="rules"),
         Scope(2, 2, 2, 2, 2, swap=True, level="rules"),
+        FLIGHTS,
+        TRANSFERS,
+        TAILS_IN_TRANSFER,
+        Scope(2, 0, 1, 1, 1, caching=True, fork=False, num_flights=2, level="rules"),
     ]
     missed = [
         mutant

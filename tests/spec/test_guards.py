@@ -8,8 +8,8 @@ import pytest
 
 from kvproof.check.exploration.mutants import Mutant, deletions, mutated
 from kvproof.check.exploration.rules import RuleLevel
-from kvproof.check.scopes import Scope
-from kvproof.spec.native import Guard, Machine, Sizes
+from kvproof.check.scopes import Scope, sizes_of
+from kvproof.spec.native import Guard, Machine
 from kvproof.spec.state import State
 
 SCOPES = [
@@ -23,6 +23,8 @@ SCOPES = [
     Scope(2, 2, 1, 2, 1, window=1, fork=False, swap=True, level="rules"),
     Scope(2, 2, 2, 1, 1, lookahead=1, swap=True, level="rules"),
     Scope(2, 1, 2, 1, 1, caching=True, fork=False, swap=True, level="rules"),
+    Scope(1, 2, 1, 1, 1, swap=True, num_flights=2, level="rules"),
+    Scope(1, 2, 2, 2, 2, swap=True, num_flights=1, level="rules"),
 ]
 STATES_MAX = 1200  # of each scope, nearest first
 
@@ -56,7 +58,7 @@ def alone() -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     sought = {(guard.function, sentence_of(guard)) for guard in guards()}
     for scope in SCOPES:
-        sizes = Sizes(scope.num_gpu_blocks, scope.num_host_blocks, scope.block_size, scope.num_seqs, scope.num_indexes)
+        sizes = sizes_of(scope)
         without = {
             (guard.function, sentence_of(guard)): mutated(guard, sizes, with_ghosts=True, with_checks=False)
             for guard in guards()

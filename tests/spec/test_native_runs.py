@@ -8,18 +8,14 @@ import pytest
 
 from kvproof.check.exploration.mutants import Mutant, mutated
 from kvproof.check.exploration.rules import RuleLevel
-from kvproof.check.scopes import Scope
+from kvproof.check.scopes import Scope, sizes_of
 from kvproof.spec.native import FIELDS, CheckFailed, Machine, Sizes
 from kvproof.spec.state import State
 
-ALL_FEATURES = Scope(5, 3, 3, 6, 2, caching=True, lookahead=2, swap=True, level="rules", reserving=True)
-WITH_WINDOW = Scope(5, 3, 3, 6, 2, caching=True, window=2, lookahead=2, swap=True, level="rules")
+ALL_FEATURES = Scope(5, 3, 3, 6, 2, caching=True, lookahead=2, swap=True, num_flights=4, level="rules", reserving=True)
+WITH_WINDOW = Scope(5, 3, 3, 6, 2, caching=True, window=2, lookahead=2, swap=True, num_flights=2, level="rules")
 Step = tuple[str, tuple[Any, ...], bool]  # rule, arguments, whether it is enabled
 REAL = [name for name, f in FIELDS.items() if f.kind != "ghost"]
-
-
-def sizes_of(scope: Scope) -> Sizes:
-    return Sizes(scope.num_gpu_blocks, scope.num_host_blocks, scope.block_size, scope.num_seqs, scope.num_indexes)
 
 
 def walked(scope: Scope, seed: int, num_steps: int) -> list[Step]:
@@ -54,7 +50,7 @@ def test_without_ghosts_and_obligations_every_real_field_is_the_same(scope: Scop
         enabled[rule] += is_enabled
         reference = real_fields(states[0])
         assert all(real_fields(state) == reference for state in states[1:])
-    assert len(enabled) > 12
+    assert len(enabled) > 15
 
 
 @pytest.mark.parametrize("seed", range(3))

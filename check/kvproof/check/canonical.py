@@ -29,8 +29,10 @@ PLAIN = (0, 0, False, False, 0)  # status, refcount, cached, computed, num_writt
 # What one live sequence contributes: its numbers, then its blocks and known tokens, still as names, then its oddities:
 # what no correct state shows.
 _Table = tuple[tuple[int, ...], list[int], list[int], tuple[Any, ...]]
-# A block that no table names, and that is not merely free: what is known of it, and its content.
-_Kept = tuple[tuple[Any, ...], list[int]]
+# A block that no table names, and that is not merely free: what is known of it, its content, and, if a flight is under
+# way, its name.
+_Kept = tuple[tuple[Any, ...], list[int], int]
+_Flights = list[tuple[int, int, int]]  # what is under way: the block used, the block filled, how many slots are brought
 _Statuses = list[tuple[Any, ...]]
 
 
@@ -60,14 +62,15 @@ class Forms:
     def _sorted(self, state: State, known: dict[Hashable, Hashable] | None) -> Hashable:
         """The form by sorting; `known` are forms of states by their encoding as they are met."""
         tables, kept, statuses = _read(self.machine, state)
+        flights = _under_way(state)
         before = self.before if kept or any(state.first) else None  # else what comes before is in the tables
         counts = map(tuple, state.count)
         if known is None:
-            return _least(tables, kept, statuses, before), *counts
-        as_met = _encoded(tables, kept, statuses, before), *counts
+            return _least(tables, kept, statuses, flights, before), *counts
+        as_met = _encoded(tables, kept, statuses, flights, before), *counts
         form = known.get(as_met)
         if form is None:
-            form = known[as_met] = _least(tables, kept, statuses, before), *map(tuple, state.count)
+            form = known[as_met] = _least(tables, kept, statuses, flights, before), *map(tuple, state.count)
         return form
 
 
@@ -81,40 +84,46 @@ def brute_force_form(machine: Machine, state: State, before: Sequence[int] | Non
     tables, kept, statuses = _read(machine, state)
     before = before if kept or any(state.first) else None
     orders = product(permutations(tables), permutations(kept))
-    return min(_encoded(t, k, statuses, before) for t, k in orders), *map(tuple, state.count)
+    flights = _under_way(state)
+    return min(_encoded(t, k, statuses, flights, before) for t, k in orders), *map(tuple, state.count)
 
 
 def _least(
-    tables: list[_Table], kept: list[_Kept], statuses: _Statuses, before: Sequence[int] | None
+    tables: list[_Table], kept: list[_Kept], statuses: _Statuses, flights: _Flights, before: Sequence[int] | None
 ) -> tuple[Any, ...]:
     """The least encoding over the orders that respect what does not depend on names."""
     paths = [tokens if before is None else _path(tokens, before) for _, _, tokens, _ in tables]
-    paths_kept = [content if before is None else _path(content, before) for _, content in kept]
+    paths_kept = [content if before is None else _path(content, before) for _, content, _ in kept]
     times = Counter(chain(*paths, *paths_kept))
     orders_of_tables = _orders(
         [
             ((table[0], [statuses[b] for b in table[1]], [times[i] for i in path]), table)
             for table, path in zip(tables, paths, strict=True)
-        ]
+        ],
+        bool(flights),
     )
     orders_of_kept = _orders(
-        [((block[0], [], [times[i] for i in path]), block) for block, path in zip(kept, paths_kept, strict=True)]
+        [((block[0], [], [times[i] for i in path]), block) for block, path in zip(kept, paths_kept, strict=True)],
+        bool(flights),
     )
-    return min(_encoded(t, k, statuses, before) for t in orders_of_tables for k in orders_of_kept)
+    return min(_encoded(t, k, statuses, flights, before) for t in orders_of_tables for k in orders_of_kept)
 
 
 _Mark = tuple[Any, list[tuple[Any, ...]], list[int]]  # numbers, statuses of the blocks, how often each token occurs
 
 
-def _orders(marked: list[tuple[_Mark, Any]]) -> list[list[Any]]:
-    """The orders that respect the marks. Equals that share nothing with anything give the same form in any order."""
+def _orders(marked: list[tuple[_Mark, Any]], are_linked: bool) -> list[list[Any]]:
+    """The orders that respect the marks. Equals that share nothing with anything give the same form in any order.
+
+    are_linked: they may also differ in what flights there are between their blocks.
+    """
     groups: list[tuple[_Mark, list[Any]]] = []
     for mark, each in sorted(marked, key=itemgetter(0)):
         if groups and groups[-1][0] == mark:
             groups[-1][1].append(each)
         else:
             groups.append((mark, [each]))
-    choices = [_permuted(g) if len(g) > 1 and _shares(mark) else [g] for mark, g in groups]
+    choices = [_permuted(g) if len(g) > 1 and (are_linked or _shares(mark)) else [g] for mark, g in groups]
     return [list(chain(*order)) for order in product(*choices)]
 
 
@@ -149,7 +158,7 @@ def _path(identities: list[int], before: Sequence[int]) -> list[int]:
 def _glance(machine: Machine, state: State) -> Hashable | None:
     """A key that only equal states have: blocks renamed, identities as they are; None if the state is not ordinary."""
     null, memory, num_written, status = machine.null, state.memory, state.num_written, state.status
-    if True in state.cached:
+    if True in state.cached or state.uses.count(NONE) != len(state.uses):
         return None
     found: list[tuple[tuple[Any, ...], int, list[int]]] = []
     for numbers, table, rows, position in zip(_numbers(state), state.table, state.tokens, state.position, strict=True):
@@ -204,10 +213,19 @@ def _numbers(state: State) -> Iterable[tuple[Any, ...]]:
     )
 
 
+def _under_way(state: State) -> _Flights:
+    return [each for each in zip(state.uses, state.fills, state.brings, strict=True) if each[:2] != (NONE, NONE)]
+
+
 def _read(machine: Machine, state: State) -> tuple[list[_Table], list[_Kept], _Statuses]:
     null, size = machine.null, machine.sizes.block_size
     cached, memory, content, num_written = state.cached, state.memory, state.content, state.num_written
     statuses: _Statuses = [*zip(state.status, state.refcount, cached, state.computed, num_written, strict=True), ()]
+    if state.uses:
+        pending = zip(state.pins, state.filler, strict=True)
+        statuses = [(*known, pins, filler != NONE) for known, (pins, filler) in zip(statuses, pending, strict=False)]
+        statuses.append(())
+    has_flights = state.uses.count(NONE) != len(state.uses)
     tables: list[_Table] = []
     held: set[int] = set()
     for seq, numbers in enumerate(_numbers(state)):
@@ -246,16 +264,21 @@ def _read(machine: Machine, state: State) -> tuple[list[_Table], list[_Kept], _S
     kept: list[_Kept] = []
     for block in range(null):
         status = statuses[block]
-        if status != PLAIN and block not in held:
+        if block not in held and (status[:5] != PLAIN or any(status[5:])):
             stop = num_written[block]
             row = content[block] if cached[block] else memory[block][:stop]
             is_odd = cached[block] and memory[block][:stop] != content[block][:stop]
-            kept.append(((*status, block < machine.sizes.num_gpu_blocks, tuple(memory[block]) if is_odd else ()), row))
+            known = (*status, block < machine.sizes.num_gpu_blocks, tuple(memory[block]) if is_odd else ())
+            kept.append((known, row, block if has_flights else NONE))
     return tables, kept, statuses
 
 
 def _encoded(
-    tables: Iterable[_Table], kept: Iterable[_Kept], statuses: _Statuses, before: Sequence[int] | None
+    tables: Iterable[_Table],
+    kept: Iterable[_Kept],
+    statuses: _Statuses,
+    flights: _Flights,
+    before: Sequence[int] | None,
 ) -> tuple[Any, ...]:
     """Everything, with blocks and identities replaced by their place of first occurrence in this order."""
     blocks: dict[int, int] = {}
@@ -277,8 +300,14 @@ def _encoded(
             new_names = [named(i) for i in tokens]
         form += numbers, tuple([blocks.setdefault(b, len(blocks)) for b in table]), tuple(new_names), oddities
     form.append(tuple([statuses[b] if -1 < b < len(statuses) else () for b in blocks]))
-    for known, content in kept:
+    for known, content, block in kept:
         form.append((known, tuple([named(i) for i in content])))
+        if flights:
+            blocks.setdefault(block, len(blocks))
+    if flights:
+        form.append(
+            tuple(sorted([(blocks.get(u, NONE), blocks.get(f, NONE), n if f != NONE else 0) for u, f, n in flights]))
+        )
     form.append(tuple(parents))
     return tuple(form)
 

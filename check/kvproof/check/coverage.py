@@ -54,6 +54,11 @@ def within(scope: Scope) -> Capabilities:
     )
 
 
+def has_meaning(property: str, scope: Scope) -> bool:
+    """Whether a scope says anything of a property; of what is in flight only the specification does so far."""
+    return scope.num_flights > 0 if property == "in-flight-held" else unsupported(property, within(scope)) is None
+
+
 def hidden(subject: ManagerSubject) -> dict[str, str]:
     """Properties that need what this subject does not show, with the reason."""
     try:

@@ -8,6 +8,8 @@ others as it needs, and the combinations that share code (cache and swap) togeth
 from dataclasses import dataclass
 from typing import Literal
 
+from kvproof.spec.native import Sizes
+
 Level = Literal["operations", "rules"]
 
 
@@ -17,8 +19,9 @@ class Scope:
 
     window: tokens that a sequence can read back to, 0 for all. lookahead: slots that an append reserves beyond its
     token (operations), or whether entries are reserved at all (rules). reserving: the manager may keep blocks for
-    itself. level: what one transition is, a single rule or a whole operation. claims: evaluate the claims of the
-    specification in each state, besides the recount (operations; rules always do); off where states are many.
+    itself. num_flights: accesses of one block that can be pending at once, by steps and transfers. level: what one
+    transition is, a single rule or a whole operation. claims: evaluate the claims of the specification in each state,
+    besides the recount (operations; rules always do); off where states are many.
     """
 
     num_gpu_blocks: int
@@ -31,6 +34,7 @@ class Scope:
     lookahead: int = 0
     fork: bool = True
     swap: bool = False
+    num_flights: int = 0
     level: Level = "operations"
     reserving: bool = False
     claims: bool = True
@@ -39,6 +43,18 @@ class Scope:
     def num_indexes(self) -> int:
         """Table entries that a sequence can have."""
         return -(-(self.num_tokens + self.lookahead) // self.block_size)
+
+
+def sizes_of(scope: Scope) -> Sizes:
+    """The sizes of a machine for the scope."""
+    return Sizes(
+        scope.num_gpu_blocks,
+        scope.num_host_blocks,
+        scope.block_size,
+        scope.num_seqs,
+        scope.num_indexes,
+        scope.num_flights,
+    )
 
 
 SCOPES: dict[str, Scope] = {
@@ -51,12 +67,20 @@ SCOPES: dict[str, Scope] = {
     "window-and-swap": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=4, window=1, swap=True),
     "cache": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4, caching=True),
     "cache-and-swap": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=4, caching=True, swap=True),
+    "flights": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4, num_flights=2),
+    "transfers": Scope(2, 1, num_seqs=2, num_tokens=2, block_size=1, swap=True, num_flights=2),
+    "transfers-of-tails": Scope(2, 2, num_seqs=2, num_tokens=3, swap=True, num_flights=2),
     "rules-tables": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4, level="rules"),
     "rules-three-sequences": Scope(num_gpu_blocks=3, num_seqs=3, num_tokens=2, level="rules"),
     "rules-lookahead": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=2, lookahead=2, level="rules"),
     "rules-window": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4, window=1, level="rules"),
     "rules-swap": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=2, swap=True, level="rules"),
     "rules-cache": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, caching=True, reserving=True, level="rules"),
+    "rules-flights": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, num_flights=2, level="rules"),
+    "rules-transfers": Scope(2, 1, num_seqs=2, num_tokens=1, block_size=1, swap=True, num_flights=1, level="rules"),
+    "rules-cache-and-transfers": Scope(
+        1, 1, num_seqs=2, num_tokens=1, block_size=1, caching=True, fork=False, swap=True, num_flights=1, level="rules"
+    ),
     "rules-cache-and-swap": Scope(
         num_gpu_blocks=2,
         num_host_blocks=1,

@@ -21,6 +21,7 @@ from kvproof.spec.state import (
     at_rest,
     has_entry,
     holds,
+    is_pending,
     num_done,
     num_known,
     pool_of,
@@ -145,7 +146,7 @@ def exchange(state: State, seq: SeqId, index: Index, twin: BlockId, row: Row) ->
 def evict(state: State, block: BlockId) -> None:
     """Forget the content of an evictable block."""
     require(state.status[block] == EVICTABLE, "the block evicted is evictable", "evict-unreferenced")
-    check(state.refcount[block] == 0, "evict-unreferenced")
+    check(state.refcount[block] == 0 and not is_pending(state, block), "evict-unreferenced")
     forget(state, block)
     check(state.status[block] == FREE, "lists-agree")
 

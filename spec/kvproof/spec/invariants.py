@@ -3,6 +3,7 @@
 from kvproof.spec.language import (
     BLOCK_SIZE,
     BLOCKS,
+    FLIGHTS,
     INDEXES,
     NULL,
     NUM_BLOCKS,
@@ -29,8 +30,10 @@ from kvproof.spec.state import (
     free_in,
     has_entry,
     holds,
+    is_pending,
     num_done,
     num_known,
+    num_promised,
     pool_of,
     pool_of_entry,
     pool_size,
@@ -166,13 +169,14 @@ def only_holders_are_counted(state: State) -> bool:
 
 @invariant("lists-agree")
 def status_tells_who_refers(state: State) -> bool:
-    """Used means referred to; evictable means computed and not referred to; the others are not referred to."""
+    """Used means referred to or in flight; evictable means computed and neither; the others are neither."""
     return all(
         state.refcount[b] >= 0
         and FREE <= state.status[b]
         and state.status[b] <= RESERVED
-        and (state.status[b] == USED) == (state.refcount[b] > 0)
-        and (state.status[b] == EVICTABLE) == (state.refcount[b] == 0 and state.computed[b])
+        and (state.status[b] == USED) == (state.refcount[b] > 0 or is_pending(state, b))
+        and (state.status[b] == EVICTABLE)
+        == (state.refcount[b] == 0 and not is_pending(state, b) and state.computed[b])
         for b in BLOCKS
     )
 
@@ -317,9 +321,9 @@ def only_known_tokens_are_written(state: State) -> bool:
 
 @invariant("read-back")
 def what_is_done_is_written(state: State) -> bool:
-    """What a sequence may read has been written, by itself or by another."""
+    """What a sequence may read has been written, by itself or by another, or arrives with a transfer under way."""
     return all(
-        implies(has_entry(state, s, i), num_done(state, s, i) <= state.num_written[state.table[s][i]])
+        implies(has_entry(state, s, i), num_done(state, s, i) <= num_promised(state, state.table[s][i]))
         for s in SEQS
         for i in INDEXES
     )
@@ -361,8 +365,12 @@ def two_holders_are_counted_twice(state: State) -> bool:
 
 @theorem("no-leak-at-rest")
 def at_rest_every_block_is_unused(state: State) -> bool:
-    """When no sequence is live, no block is used."""
-    return any(state.live[s] for s in SEQS) or all(state.status[b] != USED for b in BLOCKS)
+    """When no sequence is live and nothing is in flight, no block is used."""
+    return (
+        any(state.live[s] for s in SEQS)
+        or any(state.uses[f] != NONE for f in FLIGHTS)
+        or all(state.status[b] != USED for b in BLOCKS)
+    )
 
 
 @theorem("lists-agree")

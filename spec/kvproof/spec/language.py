@@ -35,6 +35,7 @@ class Domain:
 NUM_GPU_BLOCKS: int = 1
 NUM_BLOCKS: int = 1
 NUM_SEQS: int = 1
+NUM_FLIGHTS: int = 1
 NUM_INDEXES: int = 1
 BLOCK_SIZE: int = 1
 NULL: int = 1  # NUM_BLOCKS: no block, in place of one that a sliding window left
@@ -42,6 +43,7 @@ NULL: int = 1  # NUM_BLOCKS: no block, in place of one that a sliding window lef
 BLOCKS = Domain("Block", "NUM_BLOCKS")
 ENTRIES = Domain("Entry", "NUM_ENTRIES")  # a block, or NULL
 SEQS = Domain("Seq", "NUM_SEQS")
+FLIGHTS = Domain("Flight", "NUM_FLIGHTS")  # pending accesses of one block each; a name is used again after landing
 INDEXES = Domain("Index", "NUM_INDEXES")  # logical block numbers; without end when proved
 SLOTS = Domain("Slot", "BLOCK_SIZE")
 POOLS = Domain("Pool", 2)
@@ -53,6 +55,7 @@ FLAGS = Domain("Flag", 2)
 
 BlockId = Annotated[int, BLOCKS]
 SeqId = Annotated[int, SEQS]
+FlightId = Annotated[int, FLIGHTS]
 Index = Annotated[int, INDEXES]
 Count = Annotated[int, COUNTS]
 Row = Annotated[list[int], SLOTS]

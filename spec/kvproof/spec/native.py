@@ -16,25 +16,36 @@ from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
 
-from kvproof.spec import admission, cache_rules, invariants, rules, state, steps, swap_rules
+from kvproof.spec import (
+    admission,
+    cache_rules,
+    flight_invariants,
+    flight_rules,
+    invariants,
+    rules,
+    state,
+    steps,
+    swap_rules,
+)
 from kvproof.spec.language import COLLECTED, Domain, Field
 from kvproof.spec.state import State
 
-RULE_TEXTS: tuple[ModuleType, ...] = (steps, rules, cache_rules, swap_rules)
-TEXTS: tuple[ModuleType, ...] = (state, admission, *RULE_TEXTS, invariants)
+RULE_TEXTS: tuple[ModuleType, ...] = (steps, rules, cache_rules, swap_rules, flight_rules)
+TEXTS: tuple[ModuleType, ...] = (state, admission, *RULE_TEXTS, invariants, flight_invariants)
 FIELDS: dict[str, Field] = {name: f for name, f in vars(State).items() if isinstance(f, Field)}
 GHOSTS = frozenset(name for name, f in FIELDS.items() if f.kind == "ghost")
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large a machine is: blocks per pool, slots per block, sequences and table entries at most."""
+    """How large a machine is: blocks per pool, slots per block; sequences, table entries and flights at most."""
 
     num_gpu_blocks: int
     num_host_blocks: int
     block_size: int
     num_seqs: int
     num_indexes: int
+    num_flights: int = 0
 
     def names(self) -> dict[str, Any]:
         """The sizes and domains under the names that the text uses."""
@@ -46,7 +57,8 @@ class Sizes:
             "NUM_ENTRIES": num_blocks + 1,
             "NUM_SEQS": self.num_seqs,
             "NUM_INDEXES": self.num_indexes,
-            "NUM_RANKS": max(num_blocks, self.num_seqs) + 1,
+            "NUM_FLIGHTS": self.num_flights,
+            "NUM_RANKS": max(num_blocks, self.num_seqs, self.num_flights) + 1,
             "BLOCK_SIZE": self.block_size,
         }
         return numbers | {name: range(_size(d, numbers)) for name, d in DOMAINS.items() if d.size is not None}
@@ -253,10 +265,28 @@ def _kept_fields(with_ghosts: bool) -> dict[str, Field]:
     return {name: f for name, f in FIELDS.items() if with_ghosts or f.kind != "ghost"}
 
 
-def _copier(with_ghosts: bool) -> Callable[[State], State]:
+def _written(*texts: ModuleType) -> set[str]:
+    nodes = (node for text in texts for node in ast.walk(ast.parse(inspect.getsource(text))))
+    return {
+        name
+        for node in nodes
+        if isinstance(node, ast.stmt)
+        for name, is_field in [target_of(node)]
+        if is_field and name
+    }
+
+
+FLIGHT_FIELDS = _written(flight_rules) - _written(*(text for text in RULE_TEXTS if text is not flight_rules))
+
+
+@functools.cache
+def _copier(with_ghosts: bool, with_flights: bool) -> Callable[[State], State]:
+    """A state of its own; what only flights change is shared where there are none."""
     lines = ["def copy_state(old):", "    new = State.__new__(State)"]
     for name, f in _kept_fields(with_ghosts).items():
-        match _depth(f):
+        match _depth(f) if with_flights or name not in FLIGHT_FIELDS else 0:
+            case 0:
+                value = f"old.{name}"
             case 1:
                 value = f"old.{name}[:]"
             case 2:
@@ -268,9 +298,6 @@ def _copier(with_ghosts: bool) -> Callable[[State], State]:
     exec("\n".join([*lines, "    return new"]), names)
     copier: Callable[[State], State] = names["copy_state"]
     return copier
-
-
-COPY_WITH_GHOSTS, COPY_WITHOUT_GHOSTS = _copier(True), _copier(False)
 
 
 class Machine:
@@ -287,7 +314,7 @@ class Machine:
         self.null: int = names["NULL"]
         self.rules: dict[str, Rule] = {r.__name__: names[r.__name__] for r in COLLECTED.rules}
         self.word: Callable[[str], Callable[..., Any]] = names.__getitem__
-        self.copy: Callable[[State], State] = COPY_WITH_GHOSTS if with_ghosts else COPY_WITHOUT_GHOSTS
+        self.copy: Callable[[State], State] = _copier(with_ghosts, sizes.num_flights > 0)
 
     def first_state(self) -> State:
         """The state in which every block is free and no sequence exists."""

@@ -6,7 +6,7 @@ So the same program is run forwards, with the choices of an explorer, and backwa
 a manager has shown. An operation is atomic: when a firing is refused, the caller takes the state of before.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from kvproof.spec.state import EVICTABLE, FREE, NONE, USED, State
@@ -163,8 +163,13 @@ def fork_sequence(parent: int, child: int) -> Program:
     yield "fork", (parent, child)
 
 
-def swap_group(state: State, block_size: int, seqs: Sequence[int], named: Callable[[int, int], int]) -> Program:
-    """Whole sequences move to their other pool, each block they share once; `named(seq, index)` is the new entry."""
+def swap_group(
+    state: State, block_size: int, seqs: Sequence[int], named: Callable[[int, int], int], is_sent: bool = False
+) -> Program:
+    """Whole sequences move to their other pool, each block they share once; `named(seq, index)` is the new entry.
+
+    is_sent: nobody waits for what is copied; it is in flight until `arrive`.
+    """
     for seq in seqs:
         yield "begin_swap", (seq,)
     for place, seq in enumerate(seqs):
@@ -177,9 +182,33 @@ def swap_group(state: State, block_size: int, seqs: Sequence[int], named: Callab
                 yield "rehit_entry", (seq, block)
             else:
                 yield from take(state, block)
-                yield "move_entry", (seq, block)
+                yield ("send_entry", (seq, block, idle_flight(state))) if is_sent else ("move_entry", (seq, block))
     for seq in seqs:
         yield "end_swap", (seq,)
+
+
+def arrive(flights: Iterable[int]) -> Program:
+    """What these transfers bring is there."""
+    for flight in flights:
+        yield "arrive", (flight,)
+
+
+def launch_step(state: State, seqs: Sequence[int]) -> Program:
+    """A step that reads and writes the blocks of these sequences starts on the device."""
+    for seq in seqs:
+        for index in range(state.first[seq], state.num_blocks[seq]):
+            yield "launch", (idle_flight(state), seq, index)
+
+
+def land_step(flights: Iterable[int]) -> Program:
+    """A step has ended."""
+    for flight in flights:
+        yield "land", (flight,)
+
+
+def idle_flight(state: State) -> int:
+    """A name in which nothing is under way; NONE if there is none."""
+    return state.uses.index(NONE) if NONE in state.uses else NONE
 
 
 def register_entries(state: State, block_size: int, seq: int) -> Program:

@@ -4,7 +4,8 @@ Guards first, with the property that an implementation breaks which acts althoug
 writes, with obligations in between. What an implementation may choose (which free block, which victim, which cached
 twin) is a parameter. A rule that is not enabled changes nothing.
 
-Here is the life of a sequence; `cache_rules` has the prefix cache, `swap_rules` the way to the other pool and back.
+Here is the life of a sequence; `cache_rules` has the prefix cache, `swap_rules` the way to the other pool and back,
+`flight_rules` what a step or transfer still does to a block while the manager goes on.
 """
 
 from kvproof.spec.language import (
@@ -32,8 +33,10 @@ from kvproof.spec.state import (
     at_rest,
     can_still_be_read,
     free_in,
+    has_arrived,
     has_entry,
     holds,
+    is_pending,
     num_done,
     num_known,
     pool_of,
@@ -87,9 +90,10 @@ def append(state: State, seq: SeqId, block: BlockId, row: Row, stop: Count) -> N
         require(
             free_in(state, block, pool), "the block copied to is free, in the pool of the sequence", "no-use-after-free"
         )
+        require(state.filler[old] == NONE, "the KV to copy has arrived", "in-flight-held")
     else:
         require(state.refcount[block] == 1, "a shared block is replaced before it is written", "cow-copied")
-    was_shared = not is_new and state.refcount[old] > 1
+    stays = is_copy and (state.refcount[old] > 1 or is_pending(state, old))
     if is_new:
         gain(state, seq, index, block)
         state.num_blocks[seq] += 1
@@ -102,7 +106,7 @@ def append(state: State, seq: SeqId, block: BlockId, row: Row, stop: Count) -> N
     check(not state.cached[block] and state.num_written[block] <= state.num_filled[seq], "cache-content")
     know(state, seq, index, row, stop)
     check(state.table[seq][index] == block and num_known(state, seq, index) == stop, "read-back")
-    check(unused_in(state, pool) == unused_before - (1 if is_new or was_shared else 0), "admission-sound")
+    check(unused_in(state, pool) == unused_before - (1 if is_new or stays else 0), "admission-sound")
 
 
 @rule
@@ -112,6 +116,7 @@ def compute(state: State, seq: SeqId, stop: Count) -> None:
     slot = state.done_filled[seq]
     require(state.live[seq] and has_entry(state, seq, index), "the tokens to compute have slots", "read-back")
     require(slot < stop and stop <= num_known(state, seq, index), "the tokens to compute are known")
+    require(has_arrived(state, seq), "the KV that the step reads has arrived", "in-flight-held")
     block = state.table[seq][index]
     check(state.status[block] == USED, "no-use-after-free")
     check(
@@ -189,7 +194,7 @@ def drop_last(state: State, seq: SeqId) -> None:
     block = state.table[seq][index]
     pool = pool_of(block)
     unused_before = unused_in(state, pool)
-    is_last_reference = state.refcount[block] == 1
+    is_last_reference = state.refcount[block] == 1 and not is_pending(state, block)
     state.num_blocks[seq] = index
     if index <= state.num_full[seq]:
         state.num_full[seq] = index

@@ -6,10 +6,14 @@ Keys and values (KV) of a sequence live in blocks of BLOCK_SIZE token slots. Blo
 HOST; ids run over both, GPU first. A sequence names its blocks in a table, and may share them: a block's
 *refcount* is the number of table entries that name it. Every block is in exactly one list of its pool:
 
-    USED       a table names it;
-    EVICTABLE  no table names it, but its computed content may still be hit;
+    USED       a table names it, or something in flight still reads or writes it;
+    EVICTABLE  neither, but its computed content may still be hit;
     FREE       nothing is known of it;
     RESERVED   the manager keeps it for itself (the storage behind its null block).
+
+A *flight* is a pending access of one block: a step launched on the device reads and writes it, or a transfer reads it
+and *fills* another with what it *brings*. The sequence that the block belonged to may be gone by then; the block is
+given to nobody before the last access has landed (`flight_rules`). Each access is counted as a *pin*.
 
 NULL is not a block: it stands in a table where a sliding window left one.
 
@@ -34,9 +38,11 @@ from kvproof.spec.language import (
     COUNTS,
     ENTRIES,
     FLAGS,
+    FLIGHTS,
     IDENTITIES,
     INDEXES,
     NUM_BLOCKS,
+    NUM_FLIGHTS,
     NUM_GPU_BLOCKS,
     POOLS,
     RANKS,
@@ -110,9 +116,17 @@ class State:
     memory: list[list[int]] = real(BLOCKS, SLOTS, to=IDENTITIES)  # what each slot's KV was computed from
     num_written: list[int] = real(BLOCKS, to=COUNTS)  # slots whose KV has been written
 
+    pins: list[int] = real(BLOCKS, to=COUNTS)  # flights that use the block
+    uses: list[int] = real(FLIGHTS, to=ENTRIES, start=NONE)  # the block that a flight reads or writes; NONE: no flight
+    fills: list[int] = real(FLIGHTS, to=ENTRIES, start=NONE)  # the block that a transfer writes; NONE for a step
+    brings: list[int] = real(FLIGHTS, to=COUNTS)  # slots that a transfer writes, when it arrives
+
+    filler: list[int] = derived(BLOCKS, to=FLIGHTS, start=NONE)  # the transfer under way that fills the block
     position: list[list[int]] = derived(SEQS, BLOCKS, to=INDEXES, start=NONE)  # where the table names a block
     holder: list[list[int]] = ghost(BLOCKS, RANKS, to=SEQS)  # the holders of a block, enumerated,
     rank: list[list[int]] = ghost(BLOCKS, SEQS, to=RANKS)  # and where each is in that enumeration
+    pinner: list[list[int]] = ghost(BLOCKS, RANKS, to=FLIGHTS)  # the flights that use a block, enumerated,
+    pin_rank: list[int] = ghost(FLIGHTS, to=RANKS)  # and where each is in that enumeration
     member: list[list[list[int]]] = ghost(POOLS, STATUSES, RANKS, to=BLOCKS, start=block_at)  # each list, in full,
     place: list[int] = ghost(BLOCKS, to=RANKS, start=place_at)  # and where each block is in its list
 
@@ -133,6 +147,30 @@ def free_in(state: State, block: int, pool: int) -> bool:
 def holds(state: State, seq: int, block: int) -> bool:
     """The table of the sequence names the block."""
     return state.position[seq][block] != NONE
+
+
+@word
+def is_pending(state: State, block: int) -> bool:
+    """Something in flight still reads or writes the block."""
+    return state.pins[block] > 0 or state.filler[block] != NONE
+
+
+@word
+def is_idle(state: State, flight: int) -> bool:
+    """Nothing is under way in that name."""
+    return 0 <= flight and flight < NUM_FLIGHTS and state.uses[flight] == NONE
+
+
+@word
+def num_promised(state: State, block: int) -> int:
+    """Slots that are written, or will be when the transfer that fills the block arrives."""
+    return state.num_written[block] if state.filler[block] == NONE else state.brings[state.filler[block]]
+
+
+@word
+def has_arrived(state: State, seq: int) -> bool:
+    """No transfer under way fills a block of the sequence."""
+    return NUM_FLIGHTS == 0 or all(state.fills[f] == NONE or not holds(state, seq, state.fills[f]) for f in FLIGHTS)
 
 
 @word

@@ -13,6 +13,7 @@ from kvproof.spec.state import (
     NONE,
     USED,
     State,
+    is_pending,
     pool_of,
 )
 
@@ -20,6 +21,7 @@ from kvproof.spec.state import (
 @step
 def move_to(state: State, block: int, status: int) -> None:
     """Take `block` out of its list and put it at the end of another."""
+    check(status == USED or not is_pending(state, block), "in-flight-held")
     pool = pool_of(block)
     old = state.status[block]
     state.count[pool][old] -= 1
@@ -42,6 +44,16 @@ def forget(state: State, block: int) -> None:
 
 
 @step
+def retire(state: State, block: int) -> None:
+    """No table names the block any more: it is given back unless something in flight uses it, computed content kept."""
+    if state.pins[block] == 0 and state.filler[block] == NONE:
+        if state.computed[block]:
+            move_to(state, block, EVICTABLE)
+        else:
+            forget(state, block)
+
+
+@step
 def gain(state: State, seq: int, index: int, block: int) -> None:
     """Let the table entry name `block`."""
     if state.status[block] != USED:
@@ -55,7 +67,7 @@ def gain(state: State, seq: int, index: int, block: int) -> None:
 
 @step
 def lose(state: State, seq: int, block: int) -> None:
-    """Drop the reference that `seq` has to `block`; the last one gives it back, its computed content to be hit."""
+    """Drop the reference that `seq` has to `block`."""
     check(state.refcount[block] > 0, "no-double-free")
     check(state.status[block] == USED, "no-use-after-free")
     state.position[seq][block] = NONE
@@ -64,16 +76,14 @@ def lose(state: State, seq: int, block: int) -> None:
     state.holder[block][state.rank[block][seq]] = last
     state.rank[block][last] = state.rank[block][seq]
     if state.refcount[block] == 0:
-        if state.computed[block]:
-            move_to(state, block, EVICTABLE)
-        else:
-            forget(state, block)
+        retire(state, block)
 
 
 @step
 def copy_block(state: State, source: int, target: int) -> None:
     """Copy the KV that is there; the copy is not cached."""
-    check(state.refcount[target] == 0, "exclusive-writer")
+    check(state.filler[source] == NONE, "in-flight-held")
+    check(state.refcount[target] == 0 and not is_pending(state, target), "exclusive-writer")
     state.memory[target] = copied(state.memory[source])
     state.num_written[target] = state.num_written[source]
 

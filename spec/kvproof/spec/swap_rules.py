@@ -22,6 +22,7 @@ from kvproof.spec.state import (
     holds,
     num_done,
     num_known,
+    num_promised,
     pool_of,
 )
 from kvproof.spec.steps import copy_block, gain, lose
@@ -45,6 +46,7 @@ def move_entry(state: State, seq: SeqId, block: BlockId) -> None:
     )
     index = state.moving[seq]
     old = state.table[seq][index]
+    require(state.filler[old] == NONE, "the KV to copy has arrived", "in-flight-held")
     copy_block(state, old, block)
     gain(state, seq, index, block)
     lose(state, seq, old)
@@ -74,7 +76,7 @@ def follow_entry(state: State, seq: SeqId, leader: SeqId) -> None:
         "sharing-equal",
     )
     require(
-        state.num_written[twin] >= num_done(state, seq, index),
+        num_promised(state, twin) >= num_done(state, seq, index),
         "what the sequence has computed is written there",
         "swap-mapping",
     )
@@ -102,7 +104,7 @@ def rehit_entry(state: State, seq: SeqId, twin: BlockId) -> None:
         "sharing-equal",
     )
     require(
-        state.num_written[twin] >= num_done(state, seq, index),
+        num_promised(state, twin) >= num_done(state, seq, index),
         "what the sequence has computed is written in the twin",
         "hit-computed",
     )

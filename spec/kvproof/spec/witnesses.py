@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kvproof.spec.state import EVICTABLE, FREE, GPU, USED, State
+from kvproof.spec.state import EVICTABLE, FREE, GPU, NONE, State
 
 Arguments = tuple[Any, ...]
 
@@ -160,7 +160,7 @@ def hit_on_an_evictable_block(state: State, rule: str, arguments: Arguments) -> 
 @_witness(SEEN_BEFORE, "hit")
 def hit_on_a_used_block(state: State, rule: str, arguments: Arguments) -> bool:
     """A hit shares a block that another sequence names."""
-    return state.status[arguments[1]] == USED
+    return state.refcount[arguments[1]] > 0
 
 
 @_witness(SEEN_BEFORE, "share")
@@ -259,3 +259,79 @@ def rehit_on_swap(state: State, rule: str, arguments: Arguments) -> bool:
 def swap_of_a_window(state: State, rule: str, arguments: Arguments) -> bool:
     """A sequence whose window has left entries is swapped."""
     return state.first[arguments[0]] > 0
+
+
+# In flight --------------------------------------------------------------------------------------------------------
+
+
+@_witness(SEEN_BEFORE, "drop_last")
+def freed_in_flight(state: State, rule: str, arguments: Arguments) -> bool:
+    """A block loses its last holder while a step still uses it."""
+    seq = arguments[0]
+    index = state.num_blocks[seq] - 1
+    block = state.table[seq][index]
+    return bool(index >= state.first[seq] and state.refcount[block] == 1 and state.pins[block] > 0)
+
+
+@_witness(SEEN_BEFORE, "land")
+def given_back_on_landing(state: State, rule: str, arguments: Arguments) -> bool:
+    """The last access of a block that no table names any more has landed."""
+    block = state.uses[arguments[0]]
+    return state.refcount[block] == 0 and state.pins[block] == 1
+
+
+@_witness(SEEN_BEFORE, "write_late")
+def written_after_free(state: State, rule: str, arguments: Arguments) -> bool:
+    """A step writes a block that no table names any more."""
+    return state.refcount[state.uses[arguments[0]]] == 0
+
+
+@_witness(SEEN_AFTER, "launch")
+def two_in_flight(state: State, rule: str, arguments: Arguments) -> bool:
+    """Two flights use the same block."""
+    return max(state.pins) >= 2
+
+
+@_witness(SEEN_BEFORE, "append")
+def copy_of_a_block_in_flight(state: State, rule: str, arguments: Arguments) -> bool:
+    """A tail that a step still uses is replaced before it is written."""
+    return _is_copied(state, arguments) and state.pins[_block_to_append_to(state, arguments[0])] > 0
+
+
+@_witness(SEEN_AFTER, "send_entry")
+def transfer_when_full(state: State, rule: str, arguments: Arguments) -> bool:
+    """A transfer is under way, and no block of the pool that it goes to can be taken any more."""
+    return _unused(state, 1 - state.home[arguments[0]]) == 0
+
+
+@_witness(SEEN_BEFORE, "send_entry")
+def sent_from_a_shared_block(state: State, rule: str, arguments: Arguments) -> bool:
+    """A transfer reads a block that stays with another sequence."""
+    seq = arguments[0]
+    return state.refcount[state.table[seq][state.moving[seq]]] > 1
+
+
+@_witness(SEEN_BEFORE, "follow_entry")
+def followed_before_arrival(state: State, rule: str, arguments: Arguments) -> bool:
+    """A sequence of a group follows another to a block that a transfer still fills."""
+    seq, leader = arguments
+    return state.filler[state.table[leader][state.moving[seq]]] != NONE
+
+
+@_witness(SEEN_BEFORE, "fork")
+def forked_before_arrival(state: State, rule: str, arguments: Arguments) -> bool:
+    """A sequence is forked while a transfer still fills one of its blocks."""
+    parent = arguments[0]
+    return any(b != NONE and state.position[parent][b] != NONE for b in state.fills)
+
+
+@_witness(SEEN_BEFORE, "arrive")
+def arrival_for_nobody(state: State, rule: str, arguments: Arguments) -> bool:
+    """A transfer arrives in a block that no table names any more."""
+    return state.refcount[state.fills[arguments[0]]] == 0
+
+
+@_witness(SEEN_BEFORE, "arrive")
+def arrival_with_content(state: State, rule: str, arguments: Arguments) -> bool:
+    """What a transfer brings has KV in it."""
+    return state.brings[arguments[0]] > 0

@@ -67,7 +67,7 @@ def about_scopes(judge: str, scopes: Mapping[str, Scope], subject: ManagerSubjec
         _undecided(judge, property, name, None)
         for name, scope in scopes.items()
         for property in SENTENCES
-        if property in open_names and coverage.unsupported(property, coverage.within(scope)) is None
+        if property in open_names and coverage.has_meaning(property, scope)
     ]
     return checks + unsupported
 

@@ -8,6 +8,7 @@ cached block of the wanted content is tried: names must not matter, and cached b
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, product
 
 from kvproof.check.exploration.firing import Operation
@@ -17,9 +18,12 @@ from kvproof.spec.operations import (
     Firing,
     Program,
     admit_sequence,
+    arrive,
     compute_tokens,
     holds_content,
     know_tokens,
+    land_step,
+    launch_step,
     mark_computed,
     reserve_entries,
     row_of,
@@ -77,6 +81,7 @@ def appends(machine: Machine, scope: Scope, state: State, seq: int, tokens: list
     missing = machine.word("entries_missing")(state, seq, 1 + scope.lookahead)
     is_copied = bool(machine.word("tail_is_shared")(state, seq))
     is_new = index == state.num_blocks[seq]
+    has_arrived = bool(machine.word("has_arrived")(state, seq))  # else its tokens can be known, and not computed
     for twin in [NONE, *found]:
         num_taken = missing + is_copied
         if twin != NONE:
@@ -84,7 +89,8 @@ def appends(machine: Machine, scope: Scope, state: State, seq: int, tokens: list
             num_taken -= 1
         for victims, can_finish in _victims(state, pool, num_taken, [twin]):
             operation = ("append", seq, tokens[-1], twin, victims)
-            yield Call(operation, _appended(scope, seq, tokens, index, is_new, twin, victims), can_finish)
+            program = _appended(scope, seq, tokens, index, is_new, twin, victims)
+            yield Call(operation, program, can_finish and has_arrived)
 
 
 def _appended(
@@ -110,8 +116,12 @@ def _appended(
     return program
 
 
-def swaps(scope: Scope, state: State, seqs: Sequence[int]) -> Iterator[Call]:
-    """Move a group to its other pool, each block once; take up what is cached there, or not."""
+def swaps(scope: Scope, state: State, seqs: Sequence[int], is_sent: bool = False) -> Iterator[Call]:
+    """Move a group to its other pool, each block once; take up what is cached there, or not.
+
+    What is still on the way cannot be moved on. is_sent: each block that moves is a flight until it arrives.
+    """
+    name = "send" if is_sent else "swap"
     pool = _pool(scope, 1 - state.home[seqs[0]])
     found: dict[int, list[int]] = {}
     for seq in seqs:
@@ -121,12 +131,15 @@ def swaps(scope: Scope, state: State, seqs: Sequence[int]) -> Iterator[Call]:
     for sought in [{}, found] if any(found.values()) else [{}]:
         for twins in _choices(sought):
             num_taken = len(found) - len(set(twins))
+            is_ready = all(state.filler[block] == NONE for block in found)
+            is_ready = is_ready and not (is_sent and num_taken > state.uses.count(NONE))
             for victims, can_finish in _victims(state, pool, num_taken, twins.values()):
-                yield Call(("swap", seqs, twins, victims), _swapped(scope, seqs, pool, twins, victims), can_finish)
+                program = _swapped(scope, seqs, pool, twins, victims, is_sent)
+                yield Call((name, seqs, twins, victims), program, can_finish and is_ready)
 
 
 def _swapped(
-    scope: Scope, seqs: Sequence[int], pool: range, twins: Twins, victims: Collection[int]
+    scope: Scope, seqs: Sequence[int], pool: range, twins: Twins, victims: Collection[int], is_sent: bool
 ) -> Callable[[State], Program]:
     def program(work: State) -> Program:
         targets = dict(twins)
@@ -137,9 +150,33 @@ def _swapped(
                 targets[block] = _to_take(work, pool, victims)
             return targets[block]
 
-        yield from swap_group(work, scope.block_size, seqs, named)
+        yield from swap_group(work, scope.block_size, seqs, named, is_sent)
 
     return program
+
+
+def flights(state: State, different: Sequence[int]) -> Iterator[Call]:
+    """A step on one of the sequences starts; a flight ends, or all transfers that are under way."""
+    num_idle = state.uses.count(NONE)
+    for seq in different:
+        blocks = state.table[seq][state.first[seq] : state.num_blocks[seq]]
+        if blocks:
+            can_start = len(blocks) <= num_idle and all(state.filler[block] == NONE for block in blocks)
+            yield Call(("launch", seq), partial(launch_step, seqs=[seq]), can_start)
+    arriving = [flight for flight, block in enumerate(state.fills) if block != NONE]
+    for flight, block in enumerate(state.uses):
+        if block != NONE and flight not in arriving:
+            yield Call(("land", flight), partial(_landed, [flight]))
+    for each in [*([flight] for flight in arriving), *([arriving] if len(arriving) > 1 else [])]:
+        yield Call(("arrive", *each), partial(_arrived, each))
+
+
+def _landed(flights: Sequence[int], work: State) -> Program:
+    return land_step(flights)
+
+
+def _arrived(flights: Sequence[int], work: State) -> Program:
+    return arrive(flights)
 
 
 def _pool(scope: Scope, pool: int) -> range:

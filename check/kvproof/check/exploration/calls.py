@@ -14,13 +14,13 @@ from operator import attrgetter
 from typing import Any
 
 from kvproof.check.canonical import Forms
-from kvproof.check.exploration.call import Call, appends, prompts, swaps
+from kvproof.check.exploration.call import Call, appends, flights, prompts, swaps
 from kvproof.check.exploration.claims import Claims
 from kvproof.check.exploration.continuations import ROOT, Continuations
 from kvproof.check.exploration.firing import Firings, Operation
 from kvproof.check.exploration.violation import Violated, Violation
-from kvproof.check.scopes import Scope
-from kvproof.spec.native import Machine, Sizes
+from kvproof.check.scopes import Scope, sizes_of
+from kvproof.spec.native import Machine
 from kvproof.spec.operations import (
     Program,
     drop_reserved,
@@ -47,10 +47,15 @@ def _forked(parent: int, child: int, work: State) -> Program:
 
 
 class CallLevel:
-    """Whole operations, ghosts left out, obligations on."""
+    """Whole operations, ghosts left out, obligations on.
+
+    Raises ValueError for a prefix cache together with flights: what such an operation takes is not told beforehand.
+    """
 
     def __init__(self, scope: Scope, machine: Machine | None = None) -> None:
-        sizes = Sizes(scope.num_gpu_blocks, scope.num_host_blocks, scope.block_size, scope.num_seqs, scope.num_indexes)
+        if scope.caching and scope.num_flights:
+            raise ValueError("operations in flight are explored without a prefix cache; take the level of rules")
+        sizes = sizes_of(scope)
         self.scope = scope
         self.machine = machine or Machine(sizes, with_ghosts=False)
         self.firings = Firings(self.machine)
@@ -102,6 +107,8 @@ class CallLevel:
                 yield Call(("drop_reserved", seq), partial(drop_reserved, seq=seq, num_entries=known))
         if scope.swap:
             yield from self._swaps(state, live)
+        if scope.num_flights:
+            yield from flights(state, different)
         if scope.caching and EVICTABLE in state.status:
             yield Call(("reset_cache",), reset_cache)
 
@@ -148,6 +155,8 @@ class CallLevel:
             for seqs in combinations(live, size):
                 if len({state.home[seq] for seq in seqs}) == 1:
                     yield from swaps(self.scope, state, seqs)
+                    if self.scope.num_flights:
+                        yield from swaps(self.scope, state, seqs, is_sent=True)
 
     def _slide(self, state: State, seq: int) -> Call:
         first = state.first[seq]

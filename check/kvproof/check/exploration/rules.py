@@ -1,8 +1,9 @@
 """The level of rules: one transition is one firing, with every argument that is not a mere renaming of another.
 
 Left out, without loss of generality: a free block other than the lowest of its pool, a sequence that does not exist
-other than the lowest, a token value when a like one is tried (`continuations`). Rows continue what the sequence
-knows: identities are functional, so no row can hold an identity of another position.
+other than the lowest, likewise a flight that is not under way, a token value when a like one is tried
+(`continuations`). Rows continue what the sequence knows: identities are functional, so no row can hold an identity of
+another position.
 
 A firing that is refused must leave every field, ghosts included, as it was.
 """
@@ -14,8 +15,8 @@ from kvproof.check.exploration.claims import Claims
 from kvproof.check.exploration.continuations import ROOT, Continuations
 from kvproof.check.exploration.firing import Firings, Operation
 from kvproof.check.exploration.violation import Violated, Violation
-from kvproof.check.scopes import Scope
-from kvproof.spec.native import Machine, Sizes
+from kvproof.check.scopes import Scope, sizes_of
+from kvproof.spec.native import Machine
 from kvproof.spec.operations import row_of
 from kvproof.spec.state import FREE, NONE, State
 from kvproof.spec.witnesses import met_after, met_before
@@ -25,7 +26,7 @@ class RuleLevel:
     """Single firings, ghosts and obligations on."""
 
     def __init__(self, scope: Scope, machine: Machine | None = None) -> None:
-        sizes = Sizes(scope.num_gpu_blocks, scope.num_host_blocks, scope.block_size, scope.num_seqs, scope.num_indexes)
+        sizes = sizes_of(scope)
         self.scope = scope
         self.machine = machine or Machine(sizes)
         self.firings = Firings(self.machine)
@@ -66,6 +67,7 @@ class RuleLevel:
         seqs = self._seqs(state)
         blocks = self._blocks(state)
         used = self._identities(state)
+        flights = self._flights(state)
         for seq in seqs:
             yield "admit", seq, scope.window
             yield "begin_free", seq
@@ -84,10 +86,11 @@ class RuleLevel:
             if scope.caching:
                 yield from self._cache_rules(state, seq, blocks, used)
             if scope.swap:
-                yield from self._swap_rules(seq, seqs, blocks)
+                yield from self._swap_rules(seq, seqs, blocks, flights)
         if scope.caching:
             yield from (("mark_computed", block) for block in blocks)
             yield from (("evict", block) for block in blocks)
+        yield from self._flight_rules(seqs, flights)
         if scope.reserving:
             yield from (("set_aside", block) for block in blocks)
 
@@ -115,13 +118,28 @@ class RuleLevel:
             if state.num_filled[seq]:
                 yield from (("exchange", seq, full, twin, state.content[twin]) for twin in blocks)
 
-    def _swap_rules(self, seq: int, seqs: list[int], blocks: list[int]) -> Iterator[Operation]:
+    def _swap_rules(self, seq: int, seqs: list[int], blocks: list[int], flights: list[int]) -> Iterator[Operation]:
         yield "begin_swap", seq
         yield from (("move_entry", seq, block) for block in blocks)
         yield from (("follow_entry", seq, leader) for leader in seqs)
         if self.scope.caching:
             yield from (("rehit_entry", seq, block) for block in blocks)
+        for flight in flights:
+            yield from (("send_entry", seq, block, flight) for block in blocks)
         yield "end_swap", seq
+
+    def _flight_rules(self, seqs: list[int], flights: list[int]) -> Iterator[Operation]:
+        for flight in flights:
+            for seq in seqs:
+                yield from (("launch", flight, seq, index) for index in range(self.scope.num_indexes))
+            yield "write_late", flight, [NONE] * self.scope.block_size
+            yield "land", flight
+            yield "arrive", flight
+
+    def _flights(self, state: State) -> list[int]:
+        """Those under way, and one that is not."""
+        under_way = [flight for flight, block in enumerate(state.uses) if block != NONE]
+        return under_way if len(under_way) == len(state.uses) else [*under_way, state.uses.index(NONE)]
 
     def _seqs(self, state: State) -> list[int]:
         live = [seq for seq, is_live in enumerate(state.live) if is_live]
