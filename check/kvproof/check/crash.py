@@ -16,11 +16,12 @@ import msgspec
 
 from kvproof.check.crash_format import CrashFileError, config_of, operations_of
 from kvproof.check.finding import AdapterError, Finding
+from kvproof.check.isolation.choosing import factory_for
 from kvproof.check.narration import narrate, steps_of
 from kvproof.check.regression import path_of_test, regression_test
 from kvproof.check.repetition import USUAL_CAUSES, Repetition, confirm, difference, nondeterministic, repeat
 from kvproof.check.subject import Config, ManagerSubject, Unsupported
-from kvproof.check.subjects import UnknownSubject, find
+from kvproof.check.subjects import UnknownSubject
 from kvproof.reports.atomic import write_atomically
 from kvproof.reports.counterexample import Counterexample
 from kvproof.reports.document import DocumentError, encode, read, write
@@ -162,11 +163,14 @@ class Replay:
     finding: Finding | None = None
 
 
-def replay(path: Path, subject: str | Factory | None = None) -> Replay:
-    """Run a crash file again, on its own subject or on another one, by name or by what makes it."""
+def replay(path: Path, subject: str | Factory | None = None, isolation: bool | None = None) -> Replay:
+    """Run a crash file again, on its own subject or on another one, by name or by what makes it.
+
+    isolation: whether a subject named lives in a process of its own; None for what is not ours.
+    """
     try:
         trace = load(path)
-        make = _factory(subject if subject is not None else _found_from(path, trace.subject))
+        make = _factory(subject if subject is not None else _found_from(path, trace.subject), isolation)
         return _replayed(path, trace, make, subject if isinstance(subject, str) else trace.subject)
     except (CrashFileError, UnknownSubject) as error:
         return Replay(Status.ERROR, str(error))
@@ -178,8 +182,8 @@ def replay(path: Path, subject: str | Factory | None = None) -> Replay:
         return Replay(Status.ERROR, f"a fault of kvproof, not of the subject: {error}")
 
 
-def _factory(subject: str | Factory) -> Factory:
-    return find(subject) if isinstance(subject, str) else subject
+def _factory(subject: str | Factory, isolation: bool | None) -> Factory:
+    return factory_for(subject, isolation) if isinstance(subject, str) else subject
 
 
 def _found_from(path: Path, subject: str) -> str:

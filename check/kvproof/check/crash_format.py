@@ -98,11 +98,12 @@ def _operation(data: list[Any], number: int, path: Path, known: dict[str, tuple[
             msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
             raise _not(path, f"operation {number}, {name}, argument {place}: {error}") from None
-    return name, *(_frozen(value) for value in given)
+    return name, *(frozen(value) for value in given)
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+def frozen(value: Any) -> Any:
+    """The value with tuples where JSON has lists."""
+    return tuple(frozen(item) for item in value) if isinstance(value, list) else value
 
 
 def _not(path: Path, reason: str) -> CrashFileError:

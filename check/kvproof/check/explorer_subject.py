@@ -163,9 +163,18 @@ def _signature(group: Group) -> Any:
 
 
 def explore_subject(
-    subject: ManagerSubject, scope: Scope, *, seconds: float, progress: Callable[[int], None] | None = None
+    subject: ManagerSubject,
+    scope: Scope,
+    *,
+    seconds: float,
+    progress: Callable[[int], None] | None = None,
+    begin: Callable[[Config], list[Operation]] | None = None,
+    transition_seconds: float = TRANSITION_SECONDS_MAX,
 ) -> SubjectExploration:
-    """Search a scope for at most so many seconds. Raises Unsupported if the subject has no such configuration."""
+    """Search a scope for at most so many seconds. Raises Unsupported if the subject has no such configuration.
+
+    begin: gives a list that is told the operations of each path before they are done, as in a walk.
+    """
     began = time.monotonic()
     config, capabilities, identities = config_of(scope), subject.capabilities, Identities()
     for needed, has in (
@@ -196,7 +205,9 @@ def explore_subject(
                     break
                 for operation in operations:
                     path = [*before, operation]
-                    with time_limit(TRANSITION_SECONDS_MAX):
+                    if begin:
+                        begin(config).extend(path)
+                    with time_limit(transition_seconds):
                         judge = run(path)
                     found.transitions += 1
                     form = form_of(judge)

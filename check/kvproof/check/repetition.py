@@ -145,7 +145,7 @@ def repeat(
 
 def is_hang(finding: Finding) -> bool:
     """Whether the subject did not answer in time; inside a call the judge takes the limit for what the call raised."""
-    return finding.cause == "hang" or finding.cause.endswith(f" {Finding.__name__}")
+    return finding.cause.endswith(("hang", f" {Finding.__name__}"))
 
 
 def difference(one: Repetition, other: Repetition) -> str | None:

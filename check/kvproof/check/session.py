@@ -150,9 +150,17 @@ class Session:
             self.result.checks[places[said.id]] = said
         else:
             self.result.checks.append(said)
+            self._is_told_by(said)
         if said.is_failure:
             self.progress.say(f"refuted: {said.id}: {said.text}")
         self.store.write_result(self.result)
+
+    def _is_told_by(self, said: Check) -> None:
+        """A check that was promised of a property is told by those of its single findings."""
+        for check in self.result.checks:
+            if said.id.startswith(f"{check.id}/") and check.text == NOT_RUN:
+                self.result.checks.remove(check)
+                return
 
     def _report_fault(self, stage: Stage, error: BaseException) -> None:
         log = self.store.write_log("".join(traceback.format_exception(error)))

@@ -94,15 +94,18 @@ def shortest(
     seed: int,
     seconds: float,
     long: int = LONG,
+    walks: int | None = None,
 ) -> tuple[Config, list[Operation], Finding]:
     """Shorten; while the run has more than `long` operations, walk anew to the same kind of finding, and take the best.
 
     Where a walk first meets a fault decides what delta debugging can make of it. Half of the new walks are in the
-    configuration that is left, which is small, and half in any.
+    configuration that is left, which is small, and half in any. walks: how many there are at most; counted and not
+    timed, a run repeats on a slower machine.
     """
     deadline = monotonic() + seconds
     best = shorten(make, config, operations, finding, seconds)
-    while len(best[1]) > long and (left := deadline - monotonic()) > 0:
+    last = None if walks is None else seed + walks
+    while len(best[1]) > long and seed != last and (left := deadline - monotonic()) > 0:
         seed += 1
         fixed = asdict(best[0]) if seed % 2 else None
         done = walk(make(), seed, max_operations=NUM_WALKED_MAX, seconds=left, fixed=fixed)

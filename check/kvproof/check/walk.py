@@ -27,11 +27,24 @@ class Walk:
     operations: list[Operation] = field(default_factory=list)
     num_operations: int = 0
     num_runs: int = 0
+    num_drawn: int = 0  # runs, and configurations that the subject refused
     seconds: float = 0.0
     kinds: Counter[str] = field(default_factory=Counter)
     witnesses: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
     is_unsupported: bool = False
+
+    def add(self, done: "Walk") -> None:
+        """This walk went on with another one; what that found is what this one found."""
+        self.num_operations += done.num_operations
+        self.num_runs += done.num_runs
+        self.num_drawn += done.num_drawn
+        self.seconds += done.seconds
+        self.is_unsupported = done.is_unsupported
+        self.kinds.update(done.kinds)
+        self.witnesses.update(done.witnesses)
+        self.notes.update(done.notes)
+        self.finding, self.config, self.operations = done.finding, done.config, done.operations
 
 
 class Judged(Protocol):
@@ -57,6 +70,23 @@ class Run(Protocol):
 Drawn = TypeVar("Drawn", bound=Config)
 
 
+@dataclass(frozen=True)
+class Conduct:
+    """How a walk goes, besides what it draws.
+
+    first_run: so many runs of the seed are passed over, because they were done before. begin: gives the list that the
+    operations of a run go to, before they are done; so another process can say where this one ended. run_seconds: the
+    time that one run may take in this process.
+    """
+
+    first_run: int = 0
+    begin: Callable[[Config], list[Operation]] = lambda config: []
+    run_seconds: float = RUN_SECONDS_MAX
+
+
+ALONE = Conduct()
+
+
 def walk_runs(
     seed: int,
     draw: Callable[[Random], Drawn],
@@ -67,6 +97,7 @@ def walk_runs(
     seconds: float,
     progress: Callable[[int], None] | None,
     after: Callable[[int, Drawn, list[Operation]], None] | None = None,
+    conduct: Conduct = ALONE,
 ) -> Walk:
     """Run after run, each from a seed and a configuration of its own, until one refutes or the limits are reached.
 
@@ -74,13 +105,16 @@ def walk_runs(
     """
     done, began, random = Walk(), monotonic(), Random(seed)
     num_refused = 0
+    for _ in range(conduct.first_run):
+        random.getrandbits(64)
     while done.num_operations < max_operations and monotonic() - began < seconds:
-        operations: list[Operation] = []
         run: Run | None = None
         run_random = Random(random.getrandbits(64))
         config = draw(run_random)
+        operations = conduct.begin(config)
+        done.num_drawn += 1
         try:
-            with time_limit(RUN_SECONDS_MAX):
+            with time_limit(conduct.run_seconds):
                 run = begin(run_random, config)
                 run.run(operations, min(run_length, max_operations - done.num_operations))
             if after:

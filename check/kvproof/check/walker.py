@@ -16,7 +16,7 @@ from kvproof.check.lockstep.judge import GROWING, SWAPPING_IN
 from kvproof.check.repetition import difference, nondeterministic, repeat
 from kvproof.check.subject import Config, ManagerSubject
 from kvproof.check.truth import Group, Status
-from kvproof.check.walk import ADAPTERS, SALTS, Walk, walk_runs
+from kvproof.check.walk import ADAPTERS, ALONE, SALTS, Conduct, Walk, walk_runs
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 80
@@ -202,6 +202,7 @@ def walk(
     seconds: float,
     fixed: dict[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
+    conduct: Conduct = ALONE,
 ) -> Walk:
     """Walk until a property is refuted, `max_operations` are done or `seconds` have passed."""
 
@@ -218,6 +219,7 @@ def walk(
         seconds=seconds,
         progress=progress,
         after=repeated,
+        conduct=conduct,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from kvproof.check.commands.guard import UsageError, guarded
-from kvproof.check.commands.options import DEFAULT_FOLDER, JsonOption, OutOption
+from kvproof.check.commands.options import DEFAULT_FOLDER, IsolationOption, JsonOption, OutOption
 
 
 def explore(
@@ -22,6 +22,7 @@ def explore(
     budget: Annotated[
         float | None, typer.Option("--budget", metavar="SECONDS", min=0.1, help="No limit if left out.")
     ] = None,
+    isolation: IsolationOption = None,
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
@@ -50,6 +51,6 @@ def explore(
         if subject is None:
             request = Request("explore", "the specification", 0, budget, out, json)
             raise typer.Exit(run_stages(request, [specification_stage(scopes, 1, is_whole=False)], None))
-        make, one = factory_of(subject)
+        make, one = factory_of(subject, isolation, budget)
         request = Request("explore", subject, 0, budget, out, json)
         raise typer.Exit(run_stages(request, [subject_stage(make, one, scopes, request.saving(make), 1)], one))

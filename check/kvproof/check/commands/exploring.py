@@ -16,7 +16,8 @@ from kvproof.check.commands.claims import (
 )
 from kvproof.check.commands.saving import Saving
 from kvproof.check.explorer import Exploration, explore_specification
-from kvproof.check.explorer_subject import BLOCK_SYMMETRY, SubjectExploration, explore_subject
+from kvproof.check.explorer_subject import BLOCK_SYMMETRY, SubjectExploration
+from kvproof.check.isolation.searching import explore_subject
 from kvproof.check.scopes import Scope
 from kvproof.check.session import Said, Stage, Stint
 from kvproof.check.subject import ManagerSubject, Unsupported

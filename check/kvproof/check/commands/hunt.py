@@ -8,6 +8,7 @@ from kvproof.check.commands.guard import guarded
 from kvproof.check.commands.options import (
     DEFAULT_FOLDER,
     BudgetOption,
+    IsolationOption,
     JsonOption,
     OutOption,
     SeedOption,
@@ -22,6 +23,7 @@ def hunt(
     subject: SubjectOption,
     budget: BudgetOption = 300.0,
     seed: SeedOption = None,
+    isolation: IsolationOption = None,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Go on after a finding; report one of each kind.")
     ] = False,
@@ -37,7 +39,7 @@ def hunt(
         from kvproof.check.commands.walking import walker_stage
         from kvproof.check.loop.protocol_check import is_loop_subject
 
-        make, one = factory_of(subject)
+        make, one = factory_of(subject, isolation, budget)
         request = Request("hunt", subject, settled_seed(seed), budget, out, json)
         saving = request.saving(make)
         if is_loop_subject(one):

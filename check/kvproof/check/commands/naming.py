@@ -7,12 +7,19 @@ from kvproof.check.commands.guard import UsageError
 from kvproof.check.subject import ManagerSubject
 
 
-def factory_of(name: str) -> tuple[Callable[[], ManagerSubject], ManagerSubject]:
-    """What makes the subject, and one that it made. Raises UsageError."""
-    from kvproof.check.subjects import UnknownSubject, find
+def factory_of(
+    name: str, isolation: bool | None = None, seconds: float | None = None
+) -> tuple[Callable[[], ManagerSubject], ManagerSubject]:
+    """What makes the subject, and one that it made. Raises UsageError.
+
+    isolation: whether it lives in a process of its own; None for what is not ours. seconds: the budget of the run.
+    """
+    from kvproof.check.isolation.choosing import factory_for
+    from kvproof.check.isolation.limits import Limits
+    from kvproof.check.subjects import UnknownSubject
 
     try:
-        make = find(name)
+        make = factory_for(name, isolation, Limits.within(seconds))
         return make, make()
     except UnknownSubject as error:
         raise UsageError(str(error)) from error

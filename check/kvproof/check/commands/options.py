@@ -25,6 +25,15 @@ JsonOption = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Also write the result document there; - is standard output."),
 ]
+IsolationOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--isolation/--no-isolation",
+        help="Keep the subject in a process of its own, with limits of time and memory; "
+        "left out, every subject but kvproof's own.",
+        show_default=False,
+    ),
+]
 
 
 def settled_seed(seed: int | None) -> int:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from kvproof.check.commands.guard import guarded
+from kvproof.check.commands.options import IsolationOption
 from kvproof.spec.verdict import Exit
 
 WORST_FIRST = (Exit.REFUTED, Exit.USAGE, Exit.INCONCLUSIVE, Exit.OK)
@@ -16,6 +17,7 @@ def replay(
     subject: Annotated[
         str | None, typer.Option("--subject", metavar="S", help="Another subject than the one it was found in.")
     ] = None,
+    isolation: IsolationOption = None,
 ) -> None:
     """Say of each counterexample FIXED, FAILED or ERROR.
 
@@ -27,7 +29,7 @@ def replay(
 
         console, codes = output(), set()
         for path in files:
-            done = crash.replay(path, subject)
+            done = crash.replay(path, subject, isolation)
             first, *rest = done.text.splitlines() or [""]
             say(console, f"{done.status}  {path}: {first}")
             for line in rest:

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
 
 from kvproof.check.commands.claims import Refutation
 from kvproof.check.finding import Finding
-from kvproof.check.loop.subject import LoopSubject
 from kvproof.check.store import Store, explained
 from kvproof.check.subject import Config, ManagerSubject
 from kvproof.spec.trace import Operation
 
-MINIMISE_SECONDS_MAX = 10.0
+SHORTEN_SECONDS_MAX = 10.0
+LONG = 12  # operations; a longer run is sought again
+NUM_WALKS_MAX = 4  # so often
 
 
 @dataclass
@@ -49,10 +49,18 @@ class Saving:
     def _shorter(
         self, config: Config, operations: list[Operation], finding: Finding
     ) -> tuple[Config, list[Operation], Finding]:
-        from kvproof.check.loop import LoopConfig, minimise_loop
-        from kvproof.check.minimiser import minimise
+        from kvproof.check.isolation.searching import minimise_loop, shortest
+        from kvproof.check.loop import LoopConfig
 
         if isinstance(config, LoopConfig):
-            make = cast(Callable[[], LoopSubject], self.make)
-            return minimise_loop(make, config, operations, finding, MINIMISE_SECONDS_MAX)
-        return minimise(self.make, config, operations, finding, MINIMISE_SECONDS_MAX)
+            return minimise_loop(self.make, finding, seconds=SHORTEN_SECONDS_MAX, config=config, operations=operations)
+        return shortest(
+            self.make,
+            finding,
+            seconds=SHORTEN_SECONDS_MAX,
+            config=config,
+            operations=operations,
+            seed=self.seed,
+            long=LONG,
+            walks=NUM_WALKS_MAX,
+        )

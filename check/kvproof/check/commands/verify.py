@@ -6,6 +6,7 @@ from kvproof.check.commands.guard import guarded
 from kvproof.check.commands.options import (
     DEFAULT_FOLDER,
     BudgetOption,
+    IsolationOption,
     JsonOption,
     OutOption,
     SeedOption,
@@ -18,6 +19,7 @@ def verify(
     subject: SubjectOption = "kvproof",
     budget: BudgetOption = 100.0,
     seed: SeedOption = None,
+    isolation: IsolationOption = None,
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
@@ -35,7 +37,7 @@ def verify(
         from kvproof.check.commands.walking import walker_stage
         from kvproof.check.loop.protocol_check import is_loop_subject
 
-        make, one = factory_of(subject)
+        make, one = factory_of(subject, isolation, budget)
         request = Request("verify", subject, settled_seed(seed), budget, out, json)
         saving = request.saving(make)
         if is_loop_subject(one):

@@ -18,13 +18,12 @@ from kvproof.check.commands.claims import (
     noted,
 )
 from kvproof.check.commands.saving import Saving
+from kvproof.check.isolation.searching import walk, walk_loop
 from kvproof.check.loop import coverage as loop_coverage
-from kvproof.check.loop import walk_loop
 from kvproof.check.loop.protocol_check import is_loop_subject
 from kvproof.check.session import Said, Stage, Stint
 from kvproof.check.subject import ManagerSubject
 from kvproof.check.walk import Walk
-from kvproof.check.walker import walk
 from kvproof.spec.verdict import Check, Verdict
 
 JUDGE, LOOP_JUDGE = WALKER, "loop"
@@ -75,7 +74,7 @@ def walker_stage(
                 seconds=left,
                 progress=stint.further(total.num_operations),
             )
-            _add(total, done)
+            total.add(done)
             if done.finding is None:
                 break
             kind = (done.finding.property, done.operations[-1][0] if done.operations else "open", done.finding.cause)
@@ -100,15 +99,6 @@ def walker_stage(
         yield from met(judge, total.witnesses, {} if is_cut_short else search.expected)
 
     return Stage(judge, share, search.promised, run)
-
-
-def _add(total: Walk, done: Walk) -> None:
-    total.num_operations += done.num_operations
-    total.num_runs += done.num_runs
-    total.seconds += done.seconds
-    total.is_unsupported = done.is_unsupported
-    total.witnesses.update(done.witnesses)
-    total.notes.update(done.notes)
 
 
 def _told_apart(found: Refutation, kind: tuple[str, str, str], keeps_going: bool) -> Refutation:

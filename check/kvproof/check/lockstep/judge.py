@@ -49,7 +49,7 @@ class Judge:
     def _open(self) -> None:
         try:
             self.subject.open(self.config)
-        except (Unsupported, AdapterError):
+        except (Unsupported, AdapterError, Finding):
             raise
         except (Exception, SystemExit) as error:  # a subject that ends the process has not answered
             text = f"open({self.config.as_dict()}) raised {type(error).__name__}: {error}"

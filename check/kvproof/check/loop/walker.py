@@ -14,7 +14,7 @@ from kvproof.check.loop.judge import LoopLockstep
 from kvproof.check.loop.prompts import Prompts
 from kvproof.check.loop.stepping import GROUP_MEMBERS_MAX
 from kvproof.check.loop.subject import LoopConfig, LoopSubject
-from kvproof.check.walk import ADAPTERS, SALTS, Walk, walk_runs
+from kvproof.check.walk import ADAPTERS, ALONE, SALTS, Conduct, Walk, walk_runs
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 120  # operations before the drain
@@ -129,6 +129,7 @@ def walk_loop(
     seconds: float,
     fixed: dict[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
+    conduct: Conduct = ALONE,
 ) -> Walk:
     """Walk until a property is refuted, about `max_operations` are done (a run is ended) or `seconds` have passed."""
     return walk_runs(
@@ -139,4 +140,5 @@ def walk_loop(
         max_operations=max_operations,
         seconds=seconds,
         progress=progress,
+        conduct=conduct,
     )

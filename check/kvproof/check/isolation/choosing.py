@@ -1,0 +1,28 @@
+"""Which subjects live in a process of their own: those that are not ours, unless the user says otherwise."""
+
+from collections.abc import Callable
+
+from kvproof.check.isolation.limits import Limits
+from kvproof.check.subject import ManagerSubject
+from kvproof.check.subjects import find
+
+OURS = "kvproof"
+PIPE = "pipe:"  # a process already
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a subject of this name is not ours, and would share our process."""
+    return not name.startswith(PIPE) and (":" in name or name.partition("==")[0].partition("-")[0] != OURS)
+
+
+def factory_for(name: str, isolation: bool | None = None, limits: Limits | None = None) -> Callable[[], ManagerSubject]:
+    """What makes the subject of this name, in a process of its own if so chosen. Raises UnknownSubject.
+
+    isolation: None isolates what is not ours.
+    """
+    is_apart = is_foreign(name) if isolation is None else isolation and not name.startswith(PIPE)
+    if not is_apart:
+        return find(name)
+    from kvproof.check.isolation.remote import RemoteFactory
+
+    return RemoteFactory(name, limits)
