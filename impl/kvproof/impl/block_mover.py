@@ -73,14 +73,14 @@ class BlockMover:
         if self.device.type == "cuda" and len(runs) > _MANY_RUNS:
             _gather_and_scatter(self._gpu_planes, checked.to(self.device))
         else:
-            _copy_runs(self._gpu_planes, self._gpu_planes, runs)
+            _copy_runs(self._gpu_planes, self._gpu_planes, checked, runs)
         return self._moved(checked, runs)
 
     def _swap(self, pairs: Mapping, source: Pool, source_planes: Planes, target: Pool, target_planes: Planes) -> Moved:
         checked = read_pairs(pairs)
         check_pairs(checked, source, target)
         runs = coalesce(checked)
-        _copy_runs(source_planes, target_planes, runs)
+        _copy_runs(source_planes, target_planes, checked, runs)
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
         return self._moved(checked, runs)
@@ -101,44 +101,45 @@ def _require_alike(gpu_planes: Planes, cpu_planes: Planes) -> None:
             raise InvalidValueError("cpu_planes", list(cpu.shape), f"its rows must be as those of {list(gpu.shape)}")
 
 
-def _copy_runs(source_planes: Planes, target_planes: Planes, runs: torch.Tensor) -> None:
-    """Move the runs, `[runs, 3]`, in every plane."""
+def _copy_runs(source_planes: Planes, target_planes: Planes, pairs: torch.Tensor, runs: torch.Tensor) -> None:
+    """Move the pairs, or what is the same, the runs, `[runs, 3]`, in every plane."""
     for source_plane, target_plane in zip(source_planes, target_planes, strict=True):
-        if source_plane.device.type == target_plane.device.type == "cpu":
-            _copy_in_main_memory(source_plane, target_plane, runs)
-        else:
+        if not source_plane.device.type == target_plane.device.type == "cpu":
             _copy_slices(source_plane, target_plane, runs)
+        elif _lies_together(source_plane) and _lies_together(target_plane):
+            is_large = runs[:, 2] * source_plane.stride(0) * source_plane.itemsize > _LARGE_BYTES
+            if is_large.any():
+                _copy_slices(source_plane, target_plane, runs[is_large])
+            sources, targets, lengths = runs[~is_large].unbind(1)
+            _copy_rows(source_plane, target_plane, sources, targets, lengths)
+        else:
+            sources, targets = pairs.unbind(1)
+            _copy_rows(source_plane, target_plane, sources, targets, torch.ones_like(sources))
 
 
-def _copy_in_main_memory(source_plane: torch.Tensor, target_plane: torch.Tensor, runs: torch.Tensor) -> None:
-    """Large runs by torch, small ones and rows that lie apart by the C library."""
+def _lies_together(plane: torch.Tensor) -> bool:
+    """Whether nothing lies between the rows."""
+    return plane.stride(0) == plane.shape[1]
+
+
+def _copy_rows(
+    source_plane: torch.Tensor,
+    target_plane: torch.Tensor,
+    sources: torch.Tensor,
+    targets: torch.Tensor,
+    lengths: torch.Tensor,
+) -> None:
+    """In main memory, by the C library: from each source row to its target row, so many rows."""
     row_bytes = source_plane.shape[1] * source_plane.itemsize
-    source_stride, target_stride = (plane.stride(0) * plane.itemsize for plane in (source_plane, target_plane))
-    if source_stride == target_stride == row_bytes:
-        is_large = runs[:, 2] * row_bytes > _LARGE_BYTES
-        if is_large.any():
-            _copy_slices(source_plane, target_plane, runs[is_large])
-            runs = runs[~is_large]
-    else:
-        runs = _single_blocks(runs)
-    sources, targets, lengths = runs.unbind(1)
-    to = (targets * target_stride + target_plane.data_ptr()).tolist()
-    from_ = (sources * source_stride + source_plane.data_ptr()).tolist()
-    deque(map(ctypes.memmove, to, from_, (lengths * row_bytes).tolist()), maxlen=0)
+    to = targets * (target_plane.stride(0) * target_plane.itemsize) + target_plane.data_ptr()
+    from_ = sources * (source_plane.stride(0) * source_plane.itemsize) + source_plane.data_ptr()
+    deque(map(ctypes.memmove, to.tolist(), from_.tolist(), (lengths * row_bytes).tolist()), maxlen=0)
 
 
 def _copy_slices(source_plane: torch.Tensor, target_plane: torch.Tensor, runs: torch.Tensor) -> None:
     for source, target, length in runs.tolist():
         blocks = source_plane[source : source + length]
         target_plane[target : target + length].copy_(blocks, non_blocking=True)
-
-
-def _single_blocks(runs: torch.Tensor) -> torch.Tensor:
-    """The same moves as runs of one block."""
-    sources, targets, lengths = runs.unbind(1)
-    places = torch.arange(int(lengths.sum())) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
-    starts = (sources.repeat_interleave(lengths), targets.repeat_interleave(lengths))
-    return torch.stack((starts[0] + places, starts[1] + places, torch.ones_like(places)), 1)
 
 
 def _gather_and_scatter(planes: Planes, pairs: torch.Tensor) -> None:
