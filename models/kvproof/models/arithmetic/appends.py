@@ -114,18 +114,12 @@ def within_a_block(sources: Sources) -> Iterator[Obligation]:
     takes_one = about.condition("Growth.append_within_block", "ids.append", {"index": index, "len(ids)": HELD})
     is_short = Hypothesis("it goes the short way", z3.Not(is_long))
     missing = z3.If(blocks_for(about, END) > HELD, blocks_for(about, END) - HELD, 0)
-    yield about.claim("it writes one entry", blocks_for(about, END) == index + 1, is_short)
+    yield about.claim(
+        "whatever writes one entry goes this way, and nothing else does",
+        z3.Not(is_long) == z3.And(END > SEEN, blocks_for(about, END) == index + 1),
+    )
     yield about.claim("it takes what is missing: one block or none", missing == z3.If(takes_one, 1, 0), is_short)
-    yield about.claim(
-        "it may write up to the end of the entry",
-        z3.And(END <= num_slots, blocks_for(about, num_slots) == index + 1),
-        is_short,
-    )
-    yield about.claim(
-        "every other append writes nothing or beyond the entry",
-        z3.Or(END == SEEN, END > num_slots),
-        Hypothesis("it goes the long way", is_long),
-    )
+    yield about.claim("its entry may be written to the end", num_slots == (index + 1) * BLOCK_SIZE)
     yield from about.well_defined()
 
 
@@ -155,7 +149,8 @@ def copies(sources: Sources) -> Iterator[Obligation]:
     about = Subject("copies of one block", sources, "admission-sound")
 
     def num_copies(some_holders: z3.ArithRef, some_writers: z3.ArithRef) -> z3.ArithRef:
-        value: z3.ArithRef = z3.If(some_writers < some_holders - 1, some_writers, some_holders - 1)
+        least = z3.If(some_writers < some_holders - 1, some_writers, some_holders - 1)
+        value: z3.ArithRef = z3.If(least > 0, least, 0)
         return value
 
     is_counted = about.condition(

@@ -61,7 +61,7 @@ def blocks_for_slots(sources: Sources) -> Iterator[Obligation]:
 
 
 def positions(sources: Sources) -> Iterator[Obligation]:
-    """Position p is in entry p // block size, slot p % block size; so it is with a slot's number, its block and offset."""
+    """Position p is in entry p // block size, slot p % block size; a slot's number, block and offset likewise."""
     seq, other_seq = z3.Ints("seq other_seq")
     state = Translator(text=sources.text).unknown_state()
 

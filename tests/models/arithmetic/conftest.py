@@ -1,0 +1,50 @@
+"""Mutants: a function of the implementation as it is in a copy of its module with one piece of text exchanged."""
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvproof.models.arithmetic.sources import FUNCTIONS, Sources
+
+Mutate = Callable[[str, str, str], Sources]
+
+
+@pytest.fixture
+def mutate(tmp_path: Path) -> Iterator[Mutate]:
+    """Sources in which a function, given by its qualified name, has one text in place of another."""
+    made: list[str] = []
+
+    def mutated(name: str, old: str, new: str) -> Sources:
+        function = FUNCTIONS[name]
+        module = inspect.getmodule(function)
+        assert module is not None
+        whole, part = inspect.getsource(module), inspect.getsource(function)
+        assert part.count(old) == 1, f"{name} has {part.count(old)} times: {old}"
+        package, _, stem = module.__name__.rpartition(".")
+        copy = f"{package}.mutant_{len(made)}_of_{stem}"
+        path = tmp_path / f"{copy}.py"
+        path.write_text(whole.replace(part, part.replace(old, new)), encoding="utf-8")
+        made.append(copy)
+        return Sources().with_function(name, _imported(copy, path, name))
+
+    yield mutated
+    for copy in made:
+        sys.modules.pop(copy, None)
+
+
+def _imported(module: str, path: Path, name: str) -> Callable[..., Any]:
+    spec = importlib.util.spec_from_file_location(module, path)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded: Any = importlib.util.module_from_spec(spec)
+    sys.modules[module] = loaded
+    spec.loader.exec_module(loaded)
+    for one in name.split("."):
+        loaded = getattr(loaded, one)
+    found: Callable[..., Any] = loaded
+    return found
