@@ -136,11 +136,11 @@ def hypotheses(named: Iterable[tuple[str, Truth]]) -> tuple[Hypothesis, ...]:
 def defined(
     suite: str, subject: str, demands: Sequence[Demand], assumed: tuple[Hypothesis, ...]
 ) -> Iterator[Obligation]:
-    """Everything that is read is defined; what is demanded of one place on several ways is one obligation."""
+    """Everything that is read is defined; what one place demands, on whatever way it is reached, is one obligation."""
     formulas: dict[tuple[str, ...], list[Truth]] = {}
     places: dict[tuple[str, ...], str] = {}
     for demand in demands:
-        key = (demand.text, *demand.chain[1:])
+        key = (demand.text, *demand.chain[1:][-1:])
         known = formulas.setdefault(key, [])
         if not any(are_same(one, demand.formula) for one in known):
             known.append(demand.formula)

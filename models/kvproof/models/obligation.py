@@ -58,23 +58,23 @@ class Obligation:
 
         One `assert` for each hypothesis, in their order, and the last for the negated goal.
         """
-        solver = z3.Solver()
-        solver.add(self.negated_goal())
-        lines = _commands(solver)
-        assumed, declared = _assumed(self.hypotheses)
-        return "\n".join([*assumed, *(line for line in lines if line not in declared), "(check-sat)", ""])
+        assumed, goal = self.question()
+        declared = {line for line in assumed.splitlines() if line.startswith("(declare-")}
+        return "\n".join([assumed, *(line for line in goal.splitlines() if line not in declared), "(check-sat)", ""])
+
+    def question(self) -> tuple[str, str]:
+        """The hypotheses and the negated goal, each as text with what it needs declared. Many goals share the first."""
+        return _assumed(self.hypotheses), _text(self.negated_goal())
 
 
 @functools.lru_cache(maxsize=64)
-def _assumed(hypotheses: tuple[Hypothesis, ...]) -> tuple[list[str], frozenset[str]]:
-    """Declarations and assertions of the hypotheses, and the declarations alone. Many goals have the same."""
+def _assumed(hypotheses: tuple[Hypothesis, ...]) -> str:
+    return _text(*(one.formula for one in hypotheses))
+
+
+def _text(*formulas: z3.BoolRef) -> str:
+    """Declarations and assertions, a line or more each."""
     solver = z3.Solver()
-    solver.add(*(one.formula for one in hypotheses))
-    lines = _commands(solver)
-    return lines, frozenset(line for line in lines if line.startswith("(declare-"))
-
-
-def _commands(solver: z3.Solver) -> list[str]:
-    """What the solver was told, but for its comments and the last question."""
+    solver.add(*formulas)
     lines = solver.to_smt2().splitlines()
-    return [line for line in lines if line and not line.startswith(";") and line != "(check-sat)"]
+    return "\n".join(line for line in lines if line and not line.startswith(";") and line != "(check-sat)")

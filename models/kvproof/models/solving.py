@@ -3,6 +3,7 @@
 The effort, as Z3 counts it, is the same each time the same version is asked the same question with the same seed.
 """
 
+import functools
 import time
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from kvproof.models.obligation import Obligation
 from kvproof.spec.verdict import Verdict
 
 TIMEOUT_SECONDS = 20.0
+QUICK_EFFORT = 3_000_000  # as Z3 counts it: about a second
 SEED_MAX = 2**31 - 1  # a larger one Z3 does not take
 
 VERDICTS = {"unsat": Verdict.PROVED, "sat": Verdict.REFUTED, "unknown": Verdict.UNKNOWN}
@@ -58,34 +60,56 @@ class Decided:
         return [self.obligation.hypotheses[place].name for place in self.answer.core or ()]
 
 
-def ask(text: str, settings: Settings) -> Answer:
-    """Ask Z3 whether the text, in the form that `Obligation.smt2` gives, has a model."""
+def ask(assumed: str, goal: str, settings: Settings) -> Answer:
+    """Ask Z3 whether hypotheses and a negated goal, as `Obligation.question` gives them, have a model.
+
+    First quickly: quantified hypotheses are only instantiated at terms that are there. What that leaves open within
+    a fixed effort is asked with everything that Z3 has.
+    """
     context = z3.Context()
-    assertions = z3.parse_smt2_string(text, ctx=context)
-    solver = z3.Solver(ctx=context)
-    solver.set("random_seed", settings.seed)
-    solver.set("timeout", max(1, int(settings.timeout_seconds * 1000)))
-    if settings.wants_core:
-        *hypotheses, negated_goal = assertions
-        for place, formula in enumerate(hypotheses):
-            solver.assert_and_track(formula, f"hypothesis-{place}")
-        solver.add(negated_goal)
-    else:
-        solver.add(*assertions)
+    hypotheses = list(_parsed(assumed).translate(context))
+    negated_goal = list(z3.parse_smt2_string(goal, ctx=context))
     began = time.perf_counter()
-    said = str(solver.check())
+    quick = z3.SimpleSolver(ctx=context)
+    quick.set(auto_config=False, mbqi=False, rlimit=QUICK_EFFORT)
+    said, solver = _asked(quick, hypotheses, negated_goal, settings)
+    if said == "unknown":
+        said, solver = _asked(z3.Solver(ctx=context), hypotheses, negated_goal, settings)
     seconds = time.perf_counter() - began
-    statistics = solver.statistics()
-    effort = int(statistics.get_key_value("rlimit count")) if "rlimit count" in statistics.keys() else 0  # noqa: SIM118
     core = None
     if settings.wants_core and said == "unsat":
         core = tuple(sorted(int(str(name).rpartition("-")[2]) for name in solver.unsat_core()))
     reason = solver.reason_unknown() if said == "unknown" else ""
-    return Answer(VERDICTS[said], seconds, effort, reason, core)
+    return Answer(VERDICTS[said], seconds, _effort(solver), reason, core)
+
+
+@functools.lru_cache(maxsize=2)
+def _parsed(assumed: str) -> z3.AstVector:
+    """The hypotheses, in a context of their own; each question is asked in another, to which they are copied."""
+    return z3.parse_smt2_string(assumed, ctx=z3.Context())
+
+
+def _asked(
+    solver: z3.Solver, hypotheses: list[z3.BoolRef], negated_goal: list[z3.BoolRef], settings: Settings
+) -> tuple[str, z3.Solver]:
+    solver.set(random_seed=settings.seed, timeout=max(1, int(settings.timeout_seconds * 1000)))
+    if settings.wants_core:
+        for place, formula in enumerate(hypotheses):
+            solver.assert_and_track(formula, f"hypothesis-{place}")
+        solver.add(*negated_goal)
+    else:
+        solver.add(*hypotheses, *negated_goal)
+    return str(solver.check()), solver
+
+
+def _effort(solver: z3.Solver) -> int:
+    """What Z3 has counted in the solver's context."""
+    statistics = solver.statistics()
+    return int(statistics.get_key_value("rlimit count")) if "rlimit count" in statistics.keys() else 0  # noqa: SIM118
 
 
 def decide(obligation: Obligation, settings: Settings | None = None) -> Decided:
     """Decide one obligation here, without another process."""
     if obligation.is_kept():
         return Decided(obligation, KEPT, is_kept=True)
-    return Decided(obligation, ask(obligation.smt2(), settings or Settings()))
+    return Decided(obligation, ask(*obligation.question(), settings or Settings()))

@@ -20,10 +20,10 @@ from kvproof.models.obligation import Obligation
 from kvproof.models.solving import KEPT, Answer, Decided, Settings, ask
 from kvproof.spec.verdict import Verdict
 
-BATCH = 8  # questions sent at once: few enough that nobody waits for one process at the end
+BATCH = 16  # questions sent at once: few enough that nobody waits for one process at the end
 GRACE_SECONDS = 10.0  # Z3 looks at its clock now and then only
 
-Questions = list[tuple[int, str]]
+Question = tuple[int, str, str]  # number, hypotheses, negated goal; many have the same hypotheses, sent once
 
 
 def decide_all(obligations: Iterable[Obligation], settings: Settings, num_processes: int = 2) -> Iterator[Decided]:
@@ -40,14 +40,14 @@ def _serve(connection: Connection, settings: Settings) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, OSError):
         while True:
-            questions: Questions = connection.recv()
-            for number, text in questions:
-                connection.send((number, _answer(text, settings)))
+            questions: list[Question] = connection.recv()
+            for number, assumed, goal in questions:
+                connection.send((number, _answer(assumed, goal, settings)))
 
 
-def _answer(text: str, settings: Settings) -> Answer:
+def _answer(assumed: str, goal: str, settings: Settings) -> Answer:
     try:
-        return ask(text, settings)
+        return ask(assumed, goal, settings)
     except Exception as error:  # what Z3 cannot read is undecided, and the others go on
         return Answer(Verdict.UNKNOWN, reason=f"{type(error).__name__}: {error}")
 
@@ -58,7 +58,7 @@ class _Worker:
 
     process: BaseProcess
     connection: Connection
-    open: deque[tuple[int, str]] = field(default_factory=deque)
+    open: deque[Question] = field(default_factory=deque)
     spoke: float = 0.0
 
 
@@ -68,14 +68,14 @@ class _Pool:
         self.num_processes = num_processes
         self.patience_seconds = 2 * settings.timeout_seconds + GRACE_SECONDS
         self.workers: list[_Worker] = []
-        self.again: deque[tuple[int, str]] = deque()  # questions of a process that was lost
+        self.again: deque[Question] = deque()  # questions of a process that was lost
         self.asked: dict[int, Obligation] = {}
 
     def run(self, obligations: Iterator[Obligation]) -> Iterator[Decided]:
         """Answers, as they come."""
         next_number, is_over = 0, False
         while not is_over or self.asked:
-            batch: Questions = []
+            batch: list[Question] = []
             while len(batch) < BATCH and (self.again or not is_over):
                 if self.again:
                     batch.append(self.again.popleft())
@@ -87,7 +87,7 @@ class _Pool:
                     yield Decided(obligation, KEPT, is_kept=True)
                 else:
                     self.asked[next_number] = obligation
-                    batch.append((next_number, obligation.smt2()))
+                    batch.append((next_number, *obligation.question()))
                     next_number += 1
             while batch and (worker := self._idle()) is None:
                 yield from self._answers()
@@ -140,7 +140,7 @@ class _Pool:
         worker.process.join()
         worker.connection.close()
         self.workers.remove(worker)
-        number, _ = worker.open.popleft()
+        number, _, _ = worker.open.popleft()
         self.again.extend(worker.open)
         return Decided(self.asked.pop(number), Answer(Verdict.UNKNOWN, reason=reason))
 
