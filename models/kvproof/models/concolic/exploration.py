@@ -1,0 +1,181 @@
+"""Every path of a run that forks: the run is repeated from its start, each time with other answers.
+
+A run asks questions (`decide`, `value_of`). The first time a question comes up, the solver says which answers are
+possible under those given so far; one is given now, the other later, depth first. The answers form the path
+condition. A question with one possible answer is no fork. Where the solver gives up, the answer counts as
+possible: a path too many costs time and hides nothing.
+
+The run must ask the same questions after the same answers: it starts from the same values each time.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import z3
+
+from kvproof.models.concolic.symbolic import deciding
+
+PATHS_MAX = 20_000
+VALUES_MAX = 64
+TIMEOUT_MS = 5_000
+
+
+class NoSuchState(Exception):
+    """No values satisfy what the run assumes, so that it would prove nothing."""
+
+
+class TooManyPaths(Exception):
+    """The run forks without an end in sight."""
+
+
+class GaveUp(Exception):
+    """The solver did not find out in time."""
+
+
+@dataclass
+class Fork:
+    """One question on the path: what was answered, and whether the other answer is still to be tried."""
+
+    question: z3.BoolRef
+    answer: bool
+    is_open: bool
+    is_forced: bool
+    value: int | None  # the number that was asked for, if the question is whether a term is that
+    other: z3.ModelRef | None  # values under the other answer
+
+
+class Exploration:
+    """Repeats a run until every answer was given. `assume` is called before the first question."""
+
+    def __init__(self) -> None:
+        self.num_checks = 0
+        self.assumptions: list[z3.BoolRef] = []
+        self._solver = z3.Solver()
+        self._solver.set("timeout", TIMEOUT_MS)
+        self._forks: list[Fork] = []
+        self._known: dict[int, bool] = {}
+        self._position = 0
+        self._is_first = True
+        self._model: z3.ModelRef | None = None
+        self._found: z3.ModelRef | None = None  # by the latest check that had an answer
+
+    def paths(self, run: Callable[[], None]) -> Iterator[tuple[z3.BoolRef, ...]]:
+        """Run once for each path, and give its condition right after. Raises NoSuchState, TooManyPaths."""
+        for _ in range(PATHS_MAX):
+            self._position = 0
+            self._known.clear()
+            deciding(self, run)
+            self._first_model()
+            self._is_first = False
+            yield tuple(_given(fork.question, fork.answer) for fork in self._forks if not fork.is_forced)
+            if not self._next_path():
+                return
+        raise TooManyPaths(f"more than {PATHS_MAX} paths")
+
+    def assume(self, condition: Callable[[], z3.BoolRef]) -> None:
+        """Take a condition for granted on every path. It is made on the first path only: each path assumes the same."""
+        if self._position:
+            raise ValueError("assume comes before the first question")
+        if self._is_first:
+            made = condition()
+            self.assumptions.append(made)
+            self._solver.add(made)
+
+    def values(self, names: Iterable[str], condition: z3.BoolRef | None = None) -> dict[str, int] | None:
+        """Values of integers that take the path just run and satisfy the condition; None if there are none."""
+        model = self._first_model()
+        if condition is not None:
+            result = self._check(condition)
+            if result == z3.unsat:
+                return None
+            model = self._found if result == z3.sat else None
+        if model is None:
+            raise GaveUp("the solver does not tell whether values exist that take this path")
+        return {name: int(model.eval(z3.Int(name), model_completion=True).as_long()) for name in names}
+
+    def decide(self, question: z3.BoolRef) -> bool:
+        """The answer on this path."""
+        plain = z3.simplify(question)
+        if z3.is_true(plain) or z3.is_false(plain):
+            return z3.is_true(plain)
+        known = self._known.get(plain.get_id())
+        if known is None:
+            known = self._known[plain.get_id()] = self._answer(plain, None)
+        return known
+
+    def value_of(self, term: z3.ArithRef) -> int:
+        """The number that the term is on this path; there must be finitely many that it can be."""
+        plain = z3.simplify(term)
+        if z3.is_int_value(plain):
+            return int(plain.as_long())
+        for _ in range(VALUES_MAX):
+            if self._position < len(self._forks):
+                value = self._forks[self._position].value
+                assert value is not None
+            else:
+                model = self._first_model()
+                if model is None:
+                    raise GaveUp(f"the solver finds no value for {plain}")
+                value = model.eval(plain, model_completion=True).as_long()
+            if self._answer(plain == value, value):
+                return int(value)
+        raise TooManyPaths(f"{plain} is used as a number, and may be more than {VALUES_MAX} of them")
+
+    def _answer(self, question: z3.BoolRef, value: int | None) -> bool:
+        if self._position == len(self._forks):
+            self._forks.append(self._ask(question, value))
+        fork = self._forks[self._position]
+        self._position += 1
+        return fork.answer
+
+    def _ask(self, question: z3.BoolRef, value: int | None) -> Fork:
+        model = self._first_model()
+        answer = model is None or z3.is_true(model.eval(question, model_completion=True))
+        if model is None and self._check(question) == z3.unsat:
+            return Fork(question, False, False, True, value, None)
+        result = self._check(_given(question, not answer))
+        if result == z3.unsat:
+            return Fork(question, answer, False, True, value, None)
+        other = self._found if result == z3.sat else None
+        self._solver.push()
+        self._solver.add(_given(question, answer))
+        return Fork(question, answer, True, False, value, other)
+
+    def _next_path(self) -> bool:
+        while self._forks:
+            fork = self._forks[-1]
+            if fork.is_open:
+                fork.answer, fork.is_open, self._model = not fork.answer, False, fork.other
+                self._solver.pop()
+                self._solver.push()
+                self._solver.add(_given(fork.question, fork.answer))
+                return True
+            if not fork.is_forced:
+                self._solver.pop()
+            self._forks.pop()
+        return False
+
+    def _first_model(self) -> z3.ModelRef | None:
+        """Values that satisfy the path so far; None if the solver gives up."""
+        if self._model is None:
+            result = self._check()
+            if result == z3.unsat:
+                raise NoSuchState("no values satisfy what is assumed")
+            self._model = self._solver.model() if result == z3.sat else None
+        return self._model
+
+    def _check(self, *also: z3.BoolRef) -> z3.CheckSatResult:
+        self.num_checks += 1
+        if not also:
+            return self._solver.check()
+        self._solver.push()
+        self._solver.add(*also)
+        result = self._solver.check()
+        if result == z3.sat:
+            self._found = self._solver.model()
+        self._solver.pop()
+        return result
+
+
+def _given(question: z3.BoolRef, answer: bool) -> z3.BoolRef:
+    return question if answer else z3.Not(question)

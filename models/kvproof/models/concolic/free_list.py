@@ -1,0 +1,233 @@
+"""What `DeviceBlocks` does: refcounts and the free list of one device of four blocks, with any counts.
+
+The device has the ids 1 to 4 of six, so that a step that writes beyond its device shows. The invariant: the free
+list names each of its blocks once, and exactly those whose refcount is 0; no refcount is negative; the null block,
+once it is taken, stays held. A shape says how many ids are free; which ones, in which order, is any.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kvproof.impl.device_blocks import NO_NULL_BLOCK, DeviceBlocks
+from kvproof.impl.errors import DoubleFreeError, NoFreeBlocksError, UnknownBlockError
+from kvproof.models.concolic.scenario import Claim, Inputs, Outcome, Scenario, Step
+from kvproof.models.concolic.symbolic import at, both, count_of, either, equal, negated, same_truth
+
+IDS = range(1, 5)
+NUM_COUNTS = 6
+
+
+@dataclass
+class Device:
+    """A device in any state that satisfies the invariant, and what it was before a call."""
+
+    blocks: Any
+    counts: list[Any]
+    free: list[Any]
+
+
+def _device(inputs: Inputs, subject: Any, num_free: int, has_null: bool = False) -> Device:
+    counts = [inputs.count(f"count_{block}") for block in range(NUM_COUNTS)]
+    free = [inputs.integer(f"free_{place}") for place in range(num_free)]
+    blocks = subject("the device", IDS, counts)
+    blocks.free_ids.clear()
+    blocks.free_ids.extend(free)
+    if has_null:
+        blocks.null_id = inputs.integer("null")
+        inputs.assume(lambda: negated(blocks.null_id == NO_NULL_BLOCK))
+    inputs.assume(lambda: is_sound(blocks))
+    return Device(blocks, list(counts), free)
+
+
+def is_sound(blocks: Any) -> Any:
+    """The invariant of a device whose ids are a range."""
+    free, counts, ids = list(blocks.free_ids), blocks.refcounts, blocks.ids
+    is_kept = both((is_among(blocks.null_id, ids), at(counts, blocks.null_id) > 0))
+    return both(
+        [
+            *(is_among(block, ids) for block in free),
+            *(negated(equal(one, other)) for place, one in enumerate(free) for other in free[:place]),
+            *(same_truth(counts[block] == 0, either(equal(one, block) for one in free)) for block in ids),
+            *(count >= 0 for count in counts),
+            either((equal(blocks.null_id, NO_NULL_BLOCK), is_kept)),
+        ]
+    )
+
+
+def is_among(block: Any, ids: range) -> Any:
+    """Whether a block is one of consecutive ids."""
+    return both((block >= ids.start, block < ids.stop))
+
+
+def _changed_by(device: Device, change: int, blocks: Iterable[Any]) -> Any:
+    """Whether every count changed by so much for each time the block is among `blocks`."""
+    changed = list(blocks)
+    after = device.blocks.refcounts
+    return both(after[block] == device.counts[block] + change * count_of(block, changed) for block in range(NUM_COUNTS))
+
+
+def _unchanged(device: Device) -> Claim:
+    is_same = both((equal(device.blocks.refcounts, device.counts), equal(list(device.blocks.free_ids), device.free)))
+    return Claim("a refused call changes nothing", is_same)
+
+
+def _taking(device: Device, taken: list[Any], num_blocks: int) -> Iterator[Claim]:
+    """What is true after `taken` were taken."""
+    yield Claim("as many are taken as were asked for", len(taken) == num_blocks)
+    yield Claim("those freed last are taken first", equal(taken, device.free[:num_blocks]))
+    yield Claim("the others stay free, in their order", equal(list(device.blocks.free_ids), device.free[num_blocks:]))
+    yield Claim("each has one reference, no other count changes", _changed_by(device, 1, taken))
+    yield Claim("the free list stays exact", is_sound(device.blocks))
+
+
+def _take(inputs: Inputs, subject: Any, num_free: int, num_blocks: int) -> Step:
+    device = _device(inputs, subject, num_free)
+
+    def claims(outcome: Outcome) -> Iterator[Claim]:
+        yield Claim("it refuses exactly if too few are free", (outcome.error is not None) == (num_blocks > num_free))
+        yield from [_unchanged(device)] if outcome.error else _taking(device, outcome.value, num_blocks)
+
+    return Step(lambda: device.blocks.take(num_blocks), claims, (NoFreeBlocksError,))
+
+
+def _take_one(inputs: Inputs, subject: Any, num_free: int) -> Step:
+    device = _device(inputs, subject, num_free)
+
+    def claims(outcome: Outcome) -> Iterator[Claim]:
+        yield Claim("it refuses exactly if none is free", (outcome.error is not None) == (num_free == 0))
+        yield from [_unchanged(device)] if outcome.error else _taking(device, [outcome.value], 1)
+
+    return Step(device.blocks.take_one, claims, (NoFreeBlocksError,))
+
+
+def _held(inputs: Inputs, device: Device, num_ids: int) -> list[Any]:
+    """Ids of held blocks of the device; none more often than it is held."""
+    held = [inputs.integer(f"block_{place}") for place in range(num_ids)]
+    inputs.assume(
+        lambda: both(both((is_among(block, IDS), at(device.counts, block) >= count_of(block, held))) for block in held)
+    )
+    return held
+
+
+def _share(inputs: Inputs, subject: Any, num_free: int, num_ids: int) -> Step:
+    device = _device(inputs, subject, num_free)
+    held = _held(inputs, device, num_ids)
+
+    def claims(outcome: Outcome) -> Iterator[Claim]:
+        yield Claim("each has one reference more, no other count changes", _changed_by(device, 1, held))
+        yield Claim("the free list is as before", equal(list(device.blocks.free_ids), device.free))
+        yield Claim("the free list stays exact", is_sound(device.blocks))
+
+    return Step(lambda: device.blocks.share(held), claims)
+
+
+def _release(inputs: Inputs, subject: Any, num_free: int, num_ids: int) -> Step:
+    device = _device(inputs, subject, num_free)
+    held = _held(inputs, device, num_ids)
+
+    def claims(outcome: Outcome) -> Iterator[Claim]:
+        free = list(device.blocks.free_ids)
+        num_freed = len(free) - num_free
+        yield Claim("each has one reference less, no other count changes", _changed_by(device, -1, held))
+        yield Claim("what was free stays free, in its order", num_freed >= 0 and equal(free[num_freed:], device.free))
+        yield Claim("what is freed was given back", both(count_of(block, held) > 0 for block in free[:num_freed]))
+        yield Claim("exactly the blocks that nobody holds are free, each once", is_sound(device.blocks))
+
+    return Step(lambda: device.blocks.release(held), claims)
+
+
+def _null_block(inputs: Inputs, subject: Any, num_free: int, has_null: bool) -> Step:
+    device = _device(inputs, subject, num_free, has_null)
+    null_before = device.blocks.null_id
+
+    def claims(outcome: Outcome) -> Iterator[Claim]:
+        is_refused = not has_null and num_free == 0
+        yield Claim("it refuses exactly if it has none and none is free", (outcome.error is not None) == is_refused)
+        if has_null or outcome.error:
+            yield _unchanged(device)
+            yield Claim("the null block stays the same", equal(device.blocks.null_id, null_before))
+        else:
+            yield from _taking(device, [outcome.value], 1)
+        if outcome.error is None:
+            yield Claim("the null block is given", equal(outcome.value, device.blocks.null_id))
+
+    return Step(device.blocks.null_block, claims, (NoFreeBlocksError,))
+
+
+def _require_held(inputs: Inputs, subject: Any, num_free: int, has_null: bool, has_id: bool = True) -> Step:
+    device = _device(inputs, subject, num_free, has_null)
+    block = inputs.integer("block") if has_id else None
+
+    def claims(outcome: Outcome) -> Iterator[Claim]:
+        yield _unchanged(device)
+        is_foreign = not has_id or either((negated(is_among(block, IDS)), equal(block, device.blocks.null_id)))
+        is_free = has_id and either(equal(block, one) for one in device.free)
+        yield Claim("a foreign id is refused", same_truth(outcome.raised(UnknownBlockError), is_foreign))
+        is_double = both((negated(is_foreign), is_free))
+        yield Claim("a free block is refused", same_truth(outcome.raised(DoubleFreeError), is_double))
+        if outcome.error is None:
+            yield Claim("the id is given back", equal(outcome.value, block))
+
+    return Step(lambda: device.blocks.require_held(block), claims, (UnknownBlockError, DoubleFreeError))
+
+
+def _numbers(inputs: Inputs, subject: Any, num_free: int, has_null: bool) -> Step:
+    device = _device(inputs, subject, num_free, has_null)
+    blocks = device.blocks
+    blocks.num_kept = inputs.below("kept", len(IDS) + 1 - num_free - has_null)
+
+    def claims(outcome: Outcome) -> Iterator[Claim]:
+        free, usable, is_idle = outcome.value
+        yield Claim("the free ids are counted", free == num_free)
+        yield Claim(
+            "all but the blocks kept and the null block are usable", usable == len(IDS) - blocks.num_kept - has_null
+        )
+        yield Claim("it is idle exactly if every usable block is free", same_truth(is_idle, usable == num_free))
+        yield _unchanged(device)
+
+    return Step(lambda: (blocks.num_free, blocks.num_usable, blocks.is_idle), claims)
+
+
+def _free_shapes(*also: Any) -> dict[str, tuple[Any, ...]]:
+    return {f"{num_free} free": (num_free, *also) for num_free in range(len(IDS) + 1)}
+
+
+_NULL_SHAPES = {
+    f"{num_free} free, {'a null block' if has_null else 'no null block'}": (num_free, has_null)
+    for has_null in (False, True)
+    for num_free in range(len(IDS) + 1 - has_null)
+}
+
+SCENARIOS = (
+    Scenario(
+        "DeviceBlocks.take",
+        "no-use-after-free",
+        DeviceBlocks,
+        _take,
+        {
+            f"{num_blocks} of {num_free} free": (num_free, num_blocks)
+            for num_free in range(len(IDS) + 1)
+            for num_blocks in sorted({0, 1, num_free, num_free + 1})
+        },
+    ),
+    Scenario("DeviceBlocks.take_one", "no-use-after-free", DeviceBlocks, _take_one, _free_shapes()),
+    Scenario("DeviceBlocks.share", "refcount-exact", DeviceBlocks, _share, {"2 ids, 1 free": (1, 2), "none": (4, 0)}),
+    Scenario(
+        "DeviceBlocks.release",
+        "no-double-free",
+        DeviceBlocks,
+        _release,
+        {f"1 id, {free} free": (free, 1) for free in range(len(IDS))}
+        | {"2 ids, none free": (0, 2), "2 ids, 2 free": (2, 2)},
+    ),
+    Scenario("DeviceBlocks.null_block", "frame-kept", DeviceBlocks, _null_block, _NULL_SHAPES),
+    Scenario(
+        "DeviceBlocks.require_held",
+        "no-double-free",
+        DeviceBlocks,
+        _require_held,
+        _NULL_SHAPES | {"no id": (1, False, False)},
+    ),
+    Scenario("DeviceBlocks counts", "conservation", DeviceBlocks, _numbers, _NULL_SHAPES),
+)

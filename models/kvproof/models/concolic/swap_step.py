@@ -1,0 +1,103 @@
+"""What `swapping.move` does: tables over a device of four blocks go to another of four, with any counts.
+
+The source has the ids 0 to 3, the target 4 to 7, both with an invariant free list. A shape says which blocks the
+tables name (`01 02`: two tables that share block 0; `-` is an entry that the sliding window left), how many ids of
+the target are free, and which are landing places of this step. Which ids are free is any, and so are all counts, as
+long as each block is held by the tables that name it.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kvproof.impl.device_blocks import DeviceBlocks
+from kvproof.impl.errors import NoFreeBlocksError
+from kvproof.impl.swapping import move
+from kvproof.impl.table import Table
+from kvproof.models.concolic.free_list import is_sound
+from kvproof.models.concolic.scenario import Claim, Inputs, Outcome, Scenario, Step
+from kvproof.models.concolic.symbolic import both, count_of, either, equal, negated
+
+SOURCE, TARGET = range(4), range(4, 8)
+NULL = 9  # the null block of the source, in place of entries that were left
+
+
+def _move(inputs: Inputs, subject: Any, names: str, num_free: int, landed: set[int]) -> Step:
+    counts = [inputs.count(f"count_{block}") for block in range(TARGET.stop)]
+    source, target = DeviceBlocks("the source", SOURCE, counts), DeviceBlocks("the target", TARGET, counts)
+    tables = [_table(name) for name in names.split()]
+    held = [block for table in tables for block in table.held_ids()]
+    free = [inputs.integer(f"free_{place}") for place in range(num_free)]
+    source.free_ids.clear()
+    target.free_ids.clear()
+    target.free_ids.extend(free)
+    inputs.assume(lambda: both((is_sound(source), is_sound(target))))
+    inputs.assume(lambda: both(counts[block] >= held.count(block) for block in SOURCE))
+    before, ids_before = list(counts), [list(table.ids) for table in tables]
+
+    def claims(outcome: Outcome) -> Iterator[Claim]:
+        distinct = list(dict.fromkeys(held))
+        is_idle = num_free == len(TARGET)
+        is_back = {block: both((not is_idle, either(equal(one, block) for one in free))) for block in landed}
+        num_usable = num_free - sum((1 if is_free else 0) for is_free in is_back.values())
+        yield Claim(
+            "it refuses exactly if too few are free", (outcome.error is not None) == (len(distinct) > num_usable)
+        )
+        if outcome.error:
+            yield Claim("a refused swap changes no count", equal(counts, before))
+            is_same = both((equal(list(target.free_ids), free), not source.free_ids))
+            yield Claim("a refused swap changes no free list", is_same)
+            yield Claim("a refused swap changes no table", [table.ids for table in tables] == ids_before)
+            return
+        mapping = outcome.value
+        new = list(mapping.values())
+        yield Claim("each block moves once, in the order of first mention", list(mapping) == distinct)
+        yield Claim("no two blocks get one place", both(negated(a == b) for n, a in enumerate(new) for b in new[:n]))
+        yield Claim("every place was free", both(either(equal(block, one) for one in free) for block in new))
+        is_taken = [both((is_free, equal(block, place))) for place, is_free in is_back.items() for block in new]
+        yield Claim("no landing place of this step is taken", negated(either(is_taken)))
+        moved = [mapping[block] for block in held]
+        yield Claim(
+            "references move with the tables",
+            both(
+                counts[block] == before[block] + count_of(block, moved) - count_of(block, held)
+                for block in range(TARGET.stop)
+            ),
+        )
+        expected = [[mapping.get(block, NULL) for block in ids] for ids in ids_before]
+        yield Claim("each table names the new blocks", equal([table.ids for table in tables], expected))
+        yield Claim("no table writes unseen", all(table.writable_slots == 0 for table in tables))
+        yield Claim("both free lists stay exact", both((is_sound(source), is_sound(target))))
+
+    return Step(lambda: subject(tables, source, target, landed), claims, (NoFreeBlocksError,))
+
+
+def _table(name: str) -> Table:
+    table = Table([NULL if entry == "-" else int(entry) for entry in name], len(name))
+    table.num_dropped, table.writable_slots = name.count("-"), len(name)
+    return table
+
+
+def _shapes(*shapes: tuple[str, int, set[int]]) -> dict[str, tuple[Any, ...]]:
+    return {
+        f"tables {names}, {num_free} free" + (f", landed {sorted(landed)}" if landed else ""): (names, num_free, landed)
+        for names, num_free, landed in shapes
+    }
+
+
+SCENARIOS = (
+    Scenario(
+        "swapping.move",
+        "swap-mapping",
+        move,
+        _move,
+        _shapes(
+            ("0", 0, set()),
+            ("01", 2, set()),
+            ("-1 1", 2, set()),
+            ("012 012", 2, set()),
+            ("01 02", 3, set()),
+            ("0 1", 3, {4, 5}),
+            ("0", 4, {6}),
+        ),
+    ),
+)

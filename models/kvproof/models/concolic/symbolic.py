@@ -1,0 +1,254 @@
+"""Integers and truth values that stand for any: operations on them build terms, and asking for their truth forks.
+
+An unmodified method computes with a `SymbolicInt` as with an int. Where it needs to know, in an `if`, as an index
+of a list or as a key of a dict, the exploration in progress decides, once for each answer that is possible. A
+specification must not fork: it is written with `both`, `either`, `implies`, `negated` and `chosen`, which work on
+terms as well as on plain Python values, so that the same text judges a proof and its replay on concrete numbers.
+"""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import z3
+
+
+class Decides(Protocol):
+    """What answers for a symbolic value when Python insists on an answer."""
+
+    def decide(self, question: z3.BoolRef) -> bool: ...
+    def value_of(self, term: z3.ArithRef) -> int: ...
+
+
+class Undecided(Exception):
+    """A symbolic value was asked for its truth or number where no exploration is in progress."""
+
+
+_DECIDING: list[Decides] = []
+
+
+def decider() -> Decides:
+    """The exploration in progress. Raises Undecided if there is none."""
+    if not _DECIDING:
+        raise Undecided("a symbolic value was asked outside an exploration; write the specification without if/and/or")
+    return _DECIDING[-1]
+
+
+def deciding(by: Decides, run: Callable[[], None]) -> None:
+    """Run with `by` answering for every symbolic value."""
+    _DECIDING.append(by)
+    try:
+        run()
+    finally:
+        _DECIDING.pop()
+
+
+class SymbolicBool:
+    """A truth value that may be either."""
+
+    __slots__ = ("term",)
+
+    def __init__(self, term: z3.BoolRef) -> None:
+        self.term = term
+
+    def __bool__(self) -> bool:
+        return decider().decide(self.term)
+
+    def __repr__(self) -> str:
+        return f"<{self.term}>"
+
+    def _as_int(self) -> "SymbolicInt":
+        return SymbolicInt(z3.If(self.term, _constant(1), _constant(0)))
+
+    def __add__(self, other: Any) -> "SymbolicInt":
+        return SymbolicInt(self._as_int().term + number(other))
+
+    __radd__ = __add__
+
+    def __rsub__(self, other: Any) -> "SymbolicInt":
+        return SymbolicInt(number(other) - self._as_int().term)
+
+
+class SymbolicInt:
+    """An integer that may be any, without bound."""
+
+    __slots__ = ("term",)
+
+    def __init__(self, term: z3.ArithRef) -> None:
+        self.term = term
+
+    def __bool__(self) -> bool:
+        return decider().decide(self.term != 0)
+
+    def __index__(self) -> int:
+        return decider().value_of(self.term)
+
+    def __hash__(self) -> int:
+        return hash(decider().value_of(self.term))
+
+    def __repr__(self) -> str:
+        return f"<{self.term}>"
+
+    def __add__(self, other: Any) -> "SymbolicInt":
+        return SymbolicInt(self.term + number(other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> "SymbolicInt":
+        return SymbolicInt(self.term - number(other))
+
+    def __rsub__(self, other: Any) -> "SymbolicInt":
+        return SymbolicInt(number(other) - self.term)
+
+    def __mul__(self, other: Any) -> "SymbolicInt":
+        return SymbolicInt(self.term * number(other))
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> "SymbolicInt":
+        return SymbolicInt(-self.term)
+
+    def __floordiv__(self, other: Any) -> "SymbolicInt":
+        return SymbolicInt(self.term / _divisor(other))
+
+    def __mod__(self, other: Any) -> "SymbolicInt":
+        return SymbolicInt(self.term % _divisor(other))
+
+    def __lt__(self, other: Any) -> SymbolicBool:
+        return SymbolicBool(self.term < number(other))
+
+    def __le__(self, other: Any) -> SymbolicBool:
+        return SymbolicBool(self.term <= number(other))
+
+    def __gt__(self, other: Any) -> SymbolicBool:
+        return SymbolicBool(self.term > number(other))
+
+    def __ge__(self, other: Any) -> SymbolicBool:
+        return SymbolicBool(self.term >= number(other))
+
+    def __eq__(self, other: object) -> SymbolicBool | bool:  # type: ignore[override]
+        return SymbolicBool(self.term == number(other)) if is_number(other) else False
+
+    def __ne__(self, other: object) -> SymbolicBool | bool:  # type: ignore[override]
+        return SymbolicBool(self.term != number(other)) if is_number(other) else True
+
+
+class SymbolicId(SymbolicInt):
+    """An id of no known value, for sets and dicts that hold such ids only: all hash alike, and `==` tells them apart.
+
+    Every container then behaves as it does when hashes collide, which no result of a dict may depend on.
+    """
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> SymbolicBool | bool:  # type: ignore[override]
+        return True if other is self else super().__eq__(other)
+
+
+def _divisor(value: Any) -> z3.ArithRef:
+    """A divisor; where it may not be positive, Python and a solver round differently, and the run is refused."""
+    term = number(value)
+    if not decider().decide(term > 0):
+        raise ArithmeticError(f"division by {term}, which may be 0 or negative")
+    return term
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is an integer, symbolic or not (a bool is not, None is not)."""
+    return isinstance(value, SymbolicInt) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def number(value: Any) -> z3.ArithRef:
+    """The term of an integer, symbolic or not."""
+    if isinstance(value, SymbolicInt):
+        return value.term
+    return value._as_int().term if isinstance(value, SymbolicBool) else _constant(int(value))
+
+
+@functools.lru_cache(maxsize=1024)
+def _constant(value: int) -> z3.IntNumRef:
+    return z3.IntVal(value)
+
+
+def truth(value: Any) -> z3.BoolRef:
+    """The term of a truth value, symbolic or not."""
+    return value.term if isinstance(value, SymbolicBool) else z3.BoolVal(bool(value))
+
+
+# The words of specifications ---------------------------------------------------------------------------------------
+
+
+def both(parts: Iterable[Any]) -> Any:
+    """Whether every part is true; the parts after one that is plainly false are not made."""
+    return _joined(parts, False, z3.And)
+
+
+def either(parts: Iterable[Any]) -> Any:
+    """Whether some part is true; the parts after one that is plainly true are not made."""
+    return _joined(parts, True, z3.Or)
+
+
+def negated(condition: Any) -> Any:
+    """Whether the condition is false."""
+    return SymbolicBool(z3.Not(condition.term)) if isinstance(condition, SymbolicBool) else not condition
+
+
+def implies(condition: Any, conclusion: Any) -> Any:
+    """Whether the conclusion is true or the condition is not."""
+    return either((negated(condition), conclusion))
+
+
+def same_truth(one: Any, other: Any) -> Any:
+    """Whether both are true or neither is."""
+    if not isinstance(one, SymbolicBool):
+        one, other = other, one
+    if not isinstance(one, SymbolicBool):
+        return bool(one) == bool(other)
+    if not isinstance(other, SymbolicBool):
+        return one if other else negated(one)
+    return SymbolicBool(one.term == other.term)
+
+
+def chosen(condition: Any, one: Any, other: Any) -> Any:
+    """`one` if the condition is true, else `other`; both are integers."""
+    if isinstance(condition, SymbolicBool):
+        return SymbolicInt(z3.If(condition.term, number(one), number(other)))
+    return one if condition else other
+
+
+def equal(one: Any, other: Any) -> Any:
+    """Whether two integers, or two lists or tuples of them, are equal, item by item."""
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return both([len(one) == len(other), *(equal(a, b) for a, b in zip(one, other, strict=False))])
+    return True if one is other else one == other
+
+
+def count_of(value: Any, items: Iterable[Any]) -> Any:
+    """How many of the items equal the value."""
+    total: Any = 0
+    for item in items:
+        total = total + chosen(equal(item, value), 1, 0)
+    return total
+
+
+def at(items: Any, index: Any) -> Any:
+    """The item of a list at an index inside it, which may be symbolic."""
+    found = items[-1]
+    for place, item in enumerate(items[:-1]):
+        found = chosen(index == place, item, found)
+    return found
+
+
+def _joined(parts: Iterable[Any], decisive: bool, connective: Callable[..., z3.BoolRef]) -> Any:
+    symbolic = []
+    for part in parts:
+        if isinstance(part, SymbolicBool):
+            symbolic.append(part)
+        elif bool(part) == decisive:
+            return decisive
+    if not symbolic:
+        return not decisive
+    return symbolic[0] if len(symbolic) == 1 else SymbolicBool(connective(*(part.term for part in symbolic)))
