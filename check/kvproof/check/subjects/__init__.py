@@ -23,9 +23,20 @@ BUILT_IN = {
     "kvproof": "kvproof's own block manager",
     "kvproof-generation1": "kvproof's manager behind the interface of the first generation, its windows rings",
     "kvproof-scheduler": "kvproof's own scheduler around it, judged step by step",
-    "vllm-v0": "vLLM's V0 block manager; vllm-v0==VERSION for another release",
+    "nano-vllm": "nano-vllm's block manager, of a checkout: nano-vllm==PATH",
+    "vllm-v0": "vLLM's V0 block manager (0.2.0 to 0.10.2); vllm-v0==VERSION for another release",
+    "vllm-v0-generation1": "its first generation, where a release has both (0.4.0 to 0.6.2)",
+    "vllm-v1": "vLLM's V1 KV cache manager (0.8.0 and newer); vllm-v1==VERSION for another release",
 }
-WITH_VERSION = frozenset({"vllm-v0"})
+# Where the subject of an engine's release is made: module and the generation asked for, if any.
+ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
+    "nano-vllm": ("kvproof.check.subjects.nano_vllm", {}),
+    "vllm-v0": ("kvproof.check.subjects.vllm_v0", {}),
+    "vllm-v0-generation1": ("kvproof.check.subjects.vllm_v0", {"generation": 1}),
+    "vllm-v1": ("kvproof.check.subjects.vllm_v1", {}),
+}
+WITH_VERSION = frozenset(ENGINES)
+BY_PATH = frozenset({"nano-vllm"})
 OWN = "module:factory or path/to/file.py:factory for your own"
 
 
@@ -49,6 +60,8 @@ def find(name: str) -> Factory:
         raise UnknownSubject(
             f"{name!r}: {known} takes {'a version after ==' if known in WITH_VERSION else 'no version'}"
         )
+    if known in BY_PATH and not version:
+        raise UnknownSubject(f"{known} has no releases: write {known}==PATH, with the path of a checkout")
     if known == "kvproof":
         from kvproof.check.subjects import builtin
 
@@ -61,13 +74,12 @@ def find(name: str) -> Factory:
         from kvproof.check.subjects import scheduler
 
         return _checked(name, scheduler.make)
-    return _checked(name, lambda: _vllm_v0(version))
+    return _checked(name, lambda: _of_engine(known, version))
 
 
-def _vllm_v0(version: str) -> Any:
-    from kvproof.check.subjects import vllm_v0
-
-    return vllm_v0.make(version) if version else vllm_v0.make()
+def _of_engine(name: str, version: str) -> Any:
+    module, options = ENGINES[name]
+    return importlib.import_module(module).make(**({"version": version} if version else {}), **options)
 
 
 def _suggestion(name: str) -> str:
