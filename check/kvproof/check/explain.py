@@ -138,8 +138,12 @@ class Explainer:
             self.run(operations.set_aside(self.state, block), "keeping a block for itself")
         self.num_reserved = len(reserved)
 
-    def admitted(self, seq: Seq, window: int, hit: int, caching: bool, about: str) -> None:
-        """A waiting sequence got its table, the first `hit` tokens of which need not be computed."""
+    def admitted(self, seq: Seq, window: int, hit: int, caching: bool, about: str, hits_in_step: bool = False) -> None:
+        """A waiting sequence got its table, the first `hit` tokens of which need not be computed.
+
+        hits_in_step: what is hit may be computed by another in this very step, as a step writes before it reads. Such
+        a block is shared, not hit, and `executed` holds that somebody does compute it.
+        """
         table, size = self.table_of(seq, about), self.block_size
         if not 0 <= hit <= len(seq.tokens) or hit % size:
             raise Finding("hit-computed", f"{about}: a hit of {hit} tokens on a prompt of {len(seq.tokens)}")
@@ -148,13 +152,16 @@ class Explainer:
         self.take_slot(seq)
         named = table.__getitem__
         first = self._num_left(table)
+        num_hit = hit // size
+        if hits_in_step:
+            num_hit = next((i for i in range(num_hit) if not self.state.computed[table[i]]), num_hit)
         if first:
             program = operations.admit_past_window(
                 self.state, size, seq.slot, window, seq.identities, first, len(table), named
             )
         else:
             program = operations.admit_sequence(
-                self.state, size, seq.slot, window, seq.identities, hit // size, len(table), named, caching
+                self.state, size, seq.slot, window, seq.identities, num_hit, len(table), named, caching
             )
         self.run(program, about)
         self._compare_table(seq, table, about)

@@ -113,7 +113,7 @@ class Admitting(Judge):
         self._observe(about, touched)
         if caching:
             self._note_missed_hit(first, hit)
-        explainer.admitted(first, self.config.window or 0, hit, caching, about)
+        explainer.admitted(first, self.config.window or 0, hit, caching, about, self.capabilities.same_step_hits)
         for seq in group.members[1:]:
             explainer.forked(first, seq, about)
             if seq.shown != first.shown:

@@ -245,7 +245,7 @@ class Scheduling(LoopBase):
                 seq.status = RUNNING
             if caching:
                 self._note_missed_hit(first, hit)
-            explainer.admitted(first, self.config.window or 0, hit, caching, ABOUT)
+            explainer.admitted(first, self.config.window or 0, hit, caching, ABOUT, self.capabilities.same_step_hits)
             for chunk in chunks[1:]:
                 seq = self.seqs[chunk.seq]
                 explainer.forked(first, seq, ABOUT)
