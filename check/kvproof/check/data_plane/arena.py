@@ -1,7 +1,7 @@
 """One pool's memory: rows of words, guards among them, and what each of them must hold.
 
-The executor under test gets views of it: planes, which are the blocks of one part as rows of words, and one typed
-tensor for each layer, as an engine has them.
+The executor under test gets views of it: planes, which are blocks as rows of words, and one typed tensor for each
+layer, as an engine has them.
 """
 
 from __future__ import annotations
@@ -79,16 +79,27 @@ class Arena:
         """The rows that do not hold what they must, guards included."""
         return bad_rows(self.memory, row_keys(self.labels), self.columns)
 
-    def planes(self) -> list[Plane]:
+    def planes(self) -> list[torch.Tensor]:
+        """Int64 `[blocks, words]`, as few as there can be: one for each layer, or two where keys and values lie apart.
+
+        Rows are strided where other layers or padding lie between the blocks.
+        """
+        shape = self.geometry
+        side_by_side = all(
+            second.first_row - first.first_row == shape.rows_per_part
+            for first, second in zip(self.strips[:1], self.strips[1 : len(shape.parts)], strict=False)
+        )
+        num_together = len(shape.parts) if side_by_side else 1
+        return [self._plane(strip, num_together) for strip in self.strips[::num_together]]
+
+    def parts(self) -> list[Plane]:
         """One plane for each layer and part, in that order."""
-        shape, planes = self.geometry, []
-        num_words = shape.rows_per_part * shape.row_words
-        for strip in self.strips:
-            size = (shape.num_blocks(self.pool), num_words)
-            stride = (strip.block_stride * shape.row_words, 1)
-            words = self.memory.view(-1).as_strided(size, stride, strip.first_row * shape.row_words)
-            planes.append(Plane(strip.layer, strip.part, words))
-        return planes
+        return [Plane(strip.layer, strip.part, self._plane(strip, 1)) for strip in self.strips]
+
+    def _plane(self, strip: Strip, num_parts: int) -> torch.Tensor:
+        words = self.geometry.row_words
+        size = (self.geometry.num_blocks(self.pool), num_parts * self.geometry.rows_per_part * words)
+        return self.memory.view(-1).as_strided(size, (strip.block_stride * words, 1), strip.first_row * words)
 
     def typed(self) -> list[torch.Tensor]:
         """One tensor for each layer, of the layout's shape and the element type."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import torch
@@ -86,6 +87,7 @@ def by_device(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.i
     return rows
 
 
+@cache
 def _memcmp() -> Callable[[int, int, int], int] | None:
     """The C library's, if it can be found."""
     try:

@@ -15,32 +15,32 @@ from kvproof.check.data_plane.arena import Arena
 from kvproof.check.data_plane.classify import Classified, classify, decode
 from kvproof.check.data_plane.layouts import Geometry, Strip
 from kvproof.check.data_plane.moves import PoolId
-from kvproof.check.data_plane.pattern import Kind, Origin, Part, Words, magics_of, unpack
+from kvproof.check.data_plane.pattern import Kind, Origin, Part, Words, fields_of, unpack
 from kvproof.check.data_plane.results import DataFinding, FindingKind, WrongClass, WrongRow
 from kvproof.check.data_plane.wording import count_text, origin_text, place_text
 from kvproof.check.data_plane.world import World
 
-ROWS_MAX = 1024  # classified
+ROWS_MAX = 256  # of each pool
 SHOWN_MAX = 16
 
 
 def finding_of(world: World, wrong: dict[PoolId, NDArray[np.int64]], step: int) -> DataFinding:
     """The finding about rows that `world.wrong()` gave in a step."""
-    rows = diagnose(world, wrong)
-    histogram = Counter(row.wrong_class.value for row in rows)
-    num_rows = sum(map(len, wrong.values()))
+    return finding_about(diagnose(world, wrong), sum(map(len, wrong.values())), step)
+
+
+def finding_about(rows: list[WrongRow], num_rows: int, step: int) -> DataFinding:
+    """The finding about rows that were diagnosed, of so many that are wrong. What was moved is said first."""
     first = next((row for row in rows if row.wrong_class is not WrongClass.UNMOVED), rows[0])
-    num_words = sum(row.num_words for row in rows)
     more = f" ({count_text(num_rows, 'row')} in all)" if num_rows > 1 else ""
-    shown = sorted(rows, key=lambda row: row is not first)[:SHOWN_MAX]
     return DataFinding(
         FindingKind.WRONG_BYTES,
         f"after step {step}, {first.text}{more}",
         step,
-        tuple(shown),
+        tuple(sorted(rows, key=lambda row: row is not first)[:SHOWN_MAX]),
         num_rows,
-        num_words,
-        dict(histogram),
+        sum(row.num_words for row in rows),
+        dict(Counter(row.wrong_class.value for row in rows)),
     )
 
 
@@ -57,7 +57,7 @@ def _of_pool(world: World, pool: PoolId, rows: NDArray[np.int64]) -> list[WrongR
     arena = world.arenas[pool]
     memory = arena.memory[torch.from_numpy(np.ascontiguousarray(rows)).to(arena.device)].cpu().numpy().view(np.uint64)
     labels = decode(memory)
-    is_label = _name_places(labels, world)
+    is_label = _name_places(labels, world.geometry)
     found = []
     for index, arena_row in enumerate(rows.tolist()):
         at = _place_of(arena, arena_row)
@@ -70,22 +70,19 @@ def _of_pool(world: World, pool: PoolId, rows: NDArray[np.int64]) -> list[WrongR
     return found
 
 
-def _name_places(labels: Words, world: World) -> NDArray[np.bool_]:
+def _name_places(labels: Words, geometry: Geometry) -> NDArray[np.bool_]:
     """Which labels name a row that there is."""
-    is_label = np.isin(magics_of(labels), np.array([int(kind) for kind in Kind], np.uint64))
-    geometry = world.geometry
-    for index in zip(*is_label.nonzero(), strict=True):
-        origin = unpack(int(labels[index]))
-        is_label[index] = origin.pool in tuple(PoolId) and _is_there(geometry, origin)
-    return is_label
-
-
-def _is_there(geometry: Geometry, origin: Origin) -> bool:
-    pool = PoolId(origin.pool)
-    if origin.kind == Kind.GUARD:
-        return origin.row < geometry.num_rows(pool)
-    num_rows = geometry.num_blocks(pool) * geometry.rows_per_part
-    return origin.row < num_rows and origin.layer < geometry.num_layers and origin.part in geometry.parts
+    fields = fields_of(labels)
+    is_guard = fields["kind"] == Kind.GUARD
+    is_ours = (fields["kind"] == Kind.DATA) | (fields["kind"] == Kind.POISON)
+    is_ours &= (fields["layer"] < geometry.num_layers) & np.isin(fields["part"], geometry.parts)
+    num_rows, num_guarded = np.zeros_like(labels), np.zeros_like(labels)
+    for pool in PoolId:
+        is_here = fields["pool"] == pool
+        num_rows[is_here] = geometry.num_blocks(pool) * geometry.rows_per_part
+        num_guarded[is_here] = geometry.num_rows(pool)
+    found: NDArray[np.bool_] = (is_ours & (fields["row"] < num_rows)) | (is_guard & (fields["row"] < num_guarded))
+    return found
 
 
 def _place_of(arena: Arena, arena_row: int) -> tuple[Strip, int, int] | None:
@@ -111,6 +108,7 @@ def _wrong_row(
     shift_bytes = None if row.shift_words is None else row.shift_words * 8
     return WrongRow(
         pool,
+        arena_row,
         layer,
         part,
         block,
@@ -143,7 +141,7 @@ def _sentence(world: World, place: str, row: Classified, origin: Origin | None, 
         case WrongClass.UNMOVED:
             return f"{place} still holds what it held before the step, {source}; {due}"
         case WrongClass.TORN:
-            return f"{words} of {place} still hold what was there before the step, {source}; the others are right"
+            return f"{place} still holds in {words} what was there before the step, {source}; the others are right"
         case WrongClass.MOVED | WrongClass.STALE | WrongClass.POISON:
             is_whole = row.num_words == world.geometry.row_words
             return f"{place} holds {'' if is_whole else f'in {words} '}{source}; {due}"
@@ -151,11 +149,11 @@ def _sentence(world: World, place: str, row: Classified, origin: Origin | None, 
             shift = 0 if row.shift_words is None else row.shift_words * 8
             return f"{place} holds {source}, shifted by {shift:+d} bytes; {due}"
         case WrongClass.MIXED:
-            return f"within {words} of {place} some bytes are right and the others as before the step; {due}"
+            return f"{place} holds in {words} some right bytes, and the others as before the step; {due}"
         case WrongClass.ZERO:
             return f"{place} holds zeros in {words}; {due}"
         case WrongClass.ALTERED:
-            return f"{words} of {place} are right in some bytes only; {due}"
+            return f"{place} holds in {words} some right bits, and others that were never written; {due}"
         case WrongClass.UNKNOWN:
             return f"{place} holds in {words} what was never written to either pool; {due}"
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -127,14 +128,14 @@ class Geometry:
         """Bytes of one block over all layers and parts."""
         return self.part_bytes * len(self.parts) * self.num_layers
 
-    @property
+    @cached_property
     def rows_per_part(self) -> int:
         """Rows of one block, one layer, one part."""
         finest = self.block_size * (self.num_heads if self.layout is Layout.HND else 1)
         num_words = self.part_bytes // WORD_BYTES
         return max(rows for rows in range(1, finest + 1) if not finest % rows and not num_words % rows)
 
-    @property
+    @cached_property
     def row_words(self) -> int:
         return self.part_bytes // WORD_BYTES // self.rows_per_part
 

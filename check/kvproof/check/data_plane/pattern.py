@@ -121,6 +121,14 @@ def labels_of(words: Words, keys: Words) -> Words:
     return unmix(words ^ keys) * np.uint64(pow(_GOLDEN, -1, 1 << 64))
 
 
-def magics_of(labels: Words) -> Words:
-    """The magic numbers of labels, one of `Kind` if a word is ours."""
-    return labels >> np.uint64(_MAGIC_AT)
+def fields_of(labels: Words) -> dict[str, Words]:
+    """The fields of many labels, by their names in `Origin`."""
+    fields = {"kind": labels >> np.uint64(_MAGIC_AT), "row": labels & np.uint64(ROWS_MAX - 1)}
+    for name, at, bits in (
+        ("generation", _GENERATION_AT, _GENERATION_BITS),
+        ("pool", _POOL_AT, _POOL_BITS),
+        ("layer", _LAYER_AT, _LAYER_BITS),
+        ("part", _PART_AT, _PART_BITS),
+    ):
+        fields[name] = (labels >> np.uint64(at)) & np.uint64((1 << bits) - 1)
+    return fields

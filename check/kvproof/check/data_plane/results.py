@@ -45,11 +45,13 @@ class CaseStatus(str, Enum):
 class WrongRow:
     """One row that is wrong: where, how, and where its bytes come from (None where they do not say).
 
-    pool 0 is the GPU's, 1 the CPU's. block and row_in_block are -1 in a guard; then `text` says which.
+    pool 0 is the GPU's, 1 the CPU's. memory_row counts over the whole memory of the pool. block and row_in_block are -1
+    in a guard; then `text` says which.
     shift_bytes: how far from its right offset, for a shifted row. num_words: how many of its words are wrong.
     """
 
     pool: int
+    memory_row: int
     layer: int
     part: int
     block: int
@@ -64,7 +66,11 @@ class WrongRow:
 
 @dataclass(frozen=True)
 class DataFinding:
-    """One executor does wrong in one step. `wrong` are the first rows, `histogram` counts all of them by class."""
+    """One executor does wrong in one step. `wrong` are the first rows.
+
+    num_wrong_rows counts all; num_wrong_words and `histogram`, the rows by class, are of those that were diagnosed, at
+    most 256 of each pool.
+    """
 
     kind: FindingKind
     text: str

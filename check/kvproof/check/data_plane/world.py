@@ -24,7 +24,7 @@ class Caches:
     """What an executor under test is given: typed tensors, one for each layer, of both pools.
 
     gpu, cpu: shapes by `geometry.layout`, see `layouts.Layout`. gpu_planes, cpu_planes: the same memory as int64
-    `[blocks, words]`, one for each layer and part in that order, strided where something lies between the blocks.
+    `[blocks, words]`, see `Arena.planes`: one for each layer, or two where keys and values lie apart.
     In main memory both pools are tensors of the CPU.
     """
 
@@ -38,8 +38,7 @@ class Caches:
 def caches_of(arenas: dict[PoolId, Arena]) -> Caches:
     """The views of two arenas."""
     gpu, cpu = arenas[PoolId.GPU], arenas[PoolId.CPU]
-    planes = [[plane.words for plane in arena.planes()] for arena in (gpu, cpu)]
-    return Caches(gpu.geometry, gpu.typed(), cpu.typed(), *planes)
+    return Caches(gpu.geometry, gpu.typed(), cpu.typed(), gpu.planes(), cpu.planes())
 
 
 class World:

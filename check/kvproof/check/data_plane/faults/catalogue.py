@@ -1,0 +1,251 @@
+"""The faults, each with the classes that a right diagnosis may give it.
+
+Layers, keys and values, ids, orders, offsets, lanes, conversions, generations, and what lies beside the blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from kvproof.check.data_plane.faults.surface import CopyBlock, Surface, Wrongly
+from kvproof.check.data_plane.moves import Moves, Pair, PoolId, Step, Write
+from kvproof.check.data_plane.results import WrongClass
+
+NUM_GPU_BLOCKS, NUM_CPU_BLOCKS = 160, 96
+FREED = 40  # a GPU block that nobody holds
+# The write makes second generations; the freed block is poisoned.
+BEFORE = Step(freed_gpu=(FREED,), writes=(Write(10, 0, 8), Write(30, 0, 8), Write(120, 2, 3)))
+# Block 102 is swapped in and then copied on; host block 20 is read by one list and written by the next.
+MOVES = Moves(
+    swap_in=((3, 100), (7, 101), (8, 102), (95, 103), (20, 104)),
+    swap_out=((10, 20), (11, 21), (120, 22), (13, 23)),
+    copy=((30, 130), (31, 131), (102, 132), (33, 159), (34, 134)),
+)
+GPU, CPU = PoolId.GPU, PoolId.CPU
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`move` does the step wrongly; a row that it makes wrong is of one of `classes`."""
+
+    name: str
+    sentence: str
+    move: Callable[[Surface], object]
+    classes: frozenset[WrongClass]
+
+
+def _fault(name: str, sentence: str, move: Wrongly | Callable[[Surface], object], *classes: WrongClass) -> Fault:
+    return Fault(name, sentence, move.move if isinstance(move, Wrongly) else move, frozenset(classes))
+
+
+def _words(change: Callable[[torch.Tensor], torch.Tensor]) -> Wrongly:
+    """Each block's words changed on the way."""
+    return Wrongly(copy_block=lambda target, source: target.copy_(change(source)))
+
+
+def _lanes(kept: list[int]) -> CopyBlock:
+    """Of the four 16-bit lanes of a word only some are copied."""
+
+    def copy(target: torch.Tensor, source: torch.Tensor) -> None:
+        to, from_ = (words.view(torch.int16).view(-1, 4) for words in (target, source))
+        for lane in kept:
+            to[:, lane] = from_[:, lane]
+
+    return copy
+
+
+def _half(target: torch.Tensor, source: torch.Tensor) -> None:
+    target[: len(target) // 2].copy_(source[: len(source) // 2])
+
+
+def _every_second(target: torch.Tensor, source: torch.Tensor) -> None:
+    target.view(-1, 4)[::2].copy_(source.view(-1, 4)[::2])
+
+
+def _heads_first(source: torch.Tensor) -> torch.Tensor:
+    """Slots and heads exchanged, two heads of 16 words."""
+    return source.view(-1, 2, 16).transpose(0, 1).reshape(-1)
+
+
+def _through(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda source: (source.view(torch.bfloat16).to(dtype) * 1.0).to(torch.bfloat16).view(torch.int64)
+
+
+def _then(change: Callable[[Surface], None]) -> Callable[[Surface], None]:
+    """A right move, and something else."""
+
+    def move(surface: Surface) -> None:
+        Wrongly().move(surface)
+        change(surface)
+
+    return move
+
+
+def _clear_source(surface: Surface) -> None:
+    for place in surface.places():
+        surface.part(GPU, *place)[11].zero_()
+
+
+def _overrun(surface: Surface) -> None:
+    surface.part(GPU, 0, 0)[105, :2] = surface.part(CPU, 0, 0)[21, :2]
+
+
+def _overrun_into_guard(surface: Surface) -> None:
+    """The last block of the last layer ends where a guard begins."""
+    part = surface.part(GPU, surface.geometry.num_layers - 1, 1)
+    end = part.storage_offset() - surface.memory[GPU].storage_offset() + part.numel()
+    surface.memory[GPU][end : end + 2] = surface.part(GPU, 2, 1)[34, :2]
+
+
+def _past_the_end(surface: Surface) -> None:
+    """Copy 34 -> 160: there is no such block."""
+    part = surface.part(GPU, surface.geometry.num_layers - 1, 1)
+    end = part.storage_offset() - surface.memory[GPU].storage_offset() + part.numel()
+    surface.memory[GPU][end : end + part.shape[1]] = part[34]
+
+
+def _flip_bit(surface: Surface) -> None:
+    surface.part(GPU, 1, 1)[55, 77] ^= 1 << 13
+
+
+def _one_element(surface: Surface) -> None:
+    surface.part(GPU, 0, 0)[100].view(torch.int16)[5] ^= 1
+
+
+def _stale(surface: Surface) -> None:
+    for place in surface.places():
+        surface.part(CPU, *place)[20] = surface.older(GPU, *place)[10]
+
+
+def _freed(surface: Surface) -> None:
+    for place in surface.places():
+        surface.part(GPU, *place)[130] = surface.part(GPU, *place)[FREED]
+
+
+def _ids(change: Callable[[str, int, int], Pair]) -> Wrongly:
+    return Wrongly(ids=lambda name, pair: change(name, *pair))
+
+
+def _wrapped(host_id: int) -> int:
+    return (host_id + NUM_GPU_BLOCKS) % NUM_CPU_BLOCKS
+
+
+def _swapped_back(name: str) -> tuple[PoolId, PoolId]:
+    return (CPU, GPU) if name in ("swap_in", "swap_out") else (GPU, GPU)
+
+
+UNMOVED, MOVED, STALE, POISON = WrongClass.UNMOVED, WrongClass.MOVED, WrongClass.STALE, WrongClass.POISON
+SHIFTED, TORN, MIXED = WrongClass.SHIFTED, WrongClass.TORN, WrongClass.MIXED
+ZERO, ALTERED = WrongClass.ZERO, WrongClass.ALTERED
+
+FAULTS: tuple[Fault, ...] = (
+    _fault("nothing-moved", "Nothing is moved.", Wrongly(order=()), UNMOVED),
+    _fault(
+        "last-pair-lost",
+        "The last pair of a list is not moved.",
+        Wrongly(is_skipped=lambda name, number, layer, part: name == "swap_in" and number == 4),
+        UNMOVED,
+    ),
+    _fault("list-lost", "One of the three lists is not executed.", Wrongly(order=("swap_in", "copy")), UNMOVED),
+    _fault("half-a-block", "Only the first half of a block is copied.", Wrongly(copy_block=_half), UNMOVED),
+    _fault("every-second-piece", "Every second 32 bytes are left out.", Wrongly(copy_block=_every_second), TORN),
+    _fault("high-lanes-lost", "Of each word only the lower half is copied.", Wrongly(copy_block=_lanes([0, 1])), MIXED),
+    _fault("odd-lanes-lost", "Of every two elements one is copied.", Wrongly(copy_block=_lanes([0, 2])), MIXED),
+    _fault("key-for-value", "Keys and values are exchanged.", Wrongly(parts=lambda part: 1 - part), MOVED),
+    _fault(
+        "value-not-moved",
+        "Values are not moved.",
+        Wrongly(is_skipped=lambda name, number, layer, part: part == 1),
+        UNMOVED,
+    ),
+    _fault(
+        "last-layer-not-moved",
+        "The last layer is not moved.",
+        Wrongly(is_skipped=lambda name, number, layer, part: layer == 2),
+        UNMOVED,
+    ),
+    _fault("next-layer", "Each layer reads from the next one.", Wrongly(layers=lambda layer: layer + 1), MOVED),
+    _fault(
+        "next-layer-block-before",
+        "Each layer reads from the next one, and there from the block before.",
+        Wrongly(ids=lambda name, pair: (pair[0] - 1, pair[1]), layers=lambda layer: layer + 1),
+        MOVED,
+    ),
+    _fault(
+        "source-off-by-one",
+        "Each source is the block beside the right one.",
+        _ids(lambda name, source, target: (source - 1 if name == "swap_in" else source + 1, target)),
+        MOVED,
+    ),
+    _fault(
+        "target-off-by-one",
+        "Each target of a swap out is the block behind the right one.",
+        _ids(lambda name, source, target: (source, target + (name == "swap_out"))),
+        *(MOVED, UNMOVED),
+    ),
+    _fault(
+        "source-for-target",
+        "Swaps out go the wrong way.",
+        Wrongly(ids=lambda name, pair: pair[::-1] if name == "swap_out" else pair, pools=_swapped_back),
+        *(MOVED, UNMOVED),
+    ),
+    _fault(
+        "source-displaced",
+        "Sources of copies lie 64 blocks off.",
+        _ids(lambda name, source, target: ((source + 64) % NUM_GPU_BLOCKS if name == "copy" else source, target)),
+        MOVED,
+    ),
+    _fault(
+        "absolute-id",
+        "Host ids are taken as counted over both pools, and wrap.",
+        _ids(lambda name, source, target: (_wrapped(source) if name == "swap_in" else source, target)),
+        MOVED,
+    ),
+    _fault(
+        "wrong-pool",
+        "Swaps in read the GPU pool.",
+        Wrongly(pools=lambda name: (GPU, GPU if name != "swap_out" else CPU)),
+        MOVED,
+    ),
+    _fault(
+        "negative-id",
+        "A source of -1 wraps to the last block.",
+        _ids(lambda name, source, target: (-1 if (name, source) == ("copy", 30) else source, target)),
+        MOVED,
+    ),
+    _fault(
+        "copies-too-early",
+        "Copies run before the swaps in that they depend on.",
+        Wrongly(order=("copy", "swap_in", "swap_out")),
+        *(MOVED, UNMOVED),
+    ),
+    _fault(
+        "swapped-out-too-early",
+        "Swaps out run before swaps in, over a host block that is still to be read.",
+        Wrongly(order=("swap_out", "swap_in", "copy")),
+        MOVED,
+    ),
+    _fault("heads-for-slots", "Slots and heads are exchanged in each block.", _words(_heads_first), *(MOVED, SHIFTED)),
+    _fault(
+        "slots-reversed",
+        "The slots of each block are in reverse order.",
+        _words(lambda source: source.view(8, -1).flip(0).reshape(-1)),
+        MOVED,
+    ),
+    _fault("rotated-by-16", "Blocks arrive rotated by 16 bytes.", _words(lambda words: torch.roll(words, 2)), SHIFTED),
+    _fault("rotated-by-256", "Blocks arrive rotated by 256 bytes.", _words(lambda words: torch.roll(words, 32)), MOVED),
+    _fault("through-float32", "Elements are multiplied by one in float32.", _words(_through(torch.float32)), ALTERED),
+    _fault("through-float16", "Elements are converted to float16 and back.", _words(_through(torch.float16)), ALTERED),
+    _fault("zeros", "Targets are cleared.", _words(torch.zeros_like), ZERO),
+    _fault("source-cleared", "A source is cleared after the copy.", _then(_clear_source), ZERO),
+    _fault("overrun", "16 bytes are written past the end of a block.", _then(_overrun), MOVED),
+    _fault("overrun-into-guard", "16 bytes are written past the end of a pool.", _then(_overrun_into_guard), MOVED),
+    _fault("past-the-end", "A block is written one past the end of a pool.", _then(_past_the_end), MOVED),
+    _fault("bit-flip", "One bit of a block that nobody moves is flipped.", _then(_flip_bit), ALTERED),
+    _fault("one-element", "One element differs in its last bit.", _then(_one_element), ALTERED),
+    _fault("stale", "A block is swapped out as it was before the model wrote it.", _then(_stale), STALE),
+    _fault("freed-source", "A block that is free is copied.", _then(_freed), POISON),
+)
