@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from kvproof.check.commands.device import device
 from kvproof.check.commands.engines import engines
 from kvproof.check.commands.explore import explore
 from kvproof.check.commands.hunt import hunt
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (verify, prove, explore, hunt, replay, subjects, report):
+for command in (verify, prove, explore, hunt, replay, device, subjects, report):
     app.command()(command)
 app.add_typer(engines, name="engines")
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kvproof.reports.atomic import write_atomically
+from kvproof.reports.device_page import PAGE, device_page
 from kvproof.reports.document import encode
 from kvproof.reports.junit import junit
 from kvproof.reports.markdown import markdown
@@ -86,6 +87,13 @@ class Store:
             with explained(self.folder / name):
                 write_atomically(self.folder / name, content)
 
+    def write_device_page(self, result: Result) -> None:
+        """Draw the page about bytes, if anything was done with them. Raises StoreError."""
+        if result.data_plane is None:
+            return
+        with explained(self.folder / PAGE):
+            write_atomically(self.folder / PAGE, device_page(result).encode("utf-8", "backslashreplace"))
+
     def write_log(self, text: str) -> Path:
         """Keep what only whoever mends kvproof wants to read. Raises StoreError."""
         path = self.folder / LOG
@@ -95,7 +103,7 @@ class Store:
 
     def _require_ours(self) -> None:
         """Refuse a folder in which our files would replace someone else's. Raises StoreError."""
-        present = [name for name in (RESULT, *REPORTS) if (self.folder / name).exists()]
+        present = [name for name in (RESULT, *REPORTS, PAGE) if (self.folder / name).exists()]
         if present and not self._holds_a_result():
             raise StoreError(f"{self.folder / present[0]} is not of kvproof; name another folder", Exit.USAGE)
 

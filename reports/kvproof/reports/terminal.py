@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvproof.reports.counterexample import counterexamples, shortest_first
+from kvproof.reports.device_text import device_lines
 from kvproof.reports.summary import cell, judges, properties, scope_of, sentence, work, work_line
 from kvproof.spec.verdict import Exit, Result, Verdict
 
@@ -75,6 +76,8 @@ def _lines(result: Result, folder: Path) -> Iterator[tuple[str, str]]:
     yield from _witness_lines(result)
     yield from _reason_lines(result, Verdict.UNKNOWN)
     yield from _reason_lines(result, Verdict.UNSUPPORTED)
+    if result.data_plane is not None:
+        yield from device_lines(result.data_plane)
     for assumption in result.run.assumptions:
         yield f"assumed: {assumption}", ""
     for message in result.messages:

@@ -20,4 +20,5 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out
         result = read(folder / RESULT, Result)
         print_report(result, folder, output())
         Store(folder).write_reports(result)
+        Store(folder).write_device_page(result)
         raise typer.Exit(result.exit_code())

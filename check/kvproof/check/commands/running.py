@@ -3,7 +3,7 @@
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from importlib import metadata
@@ -16,6 +16,7 @@ from kvproof.check.store import Store, StoreError, explained
 from kvproof.check.subject import ManagerSubject
 from kvproof.reports.document import encode, write
 from kvproof.reports.terminal import print_report
+from kvproof.spec.data_plane_report import DataPlane
 from kvproof.spec.verdict import Exit, Result, Run
 
 STANDARD_OUTPUT = Path("-")
@@ -44,20 +45,26 @@ class Request:
 
 
 def run_stages(
-    request: Request, stages: list[Stage], subject: ManagerSubject | None, stops_at_first: bool = False
+    request: Request,
+    stages: list[Stage],
+    subject: ManagerSubject | None,
+    stops_at_first: bool = False,
+    data_plane: DataPlane | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Exit:
-    """Run the stages, store and print what they found. Raises StoreError."""
+    """Run the stages, store and print what they found; `data_plane` is filled by them. Raises StoreError."""
     console = output(to_stderr=request.json == STANDARD_OUTPUT)
     if request.json is not None and request.json != STANDARD_OUTPUT:
         require_writable(request.json)
     assumed = [*(subject.assumptions if subject else ()), *(one for stage in stages for one in stage.assumptions)]
-    run = Run(version(), request.command, request.subject, request.seed, host(), now())
+    run = Run(version(), request.command, request.subject, request.seed, host() | dict(environment or {}), now())
     run.assumptions = [f"{one.name}: {one.sentence}" for one in assumed]
-    result = Result(run)
+    result = Result(run, data_plane=data_plane)
     budget = "no time limit" if request.seconds is None else f"budget {request.seconds:g} s"
     say(console, f"kvproof {run.version} {run.command}, subject {run.subject}, seed {run.seed}, {budget}")
     seconds = WITHOUT_LIMIT_SECONDS if request.seconds is None else request.seconds
     code = Session(result, request.store, stages, seconds, progress_on(console), stops_at_first).run()
+    request.store.write_device_page(result)
     if request.json is not None:
         write_json(result, request.folder, request.json)
     say(console, "")

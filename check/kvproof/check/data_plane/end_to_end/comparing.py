@@ -51,7 +51,16 @@ class StormResult:
     @property
     def is_right(self) -> bool:
         """Whether every token is as it should be, and nobody's request was lost."""
-        return not self.differences and not self.refusal and not self.met.get("lost")
+        return not self.reason
+
+    @property
+    def reason(self) -> str:
+        """The first thing that is wrong, or nothing."""
+        if self.refusal:
+            return f"a check refused a step: {self.refusal}"
+        if self.differences:
+            return str(self.differences[0])
+        return "a request was lost" if self.met.get("lost") else ""
 
 
 class Fate(str, Enum):

@@ -1,0 +1,102 @@
+"""`kvproof device`: the data plane of one machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvproof.check.commands.guard import UsageError, guarded
+from kvproof.check.commands.options import DEFAULT_FOLDER, JsonOption, OutOption, SeedOption, settled_seed
+
+TIMING_SECONDS_MAX = 12.0
+
+
+def device(
+    device: Annotated[
+        str,
+        typer.Option("--device", metavar="auto|cpu|cuda", help="Where the blocks lie; auto is CUDA if there is any."),
+    ] = "auto",
+    dtype: Annotated[
+        list[str] | None,
+        typer.Option("--dtype", metavar="NAME", help="Element type; may be repeated. All if left out."),
+    ] = None,
+    layout: Annotated[
+        list[str] | None, typer.Option("--layout", metavar="NAME", help="Layout; may be repeated. All if left out.")
+    ] = None,
+    executor: Annotated[
+        list[str] | None,
+        typer.Option("--executor", metavar="E", help="A name, or module:function of your own; may be repeated."),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option("--baseline", metavar="FILE", help="The --json of an earlier run."),
+    ] = None,
+    budget: Annotated[float, typer.Option("--budget", metavar="SECONDS", min=0.1, help="Time for all of it.")] = 60.0,
+    seed: SeedOption = None,
+    out: OutOption = DEFAULT_FOLDER,
+    json: JsonOption = None,
+) -> None:
+    """Check that swap and copy move the right bytes on this machine, and how fast.
+
+    Compares every byte of both pools after each step, generates text through paged memory, and plants faults into its
+    own run to show that it would notice. Writes device.html.
+    """
+    with guarded():
+        from kvproof.check.commands.generating import generating_stage
+        from kvproof.check.commands.moving import Moving, correctness_stage
+        from kvproof.check.commands.running import Request, run_stages
+        from kvproof.check.commands.timing import timing_stage
+        from kvproof.reports.device_baseline import read_baseline
+        from kvproof.spec.data_plane_report import DataPlane
+
+        before = read_baseline(baseline) if baseline is not None else None
+        chosen, environment, note = _settled_device(device)
+        executors = _settled_names(tuple(executor or ()), tuple(layout or ()), tuple(dtype or ()))
+        plane = DataPlane(chosen, notes=[note] if note else [])
+        moving = Moving(chosen, executors, tuple(layout or ()), tuple(dtype or ()), plane=plane)
+        request = Request("device", f"the data plane of {chosen}", settled_seed(seed), budget, out, json)
+        stages = [
+            correctness_stage(moving, share=60),
+            generating_stage(moving, share=15),
+            timing_stage(moving, 25, TIMING_SECONDS_MAX, before, str(baseline)),
+        ]
+        raise typer.Exit(run_stages(request, stages, None, data_plane=plane, environment=environment))
+
+
+def _settled_device(asked: str) -> tuple[str, dict[str, str], str]:
+    """The device, what to say of the machine, and a note. Raises UsageError."""
+    if asked not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"there is no device {asked!r}; --device is auto, cpu or cuda")
+    try:
+        import torch
+    except ImportError as error:
+        raise UsageError(f"torch cannot be imported ({error}); the data plane needs torch 2.11 or newer") from error
+    from kvproof.check.data_plane.environment import UnfitTorch, environment, require_torch
+
+    try:
+        require_torch(torch.__version__)
+    except UnfitTorch as error:
+        raise UsageError(str(error)) from error
+    has_cuda = torch.cuda.is_available()
+    if asked == "cuda" and not has_cuda:
+        raise UsageError("there is no CUDA device that torch can use; take --device cpu, or auto")
+    chosen = "cuda" if asked != "cpu" and has_cuda else "cpu"
+    note = "There is no CUDA device: the CPU is used, and both pools lie in main memory." if asked == "auto" else ""
+    return chosen, environment(torch.device(chosen)), note if chosen == "cpu" else ""
+
+
+def _settled_names(executors: tuple[str, ...], layouts: tuple[str, ...], dtypes: tuple[str, ...]) -> tuple[str, ...]:
+    """The executors, each name known. Raises UsageError."""
+    from kvproof.check.data_plane.executors import BUILT_IN, named
+    from kvproof.check.data_plane.layouts import UnknownSetting, dtype_named, layout_named
+
+    try:
+        for name in layouts:
+            layout_named(name)
+        for name in dtypes:
+            dtype_named(name)
+        for name in executors:
+            named(name)
+    except UnknownSetting as error:
+        raise UsageError(str(error)) from error
+    return executors or tuple(BUILT_IN)

@@ -1,0 +1,51 @@
+"""The decoder in paged memory as a stage: a storm or a fault that was not met is a witness that is missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kvproof.check.commands.moving import JUDGE, Moving
+from kvproof.check.session import NOT_RUN, Said, Stage, Stint
+from kvproof.spec.verdict import Check, Verdict, WitnessCount
+
+GENERATOR, READS = "paged decoder", "read-back"
+
+
+def generating_stage(moving: Moving, share: float) -> Stage:
+    """A decoder generates through paged memory, and says what it says without."""
+    promised = [Check(f"{JUDGE}/{READS}/{GENERATOR}", JUDGE, READS, Verdict.UNKNOWN, text=NOT_RUN)]
+
+    def run(stint: Stint) -> Iterator[Said]:
+        from kvproof.check.data_plane.end_to_end.comparing import run_end_to_end
+        from kvproof.check.data_plane.reporting import add_end_to_end
+
+        began, done = time.monotonic(), 0
+
+        def advance(what: str) -> None:
+            nonlocal done
+            done += 1
+            stint.advance(done)
+
+        found = run_end_to_end(stint.seed, moving.device, on_progress=advance)
+        add_end_to_end(moving.plane, found)
+        wrong = [f"storm {storm.name}: {storm.reason}" for storm in found.storms if not storm.is_right]
+        yield replace(
+            promised[0],
+            verdict=Verdict.REFUTED if wrong else Verdict.NOT_REFUTED,
+            seconds=round(time.monotonic() - began, 3),
+            counts={
+                "storms": len(found.storms),
+                "sequences": sum(storm.num_sequences for storm in found.storms),
+                "tokens": sum(storm.num_tokens for storm in found.storms),
+            },
+            text="; ".join(wrong),
+        )
+        for storm in found.storms:
+            for name in storm.met.keys() | set(storm.not_met):
+                yield WitnessCount(f"{storm.name}: {name}", GENERATOR, storm.met.get(name, 0), name in storm.not_met)
+        for fault in found.faults:
+            yield WitnessCount(f"caught: {fault.name}", GENERATOR, int(fault.is_caught))
+
+    return Stage(GENERATOR, share, promised, run)

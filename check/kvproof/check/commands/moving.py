@@ -1,0 +1,122 @@
+"""The harness of the data plane as a stage: bytes are moved and compared.
+
+It has to catch the faults that it plants into its own run. Each of them is a witness: one that was missed makes the run
+inconclusive, whatever the executors did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from kvproof.check.session import NOT_RUN, Said, Stage, Stint
+from kvproof.spec.data_plane_report import DataPlane
+from kvproof.spec.verdict import Check, Verdict, WitnessCount
+
+if TYPE_CHECKING:
+    from kvproof.check.data_plane.results import CaseResult, CorrectnessResult
+
+JUDGE = "data plane"
+SWAPS, COPIES = "swap-mapping", "cow-copied"
+
+
+@dataclass(frozen=True)
+class Moving:
+    """What of the data plane is run. Empty layouts, dtypes: those the harness takes by itself."""
+
+    device: str
+    executors: tuple[str, ...]
+    layouts: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    is_short: bool = False
+    plane: DataPlane = field(default_factory=lambda: DataPlane("cpu"))
+
+
+def correctness_stage(moving: Moving, share: float) -> Stage:
+    """Every executor moves blocks between filled pools, and every byte is compared."""
+    promised = [
+        Check(f"{JUDGE}/{property}/{name}", JUDGE, property, Verdict.UNKNOWN, text=NOT_RUN)
+        for name in moving.executors
+        for property in (SWAPS, COPIES)
+    ]
+
+    def run(stint: Stint) -> Iterator[Said]:
+        from kvproof.check.data_plane.correctness import CorrectnessConfig, run_correctness
+
+        from kvproof.check.data_plane.reporting import add_correctness
+
+        chosen = {"layouts": moving.layouts, "dtypes": moving.dtypes}
+        config = CorrectnessConfig(
+            seed=stint.seed,
+            device=moving.device,
+            executors=moving.executors,
+            is_short=moving.is_short,
+            **{name: values for name, values in chosen.items() if values},
+        )
+        found = run_correctness(config, lambda what, done, total: stint.advance(done))
+        add_correctness(moving.plane, found)
+        for check in promised:
+            yield _decided(check, [case for case in found.cases if case.executor == check.id.split("/", 2)[2]])
+        yield from _self_test(found)
+
+    return Stage(JUDGE, share, promised, run)
+
+
+def _decided(check: Check, cases: Sequence[CaseResult]) -> Check:
+    """The verdict on one property of one executor."""
+    mine = [case for case in cases if check.property in _exercised(case)]
+    run = [case for case in mine if not case.reason]
+    failed = [case for case in cases if case.finding is not None and _broken(case) == check.property]
+    passed = [case for case in run if case.finding is None]
+    counts = {
+        "cases": len(run),
+        "pairs": sum(case.num_pairs for case in run),
+        "bytes compared": sum(case.bytes_proven for case in run),
+    }
+    seconds = round(sum(case.seconds for case in run), 3)
+    if failed:
+        text = _refutation(failed)
+        return replace(check, verdict=Verdict.REFUTED, seconds=seconds, counts=counts, text=text)
+    if passed:
+        return replace(check, verdict=Verdict.NOT_REFUTED, seconds=seconds, counts=counts, text="")
+    if run:
+        text = "every case with such a mapping ended at another finding"
+        return replace(check, verdict=Verdict.UNKNOWN, seconds=seconds, counts=counts, text=text)
+    reasons = dict.fromkeys(case.reason for case in mine) or {"no mapping of this run has such pairs": None}
+    return replace(check, verdict=Verdict.UNSUPPORTED, text="; ".join(reasons))
+
+
+def _exercised(case: CaseResult) -> set[str]:
+    """The properties that a case speaks of."""
+    from kvproof.check.data_plane.mappings import scenario
+
+    moves = [step.moves for step in scenario(case.mapping, case.seed, 16, 16, 4).steps]
+    swaps = {SWAPS} if any(one.swap_in or one.swap_out for one in moves) else set()
+    return swaps | ({COPIES} if any(one.copy for one in moves) else set())
+
+
+def _broken(case: CaseResult) -> str:
+    """The property that a finding refutes: what lies in, or came from, the CPU pool was swapped."""
+    exercised = _exercised(case)
+    first = next(iter(case.finding.wrong), None) if case.finding is not None else None
+    was_swapped = first is None or first.pool == 1 or first.expected.pool == 1
+    return SWAPS if COPIES not in exercised or (was_swapped and SWAPS in exercised) else COPIES
+
+
+def _refutation(failed: Sequence[CaseResult]) -> str:
+    """The first finding whole, and in how many cases there were findings."""
+    first = failed[0]
+    assert first.finding is not None
+    where = f"{first.executor}, {first.layout}, {first.dtype}, mapping {first.mapping}, seed {first.seed}"
+    others = f"; {len(failed) - 1} further cases fail" if len(failed) > 1 else ""
+    return f"{where}: {first.finding.text}{others}"
+
+
+def _self_test(found: CorrectnessResult) -> Iterator[WitnessCount]:
+    for fault in found.faults:
+        yield WitnessCount(f"caught: {fault.name}", JUDGE, int(fault.is_understood))
+    for race in found.races:
+        yield WitnessCount(f"judged: {race.name}", JUDGE, int(race.has_race == race.found_race))
+    for lint in found.lints:
+        yield WitnessCount(f"refused: {lint.name}", JUDGE, int(bool(lint.message)))

@@ -1,0 +1,44 @@
+"""Speeds as a stage. A speed is no property: it refutes nothing, but it can be worse than before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvproof.check.commands.moving import Moving
+from kvproof.check.session import Said, Stage, Stint
+from kvproof.spec.data_plane_report import Bandwidth
+
+
+def timing_stage(moving: Moving, share: float, seconds_max: float, baseline: Bandwidth | None, source: str) -> Stage:
+    """Speeds of the executors that moved every byte right, and their comparison with a baseline."""
+
+    def run(stint: Stint) -> Iterator[Said]:
+        from kvproof.check.data_plane.bandwidth import BandwidthConfig, run_bandwidth
+        from kvproof.check.data_plane.executors import named
+        from kvproof.check.data_plane.layouts import Layout, layout_named
+        from kvproof.reports.device_baseline import compared, difference, not_compared
+
+        plane = moving.plane
+        wrong = {case.executor for case in plane.cases if case.status == "failed"}
+        config = BandwidthConfig(
+            executors=tuple(named(name) for name in moving.executors if name not in wrong),
+            device=moving.device,
+            layout=layout_named(moving.layouts[0]) if moving.layouts else Layout.TWO_PLANES,
+            dtype=moving.dtypes[0] if moving.dtypes else "bfloat16",
+            seed=stint.seed,
+            seconds=min(stint.seconds, seconds_max),
+        )
+        speeds = run_bandwidth(config, lambda what, done, total: stint.advance(done))
+        speeds.skipped += [f"{name}: it moved wrong bytes" for name in sorted(wrong)]
+        plane.bandwidth = speeds
+        if baseline is None:
+            return
+        if reason := difference(speeds, baseline):
+            plane.baseline = f"{source} was not compared: {reason}."
+            return
+        plane.comparisons = compared(speeds, baseline)
+        missing = "".join(f" Not timed now: {what}." for what in not_compared(speeds, baseline))
+        plane.baseline = f"Compared with {source}.{missing}"
+        yield from ()
+
+    return Stage("speed", share, [], run)

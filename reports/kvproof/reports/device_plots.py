@@ -1,0 +1,107 @@
+"""Plots of the device page, as SVG that stands in the page itself.
+
+Drawn without a display and without pyplot's global state. Text stays text, so a page can be searched and read aloud.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kvproof.spec.data_plane_report import Bandwidth, Comparison, HostCost, Speed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Told apart with any colour vision; from the palette of Okabe and Ito.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
+WIDTH_INCHES, BAR_INCHES = 9.0, 0.2
+
+
+def speeds_plot(bandwidth: Bandwidth) -> str:
+    """Ratios to plain copies: a bar to the median, a line from the 5th to the 95th percentile."""
+    return _bars(
+        [*bandwidth.moves, *bandwidth.verification], "share of a plain copy of as many bytes, in the same rounds"
+    )
+
+
+def costs_plot(costs: Sequence[HostCost]) -> str:
+    """Microseconds of the host for each pair, by executor and mapping."""
+    names = list(dict.fromkeys(cost.executor for cost in costs))
+    kinds = list(dict.fromkeys(cost.mapping for cost in costs))
+    figure, axes = _figure(len(costs))
+    for index, name in enumerate(names):
+        mine = {cost.mapping: cost.microseconds_per_pair for cost in costs if cost.executor == name}
+        places = [_place(kinds.index(kind), index, len(names)) for kind in mine]
+        middles = [one.median for one in mine.values()]
+        axes.barh(places, middles, 0.8 / len(names), label=name, color=COLOURS[index % len(COLOURS)])
+    _finish(axes, kinds, "microseconds of the host for each pair, blocks of next to no bytes")
+    return _svg(figure)
+
+
+def comparison_plot(comparisons: Sequence[Comparison]) -> str:
+    """Change of each ratio against the baseline, before the band that is still noise."""
+    figure, axes = _figure(len(comparisons))
+    names = [f"{one.name}, {one.mapping}" for one in comparisons]
+    for place, one in enumerate(comparisons):
+        axes.barh(place, 200 * one.band, 0.8, -100 * one.band, color="#DDDDDD")
+        axes.plot(100 * one.change, place, "o", color=COLOURS[5] if one.is_worse else COLOURS[0])
+    axes.axvline(0, color="#000000", linewidth=0.8)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xlabel("change against the baseline in percent; grey is noise, left is slower")
+    return _svg(figure)
+
+
+def _bars(speeds: Sequence[Speed], label: str) -> str:
+    names = list(dict.fromkeys(speed.name for speed in speeds))
+    kinds = list(dict.fromkeys(speed.mapping for speed in speeds))
+    figure, axes = _figure(len(speeds))
+    for index, name in enumerate(names):
+        mine = [speed for speed in speeds if speed.name == name]
+        places = [_place(kinds.index(speed.mapping), index, len(names)) for speed in mine]
+        middles = [speed.ratio.median for speed in mine]
+        reach = [
+            [speed.ratio.median - speed.ratio.p5 for speed in mine],
+            [speed.ratio.p95 - speed.ratio.median for speed in mine],
+        ]
+        colour = COLOURS[index % len(COLOURS)]
+        axes.barh(places, middles, 0.8 / len(names), label=name, color=colour, xerr=reach, error_kw={"linewidth": 0.8})
+    axes.axvline(1, color="#000000", linewidth=0.8)
+    _finish(axes, kinds, label)
+    return _svg(figure)
+
+
+def _place(kind: int, index: int, num_names: int) -> float:
+    """Where the bar of a name stands in the group of a kind."""
+    return kind + (index - (num_names - 1) / 2) * 0.8 / num_names
+
+
+def _figure(num_bars: int) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_INCHES, 1.2 + BAR_INCHES * num_bars), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _finish(axes: Axes, kinds: list[str], label: str) -> None:
+    axes.set_yticks(range(len(kinds)), kinds)
+    axes.invert_yaxis()
+    axes.set_xlim(left=0)
+    axes.set_xlabel(label)
+    axes.figure.legend(loc="outside upper left", ncols=4, frameon=False)
+
+
+def _svg(figure: Figure) -> str:
+    """The drawing without the header of a file of its own; the same every time."""
+    from matplotlib import rc_context
+
+    drawn = io.StringIO()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "kvproof"}):
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    text = drawn.getvalue()
+    return text[text.index("<svg") :]
