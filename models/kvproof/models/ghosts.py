@@ -26,6 +26,7 @@ def ghost_findings(text: Text, name: str) -> list[Finding]:
 class _Flow:
     def __init__(self, text: Text) -> None:
         self.text = text
+        self.followed: list[str] = []  # the steps that lead here; one that calls itself is another lint's finding
 
     def block(self, body: list[ast.stmt], names: Names, file: str, is_tainted: bool) -> Iterator[Finding]:
         """Follow the statements; `names` is brought up to date, `is_tainted` says so of the branch they stand in."""
@@ -55,7 +56,10 @@ class _Flow:
             function, inner_file = self.text.functions[str(callee)]
             given = [self._reads_ghost(argument, names) for argument in node.value.args]
             inner = dict(zip(parameters_of(function, inner_file), given, strict=True))
-            yield from self.block(function.body, inner, inner_file, is_tainted)
+            if function.name not in self.followed:
+                self.followed.append(function.name)
+                yield from self.block(function.body, inner, inner_file, is_tainted)
+                self.followed.pop()
 
     def _reads_ghost(self, node: ast.expr, names: Names) -> bool:
         """Whether the value depends on a ghost field, itself, by a local name or by a word that it calls."""

@@ -26,11 +26,14 @@ def lint_names() -> list[str]:
     return list(_LINTS)
 
 
-def lints(text: Text | None = None) -> Iterator[tuple[str, list[Finding]]]:
-    """Every lint by name, with what it found in the text; in that of the specification if none is given."""
-    text = text or specification()
-    for name, lint in _LINTS.items():
-        yield name, list(lint(text))
+def lint(name: str, text: Text | None = None) -> list[Finding]:
+    """What one lint finds in a text; in that of the specification if none is given."""
+    return list(_LINTS[name](text or specification()))
+
+
+def lints() -> Iterator[tuple[str, list[Finding]]]:
+    """Every lint by name, with what it finds in the specification."""
+    return ((name, lint(name)) for name in _LINTS)
 
 
 # Guards ----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Which functions of a text call which, and which fields they read and write, calls included."""
 
 import ast
+import functools
 from collections.abc import Iterator
 
 from kvproof.models.translation.text import Text
@@ -22,10 +23,11 @@ def reached(text: Text, name: str) -> list[str]:
     return found
 
 
-def fields_read(text: Text, name: str) -> set[str]:
+@functools.lru_cache(maxsize=1024)
+def fields_read(text: Text, name: str) -> frozenset[str]:
     """The fields that a function's value or effect depends on, or that it writes."""
     nodes = (node for one in reached(text, name) for node in ast.walk(text.functions[one][0]))
-    return {node.attr for node in nodes if isinstance(node, ast.Attribute)} & FIELDS.keys()
+    return frozenset({node.attr for node in nodes if isinstance(node, ast.Attribute)} & FIELDS.keys())
 
 
 def fields_written(text: Text, name: str) -> set[str]:

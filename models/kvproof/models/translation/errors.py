@@ -15,4 +15,4 @@ class NotInLanguage(Exception):
 
 
 def _unparsed(node: ast.AST) -> str:
-    return ast.unparse(node) if isinstance(node, (ast.expr, ast.stmt)) else type(node).__name__
+    return ast.unparse(node).splitlines()[0] if isinstance(node, (ast.expr, ast.stmt)) else type(node).__name__

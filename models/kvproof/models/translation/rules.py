@@ -42,6 +42,10 @@ class Outcome:
     value: Value = True
 
 
+class _Disabled(Exception):
+    """A guard is known not to hold: what follows it is not reached, and the state is as it was."""
+
+
 class Run:
     """One run of a function of the text."""
 
@@ -56,10 +60,13 @@ class Run:
         function, file = self.text.functions[name]
         parameters = parameters_of(function, file)
         values = dict(zip(parameters, arguments, strict=True))
-        frame = self._block(function.body, Frame(file, {**self.expressions.constants, **values}, (name,)))
-        for parameter, argument in values.items():
-            if isinstance(argument, SymbolicState):
-                self.outcome.state = frame.names[parameter]
+        try:
+            frame = self._block(function.body, Frame(file, {**self.expressions.constants, **values}, (name,)))
+            for parameter, argument in values.items():
+                if isinstance(argument, SymbolicState):
+                    self.outcome.state = frame.names[parameter]
+        except _Disabled:
+            pass
         self.outcome.guard = self.conditions.guard
         self.outcome.demands = self.conditions.demands
         return self.outcome
@@ -101,6 +108,8 @@ class Run:
             found = Required(texts[0], property, frame.chain, frame.place(node), condition)
             self.outcome.guards.append(found)
             self.conditions.guard = conjunction(self.conditions.guard, condition)
+            if self.conditions.guard is False:
+                raise _Disabled
             return
         text = ast.unparse(node.args[0])
         self.outcome.checks.append(Required(text, texts[0], frame.chain, frame.place(node), condition))

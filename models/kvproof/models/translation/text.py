@@ -10,7 +10,7 @@ from kvproof.spec import language, native
 from kvproof.spec.language import Domain
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Text:
     """Functions by name, each with its file, and the numbers and domains that they name."""
 

@@ -1,0 +1,165 @@
+"""What is not in the language is refused with its place and with what to write instead; what is in it is read right."""
+
+import ast
+import textwrap
+from typing import Any
+
+import pytest
+import z3
+
+from kvproof.models.translation.errors import NotInLanguage
+from kvproof.models.translation.text import specification
+from kvproof.models.translation.translator import Translator
+
+
+def translator_of(source: str) -> Translator:
+    """A translator of the specification in which `finish` and `holds` read as given."""
+    text = specification()
+    for function in ast.parse(textwrap.dedent(source)).body:
+        assert isinstance(function, ast.FunctionDef)
+        text = text.replaced(function.name, function)
+    return Translator(text=text)
+
+
+def run(source: str) -> Any:
+    translator = translator_of(source)
+    return translator.run("finish", translator.unknown_state(), z3.Int("seq"))
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("for b in BLOCKS:\n        state.refcount[b] = 0", "For is not in the language"),
+        ("while state.live[seq]:\n        pass", "While is not in the language"),
+        ("try:\n        pass\n    finally:\n        pass", "Try is not in the language"),
+        ("state.refcount[seq] = state.refcount[seq] / 2", "Div is not in the language"),
+        ("state.refcount[seq] = 1 << seq", "LShift is not in the language"),
+        ("state.live[seq] = state.refcount[seq] is None", "the comparison Is is not in the language"),
+        ("state.live[seq] = bool(seq)", "bool is no function of the language"),
+        ("state.live[seq] = sorted(state.table)[0]", "sorted is no function of the language"),
+        ("state.live[seq] = {1: True}[1]", "Dict is not in the language"),
+        ("state.live[seq] = (lambda: True)()", "Call is not in the language"),
+        ("state.nothing[seq] = True", "what is assigned is no local name and no field"),
+        ("state.live[seq] = state.nothing[seq]", "state.nothing is no field of a state"),
+        ("state.live[seq] = unheard_of", "the name unheard_of means nothing here"),
+        ("state.live[seq][seq] = True", "one subscript too many"),
+        ("state.live[seq] = state.live[seq][seq]", "one subscript too many"),
+        ("state.live = True", "the value has another shape"),
+        ("state.table[seq] = 1", "the value has another shape"),
+        ("state.live[seq] = state.refcount[seq] and state.live[seq]", "a condition that is no truth value"),
+        ("if state.refcount[seq]:\n        pass", "a condition that is no truth value"),
+        ("state.refcount[seq] = state.refcount[seq] // 0", "division by 0"),
+        ("state.refcount = [1 for s in range(seq)]", "range is no function of the language"),
+        ("state.refcount = [1 for b in BLOCKS if b > 1]", "a comprehension with an `if` or over two domains"),
+        ("state.live[seq] = all([state.live[s] for s in SEQS])", "all of no generator"),
+        ("state.live[seq] = any(state.live[s] for s in SEQS if s)", "an `if` in a generator"),
+        ("state.live[seq] = holds(state, seq)", "holds takes 3 arguments"),
+        ("state.live[seq] = holds(state, seq, block=1)", "an argument given by name"),
+        ("holds(state, seq, seq)\n    nothing(state, seq)", "nothing is no step of the text"),
+        ("require(state.live[seq])", "require without its sentence"),
+        ("if state.live[seq]:\n        x = 1\n    state.refcount[seq] = x", "the name x means nothing here"),
+    ],
+)
+def test_what_is_not_in_the_language_is_refused_with_its_line(statement: str, what: str) -> None:
+    with pytest.raises(NotInLanguage) as refusal:
+        run(f"def finish(state, seq):\n    {statement}\n")
+    file, line, *rest = str(refusal.value).split(":", 2)
+    assert file.endswith("rules.py")
+    assert int(line) >= 2
+    assert what in rest[0]
+    assert len(str(refusal.value).splitlines()) == 3  # what is wrong; the line; what to write instead
+
+
+def test_a_word_that_calls_itself_is_refused() -> None:
+    with pytest.raises(NotInLanguage, match="calls itself"):
+        run(
+            """
+            def holds(state, seq, block):
+                return holds(state, seq, block)
+            def finish(state, seq):
+                state.live[seq] = holds(state, seq, 0)
+            """
+        )
+
+
+def test_a_word_of_several_statements_is_refused() -> None:
+    with pytest.raises(NotInLanguage, match="let it be one `return`"):
+        run(
+            """
+            def holds(state, seq, block):
+                if state.live[seq]:
+                    return True
+                return False
+            def finish(state, seq):
+                state.live[seq] = holds(state, seq, 0)
+            """
+        )
+
+
+def test_both_sides_of_an_unknown_branch_are_merged() -> None:
+    outcome = run(
+        """
+        def finish(state, seq):
+            if state.live[seq]:
+                count = state.refcount[0] + 1
+                state.refcount[1] = count
+            else:
+                count = 7
+            state.refcount[0] = count
+        """
+    )
+    live, refcount = (
+        z3.Function(name, z3.IntSort(), sort) for name, sort in (("live", z3.BoolSort()), ("refcount", z3.IntSort()))
+    )
+    is_live = live(z3.Int("seq"))
+    after = outcome.state.maps["refcount"]
+    same_as_hand_made = [
+        after.read(0) == z3.If(is_live, refcount(0) + 1, 7),
+        after.read(1) == z3.If(is_live, refcount(0) + 1, refcount(1)),
+        after.read(2) == refcount(2),
+    ]
+    solver = z3.Solver()
+    solver.add(z3.Not(z3.And(same_as_hand_made)))
+    assert solver.check() == z3.unsat
+
+
+def test_a_comprehension_reads_the_state_of_its_own_moment() -> None:
+    outcome = run(
+        """
+        def finish(state, seq):
+            state.refcount = [state.refcount[b] + 1 for b in BLOCKS]
+            state.refcount[0] = 0
+            state.refcount = [state.refcount[b] + 1 for b in BLOCKS]
+        """
+    )
+    refcount = z3.Function("refcount", z3.IntSort(), z3.IntSort())
+    assert outcome.state.maps["refcount"].read(0) == 1
+    assert z3.simplify(outcome.state.maps["refcount"].read(3)).eq(z3.simplify(refcount(3) + 2))
+
+
+def test_every_subscript_demands_its_range_where_it_is_reached() -> None:
+    outcome = run(
+        """
+        def finish(state, seq):
+            require(seq >= 0, "the sequence has a number")
+            if seq < NUM_SEQS:
+                state.live[seq] = False
+            check(all(implies(state.live[s], state.refcount[s] > 0) for s in SEQS), "lists-agree")
+        """
+    )
+    demands = {demand.text: demand for demand in outcome.demands}
+    assert set(demands) == {
+        "state.live[seq] has a Seq in range",
+        "state.live[s] has a Seq in range",
+        "state.refcount[s] has a Block in range",
+    }
+
+    def holds_always(text: str) -> bool:
+        solver = z3.Solver()
+        solver.add(z3.Int("NUM_SEQS") >= 0, z3.Not(demands[text].formula))
+        return solver.check() == z3.unsat
+
+    assert holds_always("state.live[seq] has a Seq in range")
+    assert holds_always("state.live[s] has a Seq in range")
+    assert not holds_always("state.refcount[s] has a Block in range")  # there may be fewer blocks than sequences
+    assert demands["state.live[seq] has a Seq in range"].place.endswith("rules.py:5")
