@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check import walker
 from kvproof.check.command_line import app
+from kvproof.check.subjects import listed
 
 # A fork that forgets to count its references. MEMORY keeps what a repeated run would meet.
 FAULTY = """
@@ -105,7 +106,7 @@ def test_what_cannot_be_done_is_said_in_one_line_with_code_2(
 
 
 @pytest.mark.parametrize(
-    "arguments", [("verfy",), ("verify", "--sed", "1"), ("verify", "--seed", "-1"), ("hunt",), ("prove",), ("replay",)]
+    "arguments", [("verfy",), ("verify", "--sed", "1"), ("verify", "--seed", "-1"), ("hunt",), ("replay",), ("bisect",)]
 )
 def test_a_command_line_that_is_wrong_exits_with_2(arguments: tuple[str, ...]) -> None:
     assert kvproof(*arguments).exit_code == 2
@@ -114,7 +115,7 @@ def test_a_command_line_that_is_wrong_exits_with_2(arguments: tuple[str, ...]) -
 def test_the_subjects_are_listed() -> None:
     done = kvproof("subjects")
     assert done.exit_code == 0
-    names = ["kvproof", "kvproof-generation1", "kvproof-scheduler", "vllm-v0", "module:factory"]
+    names = [*(name for name, _ in listed()), "module:factory", "pipe:COMMAND"]
     assert [line.split()[0] for line in done.output.splitlines()] == names
 
 

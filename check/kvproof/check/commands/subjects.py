@@ -14,3 +14,4 @@ def subjects() -> None:
         for name, sentence in rows:
             say(console, f"{name:<{width}}  {sentence}")
         say(console, f"{'module:factory':<{width}}  your own: a function without arguments that gives a subject")
+        say(console, f"{'pipe:COMMAND':<{width}}  your own in any language: a program that answers JSON lines")

@@ -20,7 +20,11 @@ def factory_for(name: str, isolation: bool | None = None, limits: Limits | None 
 
     isolation: None isolates what is not ours.
     """
-    is_apart = is_foreign(name) if isolation is None else isolation and not name.startswith(PIPE)
+    if name.startswith(PIPE):
+        from kvproof.check.pipe.subject import factory_of
+
+        return factory_of(name, limits)
+    is_apart = is_foreign(name) if isolation is None else isolation
     if not is_apart:
         return find(name)
     from kvproof.check.isolation.remote import RemoteFactory
