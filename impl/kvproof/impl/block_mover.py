@@ -36,6 +36,9 @@ class Moved(NamedTuple):
     num_bytes: int
 
 
+NOTHING_MOVED = Moved(0, 0, 0)
+
+
 class BlockMover:
     """Moves blocks between planes of a GPU pool and planes of a CPU pool.
 
@@ -68,6 +71,8 @@ class BlockMover:
         Raises what `swap_in` does, and ChainedCopyError if a target is also a source.
         """
         checked = read_pairs(pairs)
+        if not len(checked):  # as in most steps
+            return NOTHING_MOVED
         check_pairs(checked, self.gpu_pool, self.gpu_pool)
         runs = coalesce(checked)
         if self.device.type == "cuda" and len(runs) > _MANY_RUNS:
@@ -78,6 +83,8 @@ class BlockMover:
 
     def _swap(self, pairs: Mapping, source: Pool, source_planes: Planes, target: Pool, target_planes: Planes) -> Moved:
         checked = read_pairs(pairs)
+        if not len(checked):  # as in most steps
+            return NOTHING_MOVED
         check_pairs(checked, source, target)
         runs = coalesce(checked)
         _copy_runs(source_planes, target_planes, checked, runs)
