@@ -8,7 +8,7 @@ import typer
 from kvproof.check.commands.guard import UsageError, guarded
 from kvproof.check.commands.options import DEFAULT_FOLDER, JsonOption, OutOption, SeedOption, settled_seed
 
-TIMING_SECONDS_MAX = 12.0
+TIMING_SECONDS_MAX = 8.0
 
 
 def device(

@@ -37,8 +37,8 @@ def timing_stage(moving: Moving, share: float, seconds_max: float, baseline: Ban
             plane.baseline = f"{source} was not compared: {reason}."
             return
         plane.comparisons = compared(speeds, baseline)
-        missing = "".join(f" Not timed now: {what}." for what in not_compared(speeds, baseline))
-        plane.baseline = f"Compared with {source}.{missing}"
+        missing = not_compared(speeds, baseline)
+        plane.baseline = f"Compared with {source}." + (f" Not timed now: {'; '.join(missing)}." if missing else "")
         yield from ()
 
     return Stage("speed", share, [], run)

@@ -15,7 +15,7 @@ class UnfitTorch(Exception):
     """The installed torch is too old; the message is for the user."""
 
 
-def require_torch(version: str = torch.__version__) -> None:
+def require_torch(version: str = str(torch.__version__)) -> None:
     """Raises UnfitTorch for a release before 2.11."""
     numbers = version.split("+")[0].split(".")
     try:
@@ -45,7 +45,7 @@ def device_name(device: torch.device) -> str:
 def environment(device: torch.device) -> dict[str, str]:
     """As a report shows it; a value is never empty."""
     seen = {
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "processor": processor(),
         "cores usable": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1),
         "device": str(device),
