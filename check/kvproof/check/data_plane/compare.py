@@ -2,7 +2,7 @@
 
 Each chunk of expected words is made in a buffer that stays in the cache, and compared there by the C library's
 `memcmp`, or where that cannot be had by `torch.equal` on 64-bit integers. Only a chunk that differs is looked at row
-by row. Both ways run on one thread: chunks of this size are below what torch shares out.
+by row. Both ways run on one thread. A chunk is large enough that the calls cost nothing beside the bytes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from kvproof.check.data_plane.pattern import Words
+from kvproof.check.data_plane.threads import one_thread
 
-CHUNK_BYTES = 256 * 1024
+CHUNK_BYTES = 1024 * 1024
 DEVICE_CHUNK_BYTES = 16 * 1024 * 1024  # fits the second-level cache of a current GPU
 Comparer = Callable[[torch.Tensor, Words, Words], NDArray[np.int64]]
 
@@ -34,7 +35,9 @@ def bad_rows(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.in
 def comparer_for(device: torch.device) -> Comparer:
     """The fastest way to compare on this device."""
     if device.type == "cuda":
-        return by_device
+        from kvproof.check.data_plane import triton_verify  # loads triton, which is there only for GPUs
+
+        return triton_verify.bad_rows if triton_verify.is_available() else by_device
     return by_memcmp if _memcmp() is not None else by_torch
 
 
@@ -42,35 +45,34 @@ def by_memcmp(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.i
     """In main memory, through the C library."""
     memcmp = _memcmp()
     assert memcmp is not None
-    words = memory.numpy().view(np.uint64)
-    num_rows, row_words = words.shape
-    row_bytes = row_words * words.itemsize
-    step = max(1, CHUNK_BYTES // row_bytes)
-    expected = np.empty((step, row_words), np.uint64)
-    start, there = memory.data_ptr(), expected.ctypes.data
-    bad: list[NDArray[np.int64]] = []
-    column = keys[:, None]
-    for first in range(0, num_rows, step):
-        count = min(step, num_rows - first)
-        np.bitwise_xor(column[first : first + count], columns, out=expected[:count])
-        if memcmp(start + first * row_bytes, there, count * row_bytes):
-            bad.append(first + _differing(words[first : first + count], expected[:count]))
-    return _joined(bad)
+
+    def are_equal(found: torch.Tensor, made: torch.Tensor) -> bool:
+        return not memcmp(found.data_ptr(), made.data_ptr(), made.nbytes)
+
+    return _by_chunks(memory, keys, columns, are_equal)
 
 
 def by_torch(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:
     """In main memory, with torch alone."""
+    return _by_chunks(memory, keys, columns, torch.equal)
+
+
+def _by_chunks(
+    memory: torch.Tensor, keys: Words, columns: Words, are_equal: Callable[[torch.Tensor, torch.Tensor], bool]
+) -> NDArray[np.int64]:
+    """Make each chunk of the pattern, and compare it."""
     num_rows, row_words = memory.shape
-    step = max(1, CHUNK_BYTES // (row_words * 8))
-    row_keys, word_keys = torch.from_numpy(keys.view(np.int64))[:, None], torch.from_numpy(columns.view(np.int64))
-    buffer = torch.empty((step, row_words), dtype=torch.int64)
+    step = max(1, CHUNK_BYTES // (row_words * memory.itemsize))
+    row_keys, word_keys = (torch.from_numpy(words.view(np.int64)) for words in (keys, columns))
+    buffer = torch.empty((min(step, num_rows), row_words), dtype=torch.int64)
     bad: list[NDArray[np.int64]] = []
-    for first in range(0, num_rows, step):
-        found, expected = memory[first : first + step], buffer[: min(step, num_rows - first)]
-        torch.bitwise_xor(row_keys[first : first + step], word_keys, out=expected)
-        if not torch.equal(found, expected):
-            bad.append(first + _differing(found.numpy(), expected.numpy()))
-    return _joined(bad)
+    with one_thread():
+        chunks = zip(torch.split(memory, step), torch.split(row_keys[:, None], step), strict=True)
+        for number, (found, some_keys) in enumerate(chunks):
+            made = torch.bitwise_xor(some_keys, word_keys, out=buffer[: len(found)])
+            if not are_equal(found, made):
+                bad.append(number * step + np.flatnonzero((found != made).any(1).numpy()))
+    return np.concatenate(bad) if bad else np.empty(0, np.int64)
 
 
 def by_device(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:
@@ -97,12 +99,3 @@ def _memcmp() -> Callable[[int, int, int], int] | None:
     function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t], ctypes.c_int
     compare: Callable[[int, int, int], int] = function
     return compare
-
-
-def _differing(found: NDArray[np.generic], expected: NDArray[np.generic]) -> NDArray[np.int64]:
-    rows: NDArray[np.int64] = np.flatnonzero((found != expected).any(axis=1))
-    return rows
-
-
-def _joined(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -1,5 +1,9 @@
 """One executor, one layout, one scenario: lint, move, compare, step by step, until something is wrong.
 
+When a call has returned, its work has ended or is ordered before later work of the current stream. So on CUDA only that
+stream is waited for before the first comparison. Bytes that are wrong then, and right once the whole device has come
+to rest, were late: something was not waited for.
+
 What an executor does to itself (it raises, does not return, ends its process) is a finding like wrong bytes are. A
 mapping that the linter refuses is a finding about who made it, and nothing moves.
 """
@@ -140,7 +144,8 @@ def _prepared(
                 _on_own_stream(move, moves, world.device)
             else:
                 move(moves)
-        world.synchronize()
+            if world.device.type == "cuda":
+                torch.cuda.current_stream(world.device).synchronize()
 
     return within_time
 
@@ -161,6 +166,10 @@ def _run_step(world: World, move: Callable[[Moves], object], step: Step, caught:
         move(step.moves)
     if caught.finding is None and (wrong := world.wrong()):
         caught.finding = finding_of(world, wrong, caught.step)
+        world.synchronize()
+        if not world.wrong():
+            text = f"{caught.finding.text}; it was right once the device had come to rest: something was not waited for"
+            caught.finding = replace(caught.finding, kind=FindingKind.LATE, text=text)
     if caught.finding is None:
         world.release(step)
         world.compute(step)

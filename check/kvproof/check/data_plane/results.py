@@ -27,6 +27,7 @@ class FindingKind(str, Enum):
     """What is wrong with an executor, or with a mapping."""
 
     WRONG_BYTES = "wrong bytes"
+    LATE = "late"  # wrong when the call had returned, right when the device had come to rest
     RAISED = "raised"
     HANG = "hang"
     CRASHED = "crashed"

@@ -1,0 +1,240 @@
+"""The correctness run: executors on layouts, element types and mappings, and the harness on faults.
+
+Executors under test are run on every pair of values of the other axes, at two sizes. The short form takes the first
+executor through every pair at the small size, and the others through every value. What could not be run is skipped with
+its reason, and what was reduced is said in a note.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from kvproof.check.data_plane.covering import Row, every_pair, every_value
+from kvproof.check.data_plane.executors import BUILT_IN, Executor, named
+from kvproof.check.data_plane.executors.isolation import Isolation
+from kvproof.check.data_plane.faults.judging import judge_faults
+from kvproof.check.data_plane.harness import DEFAULT_STREAM, NO_STREAM, OWN_STREAM, STEP_SECONDS_MAX, run_case
+from kvproof.check.data_plane.layouts import DTYPES, Geometry, Layout, UnknownSetting, dtype_named, layout_named
+from kvproof.check.data_plane.lint_cases import judge_lints
+from kvproof.check.data_plane.mappings import KINDS, scenario
+from kvproof.check.data_plane.moves import Scenario
+from kvproof.check.data_plane.races import judge_races
+from kvproof.check.data_plane.results import CaseResult, CorrectnessResult
+from kvproof.check.data_plane.threads import one_thread
+from kvproof.impl import free_bytes
+
+Progress = Callable[[str, int, int], None]  # what is being done, how many are done, of how many
+MIB = 1024 * 1024
+BLOCKS_MIN = 8
+
+
+@dataclass(frozen=True)
+class Size:
+    """Sizes of a case: blocks of both pools, tokens of a block, heads, head size in elements, layers."""
+
+    name: str
+    num_gpu_blocks: int
+    num_cpu_blocks: int
+    block_size: int
+    num_heads: int
+    head_size: int
+    num_layers: int
+
+    def geometry(self, layout: Layout, dtype: str) -> Geometry:
+        """A latent cache has one head, which is as large as all others together."""
+        heads, head_size = self.num_heads, self.head_size
+        if layout is Layout.LATENT:
+            heads, head_size = 1, heads * head_size
+        return Geometry(
+            layout,
+            dtype,
+            self.block_size,
+            heads,
+            head_size,
+            self.num_layers,
+            self.num_gpu_blocks,
+            self.num_cpu_blocks,
+        )
+
+
+SMALL = Size("small", 24, 20, 4, 2, 16, 2)
+LARGE = Size("large", 64, 48, 16, 4, 128, 3)
+
+
+@dataclass(frozen=True)
+class CorrectnessConfig:
+    """What is run. Empty tuples mean everything that there is; names of unknown things raise UnknownSetting.
+
+    executors: built-in names, and module:function of one's own. memory_bytes_max: of both pools of a case together.
+    """
+
+    seed: int = 0
+    device: str = "cpu"
+    executors: tuple[str, ...] = ()
+    layouts: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    mappings: tuple[str, ...] = ()
+    is_short: bool = False
+    memory_bytes_max: int = 256 * MIB
+    step_seconds_max: float = STEP_SECONDS_MAX
+
+
+@dataclass
+class _Plan:
+    """What was asked for, by name, and what is said about it."""
+
+    config: CorrectnessConfig
+    executors: list[Executor]
+    layouts: list[str]
+    dtypes: list[str]
+    mappings: list[str]
+    streams: list[str]
+    device: torch.device
+    notes: list[str] = field(default_factory=list)
+    scenarios: dict[tuple[str, str], Scenario] = field(default_factory=dict)
+
+    @property
+    def axes(self) -> list[list[str]]:
+        return [self.layouts, self.dtypes, self.mappings, self.streams]
+
+    def cases(self) -> Iterator[tuple[Executor, Size, Row]]:
+        """Executor by executor, so that one's own process serves all of its cases."""
+        sizes = [self._fitting(size) for size in ((SMALL,) if self.config.is_short else (SMALL, LARGE))]
+        for number, executor in enumerate(self.executors):
+            rows = every_value(self.axes) if self.config.is_short and number else every_pair(self.axes)
+            yield from ((executor, size, row) for size in sizes for row in rows)
+
+    def scenario(self, kind: str, size: Size) -> Scenario:
+        """Made once for all executors."""
+        key = kind, size.name
+        if key not in self.scenarios:
+            seed = self.config.seed
+            self.scenarios[key] = scenario(kind, seed, size.num_gpu_blocks, size.num_cpu_blocks, size.block_size)
+        return self.scenarios[key]
+
+    def _fitting(self, size: Size) -> Size:
+        """The size, with fewer blocks if the largest case would not fit."""
+        room = min(self.config.memory_bytes_max, free_bytes("cpu") // 2, free_bytes(self.device) // 2)
+        fitting = size
+        while fitting.num_cpu_blocks > BLOCKS_MIN and self._bytes_max(fitting) > room:
+            fitting = replace(
+                fitting, num_gpu_blocks=fitting.num_gpu_blocks // 2 + 2, num_cpu_blocks=fitting.num_cpu_blocks // 2
+            )
+        if fitting != size:
+            self.notes.append(
+                f"There is room for {room // MIB} MiB, so {size.name} cases have {fitting.num_gpu_blocks} GPU and "
+                f"{fitting.num_cpu_blocks} CPU blocks instead of {size.num_gpu_blocks} and {size.num_cpu_blocks}."
+            )
+        return fitting
+
+    def _bytes_max(self, size: Size) -> int:
+        return max(
+            size.geometry(layout_named(layout), dtype).num_bytes() for layout in self.layouts for dtype in self.dtypes
+        )
+
+
+def run_correctness(config: CorrectnessConfig, on_progress: Progress | None = None) -> CorrectnessResult:
+    """Everything. Raises UnknownSetting for what there is not, with a message for the user."""
+    began = time.perf_counter()
+    plan = _plan(config)
+    tell = on_progress or (lambda what, done, total: None)
+    with one_thread():
+        cases = _run_cases(plan, tell)
+        faults = judge_faults(plan.device, lambda done, total: tell("injected faults", done, total))
+    tell("event logs", 0, 1)
+    races, lints = judge_races(config.seed), judge_lints()
+    tell("event logs", 1, 1)
+    axes = [*plan.axes, [executor.name for executor in plan.executors]]
+    num_combinations = 1
+    for axis in axes:
+        num_combinations *= len(axis)
+    if len(cases) < num_combinations:
+        plan.notes.append(
+            f"The matrix has {num_combinations} combinations of executor, layout, element type, mapping and stream; "
+            f"{len(cases)} cases were chosen so that with {'the first' if config.is_short else 'each'} executor "
+            "any two values of two axes meet."
+        )
+    return CorrectnessResult(
+        config.seed,
+        str(plan.device),
+        tuple(cases),
+        num_combinations,
+        tuple(faults),
+        tuple(races),
+        tuple(lints),
+        tuple(plan.notes),
+        time.perf_counter() - began,
+    )
+
+
+def _plan(config: CorrectnessConfig) -> _Plan:
+    """Everything by name. Raises UnknownSetting."""
+    device = _device(config.device)
+    plan = _Plan(
+        config,
+        [named(name) for name in config.executors or tuple(BUILT_IN)],
+        [layout_named(name).value for name in config.layouts or tuple(layout.value for layout in Layout)],
+        list(config.dtypes or DTYPES),
+        list(config.mappings or KINDS),
+        [DEFAULT_STREAM, OWN_STREAM] if device.type == "cuda" else [NO_STREAM],
+        device,
+    )
+    for dtype in plan.dtypes:
+        dtype_named(dtype)
+    for kind in plan.mappings:
+        plan.scenario(kind, SMALL)
+    if device.type == "cpu":
+        plan.notes.append("Both pools lay in main memory, where there are no streams; no CUDA device was used.")
+    return plan
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UnknownSetting(f"no device is named {name!r}; there are cpu and cuda") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UnknownSetting(f"no device is named {name!r}; there are cpu and cuda")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UnknownSetting("there is no CUDA device here; take cpu")
+    return device
+
+
+def _run_cases(plan: _Plan, tell: Progress) -> list[CaseResult]:
+    """All cases. An executor that can run none of them is skipped once, with the reason of its first case."""
+    planned = list(plan.cases())
+    able = {e.name for e, size, row in planned if not e.unsupported(_geometry(size, row), plan.device)}
+    found: list[CaseResult] = []
+    seen: set[str] = set()
+    with ExitStack() as stack:
+        isolations: dict[str, Isolation] = {}
+        for number, (executor, size, row) in enumerate(planned):
+            tell(f"{executor.name}: {', '.join(row[:3])}", number, len(planned))
+            if executor.name not in able and executor.name in seen:
+                continue
+            seen.add(executor.name)
+            if executor.is_own and executor.name not in isolations:
+                isolations[executor.name] = stack.enter_context(Isolation(executor.name, plan.config.step_seconds_max))
+            found.append(
+                run_case(
+                    executor,
+                    _geometry(size, row),
+                    plan.scenario(row[2], size),
+                    plan.device,
+                    row[3],
+                    isolation=isolations.get(executor.name),
+                    step_seconds_max=plan.config.step_seconds_max,
+                )
+            )
+    tell("cases", len(planned), len(planned))
+    plan.notes += [f"{case.executor} was not run: {case.reason}." for case in found if case.executor not in able]
+    return found
+
+
+def _geometry(size: Size, row: Row) -> Geometry:
+    return size.geometry(layout_named(row[0]), row[1])
