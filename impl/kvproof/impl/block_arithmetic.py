@@ -1,7 +1,7 @@
 """How many blocks: the small numbers that admission, tables and memory reckon with.
 
-Each is one line, so that it can be proved for every block size. `growth`, which runs for every token, has the same
-arithmetic in place, where a call would cost more than the sum; tests hold the two against each other.
+Each is one line with a name, so that it can be proved for every block size. `growth`, which runs for every token, has
+the same arithmetic in place, where a call would cost more than the sum.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Mutants: a function of the implementation as it is in a copy of its module with one piece of text exchanged."""
+"""Mutants: a function as it is in a copy of its module, or a word of the specification, with one text exchanged."""
 
+import ast
 import importlib.util
 import inspect
 import sys
@@ -16,10 +17,12 @@ Mutate = Callable[[str, str, str], Sources]
 
 @pytest.fixture
 def mutate(tmp_path: Path) -> Iterator[Mutate]:
-    """Sources in which a function, given by its qualified name, has one text in place of another."""
+    """Sources in which a function, by its qualified name, or `spec: word` has one text in place of another."""
     made: list[str] = []
 
     def mutated(name: str, old: str, new: str) -> Sources:
+        if name.startswith("spec: "):
+            return _with_word(name.removeprefix("spec: "), old, new)
         function = FUNCTIONS[name]
         module = inspect.getmodule(function)
         assert module is not None
@@ -35,6 +38,15 @@ def mutate(tmp_path: Path) -> Iterator[Mutate]:
     yield mutated
     for copy in made:
         sys.modules.pop(copy, None)
+
+
+def _with_word(name: str, old: str, new: str) -> Sources:
+    sources = Sources()
+    text = ast.unparse(sources.text.functions[name][0])
+    assert text.count(old) == 1, f"{name} has {text.count(old)} times: {old}"
+    word = ast.parse(text.replace(old, new)).body[0]
+    assert isinstance(word, ast.FunctionDef)
+    return Sources(text=sources.text.replaced(name, word))
 
 
 def _imported(module: str, path: Path, name: str) -> Callable[..., Any]:

@@ -130,7 +130,9 @@ def token_by_token(sources: Sources) -> Iterator[Obligation]:
 
     def cost(seen: z3.ArithRef, new: z3.ArithRef, shared: z3.BoolRef) -> z3.ArithRef:
         """Blocks that an append of `new` tokens uses, to a table without spare entries."""
-        missing = blocks_for(about, seen + new) - blocks_for(about, seen)
+        stop = about.local("Growth.append", "stop", {"end": seen + new, "size": BLOCK_SIZE})
+        held = blocks_for(about, seen)
+        missing = about.local("Growth.append", "num_missing", {"stop": stop, "len(ids)": held})
         value: z3.ArithRef = missing + z3.If(z3.And(shared, seen % BLOCK_SIZE != 0, new > 0), 1, 0)
         return value
 
@@ -165,13 +167,11 @@ def copies(sources: Sources) -> Iterator[Obligation]:
     is_copied = about.condition("Growth.append_within_block", "ids[index] = target", {"refcount": holders})
     left = z3.If(is_copied, holders - 1, holders)
     yield about.claim(
-        "whoever writes next makes one of the copies that were counted, if any is left",
-        num_copies(holders, writers) == z3.If(is_copied, 1, 0) + num_copies(left, writers - 1),
-        Hypothesis("the writers are holders", z3.And(1 <= writers, writers <= holders)),
-    )
-    yield about.claim(
-        "and the writers that are left are holders still",
-        writers - 1 <= left,
+        "whoever writes next makes one of the copies that were counted, and the other writers are holders still",
+        z3.And(
+            num_copies(holders, writers) == z3.If(is_copied, 1, 0) + num_copies(left, writers - 1),
+            writers - 1 <= left,
+        ),
         Hypothesis("the writers are holders", z3.And(1 <= writers, writers <= holders)),
     )
 
@@ -184,6 +184,11 @@ def group(sources: Sources) -> Iterator[Obligation]:
     so_far = Hypothesis("what all that are left need is free", z3.And(left <= free, cost <= left))
     member = Hypothesis("a member uses no more than was counted for it", z3.And(0 <= used, used <= cost))
     no_null = Hypothesis("no null block is taken", null == 0)
-    yield about.claim("the next member's append goes through", z3.Not(is_refused), so_far, member, no_null)
-    yield about.claim("and leaves the others what they need", left - cost <= free - used, so_far, member)
+    yield about.claim(
+        "the next member's append goes through, and leaves the others what they need",
+        z3.And(z3.Not(is_refused), left - cost <= free - used),
+        so_far,
+        member,
+        no_null,
+    )
     yield from about.well_defined()

@@ -13,7 +13,7 @@ from typing import Any
 
 import z3
 
-from kvproof.impl.kv_layout import KVLayout
+from kvproof.impl.kv_layout import CACHE_DTYPES, KVBlockShape, KVLayout
 from kvproof.models.arithmetic.sources import Sources, Subject, assigned, non_negative
 from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.translation.integer_functions import source_of
@@ -23,18 +23,11 @@ TOKENS, LAYERS, HEADS, SIZE, ITEM, BLOCKS = z3.Ints(
 )
 SHAPE = Hypothesis("sizes of a block", z3.And([one >= 1 for one in (TOKENS, LAYERS, HEADS, SIZE, ITEM)]))
 
-# The axes of each layout, as `KVLayout` writes them: the plane or keys and values, the block, tokens, heads, elements.
-AXES = {
-    KVLayout.TWO_PLANES: "plane block token head element",
-    KVLayout.NHD: "block plane token head element",
-    KVLayout.HND: "block plane head token element",
-    KVLayout.LATENT: "block token element",
-}
-
 
 def obligations(sources: Sources) -> Iterator[Obligation]:
     """All claims about bytes."""
     yield from what_a_block_takes(sources)
+    yield from counting_by_axes(sources)
     for layout in KVLayout:
         yield from where_elements_lie(sources, layout)
     yield from how_many_fit(sources)
@@ -66,6 +59,26 @@ def what_a_block_takes(sources: Sources) -> Iterator[Obligation]:
     yield from about.well_defined()
 
 
+def counting_by_axes(sources: Sources) -> Iterator[Obligation]:
+    """Two steps for every layout: an element's place among all, one axis more, and its bytes in the row of that."""
+    place, length, index, size, row = z3.Ints("place length index size row_number")
+    about = Subject("counting axis by axis", sources, "swap-mapping")
+    so_far = Hypothesis("so far", z3.And(0 <= place, place < length))
+    yield about.claim(
+        "one axis more keeps the place within the length",
+        z3.And(0 <= place * size + index, place * size + index < length * size),
+        so_far,
+        Hypothesis("an index of the axis", z3.And(0 <= index, index < size)),
+    )
+    start = (row * length + place) * ITEM
+    yield about.claim(
+        "an element's bytes lie in the row of that number and in no other",
+        z3.And(row * (length * ITEM) <= start, start + ITEM <= (row + 1) * (length * ITEM)),
+        so_far,
+        Hypothesis("an element has bytes", ITEM >= 1),
+    )
+
+
 def where_elements_lie(sources: Sources, layout: KVLayout) -> Iterator[Obligation]:
     """Counting elements in the order in which they are stored, axis by axis, the last one fastest."""
     is_latent = layout is KVLayout.LATENT
@@ -78,7 +91,7 @@ def where_elements_lie(sources: Sources, layout: KVLayout) -> Iterator[Obligatio
         for axis in axes_of(sources.functions["KVBlockShape.typed"], layout)
     ]
     layer = bytes_of_block(about, z3.IntVal(1), is_latent)
-    planes = 2 if layout is KVLayout.TWO_PLANES else 1
+    planes = KVBlockShape(1, 1, 1, CACHE_DTYPES["uint8"], layout).num_planes
     row = about.expression(
         "KVBlockShape.planes",
         assigned(sources.functions["KVBlockShape.planes"], "row_bytes"),
@@ -90,37 +103,19 @@ def where_elements_lie(sources: Sources, layout: KVLayout) -> Iterator[Obligatio
     yield about.claim("the axes have room for just the bytes of all blocks", product * ITEM == BLOCKS * layer)
     yield about.claim("the rows are the whole of a block", row * planes == layer)
 
-    names = AXES[layout].split()
-    places = {name: z3.Int(name) for name in names}
-    within = Hypothesis(
-        "an element",
-        z3.And([z3.And(0 <= places[name], places[name] < size) for name, size in zip(names, sizes, strict=True)]),
-    )
-    # What stands behind the block axis, and the plane's where it is inside a block, is counted within a row.
+    # The plane and the block number the row; what stands behind them in the typed view is counted within a row.
     num_outer = 2 if layout is KVLayout.TWO_PLANES else 1
-    inner, row_elements = z3.IntVal(0), z3.IntVal(1)
-    for name, size in zip(names[num_outer:], sizes[num_outer:], strict=True):
-        inner, row_elements = inner * size + places[name], row_elements * size
-        yield about.claim(
-            f"counted up to its {name} it lies within a row",
-            z3.And(0 <= inner, inner < row_elements),
-            within,
-        )
-    yield about.claim("a row is as long as what it counts", row == row_elements * ITEM)
-    count, length = z3.Ints("inner_place row_elements")
+    length = z3.IntVal(1)
+    for size in sizes[num_outer:]:
+        length = length * size
+    yield about.claim("a row is as long as the axes that it counts", row == length * ITEM)
     rows = [
         about.expression("KVBlockShape.planes", axis, {"self.num_planes": planes, "num_blocks": BLOCKS})
         for axis in row_axes(sources.functions["KVBlockShape.planes"])
     ]
-    plane, block = (places["plane"] if num_outer == 2 else z3.IntVal(0)), places["block"]
-    stored = (plane * sizes[1] if num_outer == 2 else 0) + block  # how many such lie before it in the typed view
-    number = plane * rows[1] + block
-    start = stored * length + count
-    yield about.claim(
-        "it lies in the row of its block and in no other",
-        z3.And(number * length <= start, start < (number + 1) * length),
-        Hypothesis("within a row", z3.And(0 <= count, count < length)),
-    )
+    plane, block = z3.Ints("plane block")
+    stored, row_number = (plane * size + block for size in (sizes[num_outer - 1], rows[1]))
+    yield about.claim("both views number the blocks alike", stored == row_number)
     yield about.claim("there are as many planes of rows", rows[0] == planes)
     yield from about.well_defined()
 
