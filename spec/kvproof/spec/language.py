@@ -12,6 +12,8 @@ same text for given sizes and runs it; a prover reads its syntax tree with the s
     a row          what a field gives for a block or table entry: one value for each of its slots; a row is
                    replaced as a whole (`spliced`), never changed in place, so copies of a state may share it
 
+    a contract     what an operation does that fires one rule again and again, for any number of firings (`Contract`)
+
 No loops, no exceptions, no recursion, no aliasing. A guard stands before every write, so that a rule that
 is not enabled changes nothing.
 """
@@ -58,7 +60,9 @@ SeqId = Annotated[int, SEQS]
 FlightId = Annotated[int, FLIGHTS]
 Index = Annotated[int, INDEXES]
 Count = Annotated[int, COUNTS]
+Slot = Annotated[int, SLOTS]
 Row = Annotated[list[int], SLOTS]
+Tokens = Annotated[list[int], COUNTS]  # an identity for each position of a sequence
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,36 @@ class Claim:
     sentence: str
 
 
+@dataclass(frozen=True)
+class Contract:
+    """An operation that fires one rule again and again, by the names of its words.
+
+    The words of a contract read two states: `start`, where the operation began, and `state`, where it is. Their
+    parameters after the states stay the same throughout; those of the rule that are not among them are chosen anew
+    for each firing, and come last in `choice`. For a prover these are the obligations, where every state satisfies
+    every invariant and `after` is the state that a firing leaves:
+
+        begins     starts(start)                               implies so_far(start, start) and left(start) >= 0
+        goes on    so_far(start, state) and left(state) > 0    implies can_choose(state), if there is such a word
+        is enabled so_far, left(state) > 0 and choice(state)   implies every guard of the rule
+        keeps on   so_far, left(state) > 0 and choice(state)   implies so_far(start, after)
+        ends       so_far, left(state) > 0 and choice(state)   implies 0 <= left(after) < left(state)
+        has done   so_far(start, state) and left(state) == 0   implies done(start, state)
+
+    By induction on the firings an operation that starts is never refused on its way, ends, and has done what it says.
+    """
+
+    property: str
+    name: str
+    sentence: str
+    rule: str
+    starts: str
+    left: str
+    so_far: str
+    choice: str | None = None
+    can_choose: str | None = None
+
+
 @dataclass
 class Collected:
     """What the marks below have gathered, in the order of the text."""
@@ -108,6 +142,7 @@ class Collected:
     rules: list[Callable[..., None]] = field(default_factory=list)
     invariants: list[Claim] = field(default_factory=list)
     theorems: list[Claim] = field(default_factory=list)
+    contracts: list[Contract] = field(default_factory=list)
     predicates: dict[str, Callable[..., bool]] = field(default_factory=dict)
 
 
@@ -140,6 +175,28 @@ def invariant(property: str) -> Callable[[Function], Function]:
 def theorem(property: str) -> Callable[[Function], Function]:
     """Mark what follows from the invariants."""
     return lambda function: _claim(COLLECTED.theorems, property, function)
+
+
+def contract(
+    property: str,
+    rule: Callable[..., None],
+    *,
+    starts: Callable[..., bool],
+    left: Callable[..., int],
+    so_far: Callable[..., bool],
+    choice: Callable[..., bool] | None = None,
+    can_choose: Callable[..., bool] | None = None,
+) -> Callable[[Function], Function]:
+    """Mark what an operation has done when nothing is left to fire; see `Contract`."""
+
+    def mark(done: Function) -> Function:
+        sentence = (done.__doc__ or "").strip()
+        names = (rule.__name__, starts.__name__, left.__name__, so_far.__name__)
+        chosen = (each and each.__name__ for each in (choice, can_choose))
+        COLLECTED.contracts.append(Contract(property, done.__name__, sentence, *names, *chosen))
+        return done
+
+    return mark
 
 
 def _claim(claims: list[Claim], property: str, function: Function) -> Function:

@@ -18,9 +18,11 @@ from typing import Any
 
 from kvproof.spec import (
     admission,
+    append_contract,
     cache_rules,
     flight_invariants,
     flight_rules,
+    free_contract,
     invariants,
     rules,
     state,
@@ -31,7 +33,15 @@ from kvproof.spec.language import COLLECTED, Domain, Field
 from kvproof.spec.state import State
 
 RULE_TEXTS: tuple[ModuleType, ...] = (steps, rules, cache_rules, swap_rules, flight_rules)
-TEXTS: tuple[ModuleType, ...] = (state, admission, *RULE_TEXTS, invariants, flight_invariants)
+TEXTS: tuple[ModuleType, ...] = (
+    state,
+    admission,
+    *RULE_TEXTS,
+    invariants,
+    flight_invariants,
+    append_contract,
+    free_contract,
+)
 FIELDS: dict[str, Field] = {name: f for name, f in vars(State).items() if isinstance(f, Field)}
 GHOSTS = frozenset(name for name, f in FIELDS.items() if f.kind == "ghost")
 
