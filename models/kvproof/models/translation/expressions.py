@@ -33,6 +33,8 @@ ARITHMETIC: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Mod: remainder,
 }
 
+BUILT_IN = ("min", "max", "abs")
+
 
 class Expressions:
     """Reads expressions into terms; what a text of its kind has besides, a subclass reads."""

@@ -16,7 +16,8 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from kvproof.models.translation.conditions import Conditions, Demand
-from kvproof.models.translation.expressions import Expressions
+from kvproof.models.translation.errors import NotInLanguage
+from kvproof.models.translation.expressions import BUILT_IN, Expressions
 from kvproof.models.translation.maps import Map
 from kvproof.models.translation.terms import Term, choice, is_unknown, negation
 from kvproof.models.translation.text import Frame, parameters_of
@@ -176,8 +177,11 @@ class _FunctionExpressions(Expressions):
                 return self._is_none(node, left, right, isinstance(operator, ast.Is), frame)
             case ast.Call():
                 return self.call(ast.unparse(node.func), node, frame)
+        raise self._meaningless(node, frame)
+
+    def _meaningless(self, node: ast.expr, frame: Frame) -> NotInLanguage:
         text = ast.unparse(node)
-        raise frame.error(node, f"{text} means nothing here", f"give it a term: arguments={{{text!r}: …}}")
+        return frame.error(node, f"{text} means nothing here", f"give it a term: arguments={{{text!r}: …}}")
 
     def _compared(self, node: ast.Compare, operator: ast.cmpop, one: ast.expr, other: ast.expr, frame: Frame) -> Any:
         if isinstance(operator, (ast.Is, ast.IsNot)):
@@ -193,7 +197,9 @@ class _FunctionExpressions(Expressions):
         """A function that is given or stands in the same module is read where it is called."""
         function = self.functions.get(name, frame.names.get(name))
         if not isinstance(function, (FunctionType, MethodType)):
-            return super().call(name, node, frame)
+            if name in BUILT_IN:
+                return super().call(name, node, frame)
+            raise self._meaningless(node, frame)
         parameters = list(inspect.signature(function).parameters)
         values = {key: self.value(one, frame) for key, one in zip(parameters, node.args, strict=False)}
         values |= {str(keyword.arg): self.value(keyword.value, frame) for keyword in node.keywords}

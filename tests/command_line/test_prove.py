@@ -1,0 +1,108 @@
+"""`kvproof prove` as its users call it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+import z3
+from typer.testing import CliRunner, Result
+
+import kvproof.reports
+from kvproof.check.command_line import app
+from kvproof.models import suites
+from kvproof.models.obligation import Hypothesis, Obligation
+
+X, Y, Z = z3.Ints("x y z")
+
+
+def kvproof_prove(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["prove", *arguments])
+
+
+def mixed() -> Iterator[Obligation]:
+    positive = (Hypothesis("positive", X > 0),)
+    yield Obligation("mixed", "right", "it is not 0", "conservation", positive, X != 0)
+    yield Obligation("mixed", "wrong", "it is 1", "conservation", positive, X == 1, "kvproof/spec/rules.py:7")
+    yield Obligation(
+        "mixed", "open", "114 is no sum of cubes", "read-back", (), X * X * X + Y * Y * Y + Z * Z * Z != 114
+    )
+
+
+@pytest.fixture
+def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A suite of three obligations, one of each verdict, in place of ours."""
+    monkeypatch.setattr(suites, "obligations_of", lambda suite: mixed())
+    monkeypatch.setattr("kvproof.check.commands.proving.obligations_of", lambda suite: mixed())
+    monkeypatch.setattr("kvproof.check.commands.proving.SUITES", {"mixed": ""})
+
+
+def test_what_is_asked_for_is_proved_and_shown(tmp_path: Path) -> None:
+    file = tmp_path / "proofs.json"
+    done = kvproof_prove("--only", "specification/begin_swap", "--json", str(file))
+    assert done.exit_code == 0, done.output
+    assert "  begin_swap  " in done.output
+    assert "0 unknown, 0 refuted." in done.output
+    document = json.loads(file.read_text())
+    schema = json.loads((Path(kvproof.reports.__path__[0]) / "result.schema.json").read_text())
+    jsonschema.validate(document, schema)
+    assert {check["verdict"] for check in document["checks"]} == {"proved"}
+    assert {check["judge"] for check in document["checks"]} == {"prover"}
+    assert {check["id"].split("/")[2:4][1] for check in document["checks"]} == {"begin_swap"}
+    assert document["totals"]["proved"] == len(document["checks"]) > 30
+    assert document["run"]["is_complete"]
+
+
+def test_lints_are_part_of_it() -> None:
+    done = kvproof_prove("--only", "lint")
+    assert done.exit_code == 0, done.output
+    assert "lints: 5 of 5 hold" in done.output
+
+
+def test_a_broken_lint_is_a_refutation(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvproof.models.finding import Finding
+
+    findings = [("no-recursion", [Finding("kvproof/spec/rules.py:7", "calls in a circle: a < a")])]
+    monkeypatch.setattr("kvproof.check.commands.proving.lints", lambda: iter(findings))
+    done = kvproof_prove("--only", "lint")
+    assert done.exit_code == 1
+    assert "refuted: lint/no-recursion: kvproof/spec/rules.py:7: calls in a circle: a < a" in done.output
+
+
+@pytest.mark.usefixtures("mixed_suite")
+@pytest.mark.parametrize(
+    ("patterns", "code"),
+    [(["mixed/right"], 0), (["*/wrong/*", "mixed/right/*"], 1), (["mixed/open"], 4), (["mixed/*"], 1)],
+)
+def test_the_exit_code_tells_the_verdicts_apart(patterns: list[str], code: int) -> None:
+    only = [argument for pattern in patterns for argument in ("--only", pattern)]
+    assert kvproof_prove(*only, "--timeout", "0.2").exit_code == code
+
+
+@pytest.mark.usefixtures("mixed_suite")
+def test_what_is_open_is_named_with_its_place_and_its_reason(tmp_path: Path) -> None:
+    done = kvproof_prove("--only", "mixed", "--timeout", "0.2", "--json", "-")
+    document: dict[str, Any] = json.loads(done.stdout)
+    verdicts = {check["id"]: check["verdict"] for check in document["checks"]}
+    assert verdicts == {
+        "prover/conservation/mixed/right/it is not 0": "proved",
+        "prover/conservation/mixed/wrong/it is 1": "refuted",
+        "prover/read-back/mixed/open/114 is no sum of cubes": "unknown",
+    }
+    assert "refuted: mixed/wrong/it is 1: kvproof/spec/rules.py:7: the solver has a model" in done.stderr
+    assert "1 of 3 obligations proved" in done.stderr
+
+
+@pytest.mark.usefixtures("mixed_suite")
+def test_a_name_that_nothing_has_is_a_mistake_of_the_caller() -> None:
+    done = kvproof_prove("--only", "mixed/rihgt")
+    assert done.exit_code == 2
+    assert "nothing is named mixed/rihgt (did you mean mixed/right?)" in done.stderr
+
+
+def test_a_result_that_cannot_be_written_is_said_before_the_run(tmp_path: Path) -> None:
+    done = kvproof_prove("--json", str(tmp_path))
+    assert done.exit_code == 2
+    assert "is a folder" in done.stderr
