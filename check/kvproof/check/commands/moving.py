@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kvproof.check.session import NOT_RUN, Said, Stage, Stint
@@ -15,6 +16,7 @@ from kvproof.spec.data_plane_report import DataPlane
 from kvproof.spec.verdict import Check, Verdict, WitnessCount
 
 if TYPE_CHECKING:
+    from kvproof.check.data_plane.moves import Moves
     from kvproof.check.data_plane.results import CaseResult, CorrectnessResult
 
 JUDGE = "data plane"
@@ -43,16 +45,10 @@ def correctness_stage(moving: Moving, share: float) -> Stage:
 
     def run(stint: Stint) -> Iterator[Said]:
         from kvproof.check.data_plane.correctness import CorrectnessConfig, run_correctness
-
         from kvproof.check.data_plane.reporting import add_correctness
 
-        chosen = {"layouts": moving.layouts, "dtypes": moving.dtypes}
         config = CorrectnessConfig(
-            seed=stint.seed,
-            device=moving.device,
-            executors=moving.executors,
-            is_short=moving.is_short,
-            **{name: values for name, values in chosen.items() if values},
+            stint.seed, moving.device, moving.executors, moving.layouts, moving.dtypes, is_short=moving.is_short
         )
         found = run_correctness(config, lambda what, done, total: stint.advance(done))
         add_correctness(moving.plane, found)
@@ -83,25 +79,48 @@ def _decided(check: Check, cases: Sequence[CaseResult]) -> Check:
     if run:
         text = "every case with such a mapping ended at another finding"
         return replace(check, verdict=Verdict.UNKNOWN, seconds=seconds, counts=counts, text=text)
-    reasons = dict.fromkeys(case.reason for case in mine) or {"no mapping of this run has such pairs": None}
-    return replace(check, verdict=Verdict.UNSUPPORTED, text="; ".join(reasons))
+    reasons = dict.fromkeys(case.reason for case in cases if case.reason)
+    text = "; ".join(reasons) or "no mapping of this run has such pairs"
+    return replace(check, verdict=Verdict.UNSUPPORTED, text=text)
 
 
 def _exercised(case: CaseResult) -> set[str]:
     """The properties that a case speaks of."""
+    return {name for moves in _moves_of(case.mapping, case.seed)[0] for name in _spoken_of(moves)}
+
+
+def _spoken_of(moves: Moves) -> set[str]:
+    return ({SWAPS} if moves.swap_in or moves.swap_out else set()) | ({COPIES} if moves.copy else set())
+
+
+@lru_cache
+def _moves_of(kind: str, seed: int) -> list[list[Moves]]:
+    """The steps of a kind of mapping, at each size that cases have."""
+    from kvproof.check.data_plane.correctness import LARGE, SMALL
     from kvproof.check.data_plane.mappings import scenario
 
-    moves = [step.moves for step in scenario(case.mapping, case.seed, 16, 16, 4).steps]
-    swaps = {SWAPS} if any(one.swap_in or one.swap_out for one in moves) else set()
-    return swaps | ({COPIES} if any(one.copy for one in moves) else set())
+    return [
+        [step.moves for step in scenario(kind, seed, size.num_gpu_blocks, size.num_cpu_blocks, size.block_size).steps]
+        for size in (SMALL, LARGE)
+    ]
 
 
 def _broken(case: CaseResult) -> str:
-    """The property that a finding refutes: what lies in, or came from, the CPU pool was swapped."""
-    exercised = _exercised(case)
-    first = next(iter(case.finding.wrong), None) if case.finding is not None else None
-    was_swapped = first is None or first.pool == 1 or first.expected.pool == 1
-    return SWAPS if COPIES not in exercised or (was_swapped and SWAPS in exercised) else COPIES
+    """The property that a finding refutes.
+
+    Swaps come first in a step, and a copy spreads what they did wrong: so a wrong block that was swapped speaks first.
+    """
+    finding = case.finding
+    assert finding is not None
+    for steps in _moves_of(case.mapping, case.seed):
+        done = steps[: finding.step]
+        if finding.wrong and sum(moves.num_pairs for moves in done) == case.num_pairs:
+            swapped_in = {target for _, target in done[-1].swap_in}
+            if any(row.pool == 1 or row.block in swapped_in for row in finding.wrong):
+                return SWAPS
+            if done[-1].copy:
+                return COPIES
+    return SWAPS if SWAPS in _exercised(case) else COPIES
 
 
 def _refutation(failed: Sequence[CaseResult]) -> str:
