@@ -66,5 +66,20 @@ def test_one_process_has_one_release(tree: Path, tmp_path: Path) -> None:
         shells.mount(PACKAGE, tmp_path / "another", STAND_INS)
 
 
+def test_one_process_has_one_set_of_stand_ins(tree: Path) -> None:
+    shells.mount(PACKAGE, tree, STAND_INS)
+    with pytest.raises(EngineError, match="one process for each release and subject"):
+        shells.mount(PACKAGE, tree, {})
+
+
+def test_a_module_that_the_release_has_is_told_from_one_that_it_has_not(tree: Path) -> None:
+    shells.mount(PACKAGE, tree, STAND_INS)
+    assert [shells.has_module(PACKAGE, name) for name in ("core.pool", "core.gone", "gone.pool")] == [
+        True,
+        False,
+        False,
+    ]
+
+
 def test_a_package_that_is_not_installed_has_no_version() -> None:
     assert (shells.installed_version(PACKAGE), bool(shells.installed_version("pytest"))) == ("", True)

@@ -20,7 +20,7 @@ from typing import Any
 
 from kvproof.check.engines import EngineError
 
-_mounted: dict[str, Path] = {}
+_mounted: dict[str, tuple[Path, frozenset[str]]] = {}  # the folder, and what stands in for the rest
 
 
 def installed_version(package: str) -> str:
@@ -37,12 +37,15 @@ def mount(package: str, folder: Path, stand_ins: Mapping[str, Mapping[str, Any]]
     Raises EngineError if another release, or the package itself, has been imported in this process.
     """
     root = (folder / package).resolve()
-    if _mounted.get(package) == root:
+    wanted = (root, frozenset(stand_ins))
+    if _mounted.get(package) == wanted:
         return
     if package in sys.modules:
-        which = _mounted.get(package, "the installed one")
-        raise EngineError(f"this process has imported {package} already ({which}); use one process for each release")
-    _mounted[package] = root
+        which = _mounted[package][0] if package in _mounted else "the installed one"
+        raise EngineError(
+            f"this process has imported {package} already ({which}); use one process for each release and subject"
+        )
+    _mounted[package] = wanted
     shell = sys.modules[package] = ModuleType(package)
     shell.__path__ = [str(root)]
     for name, names in stand_ins.items():

@@ -26,13 +26,15 @@ BUILT_IN = {
     "nano-vllm": "nano-vllm's block manager, of a checkout: nano-vllm==PATH",
     "vllm-v0": "vLLM's V0 block manager (0.2.0 to 0.10.2); vllm-v0==VERSION for another release",
     "vllm-v0-generation1": "its first generation, where a release has both (0.4.0 to 0.6.2)",
-    "vllm-v1": "vLLM's V1 KV cache manager (0.8.0 and newer); vllm-v1==VERSION for another release",
+    "vllm-v0-scheduler": "vLLM's own V0 scheduler around it (0.6.5 to 0.10.2), judged step by step",
+    "vllm-v1": "vLLM's V1 KV cache manager (0.6.5 to 0.33.0); vllm-v1==VERSION for another release",
 }
 # Where the subject of an engine's release is made: module and the generation asked for, if any.
 ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
     "nano-vllm": ("kvproof.check.subjects.nano_vllm", {}),
     "vllm-v0": ("kvproof.check.subjects.vllm_v0", {}),
     "vllm-v0-generation1": ("kvproof.check.subjects.vllm_v0", {"generation": 1}),
+    "vllm-v0-scheduler": ("kvproof.check.subjects.vllm_v0_scheduler", {}),
     "vllm-v1": ("kvproof.check.subjects.vllm_v1", {}),
 }
 WITH_VERSION = frozenset(ENGINES)

@@ -14,7 +14,6 @@ from typing import Any
 
 from kvproof.check.engines.vllm_v0 import import_manager
 from kvproof.check.subject import (
-    NULL_BLOCK,
     Admission,
     Admitted,
     Assumption,
@@ -26,7 +25,7 @@ from kvproof.check.subject import (
     Scheduled,
     Unsupported,
 )
-from kvproof.check.subjects.vllm_v0_shown import Pools, pairs
+from kvproof.check.subjects.vllm_v0_shown import Pools, pairs, shown
 from kvproof.check.subjects.vllm_v0_told import ToldGroup, ToldSequence
 from kvproof.spec.identity import Image, Key
 
@@ -304,24 +303,10 @@ class VllmV0:
 
     def observe(self) -> Observation:
         """What the manager shows, read from its own tables, counters and lists."""
-        manager, pools = self._manager, self._pools
-        free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
-        tables = {seq: [table.physical_block_ids[:]] for seq, table in manager.block_tables.items()}
+        encoders = {}
         if self._calls.has_cross:
-            for request, table in manager.cross_block_tables.items():
-                encoder = self._groups[int(request)].encoder
-                if encoder:
-                    tables[encoder.seq_id] = [table.physical_block_ids[:]]
-        refs, free_ids = pools.refs(), pools.free_ids(self._config.caching)
-        null = manager.block_allocator._null_block if self._config.window else None
-        if null is None:
-            return Observation(tables, free, (), refs, free_ids)
-        kept = null.block_id
-        refs[kept] = 0
-        for (table,) in tables.values():
-            if kept in table:
-                table[:] = [NULL_BLOCK if block == kept else block for block in table]
-        return Observation(tables, free, (kept,), refs, free_ids)
+            encoders = {name: self._groups[int(name)].encoder for name in self._manager.cross_block_tables}
+        return shown(self._manager, self._pools, self._config, {n: e.seq_id for n, e in encoders.items() if e})
 
 
 def _takes(manager: Any, method: str, parameter: str) -> bool:

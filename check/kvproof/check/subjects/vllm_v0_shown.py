@@ -3,10 +3,10 @@
 Host blocks come after the GPU's; `free_ids` lists what is free, then what is cached and may be evicted, per device.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kvproof.check.subject import Config, Pair
+from kvproof.check.subject import NULL_BLOCK, Config, Observation, Pair
 
 
 class Pools:
@@ -32,6 +32,27 @@ class Pools:
             return [*gpu, *host]
         evictable, host_evictable = (part.evictor.free_table for part in self.parts)
         return [*gpu, *evictable, *host, *host_evictable]
+
+
+def shown(manager: Any, pools: Pools, config: Config, encoders: Mapping[str, int] | None = None) -> Observation:
+    """What a manager of the second generation shows: its own tables, counters and lists.
+
+    encoders: for each request with a cross-attention table the sequence under which it is shown.
+    """
+    free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
+    tables = {seq: [table.physical_block_ids[:]] for seq, table in manager.block_tables.items()}
+    for request, seq in (encoders or {}).items():
+        tables[seq] = [manager.cross_block_tables[request].physical_block_ids[:]]
+    refs, free_ids = pools.refs(), pools.free_ids(config.caching)
+    null = manager.block_allocator._null_block if config.window else None
+    if null is None:
+        return Observation(tables, free, (), refs, free_ids)
+    kept = null.block_id
+    refs[kept] = 0
+    for (table,) in tables.values():
+        if kept in table:
+            table[:] = [NULL_BLOCK if block == kept else block for block in table]
+    return Observation(tables, free, (kept,), refs, free_ids)
 
 
 class BlockPools:
