@@ -9,6 +9,7 @@ SUITES: dict[str, str] = {  # name of the suite -> module:function that gives it
     "specification": "kvproof.models.induction:obligations",
     "arithmetic": "kvproof.models.arithmetic.theorems:obligations",
     "mapping": "kvproof.models.mapping.theorems:obligations",
+    "refinement": "kvproof.models.refinement.suite:obligations",
     "concolic": "kvproof.models.concolic.suite:obligations",
 }
 

@@ -3,7 +3,7 @@
 A run asks questions (`decide`, `value_of`). The first time a question comes up, the solver says which answers are
 possible under those given so far; one is given now, the other later, depth first. The answers form the path
 condition. A question with one possible answer is no fork. Where the solver gives up, the answer counts as
-possible: a path too many costs time and hides nothing.
+possible: a path too many costs time and hides nothing. So the solver need not be asked at all.
 
 The run must ask the same questions after the same answers: it starts from the same values each time.
 """
@@ -45,9 +45,13 @@ class Fork:
 
 
 class Exploration:
-    """Repeats a run until every answer was given. `assume` is called before the first question."""
+    """Repeats a run until every answer was given. `assume` is called before the first question.
 
-    def __init__(self) -> None:
+    asks_solver: if not, every answer counts as possible, and no number can be asked for.
+    """
+
+    def __init__(self, asks_solver: bool = True) -> None:
+        self._asks_solver = asks_solver
         self.num_checks = 0
         self.assumptions: list[z3.BoolRef] = []
         self._solver = z3.Solver()
@@ -65,7 +69,8 @@ class Exploration:
             self._position = 0
             self._known.clear()
             deciding(self, run)
-            self._first_model()
+            if self._asks_solver:
+                self._first_model()
             self._is_first = False
             yield tuple(_given(fork.question, fork.answer) for fork in self._forks if not fork.is_forced)
             if not self._next_path():
@@ -108,6 +113,8 @@ class Exploration:
         plain = z3.simplify(term)
         if z3.is_int_value(plain):
             return int(plain.as_long())
+        if not self._asks_solver:
+            raise GaveUp(f"{plain} is used as a number")
         for _ in range(VALUES_MAX):
             if self._position < len(self._forks):
                 value = self._forks[self._position].value
@@ -129,6 +136,9 @@ class Exploration:
         return fork.answer
 
     def _ask(self, question: z3.BoolRef, value: int | None) -> Fork:
+        if not self._asks_solver:
+            self._solver.push()
+            return Fork(question, True, True, False, value, None)
         model = self._first_model()
         answer = model is None or z3.is_true(model.eval(question, model_completion=True))
         if model is None and self._check(question) == z3.unsat:

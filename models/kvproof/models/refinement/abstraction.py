@@ -1,0 +1,165 @@
+"""How the arrays of the block manager stand for a state of the specification: the abstraction, in one place.
+
+For a manager without a prefix cache, at rest and with nothing in flight, GPU blocks being those of the device proved:
+
+    refcounts[b]      refcount[b]; 1 for a RESERVED block, which is the null block
+    free_ids[k]       the free list from its end: member[GPU][FREE][count - 1 - k]; the left end was freed last
+    len(free_ids)     count[GPU][FREE]
+    table.ids[i]      table[seq][i], for as many entries as num_blocks[seq]
+    table.num_tokens  num_full[seq] * BLOCK_SIZE + num_filled[seq]
+    table.num_dropped first[seq]
+
+The arrays are a function of the state, so a state satisfies the invariants for every manager that stands for one, and
+a step that ends in arrays which stand for the state after the rule keeps that so.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import z3
+
+from kvproof.impl.device_blocks import NO_NULL_BLOCK, DeviceBlocks
+from kvproof.impl.growth import Growth
+from kvproof.impl.refcount import CopyOnWriteTracker, RefCounter
+from kvproof.impl.table import Table
+from kvproof.models.concolic.symbolic import SymbolicInt, number
+from kvproof.models.refinement.unbounded import Cells, Interval, Ring, class_with_length
+from kvproof.models.translation.maps import SymbolicState
+from kvproof.models.translation.sizes import Universe
+from kvproof.spec.language import BLOCKS, SEQS
+from kvproof.spec.state import FREE, GPU, NONE, RESERVED
+
+Agreement = tuple[str, str, z3.BoolRef]  # a sentence, the property it belongs to, and the formula
+
+
+@dataclass(frozen=True)
+class Code:
+    """The classes whose code is proved; to see a proof fail, a faulty one in place of one of them."""
+
+    device: type = DeviceBlocks
+    table: type = Table
+    growth: type = Growth
+    counter: type = RefCounter
+    tracker: type = CopyOnWriteTracker
+
+
+@dataclass(frozen=True)
+class Abstraction:
+    """The abstraction at given sizes; unknown ones, when proved."""
+
+    universe: Universe
+    code: Code
+
+    def size(self, name: str) -> z3.ArithRef:
+        """One of the sizes."""
+        return as_number(self.universe.numbers[name])
+
+    def read(self, state: SymbolicState, field: str, *indexes: z3.ArithRef | int) -> z3.ArithRef:
+        """What a field of numbers holds."""
+        return as_number(state.maps[field].read(*indexes))
+
+    def refcount(self, state: SymbolicState, block: z3.ArithRef) -> z3.ArithRef:
+        """What `refcounts` holds for a block."""
+        is_null = self.read(state, "status", block) == RESERVED
+        found: z3.ArithRef = z3.If(is_null, z3.IntVal(1), self.read(state, "refcount", block))
+        return found
+
+    def num_free(self, state: SymbolicState) -> z3.ArithRef:
+        """How long `free_ids` is."""
+        return self.read(state, "count", GPU, FREE)
+
+    def free(self, state: SymbolicState, place: z3.ArithRef) -> z3.ArithRef:
+        """What `free_ids` holds at a place."""
+        return self.read(state, "member", GPU, FREE, self.num_free(state) - 1 - place)
+
+    def num_tokens(self, state: SymbolicState, seq: z3.ArithRef) -> z3.ArithRef:
+        """What `num_tokens` is for a table."""
+        return self.read(state, "num_full", seq) * self.size("BLOCK_SIZE") + self.read(state, "num_filled", seq)
+
+    # The objects of a state ------------------------------------------------------------------------------------------
+
+    def device(self, state: SymbolicState) -> Any:
+        """The GPU's `DeviceBlocks`."""
+        blocks = class_with_length(self.code.device)("GPU", [], [])
+        blocks.ids = Interval(z3.IntVal(0), self.size("NUM_GPU_BLOCKS"))
+        blocks.refcounts = Cells(self.size("NUM_BLOCKS"), lambda block: self.refcount(state, block))
+        blocks.free_ids = Ring(self.num_free(state), lambda place: self.free(state, place))
+        blocks.null_id = NO_NULL_BLOCK
+        return blocks
+
+    def table(self, state: SymbolicState, seq: z3.ArithRef) -> Table:
+        """The `Table` of a sequence."""
+        ids: Any = Cells(self.read(state, "num_blocks", seq), lambda index: self.read(state, "table", seq, index))
+        num_tokens: Any = SymbolicInt(self.num_tokens(state, seq))
+        table: Table = self.code.table(ids, num_tokens)
+        num_dropped: Any = SymbolicInt(self.read(state, "first", seq))
+        table.num_dropped = num_dropped
+        return table
+
+    # What it means that they stand for a state -----------------------------------------------------------------------
+
+    def device_agrees(self, blocks: Any, state: SymbolicState) -> Iterator[Agreement]:
+        """The device stands for the state."""
+        block, place = z3.Int("some_block"), z3.Int("some_place")
+        is_block = z3.And(block >= 0, block < self.size("NUM_BLOCKS"))
+        counted = blocks.refcounts.read(block) == self.refcount(state, block)
+        yield "the refcounts are those of the rule", "refcount-exact", z3.Implies(is_block, counted)
+        length = blocks.free_ids.length.term
+        yield "as many blocks are free as after the rule", "lists-agree", length == self.num_free(state)
+        is_place = z3.And(place >= 0, place < length)
+        listed = blocks.free_ids.read(place) == self.free(state, place)
+        yield "the same blocks are free, in the same order", "lists-agree", z3.Implies(is_place, listed)
+
+    def table_agrees(self, table: Table, state: SymbolicState, seq: z3.ArithRef) -> Iterator[Agreement]:
+        """The table stands for that of the sequence."""
+        ids: Any = table.ids
+        index = z3.Int("some_index")
+        num_blocks = self.read(state, "num_blocks", seq)
+        yield "the table is as long as after the rule", "lists-agree", ids.length.term == num_blocks
+        is_index = z3.And(index >= 0, index < num_blocks)
+        same = ids.read(index) == self.read(state, "table", seq, index)
+        yield "the table names the same blocks", "no-use-after-free", z3.Implies(is_index, same)
+        known = number(table.num_tokens) == self.num_tokens(state, seq)
+        yield "as many tokens have slots as after the rule", "read-back", known
+        dropped = number(table.num_dropped) == self.read(state, "first", seq)
+        yield "the sliding window has left the same entries", "window-kept", dropped
+
+    def nothing_else(self, state: SymbolicState) -> Iterator[tuple[str, z3.BoolRef]]:
+        """What is assumed of the state besides the invariants: no prefix cache, nothing in flight."""
+        cached, computed = state.maps["cached"], state.maps["computed"]
+        yield (
+            "no prefix cache",
+            self.for_blocks(lambda block: z3.Not(z3.Or(as_truth(cached.read(block)), as_truth(computed.read(block))))),
+        )
+        is_still = lambda b: z3.And(self.read(state, "pins", b) == 0, self.read(state, "filler", b) == NONE)  # noqa: E731
+        yield "nothing in flight", self.for_blocks(is_still)
+
+    def fits(self, state: SymbolicState) -> Iterator[tuple[str, z3.BoolRef]]:
+        """In an instance, where tables have an end: every table has room for one entry more."""
+        seqs = self.universe.members(SEQS)
+        if seqs is not None:
+            room = self.size("NUM_INDEXES")
+            yield "tables fit", z3.And(*(self.read(state, "num_blocks", seq) < room for seq in seqs))
+
+    def for_blocks(self, holds: Callable[[z3.ArithRef], z3.BoolRef]) -> z3.BoolRef:
+        """Whether something holds of every block."""
+        known = self.universe.members(BLOCKS)
+        if known is not None:
+            return z3.And(*(holds(z3.IntVal(block)) for block in known))
+        block = z3.Int("any_block")
+        return z3.ForAll([block], holds(block))
+
+
+def as_number(term: object) -> z3.ArithRef:
+    """A term that is a number."""
+    found = z3.IntVal(term) if isinstance(term, int) else term
+    assert isinstance(found, z3.ArithRef)
+    return found
+
+
+def as_truth(term: object) -> z3.BoolRef:
+    """A term that is a truth value."""
+    found = z3.BoolVal(term) if isinstance(term, bool) else term
+    assert isinstance(found, z3.BoolRef)
+    return found

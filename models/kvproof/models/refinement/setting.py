@@ -1,0 +1,96 @@
+"""What all simulations start from: any state that satisfies the invariants, and names for its parts."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import z3
+
+from kvproof.models.induction import Induction
+from kvproof.models.obligation import Hypothesis
+from kvproof.models.refinement.abstraction import Abstraction, Code, as_truth
+from kvproof.models.translation.maps import SymbolicState
+from kvproof.models.translation.translator import Translator
+from kvproof.spec.state import GPU
+
+# The invariants that say what the arrays rely on; the others are about contents, windows and flights.
+RELIED_ON = (
+    "lengths_are_ordered",
+    "tables_name_blocks",
+    "position_is_the_inverse_table",
+    "entries_are_in_their_pool",
+    "every_holder_is_counted",
+    "status_tells_who_refers",
+    "every_block_is_listed",
+    "only_such_blocks_are_listed",
+    "counters_add_up",
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A state before a step, a sequence, a table index and a block, all any."""
+
+    translator: Translator = field(default_factory=Translator)
+    code: Code = field(default_factory=Code)
+
+    def __post_init__(self) -> None:
+        induction = Induction(self.translator)
+        assumed = [*induction.sizes, *(one for one in induction.assumed if one.name in RELIED_ON)]
+        abstraction = Abstraction(self.translator.universe, self.code)
+        for name, formula in abstraction.nothing_else(induction.before):
+            assumed.append(Hypothesis(name, formula))
+        for name, formula in abstraction.fits(induction.before):
+            assumed.append(Hypothesis(name, formula))
+        made: dict[str, Any] = {
+            "before": induction.before,
+            "assumed": tuple(assumed),
+            "abstraction": abstraction,
+            "seq": z3.Int("given_seq"),
+            "index": z3.Int("given_index"),
+            "block": z3.Int("given_block"),
+        }
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
+
+    before: SymbolicState = field(init=False)
+    assumed: tuple[Hypothesis, ...] = field(init=False)
+    abstraction: Abstraction = field(init=False)
+    seq: z3.ArithRef = field(init=False)
+    index: z3.ArithRef = field(init=False)
+    block: z3.ArithRef = field(init=False)
+
+    @property
+    def is_seq(self) -> Hypothesis:
+        """The sequence is one."""
+        return Hypothesis("parameter seq", z3.And(self.seq >= 0, self.seq < self.abstraction.size("NUM_SEQS")))
+
+    @property
+    def is_block(self) -> Hypothesis:
+        """The block is one of the GPU."""
+        return Hypothesis(
+            "parameter block", z3.And(self.block >= 0, self.block < self.abstraction.size("NUM_GPU_BLOCKS"))
+        )
+
+    @property
+    def is_on_gpu(self) -> Hypothesis:
+        """The sequence is live, at rest, and its blocks are on the GPU."""
+        return Hypothesis(
+            "the table is one of the GPU",
+            z3.And(self.word("at_rest", self.seq), self.read("home", self.seq) == GPU),
+        )
+
+    def word(self, name: str, *arguments: Any) -> z3.BoolRef:
+        """A condition of the specification, of the state before."""
+        return as_truth(self.translator.run(name, self.before, *arguments).value)
+
+    def read(self, field: str, *indexes: z3.ArithRef | int) -> z3.ArithRef:
+        """What a field of numbers holds before."""
+        return self.abstraction.read(self.before, field, *indexes)
+
+    def after(self, name: str, *arguments: Any) -> SymbolicState:
+        """The state that a rule or step leaves."""
+        return self.translator.run(name, self.before, *arguments).state
+
+    def no_free_block(self) -> z3.BoolRef:
+        """No block at all satisfies the guard of taking one."""
+        return z3.Not(self.word("free_in", z3.Int("some_block"), GPU))

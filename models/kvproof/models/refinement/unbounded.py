@@ -1,0 +1,116 @@
+"""Containers of any length, for real code to run on: what is at an index is a term, and a write makes a new one.
+
+`Cells` is a list and `Ring` a deque, with the operations that the code proved here uses. An index out of range raises
+as Python does, on a path of its own, which the proof shows to be impossible; a negative one raises too, since no
+code here means to count from the end. `len` of Python gives plain numbers only, so a function runs with a `len` that
+gives the length as it is (`with_length`); its code is the same object.
+"""
+
+import types
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import z3
+
+from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicInt, number
+
+Read = Callable[[z3.ArithRef], z3.ArithRef]
+Class = TypeVar("Class", bound=type)
+
+
+def symbolic_length(container: Any) -> Any:
+    """`len`, which for these containers is a symbolic number."""
+    return container.length if isinstance(container, (Cells, Ring)) else len(container)
+
+
+def with_length(function: types.FunctionType) -> types.FunctionType:
+    """The function itself, where `len` gives symbolic lengths."""
+    names = {**function.__globals__, "len": symbolic_length}
+    return types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+
+
+def class_with_length(original: type) -> type:
+    """The class, with methods for which `len` gives symbolic lengths."""
+    parts: dict[str, Any] = {}
+    for name, part in vars(original).items():
+        if isinstance(part, types.FunctionType):
+            parts[name] = with_length(part)
+        elif isinstance(part, property) and isinstance(part.fget, types.FunctionType):
+            parts[name] = property(with_length(part.fget))
+    return type(original.__name__, (original,), parts)
+
+
+class Cells:
+    """A list of integers of any length."""
+
+    def __init__(self, length: z3.ArithRef, read: Read) -> None:
+        self.length = SymbolicInt(length)
+        self.read = read
+
+    def _index(self, index: Any) -> z3.ArithRef:
+        at = number(index)
+        if not SymbolicBool(z3.And(at >= 0, at < self.length.term)):
+            raise IndexError(f"{at} is no index of the list")
+        return at
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self._from(index)
+        return SymbolicInt(self.read(self._index(index)))
+
+    def _from(self, part: slice) -> "Cells":
+        """The cells from a start inside the list on."""
+        if part.stop is not None or part.step is not None:
+            raise TypeError("a list of any length is sliced from a start to its end")
+        start, before = number(part.start), self.read
+        if not SymbolicBool(z3.And(start >= 0, start <= self.length.term)):
+            raise IndexError(f"{start} is no place to start in the list")
+        return Cells(self.length.term - start, lambda i: before(i + start))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        at, before = self._index(index), self.read
+        self.read = lambda i: z3.If(i == at, number(value), before(i))
+
+    def append(self, value: Any) -> None:
+        """One more at the end."""
+        end, before = self.length.term, self.read
+        self.length = self.length + 1
+        self.read = lambda i: z3.If(i == end, number(value), before(i))
+
+    def copy(self) -> "Cells":
+        """Another list with the same content."""
+        return Cells(self.length.term, self.read)
+
+
+class Ring:
+    """A deque of integers of any length, used at its left end."""
+
+    def __init__(self, length: z3.ArithRef, read: Read) -> None:
+        self.length = SymbolicInt(length)
+        self.read = read
+
+    def __bool__(self) -> bool:
+        return bool(self.length > 0)
+
+    def popleft(self) -> SymbolicInt:
+        """Take the leftmost."""
+        if not self:
+            raise IndexError("nothing to take")
+        before = self.read
+        self.length, self.read = self.length - 1, lambda k: before(k + 1)
+        return SymbolicInt(before(z3.IntVal(0)))
+
+    def appendleft(self, value: Any) -> None:
+        """Add at the left."""
+        before = self.read
+        self.length, self.read = self.length + 1, lambda k: z3.If(k == 0, number(value), before(k - 1))
+
+
+class Interval:
+    """Consecutive ids, as `range` has them."""
+
+    def __init__(self, start: z3.ArithRef, stop: z3.ArithRef) -> None:
+        self._start, self._stop = start, stop
+
+    def __contains__(self, value: object) -> bool:
+        return bool(SymbolicBool(z3.And(number(value) >= self._start, number(value) < self._stop)))

@@ -1,0 +1,210 @@
+"""The code that runs refines the rules for all sizes; faulty code does not, and an instance shows where."""
+
+import inspect
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import z3
+
+from kvproof.impl.device_blocks import DeviceBlocks
+from kvproof.impl.errors import NoFreeBlocksError
+from kvproof.impl.growth import Growth
+from kvproof.impl.refcount import CopyOnWriteTracker, RefCounter
+from kvproof.impl.table import Table
+from kvproof.models.refinement import suite
+from kvproof.models.refinement.abstraction import Code
+from kvproof.models.refinement.setting import Setting
+from kvproof.models.refinement.simulation import Simulation, explored, obligations
+from kvproof.models.translation.translator import Translator
+from kvproof.spec.native import Sizes
+
+INSTANCE = Sizes(num_gpu_blocks=3, num_host_blocks=1, block_size=2, num_seqs=2, num_indexes=3)
+
+# How each call can end in some state; every other path is one that no state takes.
+ENDINGS = {
+    "DeviceBlocks.take_one refines gain of a free block": {"returns", "raises NoFreeBlocksError"},
+    "DeviceBlocks.share refines gain of a block in use": {"returns"},
+    "DeviceBlocks.release refines lose": {"returns"},
+    "DeviceBlocks.require_held refines the guard of lose": {
+        "returns",
+        "raises UnknownBlockError",
+        "raises DoubleFreeError",
+    },
+    "CopyOnWriteTracker.is_appendable refines a guard of append": {"returns"},
+    "DeviceBlocks.num_free refines unused_in": {"returns"},
+    "RefCounter.incr refines the count of gain": {"returns", "raises UnknownBlockError"},
+    "RefCounter.decr refines the count of lose": {"returns", "raises UnknownBlockError", "raises DoubleFreeError"},
+    "the entry that num_tokens names": {"returns"},
+    "Growth.append_within_block refines append": {"returns", "raises NoFreeBlocksError"},
+    "Growth.append_within_block refines reserve": {"returns", "raises NoFreeBlocksError"},
+    "Table.held_ids is what the table holds": {"returns"},
+    "Table.fork refines fork": {"returns"},
+    "DeviceBlocks.share of a table, entry by entry": {"returns"},
+    "DeviceBlocks.share of a table refines fork": {"returns"},
+}
+
+# The role of a class, the class, the text of it that is replaced once, by what, and what then disagrees.
+MUTANTS: list[tuple[str, type, str, str, str]] = [
+    ("device", DeviceBlocks, "        self.refcounts[block_id] = 1\n", "", "refcounts are those of the rule"),
+    (
+        "device",
+        DeviceBlocks,
+        "        block_id = self.free_ids.popleft()\n        self",
+        "        block_id = 0\n        self",
+        "as many blocks are free",
+    ),
+    ("device", DeviceBlocks, "if not self.free_ids:", "if not block_id_is_free(self.free_ids):", "no state leads here"),
+    ("device", DeviceBlocks, "refcounts[block_id] += 1", "refcounts[block_id] += 2", "refcounts are those of the rule"),
+    ("device", DeviceBlocks, "if not left:", "if left <= 1:", "as many blocks are free"),
+    ("device", DeviceBlocks, "            refcounts[block_id] = left\n", "", "refcounts are those of the rule"),
+    (
+        "device",
+        DeviceBlocks,
+        "if not self.refcounts[block_id]:",
+        "if self.refcounts[block_id] < 2:",
+        "no table names the block",
+    ),
+    (
+        "device",
+        DeviceBlocks,
+        "        return len(self.free_ids)\n",
+        "        return len(self.free_ids) + 1\n",
+        "counts what the rules can take",
+    ),
+    ("counter", RefCounter, "if count == 0:", "if count == 1:", "there is no such reference"),
+    ("counter", RefCounter, "self.get(block_id) + 1", "self.get(block_id) + 2", "the new count is given"),
+    ("tracker", CopyOnWriteTracker, "<= 1", "<= 2", "the guard of append"),
+    ("growth", Growth, "            if refcount > 1:", "            if refcount > 2:", "a shared block is replaced"),
+    (
+        "growth",
+        Growth,
+        "                blocks.refcounts[source] = refcount - 1\n",
+        "",
+        "refcounts are those of the rule",
+    ),
+    (
+        "growth",
+        Growth,
+        "pairs.append((source, target))\n                if",
+        "pairs.append((target, source))\n                if",
+        "from the shared block to the new one",
+    ),
+    ("growth", Growth, "if not seen < end <= num_slots:", "if not seen < end:", "the tokens fit"),
+    (
+        "growth",
+        Growth,
+        "table.num_tokens, table.writable_slots = known, num_slots",
+        "table.num_tokens, table.writable_slots = end, num_slots",
+        "as many tokens have slots",
+    ),
+    (
+        "growth",
+        Growth,
+        "table.num_tokens, table.writable_slots = known, num_slots",
+        "table.num_tokens, table.writable_slots = known, num_slots + size",
+        "may write unseen",
+    ),
+    (
+        "growth",
+        Growth,
+        "            ids.append(blocks.take_one())\n        else",
+        "            blocks.take_one()\n        else",
+        "the table is as long",
+    ),
+    (
+        "table",
+        Table,
+        "        child.num_dropped = self.num_dropped\n",
+        "",
+        "the sliding window has left the same entries",
+    ),
+    (
+        "table",
+        Table,
+        "Table(self.ids.copy(), self.num_tokens)",
+        "Table(self.ids, self.num_tokens)",
+        "the parent's table is its own",
+    ),
+    ("table", Table, "        self.writable_slots = 0\n        child", "        child", "neither writes unseen"),
+    ("table", Table, "self.ids[self.num_dropped :]", "self.ids[self.num_dropped - 1 :]", "as many as the table names"),
+]
+
+
+def mutant(original: type, old: str, new: str) -> Any:
+    """A class from a source in which one text of it is replaced."""
+    module = sys.modules[original.__module__]
+    source, text = inspect.getsource(module), inspect.getsource(original)
+    assert old in text, "the source has changed: choose another fault"
+    rewritten = types.ModuleType(module.__name__)
+    rewritten.__package__ = module.__package__
+    vars(rewritten)["block_id_is_free"] = lambda _: True
+    exec(compile(source.replace(text, text.replace(old, new, 1)), "a mutant", "exec"), vars(rewritten))
+    return getattr(rewritten, original.__name__)
+
+
+def disagreements(simulation: Simulation, about: str = "") -> Iterator[str]:
+    """What does not agree, for some values of the instance; only sentences with `about` in them."""
+    solver = z3.Solver()
+    solver.add(*(one.formula for one in simulation.hypotheses))
+    for path in explored(simulation):
+        for sentence, _, formula in path.agreements:
+            if about in sentence and solver.check(path.path, z3.Not(formula)) == z3.sat:
+                yield sentence
+
+
+def test_every_function_refines_its_rule_for_all_sizes() -> None:
+    made, unproved = list(suite.obligations()), []
+    for obligation in made:
+        solver = z3.Solver()
+        solver.set("timeout", 20_000)
+        solver.add(*(one.formula for one in obligation.hypotheses), obligation.negated_goal())
+        if solver.check() != z3.unsat:
+            unproved.append(obligation.id)
+    assert unproved == []
+    assert len({obligation.id for obligation in made}) == len(made) > 100
+    assert {obligation.id.split("/")[1] for obligation in made} == set(ENDINGS)
+    assert all(obligation.place.startswith("impl/") for obligation in made)
+
+
+@pytest.fixture(scope="module")
+def instance() -> list[Simulation]:
+    return list(suite.simulations(Setting(Translator(INSTANCE))))
+
+
+def test_each_call_ends_in_every_way_it_can_for_some_state_and_in_no_other(instance: list[Simulation]) -> None:
+    found: dict[str, set[str]] = {}
+    for simulation in instance:
+        solver = z3.Solver()
+        solver.add(*(one.formula for one in simulation.hypotheses))
+        for path in explored(simulation):
+            if solver.check(path.path) == z3.sat:
+                found.setdefault(simulation.subject, set()).add(path.ending)
+    assert found == ENDINGS
+
+
+def test_in_an_instance_nothing_disagrees(instance: list[Simulation]) -> None:
+    assert [one for simulation in instance for one in disagreements(simulation)] == []
+
+
+@pytest.mark.parametrize(
+    ("role", "original", "old", "new", "sentence"), MUTANTS, ids=[f"{m[0]}-{i}" for i, m in enumerate(MUTANTS)]
+)
+def test_faulty_code_disagrees_with_its_rule_for_some_values(
+    role: str, original: type, old: str, new: str, sentence: str
+) -> None:
+    code = Code(**{role: mutant(original, old, new)})
+    for simulation in suite.simulations(Setting(Translator(INSTANCE), code)):
+        if original.__name__ in simulation.subject and any(disagreements(simulation, sentence)):
+            break
+    else:
+        pytest.fail(f"{sentence!r} does not break")
+
+
+def test_a_pool_without_a_free_block_is_refused_by_the_error_the_manager_knows() -> None:
+    simulation = next(one for one in suite.simulations() if "take_one" in one.subject)
+    assert simulation.raises == (NoFreeBlocksError,)
+    claims = [one.claim for one in obligations(simulation)]
+    assert "raises NoFreeBlocksError: no block of the pool is free" in claims
