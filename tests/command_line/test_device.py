@@ -10,8 +10,9 @@ import torch
 from typer.testing import CliRunner, Result
 
 from kvproof.check.command_line import app
-from kvproof.check.data_plane import bandwidth
+from kvproof.check.data_plane import bandwidth, correctness
 from kvproof.check.data_plane.bandwidth import BandwidthConfig
+from kvproof.check.data_plane.correctness import CorrectnessConfig
 from kvproof.check.data_plane.end_to_end import comparing
 from kvproof.check.data_plane.end_to_end.comparing import run_end_to_end
 from kvproof.reports.document import write
@@ -53,7 +54,8 @@ def stored(folder: str = ".kvproof") -> Any:
 
 @pytest.fixture
 def _briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little is timed, and of the storms one is run."""
+    """Little is timed; of mappings and storms a few are run."""
+    monkeypatch.setattr(correctness, "CorrectnessConfig", partial(CorrectnessConfig, mappings=("one", "mixed")))
     monkeypatch.setattr(bandwidth, "NUM_SITTINGS", 1)
     monkeypatch.setattr(bandwidth, "BandwidthConfig", partial(BandwidthConfig, num_pairs=2, num_places=2))
     monkeypatch.setattr(comparing, "run_end_to_end", partial(run_end_to_end, storms=("swap",)))
