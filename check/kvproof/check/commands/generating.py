@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kvproof.check.commands.moving import JUDGE, Moving
+from kvproof.check.commands.moving import JUDGE, SECONDS_MIN, Moving, out_of_time
 from kvproof.check.session import NOT_RUN, Said, Stage, Stint
 from kvproof.spec.verdict import Check, Verdict, WitnessCount
 
@@ -18,6 +18,9 @@ def generating_stage(moving: Moving, share: float) -> Stage:
     promised = [Check(f"{JUDGE}/{READS}/{GENERATOR}", JUDGE, READS, Verdict.UNKNOWN, text=NOT_RUN)]
 
     def run(stint: Stint) -> Iterator[Said]:
+        if stint.seconds < SECONDS_MIN:
+            yield from out_of_time(promised)
+            return
         from kvproof.check.data_plane.end_to_end.comparing import run_end_to_end
         from kvproof.check.data_plane.end_to_end.storms import STORMS
         from kvproof.check.data_plane.reporting import add_end_to_end
