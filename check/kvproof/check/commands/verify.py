@@ -26,12 +26,14 @@ def verify(
     """Check one subject with every judge: the gate of a CI.
 
     Explores the specification and the subject in small scopes, walks the subject, and drives it with Hypothesis.
+    Of what is built in, the data plane is checked as well: bytes that its engine moves, text that is generated.
     A whole scheduler is walked only.
     """
     with guarded():
         from kvproof.check.commands.driving import hypothesis_stage
         from kvproof.check.commands.exploring import specification_stage, subject_stage
         from kvproof.check.commands.gate import SPECIFICATION_SCOPES, SUBJECT_SCOPES
+        from kvproof.check.commands.gate_data_plane import short_stages
         from kvproof.check.commands.naming import factory_of
         from kvproof.check.commands.running import Request, run_stages
         from kvproof.check.commands.walking import walker_stage
@@ -40,17 +42,20 @@ def verify(
         make, one = factory_of(subject, isolation, budget)
         request = Request("verify", subject, settled_seed(seed), budget, out, json)
         saving = request.saving(make)
+        bytes_stages, plane = short_stages(subject)
         if is_loop_subject(one):
             stages = [
                 specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),
+                *bytes_stages,
                 walker_stage(make, one, saving, share=60),
             ]
-            raise typer.Exit(run_stages(request, stages, one))
+            raise typer.Exit(run_stages(request, stages, one, data_plane=plane))
         # An exhaustive search that is not finished says little: it may take long, and leaves the rest to the walker.
         stages = [
             specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),
             subject_stage(make, one, SUBJECT_SCOPES, saving, share=30),
+            *bytes_stages,
             walker_stage(make, one, saving, share=20),
             hypothesis_stage(make, one, saving, share=10),
         ]
-        raise typer.Exit(run_stages(request, stages, one))
+        raise typer.Exit(run_stages(request, stages, one, data_plane=plane))
