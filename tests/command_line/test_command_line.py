@@ -186,7 +186,7 @@ def test_a_hunt_that_keeps_going_reports_one_of_each_kind(faulty: str) -> None:
     done = kvproof("hunt", "--subject", f"{faulty}:Raising", "--seed", "1", "--budget", "2", "--keep-going")
     assert done.exit_code == 1
     found = {check["id"]: check for check in failures(stored()) if check["judge"] == "walker"}
-    assert {"walker/refcount-exact/fork", "walker/total-calls/preempt-preempt-RuntimeError"} <= found.keys()
+    assert {"walker/refcount-exact/fork", "walker/total-calls/preempt-RuntimeError"} <= found.keys()
     shortest = json.loads(Path(".kvproof", found["walker/refcount-exact/fork"]["trace"]).read_text())
     assert [operation[0] for operation in shortest["operations"]] == ["new", "admit", "run", "fork"]
     assert "no [bold]preemption[/] here" in done.output

@@ -2,6 +2,9 @@
 
 import re
 
+CONTRACT = "contract "  # what the cause begins with where a call was outside the contract of the engine
+MECHANISM_CHARACTERS = 60
+
 
 class Finding(Exception):
     """One property is refuted. `text` says what broke and where; `cause` is the exception the subject raised."""
@@ -19,6 +22,17 @@ class Finding(Exception):
     def signature(self) -> tuple[str, str, str]:
         """Findings that differ only in numbers are one."""
         return self.property, self.cause, re.sub(r"[-\d(),.\[\]' ]+", " ", self.text)[:80]
+
+    def mechanism(self, operation: str) -> str:
+        """How it broke, for people and for a list of known findings: the operation or call, and what is said of it."""
+        _, _, said = self.text.partition(": ")
+        words = re.sub(r"[-\d(),.\[\]' ]+", " ", (said or self.text).partition(";")[0]).strip().replace(" :", ":")
+        return f"{self.cause or operation}: {words[:MECHANISM_CHARACTERS].rstrip()}"
+
+    @property
+    def contract(self) -> str:
+        """The assumption that the call broke, if it was outside the contract of the engine."""
+        return self.cause.removeprefix(CONTRACT) if self.cause.startswith(CONTRACT) else ""
 
 
 class AdapterError(Exception):

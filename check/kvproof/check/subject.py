@@ -4,8 +4,9 @@ A subject is a manager behind an adapter. The judge owns the truth (tokens, keys
 adapter of it; the adapter owns the engine's objects. Block ids are absolute: GPU block b is b, host block b is
 `num_gpu_blocks + b`; the null block is -1. Pairs of a swap are device-relative, as the manager emitted them.
 
-An adapter raises `Unsupported` in `open` for a configuration its manager cannot have. Any other exception, from any
-call, is a finding about the subject. A call that the manager may refuse returns `Refused`.
+An adapter raises `Unsupported` in `open` for a configuration its manager cannot have, and `OutsideContract` from a call
+that the engine's own documentation rules out. Any other exception, from any call, is a finding about the subject. A
+call that the manager may refuse returns `Refused`.
 """
 
 from collections.abc import Sequence
@@ -29,6 +30,14 @@ class Admission(Enum):
 
 class Unsupported(Exception):
     """The subject cannot be put into this configuration."""
+
+
+class OutsideContract(Exception):
+    """An adapter says: this call breaks a precondition that the engine documents. No fault of the engine."""
+
+    def __init__(self, assumption: str, sentence: str) -> None:
+        super().__init__(assumption, sentence)
+        self.assumption, self.sentence = assumption, sentence
 
 
 @dataclass(frozen=True)

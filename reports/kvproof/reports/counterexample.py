@@ -50,6 +50,8 @@ class Counterexample:
     def lines(self) -> Iterator[str]:
         """The whole argument, line by line."""
         yield self.headline
+        if self.check.excused:
+            yield f"  No failure: {self.check.excused}"
         yield from (f"  {line}" for line in self.check.text.splitlines())
         if self.check.property in SENTENCES:
             yield f"  {SENTENCES[self.check.property]}"
@@ -68,6 +70,8 @@ class Counterexample:
             test = self.path.with_name(f"test_{re.sub(NOT_IN_A_NAME, '_', self.path.stem)}.py")
             yield f"  Saved: {self.path}{f' · {test.name}' if test.exists() else ''}"
             yield f"  Again: {self.replay}"
+        if self.check.signature:
+            yield f"  Signature: {self.check.signature}"
 
     def text(self) -> str:
         """The whole argument."""

@@ -43,7 +43,8 @@ class Check:
 
     id: `judge/property` or `judge/property/scope`, unique in a result. counts: what was done (states, operations).
     text: one sentence; for a refutation, what broke and where. trace: path of the saved counterexample, relative to
-    the folder of the result.
+    the folder of the result. signature: how it broke; findings of one property and signature are one. excused: why a
+    refutation is no failure, if it is none: it is known, or the call was outside the contract of the engine.
     """
 
     id: str
@@ -54,11 +55,13 @@ class Check:
     counts: dict[str, int] = field(default_factory=dict)
     text: str = ""
     trace: str | None = None
+    signature: str = ""
+    excused: str = ""
 
     @builtins.property
     def is_failure(self) -> bool:
-        """Whether this check refutes more than a note."""
-        return self.verdict is Verdict.REFUTED and self.property not in NOTES
+        """Whether this check refutes more than a note, without excuse."""
+        return self.verdict is Verdict.REFUTED and self.property not in NOTES and not self.excused
 
 
 @dataclass

@@ -15,6 +15,7 @@ from kvproof.spec.verdict import Check, Verdict, WitnessCount
 
 WALKER, REPEATED = "walker", "nondeterministic"
 STOPPED = "stopped at the first finding"
+BESIDES = "besides what is excused"
 
 
 @dataclass
@@ -25,6 +26,8 @@ class Refutation:
     text: str
     trace: str | None = None
     scope: str = ""  # tells findings of one property apart
+    signature: str = ""  # how it broke
+    excused: str = ""  # why it is no failure
 
 
 @dataclass
@@ -83,17 +86,35 @@ def _id(*parts: str) -> str:
 
 def decided(judge: str, promised: list[Check], outcome: Outcome, scope: str = "") -> Iterator[Check]:
     """The checks as the search leaves them. What was refuted is refuted even where we thought it could not be."""
-    refuted = {refutation.property for refutation in outcome.refutations}
+    refuted = {refutation.property for refutation in outcome.refutations if not refutation.excused}
     for found in outcome.refutations:
         id = _id(judge, found.property, scope, found.scope)
         yield Check(
-            id, judge, found.property, Verdict.REFUTED, outcome.seconds, outcome.counts, found.text, found.trace
+            id,
+            judge,
+            found.property,
+            Verdict.REFUTED,
+            outcome.seconds,
+            outcome.counts,
+            found.text,
+            found.trace,
+            found.signature,
+            found.excused,
         )
+    excused = {refutation.property for refutation in outcome.refutations} - refuted
     for check in promised:
         if check.property not in refuted and check.verdict is Verdict.UNKNOWN:
-            yield replace(
-                check, verdict=outcome.verdict, seconds=outcome.seconds, counts=outcome.counts, text=outcome.text
-            )
+            text = BESIDES if check.property in excused else outcome.text
+            yield replace(check, verdict=outcome.verdict, seconds=outcome.seconds, counts=outcome.counts, text=text)
+
+
+def named_if_excused(found: Refutation) -> Refutation:
+    """What is excused has a name of its own, beside the verdict of everything else of its property."""
+    if found.excused:
+        found.scope = "-".join(
+            part for part in (found.scope, found.signature.partition(":")[0].replace(" ", "-")) if part
+        )
+    return found
 
 
 def noted(notes: Mapping[str, int], num_done: int, kind: str) -> list[Refutation]:

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from kvproof.check.commands.claims import STOPPED, Outcome, about_subject, decided, met, noted
+from kvproof.check.commands.claims import STOPPED, Outcome, about_subject, decided, met, named_if_excused, noted
 from kvproof.check.commands.saving import Saving
 from kvproof.check.machine import drive
 from kvproof.check.session import Said, Stage, Stint
@@ -47,11 +47,13 @@ def hypothesis_stage(
                 outcome.verdict, outcome.text = Verdict.UNKNOWN, "the subject accepted no configuration that was drawn"
                 break
             if done.finding is not None:
-                outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
                 num_before = outcome.counts["operations"]
                 found = saving.save(JUDGE, done.config, done.operations, done.finding, num_before)
-                outcome.refutations.append(found)
-                break
+                if all(found.signature != before.signature for before in outcome.refutations):
+                    outcome.refutations.append(named_if_excused(found))
+                if not found.excused:
+                    outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
+                    break
         if outcome.verdict is Verdict.NOT_REFUTED and not outcome.counts["operations"]:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
         outcome.seconds = time.monotonic() - began

@@ -5,7 +5,14 @@ from typing import Annotated
 import typer
 
 from kvproof.check.commands.guard import UsageError, guarded
-from kvproof.check.commands.options import DEFAULT_FOLDER, IsolationOption, JsonOption, OutOption
+from kvproof.check.commands.options import (
+    DEFAULT_FOLDER,
+    ContractOption,
+    IsolationOption,
+    JsonOption,
+    KnownOption,
+    OutOption,
+)
 
 
 def explore(
@@ -23,6 +30,8 @@ def explore(
         float | None, typer.Option("--budget", metavar="SECONDS", min=0.1, help="No limit if left out.")
     ] = None,
     isolation: IsolationOption = None,
+    known: KnownOption = None,
+    contract_fails: ContractOption = False,
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
@@ -52,5 +61,5 @@ def explore(
             request = Request("explore", "the specification", 0, budget, out, json)
             raise typer.Exit(run_stages(request, [specification_stage(scopes, 1, is_whole=False)], None))
         make, one = factory_of(subject, isolation, budget)
-        request = Request("explore", subject, 0, budget, out, json)
+        request = Request("explore", subject, 0, budget, out, json, known, contract_fails)
         raise typer.Exit(run_stages(request, [subject_stage(make, one, scopes, request.saving(make), 1)], one))

@@ -12,6 +12,7 @@ from kvproof.check.commands.claims import (
     about_scopes,
     decided,
     met,
+    named_if_excused,
     noted,
 )
 from kvproof.check.commands.saving import Saving
@@ -26,6 +27,7 @@ from kvproof.spec.verdict import Check, Verdict
 from kvproof.spec.witnesses import WITNESSES
 
 SPECIFICATION = "specification"
+EXCUSED = "the search ended at a finding that is excused"
 EXPLORER = "explorer"
 
 Searched = Exploration | SubjectExploration
@@ -44,6 +46,7 @@ class Searches:
     expected: dict[str, bool] = field(default_factory=dict)
     is_hunt: bool = False  # looks as far as time allows, and promises no scope
     keeps_going: bool = False
+    is_done: Callable[[str], None] = lambda name: None  # told of each scope that need not be searched again
 
     def run(self, stint: Stint) -> Iterator[Said]:
         """Search them."""
@@ -66,8 +69,11 @@ class Searches:
             stint.advance(num_states)
             seen.update(done.fired)
             seen.update(done.witnesses)
-            is_cut_short = is_cut_short or done.finding is not None
-            yield from self._decided(name, self._outcome(done))
+            outcome = self._outcome(done)
+            is_cut_short = is_cut_short or (done.finding is not None and outcome.text != EXCUSED)
+            yield from self._decided(name, outcome)
+            if done.finding is not None or done.is_exhausted:
+                self.is_done(name)
         yield from met(self.judge, seen, {} if is_cut_short else self.expected)
 
     def _decided(self, name: str, outcome: Outcome) -> Iterator[Said]:
@@ -77,7 +83,9 @@ class Searches:
     def _outcome(self, done: Searched) -> Outcome:
         counts = {"states": done.states, "transitions": done.transitions}
         if done.finding is not None:
-            return Outcome(Verdict.UNKNOWN, counts, done.seconds, STOPPED, [self.save(done)])
+            found = named_if_excused(self.save(done))
+            verdict, text = (Verdict.NOT_REFUTED, EXCUSED) if found.excused else (Verdict.UNKNOWN, STOPPED)
+            return Outcome(verdict, counts, done.seconds, text, [found])
         notes = noted(done.notes, done.transitions, "transitions") if isinstance(done, SubjectExploration) else []
         if done.is_exhausted:
             return Outcome(Verdict.EXHAUSTED, counts, done.seconds, refutations=notes)
@@ -117,6 +125,7 @@ def subject_stage(
     share: float,
     is_hunt: bool = False,
     keeps_going: bool = False,
+    is_done: Callable[[str], None] = lambda name: None,
 ) -> Stage:
     """Every reachable state of the subject in each scope, explained by the specification.
 
@@ -133,5 +142,6 @@ def subject_stage(
 
     promised = about_scopes(EXPLORER, scopes, subject)
     searches = Searches(EXPLORER, scopes, promised, explore, save, is_hunt=is_hunt, keeps_going=keeps_going)
+    searches.is_done = is_done
     kept = [check for check in promised if check.verdict is Verdict.UNSUPPORTED] if is_hunt else promised
     return Stage(EXPLORER, share, kept, searches.run, (BLOCK_SYMMETRY,))

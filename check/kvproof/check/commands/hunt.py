@@ -1,32 +1,46 @@
 """`kvproof hunt`: look for counterexamples of one subject."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kvproof.check.commands.guard import guarded
+from kvproof.check.commands.guard import UsageError, guarded
 from kvproof.check.commands.options import (
     DEFAULT_FOLDER,
     BudgetOption,
+    ContractOption,
     IsolationOption,
     JsonOption,
+    KnownOption,
     OutOption,
     SeedOption,
-    SubjectOption,
     settled_seed,
 )
 
 NUM_OPERATIONS_MAX = 10**12  # the budget ends the walk
+LEVELS = ("pool", "manager", "loop")
 
 
 def hunt(
-    subject: SubjectOption,
+    subject: Annotated[
+        str | None,
+        typer.Option("--subject", metavar="S", help="A name of `kvproof subjects`, or module:factory of your own."),
+    ] = None,
+    level: Annotated[
+        str | None, typer.Option("--level", metavar="LEVEL", help="pool, manager or loop, if S has several.")
+    ] = None,
     budget: BudgetOption = 300.0,
     seed: SeedOption = None,
-    isolation: IsolationOption = None,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Go on after a finding; report one of each kind.")
     ] = False,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="DIR", help="Go on with the hunt whose --out folder this is.")
+    ] = None,
+    isolation: IsolationOption = None,
+    known: KnownOption = None,
+    contract_fails: ContractOption = False,
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
@@ -34,19 +48,28 @@ def hunt(
     with guarded():
         from kvproof.check.commands.exploring import subject_stage
         from kvproof.check.commands.gate import HUNTED_SCOPES
-        from kvproof.check.commands.naming import factory_of
+        from kvproof.check.commands.naming import factory_of, level_of
+        from kvproof.check.commands.resuming import Bookmark, Progress, resumed
         from kvproof.check.commands.running import Request, run_stages
         from kvproof.check.commands.walking import walker_stage
-        from kvproof.check.loop.protocol_check import is_loop_subject
 
-        make, one = factory_of(subject, isolation, budget)
-        request = Request("hunt", subject, settled_seed(seed), budget, out, json)
-        saving = request.saving(make)
-        if is_loop_subject(one):
-            stages = [walker_stage(make, one, saving, 100, NUM_OPERATIONS_MAX, keep_going)]
-            raise typer.Exit(run_stages(request, stages, one, stops_at_first=not keep_going))
-        stages = [
-            subject_stage(make, one, HUNTED_SCOPES, saving, 20, is_hunt=True, keeps_going=keep_going),
-            walker_stage(make, one, saving, 80, NUM_OPERATIONS_MAX, keep_going),
-        ]
-        raise typer.Exit(run_stages(request, stages, one, stops_at_first=not keep_going))
+        if resume is not None:
+            bookmark = resumed(resume, subject, seed)
+        elif subject is None:
+            raise UsageError("hunt whom? name --subject, or --resume the folder of a hunt")
+        else:
+            bookmark = Bookmark(out, Progress(subject, settled_seed(seed)))
+        progress = bookmark.progress
+        make, one = factory_of(progress.subject, isolation, budget)
+        if level is not None and level != level_of(one):
+            wrong = f"there is no level {level!r}; there are {', '.join(LEVELS)}"
+            raise UsageError(f"{progress.subject} is of level {level_of(one)}" if level in LEVELS else wrong)
+        request = Request("hunt", progress.subject, progress.seed, budget, bookmark.folder, json, known, contract_fails)
+        saving = request.saving(make, tells_once=True)
+        stages = [bookmark.stage()] if bookmark.earlier else []
+        if level_of(one) == "manager":
+            scopes = {name: scope for name, scope in HUNTED_SCOPES.items() if name not in progress.scopes}
+            done = bookmark.scope_is_done
+            stages.append(subject_stage(make, one, scopes, saving, 20, True, keep_going, done))
+        stages.append(walker_stage(make, one, saving, 80, NUM_OPERATIONS_MAX, keep_going, bookmark))
+        raise typer.Exit(run_stages(request, stages, one, stops_at_first=not keep_going and resume is None))

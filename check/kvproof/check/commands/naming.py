@@ -25,6 +25,13 @@ def factory_of(
         raise UsageError(str(error)) from error
 
 
+def level_of(subject: object) -> str:
+    """Whether this is a pool, a manager or a whole scheduler."""
+    from kvproof.check.loop.protocol_check import is_loop_subject
+
+    return "loop" if is_loop_subject(subject) else "manager"
+
+
 def did_you_mean(name: str, known: list[str]) -> str:
     """A question, if one of the known names is close."""
     close = difflib.get_close_matches(name, known, n=1)

@@ -25,6 +25,14 @@ JsonOption = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Also write the result document there; - is standard output."),
 ]
+KnownOption = Annotated[
+    Path | None,
+    typer.Option("--known", metavar="FILE", help="Findings that are known; kvproof.toml here, if left out."),
+]
+ContractOption = Annotated[
+    bool,
+    typer.Option("--contract-fails", help="Calls outside the contract of the engine fail the run, too."),
+]
 IsolationOption = Annotated[
     bool | None,
     typer.Option(

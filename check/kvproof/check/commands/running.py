@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kvproof.check.commands.output import output, progress_on, say
 from kvproof.check.commands.saving import Saving
+from kvproof.check.known import known_findings
 from kvproof.check.session import Session, Stage
 from kvproof.check.store import Store, StoreError, explained
 from kvproof.check.subject import ManagerSubject
@@ -33,10 +34,13 @@ class Request:
     seconds: float | None
     folder: Path
     json: Path | None
+    known: Path | None = None
+    contract_fails: bool = False
 
-    def saving(self, make: Callable[[], ManagerSubject]) -> Saving:
-        """How counterexamples of this run are saved."""
-        return Saving(make, self.subject, self.seed, self.store)
+    def saving(self, make: Callable[[], ManagerSubject], tells_once: bool = False) -> Saving:
+        """How counterexamples of this run are saved. Raises KnownFileError."""
+        known = known_findings(self.known)
+        return Saving(make, self.subject, self.seed, self.store, known, self.contract_fails, tells_once)
 
     @property
     def store(self) -> Store:

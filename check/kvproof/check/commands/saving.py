@@ -1,10 +1,11 @@
 """From a finding to a counterexample: minimised, run again, told step by step, saved."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from kvproof.check.commands.claims import Refutation
 from kvproof.check.finding import Finding
+from kvproof.check.known import KnownFindings
 from kvproof.check.store import Store, explained
 from kvproof.check.subject import Config, ManagerSubject
 from kvproof.spec.trace import Operation
@@ -22,6 +23,10 @@ class Saving:
     subject: str
     seed: int
     store: Store
+    known: KnownFindings = field(default_factory=KnownFindings)
+    contract_fails: bool = False
+    tells_once: bool = False  # a finding of one property and mechanism is sought and saved once, whichever judge met it
+    _saved: dict[tuple[str, str, str], Refutation] = field(default_factory=dict, init=False)
 
     def save(
         self, judge: str, config: Config, operations: list[Operation], finding: Finding, num_before: int
@@ -29,6 +34,10 @@ class Saving:
         """Save the shortest run found that refutes the same, if the subject repeats it. Raises StoreError."""
         from kvproof.check import crash
 
+        last = operations[-1][0] if operations else "open"
+        kind = finding.property, finding.mechanism(last), judge if not self.tells_once else ""
+        if kind in self._saved:
+            return replace(self._saved[kind])
         finding = crash.confirm(self.make, config, operations, finding)
         if finding.property != "nondeterministic":
             config, operations, finding = self._shorter(config, operations, finding)
@@ -44,7 +53,21 @@ class Saving:
         )
         with explained(self.store.crashes):
             path = crash.save(self.store.crashes, trace)
-        return Refutation(trace.property, trace.text, str(path.relative_to(self.store.folder)))
+        signature = finding.mechanism(operations[-1][0] if operations else "open")
+        found = Refutation(trace.property, trace.text, str(path.relative_to(self.store.folder)), signature=signature)
+        self._excuse(found, finding)
+        self._saved[kind] = found
+        return replace(found)
+
+    def _excuse(self, found: Refutation, finding: Finding) -> None:
+        """Say why the finding is no failure, or that it was none until a day."""
+        if finding.contract and not self.contract_fails:
+            found.excused = f"outside the contract of the engine: {finding.contract}"
+            return
+        about = found.property, found.signature, self.subject
+        found.excused = self.known.excuse(*about)
+        if not found.excused and (expired := self.known.expired(*about)):
+            found.text += f"\n{expired}"
 
     def _shorter(
         self, config: Config, operations: list[Operation], finding: Finding

@@ -6,8 +6,10 @@ from kvproof.check.commands.guard import guarded
 from kvproof.check.commands.options import (
     DEFAULT_FOLDER,
     BudgetOption,
+    ContractOption,
     IsolationOption,
     JsonOption,
+    KnownOption,
     OutOption,
     SeedOption,
     SubjectOption,
@@ -20,6 +22,8 @@ def verify(
     budget: BudgetOption = 100.0,
     seed: SeedOption = None,
     isolation: IsolationOption = None,
+    known: KnownOption = None,
+    contract_fails: ContractOption = False,
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
@@ -40,7 +44,7 @@ def verify(
         from kvproof.check.loop.protocol_check import is_loop_subject
 
         make, one = factory_of(subject, isolation, budget)
-        request = Request("verify", subject, settled_seed(seed), budget, out, json)
+        request = Request("verify", subject, settled_seed(seed), budget, out, json, known, contract_fails)
         saving = request.saving(make)
         bytes_stages, plane = short_stages(subject)
         if is_loop_subject(one):

@@ -1,7 +1,6 @@
 """The walker as a stage, of a manager or of a whole scheduler."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -17,17 +16,19 @@ from kvproof.check.commands.claims import (
     met,
     noted,
 )
+from kvproof.check.commands.resuming import Bookmark
 from kvproof.check.commands.saving import Saving
 from kvproof.check.isolation.searching import walk, walk_loop
 from kvproof.check.loop import coverage as loop_coverage
 from kvproof.check.loop.protocol_check import is_loop_subject
 from kvproof.check.session import Said, Stage, Stint
 from kvproof.check.subject import ManagerSubject
-from kvproof.check.walk import Walk
+from kvproof.check.walk import Conduct, Walk
 from kvproof.spec.verdict import Check, Verdict
 
 JUDGE, LOOP_JUDGE = WALKER, "loop"
 NUM_OPERATIONS_MAX = 1_000_000
+BOOKMARK_SECONDS = 10.0  # between two bookmarks
 
 
 class Search(NamedTuple):
@@ -54,42 +55,47 @@ def walker_stage(
     share: float,
     max_operations: int = NUM_OPERATIONS_MAX,
     keeps_going: bool = False,
+    bookmark: Bookmark | None = None,
 ) -> Stage:
     """Walk until something is refuted, so many operations are done, or the time is up.
 
-    Going on, every finding of another kind (property, last operation, exception) is minimised and reported once.
+    Going on, findings of one property and mechanism are one, minimised and reported once. What is excused (known, or
+    outside the contract of the engine) never ends a walk. bookmark: where an earlier walk of this hunt has come to.
     """
     search = Search.of(subject)
     judge = search.judge
 
     def run(stint: Stint) -> Iterator[Said]:
         deadline = time.monotonic() + stint.seconds
-        total, outcome, kinds = Walk(), Outcome(Verdict.NOT_REFUTED, {}, 0.0), Counter[tuple[str, str, str]]()
-        seed = stint.seed
+        total, outcome = Walk(), Outcome(Verdict.NOT_REFUTED, {}, 0.0)
+        told: set[tuple[str, str]] = set()
+        first_run, num_before, runs_before = _where(bookmark)
         while total.num_operations < max_operations and (left := deadline - time.monotonic()) > 0:
             done = search.walk(
                 make(),
-                seed,
+                stint.seed,
                 max_operations=max_operations - total.num_operations,
-                seconds=left,
-                progress=stint.further(total.num_operations),
+                seconds=left if bookmark is None else min(left, BOOKMARK_SECONDS),
+                progress=stint.further(num_before + total.num_operations),
+                conduct=Conduct(first_run + total.num_drawn),
             )
             total.add(done)
+            if bookmark is not None:
+                bookmark.walked(done.num_drawn, done.num_runs, done.num_operations)
+            if done.is_unsupported or (done.finding is None and bookmark is None):
+                break
             if done.finding is None:
+                continue
+            found = saving.save(judge, done.config, done.operations, done.finding, num_before + total.num_operations)
+            if _is_new(told, found, keeps_going):
+                outcome.refutations.append(found)
+            if not keeps_going and not found.excused:
+                outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
                 break
-            kind = (done.finding.property, done.operations[-1][0] if done.operations else "open", done.finding.cause)
-            kinds[kind] += 1
-            if kinds[kind] == 1:
-                found = saving.save(judge, done.config, done.operations, done.finding, total.num_operations)
-                outcome.refutations.append(_told_apart(found, kind, keeps_going))
-            if not keeps_going:
-                break
-            seed += 1
         outcome.seconds = total.seconds
-        outcome.counts = {"operations": total.num_operations, "runs": total.num_runs}
-        if outcome.refutations and not keeps_going:
-            outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
-        elif total.is_unsupported:
+        total.num_operations += num_before
+        outcome.counts = {"operations": total.num_operations, "runs": total.num_runs + runs_before}
+        if total.is_unsupported:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, "the subject accepted no configuration that was drawn"
         elif not total.num_operations:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
@@ -97,11 +103,29 @@ def walker_stage(
         outcome.refutations += noted(total.notes, total.num_operations, "operations")
         yield from decided(judge, search.promised, outcome)
         yield from met(judge, total.witnesses, {} if is_cut_short else search.expected)
+        yield from met(f"{judge} operations", total.kinds, {})
 
     return Stage(judge, share, search.promised, run)
 
 
-def _told_apart(found: Refutation, kind: tuple[str, str, str], keeps_going: bool) -> Refutation:
-    if keeps_going:
-        found.scope = "-".join(part.replace(" ", "-") for part in kind[1:] if part)
-    return found
+def _where(bookmark: Bookmark | None) -> tuple[int, int, int]:
+    """The next run, and operations and runs done before."""
+    if bookmark is None:
+        return 0, 0, 0
+    return bookmark.progress.next_run, bookmark.progress.num_operations, bookmark.progress.num_runs
+
+
+def _is_new(told: set[tuple[str, str]], found: Refutation, keeps_going: bool) -> bool:
+    """Whether the finding is the first of its property and mechanism; if several are told, each has a name."""
+    kind = found.property, found.signature
+    if kind in told:
+        return False
+    if keeps_going or found.excused:
+        name = found.signature.partition(":")[0].replace(" ", "-")
+        number = 1 + sum(
+            property == found.property and signature.partition(":")[0].replace(" ", "-") == name
+            for property, signature in told
+        )
+        found.scope = name if number == 1 else f"{name}-{number}"
+    told.add(kind)
+    return True

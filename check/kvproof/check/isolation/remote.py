@@ -16,7 +16,7 @@ from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.wire import pack, unpack
 from kvproof.check.loop.protocol_check import CALLS as LOOP_CALLS
 from kvproof.check.protocol_check import CALLS
-from kvproof.check.subject import Unsupported
+from kvproof.check.subject import OutsideContract, Unsupported
 from kvproof.check.subjects import UnknownSubject
 
 CALLS_OF_LEVEL = {"manager": frozenset(CALLS), "loop": frozenset(LOOP_CALLS)}
@@ -111,6 +111,8 @@ def answered(said: list[Any]) -> Any:
             raise AdapterError(text)
         case ["finding", finding]:
             raise unpack(finding)
+        case ["contract", assumption, sentence]:
+            raise OutsideContract(assumption, sentence)
         case ["unknown", text]:
             raise UnknownSubject(text)
         case ["raised", name, text]:

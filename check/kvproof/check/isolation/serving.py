@@ -15,7 +15,7 @@ from kvproof.check.isolation.wire import Connection, pack, shown, unpack
 from kvproof.check.loop.minimiser import minimise_loop
 from kvproof.check.loop.walker import walk_loop
 from kvproof.check.shortening import shortest
-from kvproof.check.subject import Unsupported
+from kvproof.check.subject import OutsideContract, Unsupported
 from kvproof.check.subjects import Factory, UnknownSubject
 from kvproof.check.walk import Conduct
 from kvproof.check.walker import walk
@@ -45,6 +45,8 @@ def _call(subject: Any, name: str, arguments: list[Any]) -> list[Any]:
         return ["unsupported", _text(error)]
     except AdapterError as error:
         return ["adapter", _text(error)]
+    except OutsideContract as error:
+        return ["contract", error.assumption, error.sentence]
     except Finding as finding:
         return ["finding", pack(finding)]
     except BaseException as error:  # SystemExit too: it is the judge who says what that means

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvproof.check.explain import Explainer
-from kvproof.check.finding import AdapterError, Finding
+from kvproof.check.finding import CONTRACT, AdapterError, Finding
 from kvproof.check.protocol_check import check_adapter, check_answer, check_observation
-from kvproof.check.subject import Admission, Config, ManagerSubject, Observation, Unsupported
+from kvproof.check.subject import Admission, Config, ManagerSubject, Observation, OutsideContract, Unsupported
 from kvproof.check.truth import Group, Status
 from kvproof.check.truth import Sequence as Seq
 from kvproof.spec.identity import Identities
@@ -61,6 +61,9 @@ class Judge:
             return getattr(self.subject, name)(*arguments)
         except (Finding, AdapterError):
             raise
+        except OutsideContract as error:
+            text = f"{_text(name, arguments)}: {error.sentence}"
+            raise Finding("total-calls", text, f"{CONTRACT}{error.assumption}") from error
         except (Exception, SystemExit) as error:  # a subject that ends the process has not answered
             said = ADDRESS.sub("", f"{type(error).__name__}: {error}".removesuffix(": "))
             text = f"{_text(name, arguments)} raised {said[:160]}"

@@ -1,0 +1,81 @@
+"""Where a hunt has come to: written as it goes, so that `kvproof hunt --resume DIR` goes on from there.
+
+The walker's runs are numbered by the seed, so going on at a number gives the very runs that one long hunt would have
+given. Scopes that were searched to their end are not searched again; what was found before is told again.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from kvproof.check.commands.guard import UsageError
+from kvproof.check.session import Said, Stage, Stint
+from kvproof.check.store import RESULT, explained
+from kvproof.reports.atomic import write_atomically
+from kvproof.reports.document import DocumentError, read
+from kvproof.spec.verdict import Check, Result, Verdict
+
+FILE = "hunt.json"
+BEFORE = "before"
+
+
+class Progress(msgspec.Struct, forbid_unknown_fields=True):
+    """What a hunt has done: the scopes that are done, and the next run of the walker."""
+
+    subject: str
+    seed: int
+    scopes: list[str] = []
+    next_run: int = 0
+    num_operations: int = 0
+    num_runs: int = 0
+
+
+class Bookmark:
+    """The progress of a hunt, kept in its folder."""
+
+    def __init__(self, folder: Path, progress: Progress) -> None:
+        self.folder, self.progress = folder, progress
+        self.earlier: list[Check] = []
+
+    def write(self) -> None:
+        """Keep it. Raises StoreError."""
+        with explained(self.folder / FILE):
+            write_atomically(self.folder / FILE, msgspec.json.format(msgspec.json.encode(self.progress)) + b"\n")
+
+    def scope_is_done(self, name: str) -> None:
+        """A scope was searched to its end, or to its first finding."""
+        self.progress.scopes.append(name)
+        self.write()
+
+    def walked(self, num_drawn: int, num_runs: int, num_operations: int) -> None:
+        """The walker has done so much more."""
+        self.progress.next_run += num_drawn
+        self.progress.num_runs += num_runs
+        self.progress.num_operations += num_operations
+        self.write()
+
+    def stage(self) -> Stage:
+        """What the hunt found before it was resumed, told again."""
+
+        def run(stint: Stint) -> Iterator[Said]:
+            yield from self.earlier
+
+        return Stage(BEFORE, 1e-9, [], run)
+
+
+def resumed(folder: Path, subject: str | None, seed: int | None) -> Bookmark:
+    """The bookmark that a hunt left in its folder. Raises UsageError if it was another hunt, or none."""
+    try:
+        progress = msgspec.json.decode((folder / FILE).read_bytes(), type=Progress)
+        result = read(folder / RESULT, Result)
+    except FileNotFoundError as error:
+        raise UsageError(f"{folder} holds no hunt that can be resumed: it has no {FILE}") from error
+    except (OSError, msgspec.MsgspecError, DocumentError) as error:
+        raise UsageError(f"the hunt in {folder} cannot be resumed: {error}") from error
+    for name, given, kept in (("subject", subject, progress.subject), ("seed", seed, progress.seed)):
+        if given is not None and given != kept:
+            raise UsageError(f"the hunt in {folder} has {name} {kept}; leave --{name} out, or begin another hunt")
+    bookmark = Bookmark(folder, progress)
+    bookmark.earlier = [check for check in result.checks if check.verdict is Verdict.REFUTED and check.trace]
+    return bookmark

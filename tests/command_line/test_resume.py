@@ -1,0 +1,88 @@
+"""A hunt goes on where it ended: the next run of its seed, and nothing is searched or forgotten twice."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kvproof.check import walker
+from kvproof.check.command_line import app
+from kvproof.check.subjects import builtin
+from kvproof.check.walk import Conduct
+
+FAULTY = """
+from kvproof.check.subjects.builtin import BuiltIn
+
+class Forgetful(BuiltIn):
+    def fork(self, parent, child):
+        super().fork(parent, child)
+        for block in self.manager.tables[parent].ids:
+            self.manager.refcounts[block] -= 1
+"""
+
+
+def hunt(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["hunt", *arguments])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a faulty subject."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    return tmp_path
+
+
+def test_runs_passed_over_are_the_first_of_the_seed() -> None:
+    whole = walker.walk(builtin.make(), 4, max_operations=1_200, seconds=100)
+    begun = walker.walk(builtin.make(), 4, max_operations=600, seconds=100)
+    ended = walker.walk(builtin.make(), 4, max_operations=600, seconds=100, conduct=Conduct(first_run=begun.num_drawn))
+    assert begun.num_drawn > 3
+    assert begun.kinds["new"] + ended.kinds["new"] == pytest.approx(whole.kinds["new"], abs=8)
+    again = walker.walk(builtin.make(), 4, max_operations=600, seconds=100, conduct=Conduct(first_run=begun.num_drawn))
+    assert again.kinds == ended.kinds != begun.kinds
+
+
+def test_a_hunt_goes_on_with_the_next_run_and_tells_what_it_found_before(folder: Path) -> None:
+    options = ("--no-isolation", "--budget", "1", "--keep-going")
+    assert hunt("--subject", "faulty.py:Forgetful", "--seed", "3", *options).exit_code == 1
+    before = json.loads((folder / ".kvproof" / "hunt.json").read_text())
+    found = {check["id"] for check in _refuted(folder)}
+    assert before["next_run"]
+    assert found
+
+    assert hunt("--resume", ".kvproof", *options).exit_code == 1
+    after = json.loads((folder / ".kvproof" / "hunt.json").read_text())
+    assert (after["subject"], after["seed"]) == ("faulty.py:Forgetful", 3)
+    assert after["next_run"] > before["next_run"]
+    assert set(before["scopes"]) <= set(after["scopes"])
+    assert len(after["scopes"]) == len(set(after["scopes"]))
+    assert found <= {check["id"] for check in _refuted(folder)}
+
+
+def _refuted(folder: Path) -> list[dict[str, str]]:
+    document = json.loads((folder / ".kvproof" / "result.json").read_text())
+    return [check for check in document["checks"] if check["verdict"] == "refuted" and check["trace"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "hunt whom? name --subject, or --resume the folder of a hunt"),
+        (("--resume", "nowhere"), "nowhere holds no hunt that can be resumed: it has no hunt.json"),
+        (("--resume", "there", "--seed", "4"), "the hunt in there has seed 3; leave --seed out"),
+        (("--resume", "there", "--subject", "kvproof-scheduler"), "the hunt in there has subject kvproof; leave"),
+        (("--subject", "kvproof", "--level", "loop"), "kvproof is of level manager"),
+        (("--subject", "kvproof", "--level", "page"), "there is no level 'page'; there are pool, manager, loop"),
+    ],
+)
+def test_a_hunt_that_makes_no_sense_is_said_in_one_line(folder: Path, arguments: tuple[str, ...], said: str) -> None:
+    there = folder / "there"
+    there.mkdir()
+    (there / "hunt.json").write_text('{"subject": "kvproof", "seed": 3}')
+    run = {"version": "0", "command": "hunt", "subject": "kvproof", "seed": 3}
+    (there / "result.json").write_text(json.dumps({"run": run, "schema_version": 1}))
+    done = hunt(*arguments, "--budget", "1")
+    assert done.exit_code == 2
+    assert said in done.stderr
