@@ -2,18 +2,19 @@
 
 import ast
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from kvproof.models.induction import INITIAL, SUITE, Induction
 from kvproof.models.obligation import Obligation
+from kvproof.models.operations import contract_obligations
 from kvproof.models.solving import Settings, decide
 from kvproof.models.suites import all_obligations
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
 from kvproof.models.workers import decide_all
-from kvproof.spec.language import COLLECTED
+from kvproof.spec.language import COLLECTED, Contract
 from kvproof.spec.verdict import Verdict
 
 RULES = {rule.__name__: rule for rule in COLLECTED.rules}
@@ -100,3 +101,23 @@ def test_an_untouched_invariant_is_kept_as_it_stands() -> None:
     kept = {one.claim for one in obligations if one.is_kept()}
     assert "counters_add_up" in kept  # begin_swap writes `moving` only
     assert "entries_are_in_their_pool" not in kept
+
+
+def test_a_contract_that_an_operation_does_not_keep_is_not_proved() -> None:
+    contract = next(one for one in COLLECTED.contracts if one.rule == "drop_last")
+    text = changed("freeing_so_far", lambda old: old.replace("state.refcount[b] ==", "state.refcount[b] <"))
+    claims = {text: is_kept for text, is_kept in _contract_verdicts(text, contract) if "refcount" in text}
+    assert claims != {}
+    assert not any(is_kept for text, is_kept in claims.items() if text.startswith("begins"))
+
+
+def test_an_operation_whose_rule_may_be_refused_on_its_way_is_not_proved() -> None:
+    contract = next(one for one in COLLECTED.contracts if one.rule == "drop_last")
+    text = changed("freeing_so_far", lambda old: old.replace("state.live[seq] and state.ending[seq] and", ""))
+    enabled = [is_kept for claim, is_kept in _contract_verdicts(text, contract) if claim.startswith("is enabled")]
+    assert False in enabled
+
+
+def _contract_verdicts(text: Text, contract: Contract) -> Iterator[tuple[str, bool]]:
+    obligations = contract_obligations(Induction(Translator(text=text)), contract)
+    return ((one.claim, is_proved(one)) for one in obligations if one.claim.startswith(("begins", "is enabled")))

@@ -7,6 +7,7 @@ from kvproof.models.obligation import Obligation
 
 SUITES: dict[str, str] = {  # name of the suite -> module:function that gives its obligations
     "specification": "kvproof.models.induction:obligations",
+    "operations": "kvproof.models.operations:obligations",
     "arithmetic": "kvproof.models.arithmetic.theorems:obligations",
     "mapping": "kvproof.models.mapping.theorems:obligations",
     "refinement": "kvproof.models.refinement.suite:obligations",

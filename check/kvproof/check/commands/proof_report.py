@@ -103,12 +103,13 @@ def _totals(result: Result, decided: list[Decided]) -> Iterator[Line]:
     verdicts = [f"{counts[verdict]:,} {verdict.value}" for verdict in (Verdict.UNKNOWN, Verdict.REFUTED)]
     seconds = sum(one.answer.seconds for one in decided)
     effort = sum(one.answer.effort for one in decided)
+    end = "" if result.run.is_complete else " The run did not finish."
     style = {Exit.OK: "bold green", Exit.REFUTED: "bold red"}.get(result.exit_code(), "bold yellow")
     yield (
         (
             f"{counts[Verdict.PROVED]:,} of {len(decided):,} obligations proved ({num_kept:,} of them as they stand), "
             f"{', '.join(verdicts)}. {result.run.seconds:.1f} s, solver {seconds:.1f} s, effort {effort:,}, "
-            f"z3 {result.run.host['z3']}, seed {result.run.seed}."
+            f"z3 {result.run.host['z3']}, seed {result.run.seed}.{end}"
         ),
         style,
     )

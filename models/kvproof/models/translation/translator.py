@@ -77,6 +77,10 @@ class Translator:
         """Run a rule, a step or a claim on a state. Raises NotInLanguage."""
         return Run(self.text, self.universe, state).call(function, state, *arguments)
 
+    def call(self, word: str, *arguments: SymbolicState | Value) -> Outcome:
+        """Read a word, of as many states as it takes. Raises NotInLanguage."""
+        return Run(self.text, self.universe, SymbolicState({})).call(word, *arguments)
+
     def holds(self, claim: str, state: SymbolicState) -> Truth:
         """Whether an invariant or a theorem holds of a state. Raises NotInLanguage."""
         value = self.run(claim, state).value
