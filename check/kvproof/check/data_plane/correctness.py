@@ -25,7 +25,6 @@ from kvproof.check.data_plane.mappings import KINDS, scenario
 from kvproof.check.data_plane.moves import Scenario
 from kvproof.check.data_plane.races import judge_races
 from kvproof.check.data_plane.results import CaseResult, CorrectnessResult
-from kvproof.check.data_plane.threads import one_thread
 from kvproof.impl import free_bytes
 
 Progress = Callable[[str, int, int], None]  # what is being done, how many are done, of how many
@@ -96,7 +95,7 @@ class _Plan:
     streams: list[str]
     device: torch.device
     notes: list[str] = field(default_factory=list)
-    scenarios: dict[tuple[str, str], Scenario] = field(default_factory=dict)
+    scenarios: dict[tuple[str, Size], Scenario] = field(default_factory=dict)
 
     @property
     def axes(self) -> list[list[str]]:
@@ -111,7 +110,7 @@ class _Plan:
 
     def scenario(self, kind: str, size: Size) -> Scenario:
         """Made once for all executors."""
-        key = kind, size.name
+        key = kind, size
         if key not in self.scenarios:
             seed = self.config.seed
             self.scenarios[key] = scenario(kind, seed, size.num_gpu_blocks, size.num_cpu_blocks, size.block_size)
@@ -143,9 +142,8 @@ def run_correctness(config: CorrectnessConfig, on_progress: Progress | None = No
     began = time.perf_counter()
     plan = _plan(config)
     tell = on_progress or (lambda what, done, total: None)
-    with one_thread():
-        cases = _run_cases(plan, tell)
-        faults = judge_faults(plan.device, lambda done, total: tell("injected faults", done, total))
+    cases = _run_cases(plan, tell)
+    faults = judge_faults(plan.device, lambda done, total: tell("injected faults", done, total))
     tell("event logs", 0, 1)
     races, lints = judge_races(config.seed), judge_lints()
     tell("event logs", 1, 1)

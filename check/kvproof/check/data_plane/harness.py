@@ -24,6 +24,7 @@ from kvproof.check.data_plane.layouts import Geometry, UnknownSetting
 from kvproof.check.data_plane.linter import lint
 from kvproof.check.data_plane.moves import Moves, Scenario, Step
 from kvproof.check.data_plane.results import CaseResult, CaseStatus, DataFinding, FindingKind
+from kvproof.check.data_plane.threads import one_thread
 from kvproof.check.data_plane.world import World
 from kvproof.check.finding import Finding
 from kvproof.check.watchdog import time_limit
@@ -32,6 +33,7 @@ STEP_SECONDS_MAX = 20.0
 NO_STREAM, DEFAULT_STREAM, OWN_STREAM = "none", "default", "own"
 
 
+@one_thread()
 def run_case(
     executor: Executor,
     geometry: Geometry,
@@ -60,7 +62,7 @@ def run_case(
     )
     if reason := executor.unsupported(geometry, device):
         return replace(case, status=CaseStatus.SKIPPED, reason=reason)
-    if refused := _refused(scenario):
+    if refused := _refused(scenario, geometry):
         return replace(case, status=CaseStatus.FAILED, finding=refused)
     is_isolated = executor.is_own and device.type == "cpu"
     if is_isolated and isolation is None:
@@ -118,10 +120,10 @@ class _Caught:
         return True
 
 
-def _refused(scenario: Scenario) -> DataFinding | None:
+def _refused(scenario: Scenario, geometry: Geometry) -> DataFinding | None:
     """The first thing that the linter refuses."""
     for number, step in enumerate(scenario.steps, start=1):
-        for complaint in lint(step.moves, scenario.num_gpu_blocks, scenario.num_cpu_blocks):
+        for complaint in lint(step.moves, geometry.num_gpu_blocks, geometry.num_cpu_blocks):
             if complaint.refuses:
                 text = f"the mapping of step {number} was refused and nothing was moved: {complaint.text}"
                 return DataFinding(FindingKind.REFUSED_MAPPING, text, number)

@@ -14,6 +14,7 @@ from kvproof.check.data_plane.layouts import Geometry, Layout
 from kvproof.check.data_plane.moves import PoolId
 from kvproof.check.data_plane.pattern import unpack
 from kvproof.check.data_plane.results import FaultResult, WrongRow
+from kvproof.check.data_plane.threads import one_thread
 from kvproof.check.data_plane.world import World
 
 GEOMETRY = Geometry(
@@ -30,17 +31,18 @@ ROWS_MAX = 64  # rows of each pool that are diagnosed and held against the truth
 _COLUMN_BITS, _POOL_AT, _OLDER_AT = 16, 56, 60
 
 
+@one_thread()
 def judge_faults(device: torch.device, on_progress: Callable[[int, int], None] | None = None) -> list[FaultResult]:
     """The result of each fault of the catalogue; before them, that a right mover raises no alarm."""
     stage = _Stage(device)
     right = stage.judge(Fault("none", "Everything is done right.", Wrongly().move, frozenset()))
+    if right.is_caught:
+        raise AssertionError(f"a right mover is taken for a wrong one: {right.message}")
     found = []
     for number, fault in enumerate(FAULTS, start=1):
         found.append(stage.judge(fault))
         if on_progress:
             on_progress(number, len(FAULTS))
-    if right.is_caught:
-        raise AssertionError(f"a right mover is taken for a wrong one: {right.message}")
     return found
 
 
