@@ -69,11 +69,12 @@ class Growth:
     def num_needed(self, members: Sequence[tuple[Table, SequenceLike]], num_lookahead_slots: int) -> int:
         """Blocks that suffice for the appends of all members, in whatever order they come.
 
-        What one member's window drop frees counts only for that member, since it may come last.
+        What one member's window drop frees counts only for that member, since it may come last; and only for blocks
+        that surely are its own to take: of members that share a block, whoever comes last makes no copy.
         """
         size, refcounts = self.block_size, self.blocks.refcounts
         given_up: dict[int, int] = {}
-        total, is_null_extra = 0, False
+        total, num_copies, is_null_extra, is_alone = 0, 0, False, len(members) == 1
         for table, seq in members:
             ids, seen = table.ids, table.num_tokens
             known = len(seq.get_token_ids())
@@ -85,13 +86,16 @@ class Growth:
                     before = given_up.get(block_id, 0)
                     if refcounts[block_id] - before > 1:
                         given_up[block_id] = before + 1
-                        needed += 1
+                        num_copies += 1
+            if is_alone:
+                needed, num_copies = needed + num_copies, 0
             kept = self.first_kept(table, seq)
             if kept > table.num_dropped:
                 for block_id in ids[table.num_dropped : kept]:
                     needed -= refcounts[block_id] == 1
                 is_null_extra = is_null_extra or needed >= 0
             total += max(0, needed)
+        total += num_copies
         if is_null_extra and self.blocks.null_id == NO_NULL_BLOCK:
             total += 1
         return total
