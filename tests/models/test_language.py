@@ -137,6 +137,34 @@ def test_a_comprehension_reads_the_state_of_its_own_moment() -> None:
     assert z3.simplify(outcome.state.maps["refcount"].read(3)).eq(z3.simplify(refcount(3) + 2))
 
 
+def test_variables_of_quantifiers_within_each_other_are_told_apart() -> None:
+    outcome = run(
+        """
+        def finish(state, seq):
+            state.content = [
+                [1 if same(state.memory[o], state.memory[b], BLOCK_SIZE) else 0 for o in SLOTS] for b in BLOCKS
+            ]
+            check(same(state.content[0], state.content[0], BLOCK_SIZE), "lists-agree")
+            check(same(state.content[0], state.memory[0], BLOCK_SIZE), "lists-agree")
+        """
+    )
+    differs = outcome.checks[1].formula
+    names = set()
+
+    def variables(term: z3.ExprRef, bound: tuple[str, ...]) -> None:
+        if isinstance(term, z3.QuantifierRef):
+            assert term.var_name(0) not in bound
+            names.add(term.var_name(0))
+            variables(term.body(), (*bound, term.var_name(0)))
+            return
+        for part in term.children():
+            variables(part, bound)
+
+    assert isinstance(differs, z3.ExprRef)
+    variables(differs, ())
+    assert len(names) == 2
+
+
 def test_every_subscript_demands_its_range_where_it_is_reached() -> None:
     outcome = run(
         """

@@ -17,7 +17,9 @@ def prove(
     ] = None,
     seed: Annotated[
         int,
-        typer.Option("--seed", metavar="N", min=0, max=PROVER_SEED_MAX, help="For the solver; proofs shall not care."),
+        typer.Option(
+            "--seed", metavar="N", min=0, max=PROVER_SEED_MAX, help="Of the solver; no verdict should depend on it."
+        ),
     ] = 0,
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", min=0.01, help="For each obligation; then it is unknown.")

@@ -122,7 +122,9 @@ class StateExpressions(Expressions):
         if slots is not None:
             return conjunction(*[implication(slot < stop, equal(one.read(slot), other.read(slot))) for slot in slots])
         slot = self.conditions.fresh("slot")
-        return for_all([slot], is_between(0, slot, stop), equal(one.read(slot), other.read(slot)))
+        known = is_between(0, slot, stop)
+        with self.conditions.binding([(slot, known)]):  # what is read may hold quantifiers of its own
+            return for_all([slot], known, equal(one.read(slot), other.read(slot)))
 
     # Words
 
