@@ -28,6 +28,7 @@ NEEDS: dict[str, tuple[Can, str]] = {
 }
 
 LOOP_LEVEL = "seen only where a whole scheduler is driven"
+NO_POLICY = "a policy, proved of the specification; no judge compares the victims of a subject yet"
 NOT_REPEATED = "looked at by the walker, and when a finding is replayed"
 
 
@@ -35,6 +36,8 @@ def unsupported(property: str, capabilities: Capabilities) -> str | None:
     """Why nothing can be said of this property at manager level with these capabilities; None if something can."""
     if property in ONLY_AT_LOOP_LEVEL:
         return LOOP_LEVEL
+    if property == "eviction-order":
+        return NO_POLICY
     if property == "nondeterministic":
         return NOT_REPEATED
     if property in NEEDS:

@@ -82,6 +82,12 @@ def has_landed(state: State, seq: int, tokens: Tokens, index: int, slot: int) ->
 
 
 @word
+def has_appended(start: State, state: State, seq: int) -> bool:
+    """The sequence knows more tokens than at the start."""
+    return state.num_full[seq] > start.num_full[seq] or state.num_filled[seq] > start.num_filled[seq]
+
+
+@word
 def appending_so_far(
     start: State, state: State, seq: SeqId, num_tokens: Count, tokens: Tokens, index: Index, slot: Slot
 ) -> bool:
@@ -91,7 +97,7 @@ def appending_so_far(
         and state.home[seq] == start.home[seq]
         and state.first[seq] == start.first[seq]
         and state.num_full[seq] >= start.num_full[seq]
-        and num_tokens_known(start, seq) <= num_tokens_known(state, seq)
+        and implies(state.num_full[seq] == start.num_full[seq], state.num_filled[seq] >= start.num_filled[seq])
         and num_tokens_known(state, seq) <= num_tokens
         and state.num_blocks[seq]
         == (
@@ -102,18 +108,13 @@ def appending_so_far(
         and start.count[start.home[seq]][FREE] - state.count[state.home[seq]][FREE]
         == state.num_blocks[seq]
         - start.num_blocks[seq]
-        + (1 if num_tokens_known(state, seq) > num_tokens_known(start, seq) and tail_is_shared(start, seq) else 0)
+        + (1 if has_appended(start, state, seq) and tail_is_shared(start, seq) else 0)
         and append_cost(start, seq, num_tokens) <= start.count[start.home[seq]][FREE]
-        and implies(
-            num_tokens_known(state, seq) == num_tokens_known(start, seq),
-            tail_is_shared(state, seq) == tail_is_shared(start, seq),
-        )
-        and implies(num_tokens_known(state, seq) > num_tokens_known(start, seq), not tail_is_shared(state, seq))
+        and tail_is_shared(state, seq) == (tail_is_shared(start, seq) and not has_appended(start, state, seq))
         and reserved_entries_are_its_own(state, seq)
         and tail_to_copy_has_arrived(state, seq)
         and implies(
-            num_tokens_known(start, seq) <= index * BLOCK_SIZE + slot
-            and index * BLOCK_SIZE + slot < num_tokens_known(state, seq),
+            num_known(start, seq, index) <= slot and slot < num_known(state, seq, index),
             has_landed(state, seq, tokens, index, slot),
         )
         and other_tables_are_kept(start, state, seq)

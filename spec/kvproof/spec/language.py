@@ -58,10 +58,12 @@ FLAGS = Domain("Flag", 2)
 BlockId = Annotated[int, BLOCKS]
 SeqId = Annotated[int, SEQS]
 FlightId = Annotated[int, FLIGHTS]
+PoolId = Annotated[int, POOLS]
 Index = Annotated[int, INDEXES]
 Count = Annotated[int, COUNTS]
 Slot = Annotated[int, SLOTS]
 Row = Annotated[list[int], SLOTS]
+Ages = Annotated[list[int], BLOCKS]  # a number for each block
 Tokens = Annotated[list[int], COUNTS]  # an identity for each position of a sequence
 
 

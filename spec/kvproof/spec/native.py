@@ -20,6 +20,7 @@ from kvproof.spec import (
     admission,
     append_contract,
     cache_rules,
+    eviction_policy,
     flight_invariants,
     flight_rules,
     free_contract,
@@ -41,6 +42,7 @@ TEXTS: tuple[ModuleType, ...] = (
     flight_invariants,
     append_contract,
     free_contract,
+    eviction_policy,
 )
 FIELDS: dict[str, Field] = {name: f for name, f in vars(State).items() if isinstance(f, Field)}
 GHOSTS = frozenset(name for name, f in FIELDS.items() if f.kind == "ghost")

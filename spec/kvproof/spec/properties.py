@@ -20,6 +20,9 @@ SENTENCES: dict[str, str] = {
         "Two sequences share a block only if tokens, adapter, images with their positions and salt are equal."
     ),
     "evict-unreferenced": "Only unreferenced blocks are evicted.",
+    "eviction-order": (
+        "The block evicted is the one that was used least recently, among equals the one with the longest prefix."
+    ),
     "lists-agree": "Counters, free lists, cache and evictor tell the same story.",
     "in-flight-held": "A block leaves its owner only after the last pending read or write of it.",
     "swap-mapping": (
