@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from kvproof.check.commands.bisect import bisect
 from kvproof.check.commands.device import device
 from kvproof.check.commands.engines import engines
 from kvproof.check.commands.explore import explore
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (verify, prove, explore, hunt, replay, device, subjects, report):
+for command in (verify, prove, explore, hunt, replay, bisect, device, subjects, report):
     app.command()(command)
 app.add_typer(engines, name="engines")
 

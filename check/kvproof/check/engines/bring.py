@@ -72,7 +72,7 @@ def installed_engines(cache: Path | None = None) -> list[Engine]:
     for name in KNOWN:
         for folder in (cache or default_cache()).glob(f"{name}-*"):
             found.append(Engine(name, folder.name.removeprefix(f"{name}-"), folder))
-    return sorted(found, key=lambda engine: (engine.name, _parts(engine.version)))
+    return sorted(found, key=lambda engine: (engine.name, order_of(engine.version)))
 
 
 def default_cache() -> Path:
@@ -140,7 +140,7 @@ def _bring(name: str, version: str, scratch: Path, target: Path) -> None:
         if not (tree / known.package).is_dir():
             continue
         came = _version_of(tree)
-        if _parts(came) != _parts(version):
+        if order_of(came) != order_of(version):
             seen = f"what came calls itself version {came or 'nothing'}"
         elif not _usable(known, tree):
             raise EngineError(f"{name} {version} has no block manager that kvproof can drive; try another release")
@@ -159,7 +159,7 @@ def _version_of(tree: Path) -> str:
     return ""
 
 
-def _parts(version: str) -> list[tuple[bool, int, str]]:
+def order_of(version: str) -> list[tuple[bool, int, str]]:
     """A version in comparable parts; the build's own suffix (after +) and zeros at the end say nothing."""
     words = re.findall(r"\d+|[a-z]+", version.lower().partition("+")[0])
     while words and words[-1] == "0":

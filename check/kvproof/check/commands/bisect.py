@@ -1,0 +1,60 @@
+"""`kvproof bisect`: in which releases of an engine a counterexample holds."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvproof.check.commands.guard import UsageError, guarded
+from kvproof.check.commands.options import JsonOption
+from kvproof.spec.verdict import Exit
+
+
+def bisect(
+    releases: Annotated[
+        list[str], typer.Argument(metavar="RELEASES...", help="Versions, or A..B for those from A to B that are here.")
+    ],
+    subject: Annotated[str, typer.Option("--subject", metavar="S", help="A subject with releases, such as vllm-v0.")],
+    trace: Annotated[Path, typer.Option("--trace", metavar="FILE", help="A saved counterexample.")],
+    json: JsonOption = None,
+) -> None:
+    """Run one counterexample on several releases, each in a process of its own.
+
+    Exits with 0 if every release gave an answer, whichever, and with 4 if one could not be run.
+    """
+    with guarded():
+        import msgspec
+
+        from kvproof.check.bisection import Answer, Outcome, engine_of, releases_of
+        from kvproof.check.bisection import bisect as run
+        from kvproof.check.commands.output import output, say
+        from kvproof.check.commands.running import STANDARD_OUTPUT, require_writable
+        from kvproof.check.engines import EngineError
+        from kvproof.check.store import explained
+        from kvproof.reports.atomic import write_atomically
+
+        console = output(to_stderr=json == STANDARD_OUTPUT)
+        if json is not None and json != STANDARD_OUTPUT:
+            require_writable(json)
+        try:
+            named = releases_of(engine_of(subject), releases)
+        except EngineError as error:
+            raise UsageError(str(error)) from error
+        width = max(len(name) for name in named)
+
+        def told(answer: Answer) -> None:
+            say(console, f"{answer.release:<{width}}  {answer.outcome.value:<7}  {answer.text}")
+
+        found = run(subject, trace, named, told)
+        say(console, "")
+        say(console, found.sentence())
+        data = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
+        if json == STANDARD_OUTPUT:
+            sys.stdout.buffer.write(data)
+            sys.stdout.flush()
+        elif json is not None:
+            with explained(json):
+                write_atomically(json, data)
+        unknown = any(answer.outcome is Outcome.UNKNOWN for answer in found.releases)
+        raise typer.Exit(Exit.INCONCLUSIVE if unknown else Exit.OK)
