@@ -71,6 +71,7 @@ def _bars(speeds: Sequence[Speed], label: str) -> str:
         axes.barh(places, middles, 0.8 / len(names), label=name, color=colour, xerr=reach, error_kw={"linewidth": 0.8})
     axes.axvline(1, color="#000000", linewidth=0.8)
     _finish(axes, kinds, label)
+    axes.set_xlim(right=1.25 * max([1.0, *(speed.ratio.median for speed in speeds)]))  # a percentile may be anywhere
     return _svg(figure)
 
 

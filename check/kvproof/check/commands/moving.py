@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from kvproof.check.data_plane.results import CaseResult, CorrectnessResult
 
 JUDGE = "data plane"
-SWAPS, COPIES = "swap-mapping", "cow-copied"
+SWAPS, COPIES, HAZARDS = "swap-mapping", "cow-copied", "mapping-hazard-free"
+LINTER, REFUSED = "linter", "REFUSED_MAPPING"
 SECONDS_MIN = 0.2  # a run that begins is not cut short: half of a matrix would be another claim
 
 
@@ -43,6 +44,7 @@ def correctness_stage(moving: Moving, share: float) -> Stage:
         for name in moving.executors
         for property in (SWAPS, COPIES)
     ]
+    promised.append(Check(f"{JUDGE}/{HAZARDS}/{LINTER}", JUDGE, HAZARDS, Verdict.UNKNOWN, text=NOT_RUN))
 
     def run(stint: Stint) -> Iterator[Said]:
         if stint.seconds < SECONDS_MIN:
@@ -57,7 +59,11 @@ def correctness_stage(moving: Moving, share: float) -> Stage:
         found = run_correctness(config, lambda what, done, total: stint.advance(done))
         add_correctness(moving.plane, found)
         for check in promised:
-            yield _decided(check, [case for case in found.cases if case.executor == check.id.split("/", 2)[2]])
+            scope = check.id.split("/", 2)[2]
+            if check.property == HAZARDS:
+                yield _linted(check, found.cases)
+            else:
+                yield _decided(check, [case for case in found.cases if case.executor == scope])
         yield from _self_test(found)
 
     return Stage(JUDGE, share, promised, run)
@@ -72,7 +78,7 @@ def _decided(check: Check, cases: Sequence[CaseResult]) -> Check:
     """The verdict on one property of one executor."""
     mine = [case for case in cases if check.property in _exercised(case)]
     run = [case for case in mine if not case.reason]
-    failed = [case for case in cases if case.finding is not None and _broken(case) == check.property]
+    failed = [case for case in cases if _broken(case) == check.property]
     passed = [case for case in run if case.finding is None]
     counts = {
         "cases": len(run),
@@ -91,6 +97,20 @@ def _decided(check: Check, cases: Sequence[CaseResult]) -> Check:
     reasons = dict.fromkeys(case.reason for case in cases if case.reason)
     text = "; ".join(reasons) or "no mapping of this run has such pairs"
     return replace(check, verdict=Verdict.UNSUPPORTED, text=text)
+
+
+def _linted(check: Check, cases: Sequence[CaseResult]) -> Check:
+    """The verdict on the mappings that kvproof's own scheduler and manager gave; the others were drawn to be right."""
+    from kvproof.check.data_plane.mappings import ADVERSARIAL
+
+    refused = [case for case in cases if case.finding is not None and case.finding.kind.name == REFUSED]
+    theirs = {case.mapping: case for case in cases if case.mapping not in ADVERSARIAL and not case.reason}
+    if refused:
+        return replace(check, verdict=Verdict.REFUTED, text=_refutation(refused))
+    if not theirs:
+        return replace(check, verdict=Verdict.UNSUPPORTED, text="no mapping of this run came from a manager")
+    pairs = sum(case.num_pairs for case in theirs.values())
+    return replace(check, verdict=Verdict.NOT_REFUTED, counts={"mappings linted": len(theirs), "pairs": pairs}, text="")
 
 
 def _exercised(case: CaseResult) -> set[str]:
@@ -115,12 +135,15 @@ def _moves_of(kind: str, seed: int) -> list[list[Moves]]:
 
 
 def _broken(case: CaseResult) -> str:
-    """The property that a finding refutes.
+    """The property that a case's finding refutes; empty if nothing was found.
 
     Swaps come first in a step, and a copy spreads what they did wrong: so a wrong block that was swapped speaks first.
     """
     finding = case.finding
-    assert finding is not None
+    if finding is None:
+        return ""
+    if finding.kind.name == REFUSED:
+        return HAZARDS
     for steps in _moves_of(case.mapping, case.seed):
         done = steps[: finding.step]
         if finding.wrong and sum(moves.num_pairs for moves in done) == case.num_pairs:

@@ -28,6 +28,8 @@ def timing_stage(moving: Moving, share: float, seconds_max: float, baseline: Ban
             seed=stint.seed,
             seconds=min(stint.seconds, seconds_max),
         )
+        if moving.device != "cpu":
+            config = config.on_cuda()
         speeds = run_bandwidth(config, lambda what, done, total: stint.advance(done))
         speeds.skipped += [f"{name}: it moved wrong bytes" for name in sorted(wrong)]
         plane.bandwidth = speeds

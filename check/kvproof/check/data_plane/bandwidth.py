@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -47,7 +47,8 @@ Progress = Callable[[str, int, int], None]
 class BandwidthConfig:
     """What is measured, and for how long: five rounds of each sitting at least, then until the seconds are over.
 
-    num_pairs: of one call. num_places: how many mappings of as many pairs the rounds go through in turn.
+    num_pairs: of one call. num_places: how many mappings of as many pairs the rounds go through in turn. Sizes are those
+    for main memory; `on_cuda` has those for a GPU, whose copies must be large to show its speed.
     """
 
     executors: tuple[Executor, ...]
@@ -59,6 +60,10 @@ class BandwidthConfig:
     num_layers: int = 2
     num_pairs: int = 16
     num_places: int = 12
+
+    def on_cuda(self) -> BandwidthConfig:
+        """The same with 128 MiB for each call, of pools of 512 MiB."""
+        return replace(self, num_layers=8, num_pairs=256, num_places=2)
 
     def geometry(self) -> Geometry:
         """Blocks of 16 tokens of 8 heads of 128, as of a model of 8 billion parameters; a latent row has 576."""
@@ -121,7 +126,9 @@ class _Sitting:
         timed = [*self.plain, *self.moves, *self.verification, *self.again]
         for one in timed:  # the first time pays for pages and kernels
             for work in one.works:
+                began = time.perf_counter()
                 work()
+                one.host_seconds = time.perf_counter() - began
         deadline = time.monotonic() + self.config.seconds / NUM_SITTINGS
         for number in range(ROUNDS_MAX):
             if number >= ROUNDS_MIN and time.monotonic() >= deadline:
@@ -129,7 +136,7 @@ class _Sitting:
             self.on_progress("timing", self.number, NUM_SITTINGS)
             for index, one in enumerate(timed, start=number * len(timed)):
                 work = one.works[index % len(one.works)]  # the next place, or one would warm the cache for the other
-                one.seconds.append(stopwatch.lap(work).seconds)
+                one.seconds.append(stopwatch.lap(work, one.host_seconds).seconds)
         for one in timed:
             one.works = ()
 

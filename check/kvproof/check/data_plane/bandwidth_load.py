@@ -24,6 +24,7 @@ class Timed:
     """One thing that is timed in every round. The rounds take its works, which are equal but for place, in turn.
 
     reference: the plain copy it is measured against; a plain copy's is itself. seconds: of every round so far.
+    host_seconds: until a call returned, when it was tried.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Timed:
     num_bytes: int
     reference: str
     num_pairs: int = 0
+    host_seconds: float = 0.0
     seconds: list[float] = field(default_factory=list)
 
     @property

@@ -1,7 +1,7 @@
 """Time of one piece of work: on the host by its clock, on CUDA by events in the stream.
 
-On CUDA a spin kernel holds the stream back until everything is queued, so that the time between the events is that of
-the device and not of the queueing; what queueing costs the host is measured apart.
+On CUDA a spin kernel holds the stream back until everything is queued, or for a tenth of a second at most, so that the
+time between the events is that of the device and not of the queueing; what queueing costs the host is measured apart.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-SPIN_CYCLES = 2_000_000  # about a millisecond
+SPIN_SECONDS_MIN, SPIN_SECONDS_MAX = 0.001, 0.1
+CYCLES_PER_SECOND = 2e9  # about the clock of a current GPU
 
 Work = Callable[[], object]
 
@@ -31,20 +32,21 @@ class Stopwatch:
         self.device = device
         self._began, self._cpu_began = time.perf_counter(), time.thread_time()
 
-    def lap(self, work: Work) -> Lap:
-        """Run it once."""
+    def lap(self, work: Work, queueing_seconds: float = 0.0) -> Lap:
+        """Run it once. queueing_seconds: how long the call took before, when nothing held the stream back."""
         if self.device.type == "cuda":
-            return self._cuda_lap(work)
+            return self._cuda_lap(work, queueing_seconds)
         began = time.perf_counter()
         work()
         seconds = time.perf_counter() - began
         return Lap(seconds, seconds)
 
-    def _cuda_lap(self, work: Work) -> Lap:
+    def _cuda_lap(self, work: Work, queueing_seconds: float) -> Lap:
         cuda: Any = torch.cuda  # its events are not typed
         start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
         cuda.synchronize(self.device)
-        cuda._sleep(SPIN_CYCLES)  # no public call spins
+        seconds = min(max(2 * queueing_seconds, SPIN_SECONDS_MIN), SPIN_SECONDS_MAX)
+        cuda._sleep(int(seconds * CYCLES_PER_SECOND))  # no public call spins
         start.record()
         began = time.perf_counter()
         work()
