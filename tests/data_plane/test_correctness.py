@@ -122,4 +122,5 @@ def test_unknown_names_are_refused(changes: dict[str, tuple[str, ...]], message:
 def test_everything_that_there_is_is_right() -> None:
     result = run_correctness(CorrectnessConfig())
     assert result.is_right
-    assert len({(case.layout, case.dtype, case.mapping) for case in result.cases}) > 98
+    run = {(case.layout, case.dtype, case.mapping) for case in result.cases if case.status is CaseStatus.PASSED}
+    assert len(run) > 2 * 98  # a table of any two values has 7 × 14 rows; three executors at two sizes have others

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 import torch
 
@@ -62,7 +63,7 @@ class Size:
 
 
 SMALL = Size("small", 24, 20, 4, 2, 16, 2)
-LARGE = Size("large", 64, 48, 16, 4, 128, 3)
+LARGE = Size("large", 64, 48, 16, 2, 128, 3)
 
 
 @dataclass(frozen=True)
@@ -102,11 +103,12 @@ class _Plan:
         return [self.layouts, self.dtypes, self.mappings, self.streams]
 
     def cases(self) -> Iterator[tuple[Executor, Size, Row]]:
-        """Executor by executor, so that one's own process serves all of its cases."""
+        """Executor by executor, so that one's own process serves all of its cases; each time in other combinations."""
         sizes = [self._fitting(size) for size in ((SMALL,) if self.config.is_short else (SMALL, LARGE))]
-        for number, executor in enumerate(self.executors):
-            rows = every_value(self.axes) if self.config.is_short and number else every_pair(self.axes)
-            yield from ((executor, size, row) for size in sizes for row in rows)
+        for number, (executor, size) in enumerate(product(self.executors, sizes)):
+            axes = [[*axis[number % len(axis) :], *axis[: number % len(axis)]] for axis in self.axes]
+            rows = every_value(axes) if self.config.is_short and number else every_pair(axes)
+            yield from ((executor, size, row) for row in rows)
 
     def scenario(self, kind: str, size: Size) -> Scenario:
         """Made once for all executors."""
