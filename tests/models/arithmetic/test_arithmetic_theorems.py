@@ -78,6 +78,8 @@ MUTANTS: list[tuple[ModuleType, str, str, str]] = [
     (appends, "Growth.num_needed", "-(-end // size)", "-(-end // (size - 1))"),
     (appends, "Growth.num_needed", "- before > 1", "- before > 2"),
     (appends, "Growth.num_needed", "- before > 1", "- before > 0"),
+    (appends, "Growth.num_needed", "max(0, needed)", "needed"),
+    (appends, "Growth.num_needed", "is_null_extra or needed >= 0", "is_null_extra or needed > 0"),
     (appends, "Growth.append", "-(-end // size)", "end // size"),
     (appends, "Growth.append", "-(-end // size)", "-(-end // (size - 1))"),
     (appends, "Growth.append", "max(0, stop - len(ids))", "max(0, stop - len(ids)) + 1"),

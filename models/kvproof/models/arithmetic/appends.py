@@ -4,13 +4,12 @@ A table has `held` entries and slots for `seen` tokens; an append writes the slo
 beyond `held` are *missing* and taken; of the entries written that are there already, those with other holders are
 *copied*. So an append uses missing + copied blocks, and touches missing + written.
 
-*A group.* `can_append_slots` adds up what each member needs. Of a block with r holders, k of whom are members that
+*A group.* `can_append_slots` adds up what the members need. Of a block with r holders, k of whom are members that
 write it, min(k, r - 1) copies are made in whatever order the members come, for the last holder writes in place; the
-loop that counts gives the same number. Then by induction over the members: as long as what the others still need is
-free, the next append finds its blocks and leaves the others theirs.
-
-Left out here: blocks that a member's own window gives back within its append, and the null block; the specification's
-operations and the lockstep judge have them.
+loop that counts gives the same number. Which member makes them depends on the order, so the blocks that one member's
+window gives back pay for what that member itself takes, and for no copy. Then by induction over the members: as long
+as what the others still need is free, the next append finds its blocks and leaves the others theirs. (A member that
+appends alone makes all the copies counted, so there the window may pay for them.)
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from collections.abc import Iterator
 
 import z3
 
-from kvproof.models.arithmetic.sources import BLOCK_SIZE, SIZES, Sources, Subject, non_negative
+from kvproof.models.arithmetic.sources import BLOCK_SIZE, SIZES, Sources, Subject, added, assigned, non_negative
 from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.translation.translator import Translator
 
@@ -177,18 +176,58 @@ def copies(sources: Sources) -> Iterator[Obligation]:
 
 
 def group(sources: Sources) -> Iterator[Obligation]:
-    """The induction over the members of a group, in whatever order they append."""
-    free, left, cost, used, null = z3.Ints("free still_needed cost used num_null")
-    about = Subject("a group's appends", sources, "admission-sound")
-    is_refused = about.condition("Growth.append", "raise", {"num_fresh": used, "num_null": null, "num_free": free})
-    so_far = Hypothesis("what all that are left need is free", z3.And(left <= free, cost <= left))
-    member = Hypothesis("a member uses no more than was counted for it", z3.And(0 <= used, used <= cost))
-    no_null = Hypothesis("no null block is taken", null == 0)
+    """The induction over the members of a group, in whatever order they append.
+
+    What the members that are left need: for each its missing blocks less those that its own window gives back, not
+    below 0; the copies still to be made; and a null block, if some member drops blocks while there is none yet.
+    """
+    free, others, copies_left, copied, missing, freed, null, extra = z3.Ints(
+        "free others_need copies_left copied missing freed num_null null_counted"
+    )
+    about = Subject(
+        "a group's appends", sources, "admission-sound", non_negative(free, others, copied, missing, freed, null, extra)
+    )
+    net = missing - freed
+    own = about.expression("Growth.num_needed", added(sources.functions["Growth.num_needed"], "total"), {"needed": net})
+    is_counted = about.expression(
+        "Growth.num_needed",
+        assigned(sources.functions["Growth.num_needed"], "is_null_extra", last=True),
+        {"needed": net, "is_null_extra": z3.BoolVal(False)},
+    )
+    is_refused = about.condition(
+        "Growth.append", "raise", {"num_fresh": missing + copied, "num_null": null, "num_free": free + freed}
+    )
+    so_far = Hypothesis("what all that are left need is free", own + others + copies_left + extra <= free)
+    writes = Hypothesis("it makes some of the copies that are left", copied <= copies_left)
+    takes_null = Hypothesis("it takes one null block at most", null <= 1)
+    counted = Hypothesis("it was counted if needed", z3.Implies(z3.And(null == 1, is_counted), extra == 1))
     yield about.claim(
         "the next member's append goes through, and leaves the others what they need",
-        z3.And(z3.Not(is_refused), left - cost <= free - used),
+        z3.And(
+            z3.Not(is_refused),
+            others + (copies_left - copied) + z3.If(null == 1, 0, extra) <= free + freed - missing - copied - null,
+        ),
         so_far,
-        member,
-        no_null,
+        writes,
+        takes_null,
+        counted,
+    )
+    together = missing + copied - freed
+    needed = about.expression(
+        "Growth.num_needed",
+        added(sources.functions["Growth.num_needed"], "total"),
+        {"needed": together},
+    )
+    is_counted_alone = about.expression(
+        "Growth.num_needed",
+        assigned(sources.functions["Growth.num_needed"], "is_null_extra", last=True),
+        {"needed": together, "is_null_extra": z3.BoolVal(False)},
+    )
+    yield about.claim(
+        "the append of a member alone goes through, its copies paid for by what its window gives back",
+        z3.Not(is_refused),
+        Hypothesis("what it needs is free", needed + extra <= free),
+        takes_null,
+        Hypothesis("the null block was counted if needed", z3.Implies(z3.And(null == 1, is_counted_alone), extra == 1)),
     )
     yield from about.well_defined()

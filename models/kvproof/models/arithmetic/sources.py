@@ -150,18 +150,33 @@ def non_negative(*numbers: z3.ArithRef) -> Hypothesis:
     return Hypothesis("counts", z3.And([number >= 0 for number in numbers]))
 
 
-def assigned(function: Callable[..., Any], name: str) -> ast.expr:
-    """The expression that a function first assigns to a local name, alone or beside others."""
+def assigned(function: Callable[..., Any], name: str, *, last: bool = False) -> ast.expr:
+    """The expression that a function first, or last, assigns to a local name, alone or beside others."""
+    found: list[ast.expr] = []
     for node in ast.walk(source_of(function)):
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Name) and target.id == name:
-                    return node.value
+                    found.append(node.value)
                 if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                    for one, value in zip(target.elts, node.value.elts, strict=True):
-                        if isinstance(one, ast.Name) and one.id == name:
-                            return value
-    raise LookupError(f"{function.__qualname__} assigns nothing to {name}: say here what it is called now")
+                    sides = zip(target.elts, node.value.elts, strict=True)
+                    found += [value for one, value in sides if isinstance(one, ast.Name) and one.id == name]
+    if not found:
+        raise LookupError(f"{function.__qualname__} assigns nothing to {name}: say here what it is called now")
+    found.sort(key=lambda value: value.lineno)
+    return found[-1 if last else 0]
+
+
+def added(function: Callable[..., Any], name: str) -> ast.expr:
+    """The expression that a function first adds to a local name."""
+    sums = [
+        node
+        for node in ast.walk(source_of(function))
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and ast.unparse(node.target) == name
+    ]
+    if not sums:
+        raise LookupError(f"{function.__qualname__} adds nothing to {name}: say here what it is called now")
+    return min(sums, key=lambda node: node.lineno).value
 
 
 def condition_of(function: Callable[..., Any], consequence: str) -> ast.expr:
