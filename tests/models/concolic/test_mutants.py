@@ -1,14 +1,16 @@
 """A fault planted in the source of each class is refuted with concrete numbers, seen by running the faulty class."""
 
 import inspect
+import re
 import sys
 import types
 from typing import Any
 
 import pytest
 
-from kvproof.models.concolic.scenario import NotReplayed, Scenario, refutations, replayed
+from kvproof.models.concolic.scenario import NotReplayed, Scenario, obligations, refutations, replayed
 from kvproof.models.concolic.suite import SCENARIOS
+from kvproof.models.suites import refutation_of
 
 # The scenario that refutes it, the text of its subject that is replaced once, and by what.
 MUTANTS = [
@@ -95,6 +97,19 @@ def test_a_refutation_names_the_numbers_and_the_claims_that_break() -> None:
     assert refutation.values[f"count_{block}"] == 2
     assert f"block_0 = {block}" in str(refutation)
     assert "exactly the blocks that nobody holds are free, each once" in str(refutation)
+
+
+def test_a_refuted_obligation_is_shown_by_running_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = scenario_named("DeviceBlocks.share")
+    made = list(obligations(scenario))
+    assert [refutation_of(one) for one in made] == [""] * len(made)
+    monkeypatch.setattr(
+        scenario.subject, "share", lambda blocks, ids: [blocks.refcounts.__setitem__(i, 2) for i in ids]
+    )
+    text = refutation_of(made[0])
+    assert text.startswith("DeviceBlocks.share 2 ids, 1 free: with count_0 = ")
+    assert text.endswith("it returns, but each has one reference more, no other count changes")
+    assert all(len(number) < 3 for number in re.findall(r"= (\d+)", text)), "small numbers are tried first"
 
 
 def test_the_classes_as_they_are_are_not_refuted() -> None:

@@ -19,7 +19,7 @@ from kvproof.models.finding import Finding
 from kvproof.models.lints import lint_names, lints
 from kvproof.models.obligation import Obligation
 from kvproof.models.solving import Decided, Settings
-from kvproof.models.suites import SUITES, obligations_of
+from kvproof.models.suites import SUITES, obligations_of, refutation_of
 from kvproof.models.workers import decide_all
 from kvproof.spec.verdict import Check, Exit, Result, Run, Verdict
 
@@ -105,6 +105,8 @@ def _check(one: Decided) -> Check:
     obligation, answer = one.obligation, one.answer
     counts = {"hypotheses": len(obligation.hypotheses), "effort": answer.effort}
     text = {Verdict.REFUTED: CANDIDATE, Verdict.UNKNOWN: answer.reason or "the solver gave up"}.get(answer.verdict, "")
+    if answer.verdict is Verdict.REFUTED:
+        text = refutation_of(obligation) or text
     if text and obligation.place:
         text = f"{obligation.place}: {text}"
     id = f"{PROVER}/{obligation.property}/{obligation.id}"

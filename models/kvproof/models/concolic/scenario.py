@@ -2,8 +2,8 @@
 
 A `Scenario` makes an object of the class from `Inputs`, assumes the invariant, calls the method, and claims what
 is then returned or raised and how the object looks, the invariant included. The same text runs twice: on symbolic
-inputs, where every path gives an obligation (invariant and path condition imply the claims), and on concrete
-numbers, where it shows that a refutation is one, and that a path does what its terms say.
+inputs, where invariant and path condition must imply the claims on every path, and on concrete numbers, where it
+shows that a refutation is one, and that a path does what its terms say.
 
 Containers of the object have a concrete shape, over at most four blocks; counts, times and ids in them are any.
 """
@@ -17,6 +17,9 @@ import z3
 from kvproof.models.concolic.exploration import Exploration, GaveUp, NoSuchState, TooManyPaths
 from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicId, SymbolicInt, Undecided, truth
 from kvproof.models.obligation import Hypothesis, Obligation
+
+SUITE = "concolic"
+SMALL = 9  # numbers up to it read well, and are tried first
 
 
 class NotAssumed(Exception):
@@ -175,21 +178,21 @@ def judged(step: Step) -> tuple[str, tuple[Claim, ...]]:
 
 
 def obligations(scenario: Scenario) -> Iterator[Obligation]:
-    """One for each path, and one for each shape that says that there is no other path."""
+    """For each shape: one for each way to end, and one that says that there is no other path."""
     for name in scenario.shapes:
         yield from obligations_of(scenario, explored(scenario, name))
 
 
 def obligations_of(scenario: Scenario, shape: Shape) -> Iterator[Obligation]:
-    """The same for one shape."""
-    invariant = Hypothesis("invariant", z3.And(*shape.assumptions))
+    """The same for one shape. Each path gives `condition implies claims`; what ends alike is one obligation."""
+    invariant = (Hypothesis("invariant", z3.And(*shape.assumptions)),)
     where = f"{shape.name}: " if shape.name else ""
-    for number, path in enumerate(shape.paths, 1):
-        hypotheses = (invariant, Hypothesis("path", z3.And(*path.condition)))
-        claim = f"{where}path {number} of {len(shape.paths)} {path.ending}"
-        yield Obligation("concolic", scenario.name, claim, scenario.property, hypotheses, path.goal)
+    for ending in dict.fromkeys(path.ending for path in shape.paths):
+        alike = [path for path in shape.paths if path.ending == ending]
+        goal = z3.And(*(z3.Implies(z3.And(*path.condition), path.goal) for path in alike))
+        yield Obligation(SUITE, scenario.name, f"{where}where it {ending}", scenario.property, invariant, goal)
     some_path = z3.Or(*(z3.And(*path.condition) for path in shape.paths))
-    yield Obligation("concolic", scenario.name, f"{where}no other path", scenario.property, (invariant,), some_path)
+    yield Obligation(SUITE, scenario.name, f"{where}no other path", scenario.property, invariant, some_path)
 
 
 # Refutations ---------------------------------------------------------------------------------------------------------
@@ -223,14 +226,16 @@ def refutations(scenario: Scenario, subject: Any = None, shapes: Iterable[str] |
     for name in scenario.shapes if shapes is None else shapes:
         exploration = Exploration()
         for path in _paths(scenario, name, subject, exploration):
-            values = exploration.values(path.example, z3.Not(path.goal))
+            broken = z3.Not(path.goal)
+            few = z3.And(*(z3.And(z3.Int(one) >= -SMALL, z3.Int(one) <= SMALL) for one in path.example))
+            values = exploration.values(path.example, z3.And(broken, few)) or exploration.values(path.example, broken)
             if values is None:
                 continue
             ending, claims = replayed(scenario, name, values, subject)
-            broken = tuple(claim.sentence for claim in claims if not claim.holds)
-            if not broken or ending != path.ending:
+            false = tuple(claim.sentence for claim in claims if not claim.holds)
+            if not false or ending != path.ending:
                 raise NotReplayed(f"{scenario.name} {name}: {values}")
-            yield Refutation(scenario.name, name, values, ending, broken)
+            yield Refutation(scenario.name, name, values, ending, false)
 
 
 def replayed(

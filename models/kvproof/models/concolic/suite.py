@@ -15,6 +15,15 @@ SCENARIOS: tuple[Scenario, ...] = (
 
 
 def obligations() -> Iterator[Obligation]:
-    """One for each path through each method, and for each shape of object that there is no other path."""
+    """For each shape of object that a method is called on: one for each way to end, one that no path is missing."""
     for one in SCENARIOS:
         yield from scenario.obligations(one)
+
+
+def refutation_of(obligation: Obligation) -> str:
+    """Concrete numbers on which a method does what was refuted, as running it shows; nothing if none are found."""
+    for one in SCENARIOS:
+        if one.name == obligation.subject:
+            shapes = [name for name in one.shapes if not name or obligation.claim.startswith(f"{name}: ")]
+            return next((str(found) for found in scenario.refutations(one, shapes=shapes)), "")
+    return ""
