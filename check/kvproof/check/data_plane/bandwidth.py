@@ -47,8 +47,8 @@ Progress = Callable[[str, int, int], None]
 class BandwidthConfig:
     """What is measured, and for how long: five rounds of each sitting at least, then until the seconds are over.
 
-    num_pairs: of one call. num_places: how many mappings of as many pairs the rounds go through in turn. Sizes are those
-    for main memory; `on_cuda` has those for a GPU, whose copies must be large to show its speed.
+    num_pairs: of one call. num_places: how many mappings of as many pairs the rounds go through in turn. Sizes are
+    those for main memory; `on_cuda` has those for a GPU, whose copies must be large to show its speed.
     """
 
     executors: tuple[Executor, ...]

@@ -1,0 +1,166 @@
+"""What the stages of the device command make of what the harness found."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from kvproof.check.commands import moving
+from kvproof.check.commands.gate_data_plane import short_stages
+from kvproof.check.commands.moving import Moving, correctness_stage
+from kvproof.check.commands.timing import timing_stage
+from kvproof.check.data_plane import bandwidth, correctness
+from kvproof.check.data_plane.correctness import SMALL
+from kvproof.check.data_plane.mappings import scenario
+from kvproof.check.data_plane.pattern import Origin
+from kvproof.check.data_plane.results import (
+    CaseResult,
+    CaseStatus,
+    CorrectnessResult,
+    DataFinding,
+    FaultResult,
+    FindingKind,
+    WrongClass,
+    WrongRow,
+)
+from kvproof.check.session import Said, Stage, Stint
+from kvproof.spec.data_plane_report import Bandwidth, DataPlane, MovedCase
+from kvproof.spec.verdict import Check, Verdict, WitnessCount
+
+PASSED = CaseResult("engine", "nhd", "int8", "all", "cpu", "none", 3, CaseStatus.PASSED, num_pairs=5, bytes_proven=64)
+NOWHERE = Origin(0, 0, 0, 0, 0, 0)
+Give = Callable[..., list[Said]]
+
+
+def wrong_row(pool: int, block: int) -> WrongRow:
+    return WrongRow(
+        pool=pool,
+        layer=0,
+        part=0,
+        block=block,
+        memory_row=block,
+        row_in_block=0,
+        wrong_class=WrongClass.MOVED,
+        origin=None,
+        expected=NOWHERE,
+        num_words=1,
+        shift_bytes=None,
+        text=f"block {block} is wrong",
+    )
+
+
+def failed(mapping: str, step: int, *rows: WrongRow) -> CaseResult:
+    """The case that found these rows after this step."""
+    steps = scenario(mapping, 3, SMALL.num_gpu_blocks, SMALL.num_cpu_blocks, SMALL.block_size).steps
+    pairs = sum(one.moves.num_pairs for one in steps[:step])
+    finding = DataFinding(FindingKind.WRONG_BYTES, rows[0].text, step, rows, len(rows), len(rows), {"moved": 1})
+    return replace(PASSED, mapping=mapping, status=CaseStatus.FAILED, num_pairs=pairs, finding=finding)
+
+
+@pytest.fixture
+def give(monkeypatch: pytest.MonkeyPatch) -> Give:
+    """Runs the stage on a harness that has found this."""
+
+    def run(cases: Iterable[CaseResult], faults: Iterable[FaultResult] = ()) -> list[Said]:
+        found = CorrectnessResult(3, "cpu", tuple(cases), 9, tuple(faults), (), (), (), 1.0)
+        monkeypatch.setattr(correctness, "run_correctness", lambda config, progress: found)
+        return said_by(correctness_stage(Moving("cpu", ("engine",)), 1))
+
+    return run
+
+
+def said_by(stage: Stage, seconds: float = 100.0) -> list[Said]:
+    return list(stage.run(Stint(3, seconds, lambda count: None)))
+
+
+def verdicts(said: list[Said]) -> dict[str, Verdict]:
+    return {check.property: check.verdict for check in said if isinstance(check, Check)}
+
+
+def test_what_passed_is_not_refuted_and_what_no_mapping_spoke_of_is_unsupported(give: Give) -> None:
+    said = verdicts(give([PASSED]))
+    assert said == {
+        "swap-mapping": Verdict.NOT_REFUTED,
+        "cow-copied": Verdict.NOT_REFUTED,
+        "mapping-hazard-free": Verdict.UNSUPPORTED,
+    }
+    assert verdicts(give([replace(PASSED, mapping="empty")])) == dict.fromkeys(said, Verdict.UNSUPPORTED)
+    assert verdicts(give([replace(PASSED, mapping="preemption")]))["mapping-hazard-free"] is Verdict.NOT_REFUTED
+
+
+def test_a_skipped_case_gives_its_reason_and_no_claim(give: Give) -> None:
+    said = give([replace(PASSED, status=CaseStatus.SKIPPED, reason="it needs CUDA")])
+    texts = {check.text for check in said if isinstance(check, Check) and check.property != "mapping-hazard-free"}
+    assert texts == {"it needs CUDA"}
+    assert set(verdicts(said).values()) == {Verdict.UNSUPPORTED}
+
+
+def test_a_wrong_copy_refutes_the_copy_and_a_wrong_swap_the_swap(give: Give) -> None:
+    # The kind `all` swaps everything out in step 1, in in step 2, and copies one half to the other in step 3.
+    copied = verdicts(give([failed("all", 3, wrong_row(0, 23)), PASSED]))
+    assert (copied["cow-copied"], copied["swap-mapping"]) == (Verdict.REFUTED, Verdict.NOT_REFUTED)
+    swapped = verdicts(give([failed("all", 2, wrong_row(0, 1)), PASSED]))
+    assert (swapped["swap-mapping"], swapped["cow-copied"]) == (Verdict.REFUTED, Verdict.NOT_REFUTED)
+    out = verdicts(give([failed("all", 1, wrong_row(1, 1)), PASSED]))
+    assert out["swap-mapping"] is Verdict.REFUTED
+
+
+def test_what_only_ended_at_another_finding_is_unknown(give: Give) -> None:
+    said = give([failed("all", 2, wrong_row(0, 1))])
+    assert verdicts(said)["cow-copied"] is Verdict.UNKNOWN
+
+
+def test_a_refutation_names_the_case_its_seed_and_how_many_more(give: Give) -> None:
+    one = failed("all", 2, wrong_row(0, 1))
+    (text,) = [check.text for check in give([one, one]) if isinstance(check, Check) and check.is_failure]
+    assert text == "engine, nhd, int8, mapping all, seed 3: block 1 is wrong; 1 further cases fail"
+
+
+def test_a_mapping_that_the_linter_refuses_is_the_managers_fault_and_not_the_executors(give: Give) -> None:
+    refusal = DataFinding(FindingKind.REFUSED_MAPPING, "block 3 is the target of two", 1)
+    case = replace(PASSED, mapping="preemption", status=CaseStatus.FAILED, finding=refusal)
+    said = verdicts(give([case, PASSED]))
+    assert said["mapping-hazard-free"] is Verdict.REFUTED
+    assert said["swap-mapping"] is said["cow-copied"] is Verdict.NOT_REFUTED
+
+
+def test_a_planted_fault_that_was_missed_is_an_unmet_witness(give: Give) -> None:
+    caught = FaultResult("a", "A.", True, "said", "moved", True, True)
+    misjudged = FaultResult("b", "B.", True, "said", "moved", True, origin_is_true=False)
+    witnesses = [one for one in give([PASSED], [caught, misjudged]) if isinstance(one, WitnessCount)]
+    assert [(one.name, one.count, one.is_expected) for one in witnesses] == [
+        ("planted faults caught", 1, True),
+        ("planted: b", 0, True),
+    ]
+
+
+def test_without_time_nothing_is_begun_and_everything_is_unknown() -> None:
+    said = said_by(correctness_stage(Moving("cpu", ("engine",)), 1), seconds=moving.SECONDS_MIN / 2)
+    assert {(check.verdict, check.text) for check in said if isinstance(check, Check)} == {
+        (Verdict.UNKNOWN, "no time was left")
+    }
+
+
+def test_only_what_is_built_in_has_bytes_that_the_gate_can_move() -> None:
+    stages, plane = short_stages("kvproof")
+    assert ([stage.name for stage in stages], plane) == (["data plane", "paged decoder"], DataPlane("cpu"))
+    assert short_stages("vllm-v0") == ([], None)
+
+
+def test_a_foreign_baseline_is_said_and_wrong_executors_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[str] = []
+
+    def run(config: bandwidth.BandwidthConfig, progress: object) -> Bandwidth:
+        timed.extend(executor.name for executor in config.executors)
+        return Bandwidth("cpu", "here", "nhd", "int8", 64, 9, [], [], [], [], 1.0, 0.0)
+
+    monkeypatch.setattr(bandwidth, "run_bandwidth", run)
+    plane = DataPlane("cpu", cases=[MovedCase("engine", "nhd", "int8", "all", "none", "failed")])
+    chosen = Moving("cpu", ("engine", "block-copy"), plane=plane)
+    before = Bandwidth("cpu", "there", "nhd", "int8", 64, 9, [], [], [], [], 1.0, 0.0)
+    assert said_by(timing_stage(chosen, 1, 1.0, before, "before.json")) == []
+    assert timed == ["block-copy"]
+    assert plane.baseline == "before.json was not compared: its device name is there, here it is here."
+    assert plane.comparisons == []
+    assert plane.bandwidth is not None
+    assert plane.bandwidth.skipped == ["engine: it moved wrong bytes"]
