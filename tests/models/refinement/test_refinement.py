@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import z3
 
+from kvproof.impl.cached_blocks import CachedBlocks
 from kvproof.impl.device_blocks import DeviceBlocks
 from kvproof.impl.errors import NoFreeBlocksError
 from kvproof.impl.growth import Growth
@@ -44,6 +45,8 @@ ENDINGS = {
     "Table.fork refines fork": {"returns"},
     "DeviceBlocks.share of a table, entry by entry": {"returns"},
     "DeviceBlocks.share of a table refines fork": {"returns"},
+    "CachedBlocks.pin refines gain of a block that is found": {"returns"},
+    "CachedBlocks.num_free refines unused_in": {"returns"},
 }
 
 # The role of a class, the class, the text of it that is replaced once, by what, and what then disagrees.
@@ -130,6 +133,16 @@ MUTANTS: list[tuple[str, type, str, str, str]] = [
     ),
     ("table", Table, "        self.writable_slots = 0\n        child", "        child", "neither writes unseen"),
     ("table", Table, "self.ids[self.num_dropped :]", "self.ids[self.num_dropped - 1 :]", "as many as the table names"),
+    (
+        "cached",
+        CachedBlocks,
+        "            self.evictor.remove(block_id)\n",
+        "            pass\n",
+        "the evictor has exactly the evictable blocks",
+    ),
+    ("cached", CachedBlocks, "if not refcount:", "if refcount:", "no state leads here"),
+    ("cached", CachedBlocks, "= refcount + 1", "= 1", "refcounts are those of the rule"),
+    ("cached", CachedBlocks, " + self.evictor.num_blocks", "", "counts what the rules can take"),
 ]
 
 

@@ -9,6 +9,8 @@ For a manager without a prefix cache, at rest and with nothing in flight, GPU bl
     table.num_tokens  num_full[seq] * BLOCK_SIZE + num_filled[seq]
     table.num_dropped first[seq]
 
+With a prefix cache, the evictor has besides the EVICTABLE blocks of the pool (`cached_steps`).
+
 The arrays are a function of the state, so a state satisfies the invariants for every manager that stands for one, and
 a step that ends in arrays which stand for the state after the rule keeps that so.
 """
@@ -19,6 +21,7 @@ from typing import Any
 
 import z3
 
+from kvproof.impl.cached_blocks import CachedBlocks
 from kvproof.impl.device_blocks import NO_NULL_BLOCK, DeviceBlocks
 from kvproof.impl.growth import Growth
 from kvproof.impl.refcount import CopyOnWriteTracker, RefCounter
@@ -31,6 +34,7 @@ from kvproof.spec.language import BLOCKS, SEQS
 from kvproof.spec.state import FREE, GPU, NONE, RESERVED
 
 Agreement = tuple[str, str, z3.BoolRef]  # a sentence, the property it belongs to, and the formula
+NO_PREFIX_CACHE = "no prefix cache"
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Code:
     """The classes whose code is proved; to see a proof fail, a faulty one in place of one of them."""
 
     device: type = DeviceBlocks
+    cached: type = CachedBlocks
     table: type = Table
     growth: type = Growth
     counter: type = RefCounter
@@ -79,9 +84,9 @@ class Abstraction:
 
     # The objects of a state ------------------------------------------------------------------------------------------
 
-    def device(self, state: SymbolicState) -> Any:
-        """The GPU's `DeviceBlocks`."""
-        blocks = class_with_length(self.code.device)("GPU", [], [])
+    def device(self, state: SymbolicState, kind: type | None = None, *arguments: Any) -> Any:
+        """The GPU's `DeviceBlocks`; or an object of another kind of them, made of other arguments."""
+        blocks = class_with_length(kind or self.code.device)(*(arguments or ("the GPU", [], [])))
         blocks.ids = Interval(z3.IntVal(0), self.size("NUM_GPU_BLOCKS"))
         blocks.refcounts = Cells(self.size("NUM_BLOCKS"), lambda block: self.refcount(state, block))
         blocks.free_ids = Ring(self.num_free(state), lambda place: self.free(state, place))
@@ -129,7 +134,7 @@ class Abstraction:
         """What is assumed of the state besides the invariants: no prefix cache, nothing in flight."""
         cached, computed = state.maps["cached"], state.maps["computed"]
         yield (
-            "no prefix cache",
+            NO_PREFIX_CACHE,
             self.for_blocks(lambda block: z3.Not(z3.Or(as_truth(cached.read(block)), as_truth(computed.read(block))))),
         )
         is_still = lambda b: z3.And(self.read(state, "pins", b) == 0, self.read(state, "filler", b) == NONE)  # noqa: E731

@@ -5,7 +5,7 @@ from typing import Any
 
 import z3
 
-from kvproof.models.induction import Induction
+from kvproof.models.induction import hypotheses
 from kvproof.models.obligation import Hypothesis
 from kvproof.models.refinement.abstraction import Abstraction, Code, as_truth
 from kvproof.models.translation.maps import SymbolicState
@@ -34,15 +34,17 @@ class Setting:
     code: Code = field(default_factory=Code)
 
     def __post_init__(self) -> None:
-        induction = Induction(self.translator)
-        assumed = [*induction.sizes, *(one for one in induction.assumed if one.name in RELIED_ON)]
+        before = self.translator.unknown_state()
+        sizes = ((f"sizes: {one}", one) for one in self.translator.universe.assumptions())
+        invariants = ((name, self.translator.holds(name, before)) for name in RELIED_ON)
+        assumed = [*hypotheses(sizes), *hypotheses(invariants)]
         abstraction = Abstraction(self.translator.universe, self.code)
-        for name, formula in abstraction.nothing_else(induction.before):
+        for name, formula in abstraction.nothing_else(before):
             assumed.append(Hypothesis(name, formula))
-        for name, formula in abstraction.fits(induction.before):
+        for name, formula in abstraction.fits(before):
             assumed.append(Hypothesis(name, formula))
         made: dict[str, Any] = {
-            "before": induction.before,
+            "before": before,
             "assumed": tuple(assumed),
             "abstraction": abstraction,
             "seq": z3.Int("given_seq"),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kvproof.models.obligation import Obligation
-from kvproof.models.refinement import device_steps, simulation, table_steps
+from kvproof.models.refinement import cached_steps, device_steps, simulation, table_steps
 from kvproof.models.refinement.setting import Setting
 from kvproof.models.refinement.simulation import Simulation
 
@@ -13,6 +13,7 @@ def simulations(setting: Setting | None = None) -> Iterator[Simulation]:
     setting = setting or Setting()
     yield from device_steps.simulations(setting)
     yield from table_steps.simulations(setting)
+    yield from cached_steps.simulations(setting)
 
 
 def obligations() -> Iterator[Obligation]:

@@ -1,0 +1,98 @@
+"""With a prefix cache: `CachedBlocks.pin` refines `gain` of a block in use or evictable, `num_free` counts both.
+
+The evictor is not run here but stood for by what it promises: it has some blocks, and `remove` takes out one that it
+has and refuses any other. That the real one keeps the promise is proved in `kvproof.models.concolic.eviction`. It
+stands for the state when it has exactly the EVICTABLE blocks of the pool, and counts them.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import z3
+
+from kvproof.impl.cached_blocks import CachedBlocks
+from kvproof.impl.errors import UnknownBlockError
+from kvproof.models.concolic.scenario import Outcome
+from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicInt, number
+from kvproof.models.obligation import Hypothesis
+from kvproof.models.refinement.abstraction import NO_PREFIX_CACHE, Agreement
+from kvproof.models.refinement.setting import Setting
+from kvproof.models.refinement.simulation import Simulation
+from kvproof.models.translation.maps import SymbolicState
+from kvproof.spec.state import EVICTABLE, GPU, USED
+
+
+def simulations(setting: Setting) -> Iterator[Simulation]:
+    """What of the cached device stands on a rule without touching contents."""
+    yield _pinning(setting)
+    yield _free_blocks(setting)
+
+
+class PromisedEvictor:
+    """What an evictor promises: which blocks it has, and how many."""
+
+    def __init__(self, num_blocks: z3.ArithRef, has: Callable[[z3.ArithRef], z3.BoolRef]) -> None:
+        self.num_blocks = SymbolicInt(num_blocks)
+        self.has = has
+
+    def remove(self, block_id: Any) -> None:
+        """Take out a block that is here; refuse any other."""
+        block, before = number(block_id), self.has
+        if not SymbolicBool(before(block)):
+            raise UnknownBlockError(block_id, "the evictor")
+        self.num_blocks = self.num_blocks - 1
+        self.has = lambda other: z3.And(before(other), other != block)
+
+
+def _device(setting: Setting) -> Any:
+    state = setting.before
+    device = setting.abstraction.device(state, setting.code.cached, "the GPU", [], [], bytearray(), 1)
+    has = lambda block: setting.read("status", block) == EVICTABLE  # noqa: E731
+    device.evictor = PromisedEvictor(setting.read("count", GPU, EVICTABLE), has)
+    return device
+
+
+def _agrees(setting: Setting, device: Any, state: SymbolicState) -> Iterator[Agreement]:
+    """The device stands for the state, its evictor too."""
+    yield from setting.abstraction.device_agrees(device, state)
+    block = z3.Int("some_block")
+    in_pool = z3.And(block >= 0, block < setting.abstraction.size("NUM_GPU_BLOCKS"))
+    is_evictable = setting.abstraction.read(state, "status", block) == EVICTABLE
+    same = z3.Implies(in_pool, device.evictor.has(block) == is_evictable)
+    yield "the evictor has exactly the evictable blocks", "evict-unreferenced", same
+    counted = device.evictor.num_blocks.term == setting.abstraction.read(state, "count", GPU, EVICTABLE)
+    yield "the evictor counts them", "lists-agree", counted
+
+
+def _known(setting: Setting) -> tuple[Hypothesis, ...]:
+    return tuple(one for one in setting.assumed if one.name != NO_PREFIX_CACHE)
+
+
+def _pinning(setting: Setting) -> Simulation:
+    def start() -> Any:
+        device = _device(setting)
+
+        def claims(_: Outcome) -> Iterator[Agreement]:
+            yield from _agrees(setting, device, setting.after("gain", setting.seq, setting.index, setting.block))
+
+        return lambda: device.pin(SymbolicInt(setting.block)), claims
+
+    status = setting.read("status", setting.block)
+    is_found = Hypothesis("the block is in use or evictable", z3.Or(status == USED, status == EVICTABLE))
+    known = (*_known(setting), setting.is_block, is_found)
+    return Simulation("CachedBlocks.pin refines gain of a block that is found", CachedBlocks.pin, known, start)
+
+
+def _free_blocks(setting: Setting) -> Simulation:
+    def start() -> Any:
+        device = _device(setting)
+
+        def claims(outcome: Outcome) -> Iterator[Agreement]:
+            unused = setting.translator.run("unused_in", setting.before, GPU).value
+            yield "it counts what the rules can take", "conservation", number(outcome.value) == unused
+
+        return lambda: device.num_free, claims
+
+    getter = inspect.getattr_static(CachedBlocks, "num_free").fget
+    return Simulation("CachedBlocks.num_free refines unused_in", getter, _known(setting), start)
