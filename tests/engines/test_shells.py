@@ -72,6 +72,13 @@ def test_one_process_has_one_set_of_stand_ins(tree: Path) -> None:
         shells.mount(PACKAGE, tree, {})
 
 
+def test_a_hollow_module_answers_every_name_alike_and_no_other_module_does(tree: Path) -> None:
+    shells.mount(PACKAGE, tree, STAND_INS, ("off", "off.more"), int)
+    assert sys.modules[f"{PACKAGE}.off.more"].Anything is int
+    with pytest.raises(EngineError, match="Tensor"):
+        shells.module_of(PACKAGE, ["core.newer"])
+
+
 def test_a_module_that_the_release_has_is_told_from_one_that_it_has_not(tree: Path) -> None:
     shells.mount(PACKAGE, tree, STAND_INS)
     assert [shells.has_module(PACKAGE, name) for name in ("core.pool", "core.gone", "gone.pool")] == [

@@ -58,3 +58,18 @@ def test_what_the_v0_scheduler_is_known_to_do_wrong_is_found(fixed: dict[str, An
     found, _, _ = walked("0.9.2", "vllm-v0-scheduler", fixed, 60_000, property)
     assert found is not None
     assert found[0] == property
+
+
+@pytest.mark.parametrize("release", ["0.11.0", "0.31.0", "0.33.0"])
+def test_a_v1_scheduler_believed_good_is_not_refuted(release: str) -> None:
+    found, num_operations, witnesses = walked(release, "vllm-v1-scheduler", {}, 20_000)
+    assert found is None
+    assert num_operations >= 20_000
+    wanted = {"preempted", "prompt in chunks", "hit", "slide", "aborted in flight", "aborted within its prompt"}
+    assert wanted <= set(witnesses)
+
+
+def test_two_adapters_of_one_name_share_blocks_in_the_v1_scheduler_of_0_30() -> None:
+    fixed = {"caching": True, "keys": 2, "chunked": False}
+    found, _, _ = walked("0.30.0", "vllm-v1-scheduler", fixed, 60_000, "sharing-equal")
+    assert found == ["sharing-equal", ""]

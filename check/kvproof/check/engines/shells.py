@@ -31,13 +31,34 @@ def installed_version(package: str) -> str:
         return ""
 
 
-def mount(package: str, folder: Path, stand_ins: Mapping[str, Mapping[str, Any]]) -> None:
+class HollowModule(ModuleType):
+    """A module in which every name that is asked for is one and the same thing."""
+
+    def __init__(self, name: str, filling: Any) -> None:
+        super().__init__(name)
+        self.filling = filling
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.filling
+
+
+def mount(
+    package: str,
+    folder: Path,
+    stand_ins: Mapping[str, Mapping[str, Any]],
+    hollow: Iterable[str] = (),
+    filling: Any = None,
+) -> None:
     """Make `package` a shell over `folder / package`; `stand_ins` maps submodules to the names in them.
+
+    hollow: submodules in which every name is `filling`, for what is named but off.
 
     Raises EngineError if another release, or the package itself, has been imported in this process.
     """
     root = (folder / package).resolve()
-    wanted = (root, frozenset(stand_ins))
+    wanted = (root, frozenset((*stand_ins, *hollow)))
     if _mounted.get(package) == wanted:
         return
     if package in sys.modules:
@@ -48,6 +69,8 @@ def mount(package: str, folder: Path, stand_ins: Mapping[str, Mapping[str, Any]]
     _mounted[package] = wanted
     shell = sys.modules[package] = ModuleType(package)
     shell.__path__ = [str(root)]
+    for name in hollow:
+        sys.modules[f"{package}.{name}"] = HollowModule(f"{package}.{name}", filling)
     for name, names in stand_ins.items():
         module = sys.modules[f"{package}.{name}"] = ModuleType(f"{package}.{name}")
         module.__dict__.update(names)

@@ -14,6 +14,7 @@ from typing import Any
 
 from kvproof.check.finding import AdapterError
 from kvproof.check.loop.protocol_check import check_loop_adapter, is_loop_subject
+from kvproof.check.pool.protocol_check import check_pool_adapter, is_pool_subject
 from kvproof.check.protocol_check import check_adapter
 from kvproof.check.subject import ManagerSubject
 
@@ -22,12 +23,14 @@ Factory = Callable[[], ManagerSubject]
 BUILT_IN = {
     "kvproof": "kvproof's own block manager",
     "kvproof-generation1": "kvproof's manager behind the interface of the first generation, its windows rings",
+    "kvproof-pool": "kvproof's own block pool and prefix cache, block ids only",
     "kvproof-scheduler": "kvproof's own scheduler around it, judged step by step",
     "nano-vllm": "nano-vllm's block manager, of a checkout: nano-vllm==PATH",
     "vllm-v0": "vLLM's V0 block manager (0.2.0 to 0.10.2); vllm-v0==VERSION for another release",
     "vllm-v0-generation1": "its first generation, where a release has both (0.4.0 to 0.6.2)",
     "vllm-v0-scheduler": "vLLM's own V0 scheduler around it (0.6.5 to 0.10.2), judged step by step",
     "vllm-v1": "vLLM's V1 KV cache manager (0.6.5 to 0.33.0); vllm-v1==VERSION for another release",
+    "vllm-v1-scheduler": "vLLM's own V1 scheduler around it (0.11.0 to 0.33.0), judged step by step",
 }
 # Where the subject of an engine's release is made: module and the generation asked for, if any.
 ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -36,6 +39,7 @@ ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
     "vllm-v0-generation1": ("kvproof.check.subjects.vllm_v0", {"generation": 1}),
     "vllm-v0-scheduler": ("kvproof.check.subjects.vllm_v0_scheduler", {}),
     "vllm-v1": ("kvproof.check.subjects.vllm_v1", {}),
+    "vllm-v1-scheduler": ("kvproof.check.subjects.vllm_v1_scheduler", {}),
 }
 WITH_VERSION = frozenset(ENGINES)
 BY_PATH = frozenset({"nano-vllm"})
@@ -72,6 +76,10 @@ def find(name: str) -> Factory:
         from kvproof.check.subjects import generation1
 
         return _checked(name, generation1.make)
+    if known == "kvproof-pool":
+        from kvproof.check.subjects import pool
+
+        return _checked(name, pool.make)
     if known == "kvproof-scheduler":
         from kvproof.check.subjects import scheduler
 
@@ -102,7 +110,10 @@ def _checked(name: str, factory: Callable[[], Any]) -> Factory:
         except BaseException as error:
             raise UnknownSubject(f"{name}: the subject cannot be made: {type(error).__name__}: {error}") from error
         try:
-            (check_loop_adapter if is_loop_subject(subject) else check_adapter)(subject)
+            if is_pool_subject(subject):
+                check_pool_adapter(subject)
+            else:
+                (check_loop_adapter if is_loop_subject(subject) else check_adapter)(subject)
         except AdapterError as error:
             raise UnknownSubject(f"{name}: what the factory returned is no subject: {error}") from error
         return subject  # type: ignore[no-any-return]

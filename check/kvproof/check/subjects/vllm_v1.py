@@ -15,7 +15,6 @@ from typing import Any
 
 from kvproof.check.engines.vllm_v1 import Release, content_hash, import_release
 from kvproof.check.subject import (
-    NULL_BLOCK,
     Admission,
     Admitted,
     Assumption,
@@ -28,6 +27,7 @@ from kvproof.check.subject import (
     Scheduled,
     Unsupported,
 )
+from kvproof.check.subjects.vllm_v1_shown import Shown, cache_config
 from kvproof.check.subjects.vllm_v1_told import ToldRequest
 from kvproof.spec.identity import Image, Key
 
@@ -108,49 +108,15 @@ class VllmV1:
             "num_preallocate_tokens": 0,
         }
         if self._by_config:
-            wanted["kv_cache_config"] = self._cache_config(config)
+            wanted["kv_cache_config"] = cache_config(self._release.interface, config)
         self._manager = self._class(**{name: value for name, value in wanted.items() if name in self._calls.options})
         self._hasher = None
         if self._hashes and config.caching:
             self._hasher = self._release.utils.get_request_block_hasher(config.block_size, content_hash)
-        inner: Any = getattr(self._manager, "block_pool", None)
-        self._pool: Any = inner if hasattr(inner, "free_block_queue") else self._manager
-        self._blocks: list[Any] = inner.blocks if self._pool is inner else inner
-        self._null = getattr(self._pool, "null_block", None)
-        self._reserved = () if self._null is None else (self._null.block_id,)
-        self._rows = self._tables()
+        self._shown = Shown(self._manager)
         self._requests: dict[int, ToldRequest] = {}
         self._seq_of: dict[int, int] = {}
         self._live: set[int] = set()
-
-    def _cache_config(self, config: Config) -> Any:
-        import torch
-
-        interface = self._release.interface
-        wanted: dict[str, Any] = {
-            "block_size": config.block_size,
-            "num_kv_heads": 1,
-            "head_size": 8,
-            "dtype": torch.float16,
-            "use_mla": False,
-            "sliding_window": config.window,
-        }
-        spec = _made(interface.SlidingWindowSpec if config.window else interface.FullAttentionSpec, wanted)
-        group = interface.KVCacheGroupSpec(["layer"], spec)
-        parts = {
-            "num_blocks": config.num_gpu_blocks,
-            "tensors": {},
-            "kv_cache_tensors": [],
-            "kv_cache_groups": [group],
-        }
-        return _made(interface.KVCacheConfig, parts)
-
-    def _tables(self) -> Any:
-        """Where the manager keeps the blocks of its requests."""
-        coordinator = getattr(self._manager, "coordinator", None)
-        if coordinator is not None:
-            return coordinator.single_type_managers[0].req_to_blocks
-        return getattr(self._manager, "single_type_manager", self._manager).req_to_blocks
 
     # The truth, told --------------------------------------------------------------------------------------------
 
@@ -289,36 +255,9 @@ class VllmV1:
         """Forget the prefix cache."""
         return bool(self._manager.reset_prefix_cache())
 
-    # Observation ------------------------------------------------------------------------------------------------
-
     def observe(self) -> Observation:
         """Tables, refcounts, and the free queue from its first block to its last."""
-        null, rows, queue = self._null, self._rows, self._pool.free_block_queue
-        tables = {
-            seq: [[NULL_BLOCK if block is null else block.block_id for block in rows.get(str(seq), ())]]
-            for seq in self._live
-        }
-        refs = [block.ref_cnt for block in self._blocks]
-        if null is not None:
-            refs[null.block_id] = 0
-        return Observation(tables, (queue.num_free_blocks, 0), self._reserved, refs, self._free_ids(queue))
-
-    def _free_ids(self, queue: Any) -> list[int]:
-        """The links of the queue, followed; a ring of them is cut when every block has been met."""
-        first = getattr(queue, "fake_free_list_head", None)
-        block = queue.free_list_head if first is None else first.next_free_block
-        last = getattr(queue, "fake_free_list_tail", None)
-        ids: list[int] = []
-        while block is not None and block is not last and len(ids) <= len(self._blocks):
-            ids.append(block.block_id)
-            block = block.next_free_block
-        return ids
-
-
-def _made(kind: Any, wanted: dict[str, Any]) -> Any:
-    """One of a class that takes some of these options."""
-    accepted = inspect.signature(kind).parameters
-    return kind(**{name: value for name, value in wanted.items() if name in accepted})
+        return self._shown.observe()
 
 
 def make(version: str = "0.33.0", cache: Path | None = None) -> VllmV1:

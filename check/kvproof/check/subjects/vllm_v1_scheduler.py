@@ -1,0 +1,211 @@
+"""vLLM's own V1 scheduler around its KV cache manager, as a subject of the loop: releases 0.11 to 0.33.
+
+The adapter plays vLLM's engine core without asynchronous scheduling: it adds requests, executes what `schedule` says by
+telling kvproof of it, and gives results back by `update_from_output`. The scheduler ends requests by itself; where the
+judge ends one, the sampled token is a stop token of that request.
+
+The engine core takes aborts between steps only; one that comes within a step is carried out when the step is complete.
+
+Limits: one sequence for each request, no images, no drafting, no KV connector; one KV cache group, of full attention,
+or of a sliding window without the prefix cache.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from kvproof.check.engines.vllm_v1 import content_hash
+from kvproof.check.engines.vllm_v1_scheduler import Modules, NoStructure, Options, import_modules
+from kvproof.check.loop.subject import Chunk, LoopConfig, Step
+from kvproof.check.subject import Assumption, Capabilities, Observation, Unsupported
+from kvproof.check.subjects.vllm_v1_shown import Shown, cache_config, made
+from kvproof.check.subjects.vllm_v1_told import Adapter
+from kvproof.spec.identity import Image, Key
+
+ASSUMPTIONS = (
+    Assumption("one-step-at-a-time", "A step is completed before the next one is scheduled."),
+    Assumption("aborts-between-steps", "A request aborted within a step is given up when the step is complete."),
+    Assumption("model-fits", "The pool holds one sequence of max_model_len, as the engine demands when it starts."),
+    Assumption("adapter-ids", "Two adapters never have the same id; their names may be equal."),
+)
+
+
+class Tokens(list[int]):
+    """Sampled tokens; in 0.11.1 they are an array."""
+
+    def tolist(self) -> list[int]:
+        return list(self)
+
+
+class VllmV1Scheduler:
+    """`vllm.v1.core.sched.scheduler.Scheduler`."""
+
+    capabilities = Capabilities(
+        asks_first=False,
+        window=True,
+        caching=True,
+        chunked=True,
+        adapters=True,
+        salts=True,
+        window_drop_when_refused=True,
+        same_step_hits=True,
+    )
+    assumptions: tuple[Assumption, ...] = ASSUMPTIONS
+
+    def __init__(self, version: str, modules: Modules) -> None:
+        self.name = f"vllm-v1-scheduler {version}"
+        self._modules = modules
+        modules.utils.init_none_hash(content_hash)
+
+    def open(self, config: LoopConfig) -> None:
+        """A new scheduler and its manager."""
+        if config.window and config.caching:
+            raise Unsupported("a sliding window only without the prefix cache")
+        if config.num_host_blocks or config.watermark or config.group_size > 1 or config.cross or config.images:
+            raise Unsupported("no host blocks, watermark, groups of several sequences, encoder or images")
+        if config.lookahead:
+            raise Unsupported("no drafting")
+        # The engine takes prompts of less than its length, the judge those of at most its own.
+        self._length = config.max_model_len + 1
+        if -(-self._length // config.block_size) > config.num_gpu_blocks - 1:
+            raise Unsupported("the longest sequence does not fit the pool")
+        self._config = config
+        wanted = {
+            "vllm_config": self._options(config),
+            "kv_cache_config": cache_config(self._modules.interface, config),
+            "structured_output_manager": NoStructure(),
+            "block_size": config.block_size,
+        }
+        self._scheduler = made(self._modules.scheduler.Scheduler, wanted)
+        self._shown = Shown(self._scheduler.kv_cache_manager)
+        self._hasher = self._modules.utils.get_request_block_hasher(config.block_size, content_hash)
+        self._requests: dict[int, Any] = {}  # by sequence
+        self._seq_of: dict[int, int] = {}
+        self._output: Any = None
+        self._leaving: list[int] = []
+        self._refused: list[int] = []
+
+    def _options(self, config: LoopConfig) -> Options:
+        """What the scheduler reads of vLLM's configuration; all that is not said is off."""
+        return Options(
+            scheduler_config=Options(
+                max_num_seqs=config.max_num_seqs,
+                max_num_batched_tokens=config.max_num_batched_tokens,
+                max_model_len=self._length,
+                policy="fcfs",
+                chunked_prefill_enabled=config.chunked,
+                enable_chunked_prefill=config.chunked,
+                long_prefill_token_threshold=0,
+                prefill_schedule_interval=1,
+                watermark=0.0,
+            ),
+            cache_config=Options(
+                num_gpu_blocks=config.num_gpu_blocks,
+                block_size=config.block_size,
+                enable_prefix_caching=config.caching,
+            ),
+            model_config=Options(max_model_len=self._length, runner_type="generate"),
+            parallel_config=Options(
+                decode_context_parallel_size=1,
+                prefill_context_parallel_size=1,
+                pipeline_parallel_size=1,
+                data_parallel_size=1,
+                data_parallel_rank=0,
+                data_parallel_index=0,
+            ),
+            aux_output_config=Options(),
+            observability_config=Options(per_request_spec_decode_metrics="none"),
+            ec_manager_config=Options(get_encoder_cache_manager_obj=lambda: None),
+            num_speculative_tokens=0,
+            num_lookahead_tokens=0,
+            num_prefill_lookahead_tokens=0,
+            num_hash_lookahead_tokens=0,
+            max_in_flight_tokens=config.max_num_batched_tokens,
+            max_concurrent_batches=1,
+        )
+
+    def add_request(
+        self,
+        request: int,
+        seqs: list[int],
+        tokens: list[int],
+        key: Key,
+        images: tuple[Image, ...],
+        max_tokens: int,
+        encoder: tuple[int, list[int]] | None,
+    ) -> None:
+        """add_request; a prompt beyond max_model_len never gets that far, and is told of with the next step."""
+        (seq,) = seqs
+        if len(tokens) > self._config.max_model_len:
+            self._refused.append(request)
+            return
+        wanted = {
+            "request_id": str(seq),
+            "prompt_token_ids": tokens[:],
+            "sampling_params": Options(max_tokens=max_tokens, min_tokens=0, stop_token_ids=[]),
+            "pooling_params": None,
+            "eos_token_id": None,
+            "arrival_time": 0.0,
+            "mm_features": [],
+            "lora_request": Adapter(key) if key.adapter_id else None,
+            "cache_salt": key.salt,
+            "block_hasher": self._hasher if self._config.caching else None,
+        }
+        self._requests[seq] = made(self._modules.request.Request, wanted)
+        self._seq_of[request] = seq
+        self._scheduler.add_request(self._requests[seq])
+
+    def abort(self, request: int) -> None:
+        """finish_requests, between steps."""
+        if request in self._refused:
+            self._refused.remove(request)
+        elif self._output is not None:
+            self._leaving.append(request)
+        elif self._requests.pop(seq := self._seq_of.pop(request), None) is not None:
+            self._scheduler.finish_requests(str(seq), self._modules.request.RequestStatus.FINISHED_ABORTED)
+
+    def schedule(self) -> Step:
+        """schedule."""
+        running = {request.request_id for request in self._scheduler.running}
+        output = self._output = self._scheduler.schedule()
+        chunks = []
+        for name, num_tokens in output.num_scheduled_tokens.items():
+            stop = self._requests[int(name)].num_computed_tokens  # advanced already
+            start = stop - num_tokens
+            chunks.append(Chunk(int(name), start, stop, 0 if name in running else start))
+        ignored = self._refused[:]
+        self._refused.clear()
+        return Step(chunks, ignored=ignored)
+
+    def launch(self) -> None:
+        """The scheduler is told nothing."""
+
+    def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
+        """update_from_output, then the aborts that came meanwhile."""
+        names = list(self._output.num_scheduled_tokens)
+        for seq in finished:
+            self._requests[seq].sampling_params.stop_token_ids = [sampled[seq]]
+        self._scheduler.update_from_output(
+            self._output,
+            Options(
+                req_ids=names,
+                req_id_to_index={name: index for index, name in enumerate(names)},
+                sampled_token_ids=[Tokens([sampled[int(n)]] if int(n) in sampled else []) for n in names],
+                prompt_logprobs_dict={},
+                prompt_token_id_logprobs_dict={},
+            ),
+        )
+        self._output = None
+        for seq in finished:
+            del self._requests[seq]
+        for request in self._leaving:
+            self.abort(request)
+        self._leaving.clear()
+
+    def observe(self) -> Observation:
+        """What the manager shows."""
+        return self._shown.observe()
+
+
+def make(version: str = "0.33.0", cache: Path | None = None) -> VllmV1Scheduler:
+    """The scheduler of a release that was brought in. Raises EngineError."""
+    return VllmV1Scheduler(version, import_modules(version, cache))
