@@ -132,6 +132,8 @@ def test_without_cuda_auto_says_that_the_cpu_is_used_and_cuda_is_refused(monkeyp
         (("--device", "cpu", "--layout", "hdn"), "no layout is named 'hdn'"),
         (("--device", "cpu", "--dtype", "bf16"), "no element type is named 'bf16'"),
         (("--device", "cpu", "--executor", "enigne"), "no executor is named 'enigne'; did you mean engine?"),
+        (("--device", "cpu", "--executor", "nowhere:move"), "nowhere:move: nowhere cannot be imported"),
+        (("--device", "cpu", "--executor", "movers.py:left"), "movers.py has no 'left'"),
         (("--baseline", "nowhere.json"), "cannot read nowhere.json: No such file or directory"),
         (("--baseline", "movers.py"), "movers.py is not JSON"),
     ],

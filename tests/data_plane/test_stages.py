@@ -113,7 +113,7 @@ def test_what_only_ended_at_another_finding_is_unknown(give: Give) -> None:
 def test_a_refutation_names_the_case_its_seed_and_how_many_more(give: Give) -> None:
     one = failed("all", 2, wrong_row(0, 1))
     (text,) = [check.text for check in give([one, one]) if isinstance(check, Check) and check.is_failure]
-    assert text == "engine, nhd, int8, mapping all, seed 3: block 1 is wrong; 1 further cases fail"
+    assert text == "engine, nhd, int8, mapping all, seed 3: block 1 is wrong; 1 further case fails"
 
 
 def test_a_mapping_that_the_linter_refuses_is_the_managers_fault_and_not_the_executors(give: Give) -> None:

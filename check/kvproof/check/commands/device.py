@@ -10,6 +10,8 @@ from kvproof.check.commands.options import DEFAULT_FOLDER, JsonOption, OutOption
 
 TIMING_SECONDS_MAX = 8.0
 
+Names = tuple[str, ...]
+
 
 def device(
     device: Annotated[
@@ -51,9 +53,9 @@ def device(
 
         before = read_baseline(baseline) if baseline is not None else None
         chosen, environment, note = _settled_device(device)
-        executors = _settled_names(tuple(executor or ()), tuple(layout or ()), tuple(dtype or ()))
+        executors, layouts, dtypes = _settled_names(executor or [], layout or [], dtype or [])
         plane = DataPlane(chosen, notes=[note] if note else [])
-        moving = Moving(chosen, executors, tuple(layout or ()), tuple(dtype or ()), plane=plane)
+        moving = Moving(chosen, executors, layouts, dtypes, plane=plane)
         request = Request("device", f"the data plane of {chosen}", settled_seed(seed), budget, out, json)
         stages = [
             correctness_stage(moving, share=60),
@@ -85,9 +87,10 @@ def _settled_device(asked: str) -> tuple[str, dict[str, str], str]:
     return chosen, environment(torch.device(chosen)), note if chosen == "cpu" else ""
 
 
-def _settled_names(executors: tuple[str, ...], layouts: tuple[str, ...], dtypes: tuple[str, ...]) -> tuple[str, ...]:
-    """The executors, each name known. Raises UsageError."""
+def _settled_names(executors: list[str], layouts: list[str], dtypes: list[str]) -> tuple[Names, Names, Names]:
+    """Each name once, and known; all executors if none is named. Raises UsageError."""
     from kvproof.check.data_plane.executors import BUILT_IN, named
+    from kvproof.check.data_plane.executors.own import own_function
     from kvproof.check.data_plane.layouts import UnknownSetting, dtype_named, layout_named
 
     try:
@@ -96,7 +99,8 @@ def _settled_names(executors: tuple[str, ...], layouts: tuple[str, ...], dtypes:
         for name in dtypes:
             dtype_named(name)
         for name in executors:
-            named(name)
+            if named(name).is_own:
+                own_function(name)
     except UnknownSetting as error:
         raise UsageError(str(error)) from error
-    return executors or tuple(BUILT_IN)
+    return tuple(dict.fromkeys(executors or BUILT_IN)), tuple(dict.fromkeys(layouts)), tuple(dict.fromkeys(dtypes))

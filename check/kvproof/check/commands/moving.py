@@ -160,7 +160,8 @@ def _refutation(failed: Sequence[CaseResult]) -> str:
     first = failed[0]
     assert first.finding is not None
     where = f"{first.executor}, {first.layout}, {first.dtype}, mapping {first.mapping}, seed {first.seed}"
-    others = f"; {len(failed) - 1} further cases fail" if len(failed) > 1 else ""
+    num_others = len(failed) - 1
+    others = f"; {num_others} further {'case fails' if num_others == 1 else 'cases fail'}" if num_others else ""
     return f"{where}: {first.finding.text}{others}"
 
 
