@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from kvproof.check.loop.subject import LoopConfig
+from kvproof.check.pool.subject import PoolConfig
 from kvproof.check.subject import Config
 from kvproof.reports.document import DocumentError
 from kvproof.spec.trace import Operation, Trace
@@ -48,6 +49,20 @@ LOOP_ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "launch": (),
     "complete": (Ids, list[tuple[int, int]], list[int]),
 }
+POOL_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "take": (int, Positive),
+    "store": (int, Ids),
+    "find": (Ids,),
+    "reuse": (int, Ids),
+    "share": (int, int),
+    "give": (int,),
+    "forget": (),
+}
+LEVELS: tuple[tuple[type[Config], dict[str, tuple[Any, ...]]], ...] = (
+    (LoopConfig, LOOP_ARGUMENTS),
+    (PoolConfig, POOL_ARGUMENTS),
+    (Config, ARGUMENTS),
+)
 NUM_NEEDED = {"new": 3, "add": 4, "complete": 1}
 NO_KEY: list[Any] = []  # stands for a key that is left out
 
@@ -58,7 +73,7 @@ class CrashFileError(DocumentError):
 
 def config_of(trace: Trace, path: Path) -> Config:
     """The configuration that the subject is opened with. Raises CrashFileError."""
-    kind = LoopConfig if _is_of_the_loop(trace) else Config
+    kind, _ = _level(trace)
     foreign = sorted(trace.config.keys() - msgspec.to_builtins(kind()).keys())
     if foreign:
         raise _not(path, f"a configuration has no field {foreign[0]!r}")
@@ -74,14 +89,15 @@ def config_of(trace: Trace, path: Path) -> Config:
 
 def operations_of(trace: Trace, path: Path) -> list[Operation]:
     """The operations, as a judge takes them. Raises CrashFileError."""
-    known = LOOP_ARGUMENTS if _is_of_the_loop(trace) else ARGUMENTS
+    _, known = _level(trace)
     return [_operation(data, number, path, known) for number, data in enumerate(trace.operations, start=1)]
 
 
-def _is_of_the_loop(trace: Trace) -> bool:
-    """Whether the trace is of a whole scheduler: its first operation tells."""
+def _level(trace: Trace) -> tuple[type[Config], dict[str, tuple[Any, ...]]]:
+    """The configuration and the operations of the trace's level: its first operation tells."""
     first = trace.operations[0] if trace.operations else []
-    return bool(first) and isinstance(first[0], str) and first[0] in LOOP_ARGUMENTS
+    name = first[0] if first and isinstance(first[0], str) else ""
+    return next((level for level in LEVELS if name in level[1]), LEVELS[-1])
 
 
 def _operation(data: list[Any], number: int, path: Path, known: dict[str, tuple[Any, ...]]) -> Operation:

@@ -62,6 +62,16 @@ def call_of(operation: Operation, config: Config) -> str:
             return f"abort(request {request})"
         case ("complete", tokens, *more):
             return f"complete({_results(tokens, *more)})"
+        case ("take", holder, num_blocks):
+            return f"take(holder {holder}, {_count(num_blocks, 'block')})"
+        case ("store" | "reuse" as name, holder, pages):
+            return f"{name}(holder {holder}, pages {' '.join(map(str, pages))})"
+        case ("find", pages):
+            return f"find(pages {' '.join(map(str, pages))})"
+        case ("share", parent, child):
+            return f"share(holder {parent}, with {child})"
+        case ("give", holder):
+            return f"give(holder {holder})"
         case ("run", tick):
             return f"run(after {tick} s)" if tick else "run()"
         case (name, group):

@@ -42,8 +42,9 @@ class Call:
 @cache
 def _recorded_names() -> frozenset[str]:
     from kvproof.check.loop.protocol_check import CALLS as LOOP_CALLS
+    from kvproof.check.pool.protocol_check import CALLS as POOL_CALLS
 
-    return frozenset(CALLS + LOOP_CALLS)
+    return frozenset(CALLS + LOOP_CALLS + POOL_CALLS)
 
 
 class Recorder:
@@ -118,14 +119,17 @@ def repeat(
     """
     from kvproof.check.loop.judge import LoopLockstep
     from kvproof.check.loop.subject import LoopConfig
+    from kvproof.check.pool import PoolConfig, PoolLockstep
 
     recorder = Recorder(make())
     done = Repetition()
-    judge: Lockstep | LoopLockstep | None = None
+    judge: Lockstep | LoopLockstep | PoolLockstep | None = None
     try:
         with time_limit(HANG_SECONDS_MAX if finding is not None and is_hang(finding) else SECONDS_MAX):
             if isinstance(config, LoopConfig):
                 judge = LoopLockstep(cast(Any, recorder), config)
+            elif isinstance(config, PoolConfig):
+                judge = PoolLockstep(cast(Any, recorder), config)
             else:
                 judge = Lockstep(recorder, config)
             done.opening, recorder.calls = recorder.calls, []

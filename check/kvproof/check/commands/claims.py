@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from kvproof.check import coverage
 from kvproof.check.loop import coverage as loop_coverage
 from kvproof.check.loop.subject import LoopSubject
+from kvproof.check.pool import coverage as pool_coverage
+from kvproof.check.pool.subject import PoolSubject
 from kvproof.check.scopes import Scope
 from kvproof.check.session import NOT_RUN
 from kvproof.check.subject import ManagerSubject
@@ -53,6 +55,11 @@ def about_loop(judge: str, subject: LoopSubject) -> list[Check]:
     """A check for every property, unsupported where nothing is seen of it when a whole scheduler is driven."""
     reasons = {name: loop_coverage.unsupported(name, subject.capabilities) for name in SENTENCES}
     return [_undecided(judge, name, "", reasons[name] or loop_coverage.hidden(name, subject)) for name in SENTENCES]
+
+
+def about_pool(judge: str, subject: PoolSubject) -> list[Check]:
+    """A check for every property, unsupported where nothing is seen of it with block ids only."""
+    return [_undecided(judge, name, "", pool_coverage.unsupported(name, subject)) for name in SENTENCES]
 
 
 def about_scopes(judge: str, scopes: Mapping[str, Scope], subject: ManagerSubject | None) -> list[Check]:

@@ -28,7 +28,10 @@ def factory_of(
 def level_of(subject: object) -> str:
     """Whether this is a pool, a manager or a whole scheduler."""
     from kvproof.check.loop.protocol_check import is_loop_subject
+    from kvproof.check.pool.protocol_check import is_pool_subject
 
+    if is_pool_subject(subject):
+        return "pool"
     return "loop" if is_loop_subject(subject) else "manager"
 
 

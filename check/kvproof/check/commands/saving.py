@@ -72,11 +72,13 @@ class Saving:
     def _shorter(
         self, config: Config, operations: list[Operation], finding: Finding
     ) -> tuple[Config, list[Operation], Finding]:
-        from kvproof.check.isolation.searching import minimise_loop, shortest
+        from kvproof.check.isolation.searching import minimise_loop, minimise_pool, shortest
         from kvproof.check.loop import LoopConfig
+        from kvproof.check.pool import PoolConfig
 
-        if isinstance(config, LoopConfig):
-            return minimise_loop(self.make, finding, seconds=SHORTEN_SECONDS_MAX, config=config, operations=operations)
+        for kind, minimise in ((LoopConfig, minimise_loop), (PoolConfig, minimise_pool)):
+            if isinstance(config, kind):
+                return minimise(self.make, finding, seconds=SHORTEN_SECONDS_MAX, config=config, operations=operations)
         return shortest(
             self.make,
             finding,

@@ -31,23 +31,22 @@ def verify(
 
     Explores the specification and the subject in small scopes, walks the subject, and drives it with Hypothesis.
     Of what is built in, the data plane is checked as well: bytes that its engine moves, text that is generated.
-    A whole scheduler is walked only.
+    A whole scheduler, or a pool, is walked only.
     """
     with guarded():
         from kvproof.check.commands.driving import hypothesis_stage
         from kvproof.check.commands.exploring import specification_stage, subject_stage
         from kvproof.check.commands.gate import SPECIFICATION_SCOPES, SUBJECT_SCOPES
         from kvproof.check.commands.gate_data_plane import short_stages
-        from kvproof.check.commands.naming import factory_of
+        from kvproof.check.commands.naming import factory_of, level_of
         from kvproof.check.commands.running import Request, run_stages
         from kvproof.check.commands.walking import walker_stage
-        from kvproof.check.loop.protocol_check import is_loop_subject
 
         make, one = factory_of(subject, isolation, budget)
         request = Request("verify", subject, settled_seed(seed), budget, out, json, known, contract_fails)
         saving = request.saving(make)
         bytes_stages, plane = short_stages(subject)
-        if is_loop_subject(one):
+        if level_of(one) != "manager":
             stages = [
                 specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),
                 *bytes_stages,

@@ -11,6 +11,7 @@ from kvproof.check.commands.claims import (
     Outcome,
     Refutation,
     about_loop,
+    about_pool,
     about_subject,
     decided,
     met,
@@ -18,15 +19,17 @@ from kvproof.check.commands.claims import (
 )
 from kvproof.check.commands.resuming import Bookmark
 from kvproof.check.commands.saving import Saving
-from kvproof.check.isolation.searching import walk, walk_loop
+from kvproof.check.isolation.searching import walk, walk_loop, walk_pool
 from kvproof.check.loop import coverage as loop_coverage
 from kvproof.check.loop.protocol_check import is_loop_subject
+from kvproof.check.pool import coverage as pool_coverage
+from kvproof.check.pool.protocol_check import is_pool_subject
 from kvproof.check.session import Said, Stage, Stint
 from kvproof.check.subject import ManagerSubject
 from kvproof.check.walk import Conduct, Walk
 from kvproof.spec.verdict import Check, Verdict
 
-JUDGE, LOOP_JUDGE = WALKER, "loop"
+JUDGE, LOOP_JUDGE, POOL_JUDGE = WALKER, "loop", "pool"
 NUM_OPERATIONS_MAX = 1_000_000
 BOOKMARK_SECONDS = 10.0  # between two bookmarks
 
@@ -45,6 +48,9 @@ class Search(NamedTuple):
         if is_loop_subject(subject):
             witnesses = loop_coverage.expected_witnesses(subject)
             return Search(LOOP_JUDGE, walk_loop, about_loop(LOOP_JUDGE, subject), witnesses)
+        if is_pool_subject(subject):
+            witnesses = pool_coverage.expected_witnesses(subject)
+            return Search(POOL_JUDGE, walk_pool, about_pool(POOL_JUDGE, subject), witnesses)
         return Search(JUDGE, walk, about_subject(JUDGE, subject), coverage.expected_witnesses(subject))
 
 

@@ -19,6 +19,10 @@ from kvproof.check.loop import walker as loop_walker
 from kvproof.check.loop.judge import replay_loop
 from kvproof.check.loop.subject import LoopConfig
 from kvproof.check.minimiser import replay
+from kvproof.check.pool import minimiser as pool_minimiser
+from kvproof.check.pool import walker as pool_walker
+from kvproof.check.pool.judge import replay_pool
+from kvproof.check.pool.subject import PoolConfig
 from kvproof.check.scopes import Scope
 from kvproof.check.subject import Config
 from kvproof.check.walk import ALONE, Conduct, Walk
@@ -54,6 +58,13 @@ def walk_loop(subject: Any, seed: int, *, conduct: Conduct = ALONE, **limits: An
     return loop_walker.walk_loop(subject, seed, conduct=conduct, **limits)
 
 
+def walk_pool(subject: Any, seed: int, *, conduct: Conduct = ALONE, **limits: Any) -> Walk:
+    """`pool.walk_pool`, where the subject lives."""
+    if isinstance(subject, RemoteSubject):
+        return _walk(subject, "walk_pool", seed, conduct.first_run, **limits)
+    return pool_walker.walk_pool(subject, seed, conduct=conduct, **limits)
+
+
 def explore_subject(
     subject: Any, scope: Scope, *, seconds: float, progress: Callable[[int], None] | None = None
 ) -> SubjectExploration:
@@ -82,6 +93,11 @@ def shortest(make: Callable[[], Any], finding: Finding, *, seconds: float, **nam
 def minimise_loop(make: Callable[[], Any], finding: Finding, *, seconds: float, **named: Any) -> Shorter:
     """`loop.minimise_loop`, where the subject lives."""
     return _shorter(loop_minimiser.minimise_loop, make, finding, seconds, named)
+
+
+def minimise_pool(make: Callable[[], Any], finding: Finding, *, seconds: float, **named: Any) -> Shorter:
+    """`pool.minimise_pool`, where the subject lives."""
+    return _shorter(pool_minimiser.minimise_pool, make, finding, seconds, named)
 
 
 def _shorter(
@@ -196,4 +212,6 @@ def _found_again(subject: RemoteSubject, stuck: Stuck) -> Finding | None:
 def _replayed(subject: Any, config: Config, operations: list[Operation]) -> Finding | None:
     if isinstance(config, LoopConfig):
         return replay_loop(subject, config, operations)
+    if isinstance(config, PoolConfig):
+        return replay_pool(subject, config, operations)
     return replay(subject, config, operations)

@@ -14,6 +14,7 @@ from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.wire import Connection, pack, shown, unpack
 from kvproof.check.loop.minimiser import minimise_loop
 from kvproof.check.loop.walker import walk_loop
+from kvproof.check.pool import minimise_pool, walk_pool
 from kvproof.check.shortening import shortest
 from kvproof.check.subject import OutsideContract, Unsupported
 from kvproof.check.subjects import Factory, UnknownSubject
@@ -99,7 +100,9 @@ def _shorten(shorten: Callable[..., Any]) -> Callable[..., Any]:
 SEARCHES: dict[str, Callable[..., Any]] = {
     "walk": _walk(walk),
     "walk_loop": _walk(walk_loop),
+    "walk_pool": _walk(walk_pool),
     "explore": _explore,
     "shortest": _shorten(shortest),
     "minimise_loop": _shorten(minimise_loop),
+    "minimise_pool": _shorten(minimise_pool),
 }

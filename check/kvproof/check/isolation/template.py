@@ -20,6 +20,7 @@ from kvproof.check.isolation.limits import limit_memory
 from kvproof.check.isolation.serving import serve
 from kvproof.check.isolation.wire import Connection, pack
 from kvproof.check.loop.protocol_check import is_loop_subject
+from kvproof.check.pool.protocol_check import is_pool_subject
 from kvproof.check.subject import Config, Observation
 from kvproof.check.subjects import Factory, UnknownSubject, find
 from kvproof.spec.identity import Identities
@@ -48,6 +49,8 @@ def main(descriptor: int) -> None:
 
 
 def _level(subject: Any) -> str:
+    if is_pool_subject(subject):
+        return "pool"
     return "loop" if is_loop_subject(subject) else "manager"
 
 

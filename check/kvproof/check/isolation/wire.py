@@ -17,6 +17,7 @@ import msgspec
 from kvproof.check.explorer_subject import SubjectExploration
 from kvproof.check.finding import Finding
 from kvproof.check.loop.subject import Chunk, LoopConfig, Step
+from kvproof.check.pool.subject import PoolConfig
 from kvproof.check.scopes import Scope
 from kvproof.check.subject import (
     Admission,
@@ -36,7 +37,8 @@ TUPLES: dict[str, Any] = {
     kind.__name__: kind for kind in (Admitted, Chunk, Image, Key, Observation, Refused, Reserved, Scheduled, Step)
 }
 RECORDS: dict[str, Any] = {
-    kind.__name__: kind for kind in (Assumption, Capabilities, Config, LoopConfig, Scope, SubjectExploration, Walk)
+    kind.__name__: kind
+    for kind in (Assumption, Capabilities, Config, LoopConfig, PoolConfig, Scope, SubjectExploration, Walk)
 }
 SHOWN_MAX = 200  # characters of a foreign value
 HEADER = struct.Struct("!I")

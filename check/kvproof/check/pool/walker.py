@@ -1,0 +1,114 @@
+"""The walker of pools: holders come and go over few blocks and pages, so that pools fill and contents meet."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from kvproof.check.pool.judge import PoolLockstep
+from kvproof.check.pool.subject import PoolConfig, PoolSubject
+from kvproof.check.subject import Capabilities
+from kvproof.check.walk import ALONE, Conduct, Walk, walk_runs
+from kvproof.spec.trace import Operation
+
+RUN_LENGTH = 60
+NUM_BLOCKS_MIN, NUM_BLOCKS_MAX = 3, 16
+NUM_HOLDERS_MAX = 8
+WEIGHTS = {  # holders end less often than they begin, so that pools fill
+    "take": (0.3, 1.0),
+    "store": (0.3, 1.0, 2.0),
+    "find": (0.0, 0.3),
+    "reuse": (0.5, 1.0, 2.0),
+    "share": (0.3, 1.0),
+    "give": (0.3, 0.6, 1.0),
+    "forget": (0.0, 0.05),
+}
+
+
+def draw_config(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None) -> PoolConfig:
+    """A configuration that the pool should accept; `fixed` fields are kept."""
+    drawn: dict[str, Any] = {
+        "num_gpu_blocks": random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX),
+        "caching": capabilities.caching and random.random() < 0.7,
+    }
+    return PoolConfig(**(drawn | (fixed or {})))
+
+
+class PoolDriver:
+    """Draws the operations of one run."""
+
+    def __init__(self, subject: PoolSubject, random: Random, config: PoolConfig) -> None:
+        self.random, self.config = random, config
+        self.judge = PoolLockstep(subject, config)
+        self.weights = {kind: random.choice(choices) for kind, choices in WEIGHTS.items()}
+        self.num_values = random.choice((1, 2, 2, 3))
+        self.longest = max(1, min(config.num_gpu_blocks + 1, random.choice((2, 4, 8))))
+        self.num_holders = 0
+        self.lists: list[tuple[int, ...]] = []
+
+    def run(self, operations: list[Operation], length: int) -> None:
+        """Draw and apply so many operations, noting those that were enabled."""
+        for _ in range(length):
+            operation = self.draw()
+            operations.append(operation)
+            if not self.judge.apply(operation):
+                operations.pop()
+
+    def draw(self) -> Operation:
+        """The next operation."""
+        random, holders = self.random, list(self.judge.holders)
+        kinds = ["find", "forget"]
+        if len(holders) < NUM_HOLDERS_MAX:
+            kinds += ["take", "store", "reuse"]
+        if holders:
+            kinds.append("give")
+        if holders and len(holders) < NUM_HOLDERS_MAX:
+            kinds.append("share")
+        kind = random.choices(kinds, [self.weights[kind] + 1e-9 for kind in kinds])[0]
+        if kind == "give":
+            return kind, random.choice(holders)
+        if kind == "find":
+            return kind, self._pages()
+        if kind == "forget":
+            return (kind,)
+        self.num_holders += 1
+        if kind == "share":
+            return kind, random.choice(holders), self.num_holders
+        if kind == "take":
+            return kind, self.num_holders, random.randint(1, self.longest)
+        return kind, self.num_holders, self._pages()
+
+    def _pages(self) -> tuple[int, ...]:
+        """A list of pages that may begin like an earlier one."""
+        random = self.random
+        pages = list(random.choice(self.lists)) if self.lists and random.random() < 0.7 else []
+        if random.random() < 0.5:
+            pages = pages[: random.randint(0, len(pages))]
+        if not pages or random.random() < 0.5:
+            pages += [random.randrange(self.num_values) for _ in range(random.randint(1, self.longest))]
+        pages = pages[: self.config.num_gpu_blocks + 1]
+        if len(self.lists) < 6:
+            self.lists.append(tuple(pages))
+        return tuple(pages)
+
+
+def walk_pool(
+    subject: PoolSubject,
+    seed: int,
+    *,
+    max_operations: int,
+    seconds: float,
+    fixed: dict[str, Any] | None = None,
+    progress: Callable[[int], None] | None = None,
+    conduct: Conduct = ALONE,
+) -> Walk:
+    """Walk until a property is refuted, `max_operations` are done or `seconds` have passed."""
+    return walk_runs(
+        seed,
+        lambda random: draw_config(random, subject.capabilities, fixed),
+        lambda random, config: PoolDriver(subject, random, config),
+        run_length=RUN_LENGTH,
+        max_operations=max_operations,
+        seconds=seconds,
+        progress=progress,
+        conduct=conduct,
+    )
