@@ -78,6 +78,17 @@ def test_an_origin_that_is_not_the_true_one_counts_as_missed(monkeypatch: pytest
     assert not result.is_understood
 
 
+def test_a_distance_that_is_not_the_true_one_counts_as_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    distances = iter((2, 4))  # in words; the second time, on addresses, twice as far
+
+    def move(surface: Surface) -> None:
+        distance = next(distances)
+        Wrongly(copy_block=lambda target, source: target.copy_(torch.roll(source, distance))).move(surface)
+
+    result = judged(monkeypatch, Fault("fickle", "", move, frozenset({WrongClass.SHIFTED})))
+    assert (result.is_caught, result.class_is_true, result.origin_is_true) == (True, True, False)
+
+
 def test_an_alarm_about_a_right_mover_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "Wrongly", lambda: Wrongly(order=()))
     with pytest.raises(AssertionError, match="a right mover is taken for a wrong one"):

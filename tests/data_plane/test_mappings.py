@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kvproof.check.data_plane.interpreter import Interpreter
 from kvproof.check.data_plane.layouts import UnknownSetting
 from kvproof.check.data_plane.mappings import ADVERSARIAL, KINDS, scenario
 from kvproof.check.data_plane.mappings.scheduled import LOADS
-from kvproof.check.data_plane.moves import Pair, Scenario
+from kvproof.check.data_plane.moves import Moves, Pair, PoolId, Scenario
+from kvproof.check.data_plane.pattern import Kind, unpack
 
 
 def pairs_of(made: Scenario, name: str) -> list[Pair]:
@@ -67,10 +69,29 @@ def test_a_scheduler_under_pressure_swaps_both_ways_frees_and_writes(kind: str) 
     assert any(write.num_slots < 4 for step in made.steps for write in step.writes)
 
 
+@pytest.mark.parametrize("kind", LOADS)
+def test_a_scheduler_moves_only_blocks_that_were_written_and_are_not_free(kind: str) -> None:
+    made = scenario(kind, 0, 24, 20, 4)
+    interpreter = Interpreter(24, 20, 4)
+    for block in range(24):
+        interpreter.poison(PoolId.GPU, block)
+    for step in made.steps:
+        for name, source, _, pairs in step.moves.lists():
+            for block, _ in pairs:
+                assert unpack(int(interpreter.tags[source][block, 0])).kind == Kind.DATA
+            interpreter.move(Moves(**{name: pairs}))
+        for pool, block in interpreter.freed(step):
+            interpreter.poison(pool, block)
+        for write in step.writes:
+            interpreter.write(write.block, list(range(write.first_slot, write.first_slot + write.num_slots)))
+
+
 def test_the_explored_states_hold_swaps_both_ways_and_copies() -> None:
     made = scenario("explored", 0, 24, 20, 4)
     assert all(pairs_of(made, name) for name in ("swap_in", "swap_out", "copy"))
     assert len(set(made.steps)) == len(made.steps)
+    ids = {block for name in ("swap_in", "swap_out", "copy") for pair in pairs_of(made, name) for block in pair}
+    assert ids <= set(range(4))  # each pool has four blocks
 
 
 def test_an_unknown_kind_is_refused_with_the_nearest_name() -> None:

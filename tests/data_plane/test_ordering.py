@@ -44,6 +44,15 @@ def test_an_event_orders_only_what_it_was_recorded_after() -> None:
     assert len(log.races()) == 1
 
 
+def test_an_event_of_one_stream_says_nothing_of_another() -> None:
+    log = EventLog()
+    log.work("main", "the model", [], [A])
+    log.record("idle", "nothing")
+    log.wait("store", "nothing")
+    log.copy("store", "the store", A, B)
+    assert len(log.races()) == 1
+
+
 def test_order_goes_through_a_third_stream() -> None:
     log = EventLog()
     log.work("first", "write", [], [A])

@@ -6,9 +6,9 @@ A row is the KV of one slot: one layer, key or value, of one block. Its label pa
 
 and word j of the row is `row_key(label) XOR word_key(j)`. Both keys go through a bijection of 64 bits (the finaliser of
 splitmix64), so a word found anywhere gives back the label it was made from: unmix(word XOR word_key(j)). Three magic
-numbers tell data, poison and guard rows from each other and from words that are none of ours; the salt keeps the
-word keys away from the row keys, without which a word of zeros would decode to a place. Two different places agree in
-a word with odds of 2^-64.
+numbers tell data, poison and guard rows from each other and from words that are none of ours: a word of zeros decodes
+to magic 0, and of words at random one in some millions decodes to a place that there is. Two different places agree
+in a word with odds of 2^-64.
 
 The pattern is separable: 64 bits a row and 64 bits a column give all words by one XOR each, so that comparing runs at
 the speed of memory. XOR rather than a sum keeps byte lanes apart, so a fault of single bytes stays visible as one.
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
 
-_GOLDEN, _SALT = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
+_GOLDEN = 0x9E3779B97F4A7C15
 _MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 _ROW_BITS, _PART_BITS, _LAYER_BITS, _POOL_BITS, _GENERATION_BITS = 28, 2, 10, 2, 16
@@ -113,7 +113,7 @@ def row_keys(labels: Words) -> Words:
 def word_keys(num_words: int) -> Words:
     """One key for each word of a row."""
     numbers = np.arange(1, num_words + 1, dtype=np.uint64)
-    return mix(numbers * np.uint64(_GOLDEN) + np.uint64(_SALT))
+    return mix(numbers * np.uint64(_GOLDEN))
 
 
 def labels_of(words: Words, keys: Words) -> Words:
