@@ -3,8 +3,10 @@
 import pytest
 
 from kvproof.check.explorer_subject import explore_subject
+from kvproof.check.lockstep import Lockstep
 from kvproof.check.minimiser import minimise
 from kvproof.check.scopes import Scope
+from kvproof.check.subject import Config
 from kvproof.check.subjects.vllm_v0 import make
 from kvproof.check.walker import walk
 
@@ -47,3 +49,19 @@ def test_what_it_is_known_to_do_wrong_is_found_and_shortened(fixed: dict[str, ob
     _, operations, finding = minimise(make, found.config, found.operations, found.finding, 20)
     assert finding.property == property
     assert len(operations) <= 12
+
+
+def test_the_last_chunk_of_a_prompt_needs_no_lookahead_slots_and_a_decode_does() -> None:
+    config = Config(block_size=1, num_gpu_blocks=4, lookahead=1, chunked=True)
+    judge = Lockstep(make(), config)
+    for operation in [
+        ("new", 1, (1,), (0, 0)),
+        ("admit", 1, 1),
+        ("run", 1),
+        ("extend", 1, 1),
+        ("run", 1),
+        ("sample", 1, (0,)),
+        ("append", 1),
+    ]:
+        assert judge.apply(operation)
+    assert len(judge.seqs[1].shown) == 4  # three tokens, and one slot beyond
