@@ -16,6 +16,7 @@ FLIGHTS = Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=1, block_size=1, fork=F
 TRANSFERS = Scope(
     num_gpu_blocks=1, num_host_blocks=2, num_seqs=1, num_tokens=1, block_size=1, swap=True, num_flights=1, level="rules"
 )
+THERE_AND_BACK = Scope(2, 1, 1, 1, 1, swap=True, num_flights=2, fork=False, level="rules")
 TAILS_IN_TRANSFER = Scope(num_gpu_blocks=1, num_host_blocks=2, num_tokens=2, swap=True, num_flights=1, level="rules")
 
 
@@ -217,6 +218,9 @@ REDUNDANT = {
     ("slide", "require(state.first[seq] < state.num_full[seq]"),  # what is not full is not done, so it is still read
 }
 
+# What these keep are ghosts, and what follows looks like a state seen before; only a proof needs them.
+SEEN_BY_PROOFS_ALONE = {("unpin", "state.pinner[block][state.pin_rank[flight]] = last")}
+
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
@@ -238,12 +242,16 @@ def test_every_deletion_but_the_redundant_statements_is_found() -> None:
         FLIGHTS,
         TRANSFERS,
         TAILS_IN_TRANSFER,
+        THERE_AND_BACK,
         Scope(2, 0, 1, 1, 1, caching=True, fork=False, num_flights=2, level="rules"),
     ]
     missed = [
         mutant
         for mutant in deletions()
-        if not any(mutant.function == function and mutant.old.startswith(text) for function, text in REDUNDANT)
+        if not any(
+            mutant.function == function and mutant.old.startswith(text)
+            for function, text in REDUNDANT | SEEN_BY_PROOFS_ALONE
+        )
         and not any(explored(mutant, scope).finding for scope in scopes)
     ]
     assert missed == []

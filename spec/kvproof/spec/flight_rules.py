@@ -67,7 +67,8 @@ def launch(state: State, flight: FlightId, seq: SeqId, index: Index) -> None:
     block = state.table[seq][index]
     require(state.filler[block] == NONE, "the KV that the step reads has arrived", "in-flight-held")
     pin(state, flight, block)
-    check(state.uses[flight] == block and state.pins[block] > 0 and state.fills[flight] == NONE, "in-flight-held")
+    check(state.uses[flight] == block and state.pins[block] > 0, "in-flight-held")
+    check(state.fills[flight] == NONE and state.filler[block] == NONE, "in-flight-held")
 
 
 @rule
