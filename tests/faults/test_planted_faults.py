@@ -199,14 +199,7 @@ FAULTS = [
         "<= self._gpu.num_free + 1",
         {"admission-sound"},
     ),
-    Fault(
-        "can_append forgets copy-on-write",
-        GROWTH,
-        "num_needed",
-        "num_copies += 1",
-        "num_copies += 0",
-        {"admission-sound"},
-    ),
+    Fault("can_append forgets copy-on-write", GROWTH, "num_needed", "num_copies += 1", "pass", {"admission-sound"}),
     Fault(
         "can_swap_in forgets the append",
         MANAGER,
