@@ -109,6 +109,18 @@ def test_a_function_that_raises_is_a_finding_and_its_process_goes_on(module: str
     assert case(f"{module}:move", 1, isolation).finding is None
 
 
+def test_where_there_is_no_room_for_shared_memory_that_is_said(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(number: int, offset: int, length: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with (
+        Isolation(f"{module}:move", 20.0) as process,
+        pytest.raises(UnknownSetting, match="no room for pools of 0 MiB"),
+    ):
+        case(f"{module}:move", 1, process)
+
+
 def test_what_cannot_be_called_is_refused_with_a_message(module: str) -> None:
     with pytest.raises(UnknownSetting, match="has no 'mover'; did you mean move"):
         own_function(f"{module}:mover")

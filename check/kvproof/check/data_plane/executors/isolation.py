@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ import torch
 from kvproof.check.data_plane.layouts import WORD_BYTES, Geometry, UnknownSetting
 from kvproof.check.data_plane.moves import Moves, PoolId
 
+_ROOM_BYTES = 512 * 1024 * 1024
 START_SECONDS_MAX = 60.0  # importing torch on a busy machine
 _PROCESS = "kvproof.check.data_plane.executors.isolated_process"
 
@@ -58,8 +60,14 @@ class Isolation:
         self._folder.cleanup()
 
     def share(self, geometry: Geometry) -> dict[PoolId, torch.Tensor]:
-        """New memory for both pools, which the process maps too. Raises OSError if there is no room for it."""
-        return {pool: shared_memory(self._path(pool), geometry, pool) for pool in PoolId}
+        """New memory for both pools, which the process maps too. Raises UnknownSetting if there is no room for it."""
+        try:
+            return {pool: shared_memory(self._path(pool), geometry, pool) for pool in PoolId}
+        except OSError as error:
+            size = geometry.num_bytes() // (1024 * 1024)
+            raise UnknownSetting(
+                f"{self._folder.name} has no room for pools of {size} MiB ({error.strerror}); give TMPDIR a larger folder"
+            ) from error
 
     def open(self, geometry: Geometry) -> None:
         """Prepare the executor for a case on the memory that was shared last. Raises Raised, Hung, Crashed.
@@ -149,6 +157,7 @@ def shared_memory(path: Path, geometry: Geometry, pool: PoolId) -> torch.Tensor:
 
 
 def _memory_folder() -> str | None:
-    """A folder in main memory, if the system has one; else its folder for temporary files."""
+    """A folder in main memory, if the system has one with room; else its folder for temporary files."""
     folder = "/dev/shm"
-    return folder if os.access(folder, os.W_OK) else None
+    has_room = os.access(folder, os.W_OK) and shutil.disk_usage(folder).free >= _ROOM_BYTES
+    return folder if has_room else None
