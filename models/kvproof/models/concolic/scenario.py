@@ -15,7 +15,7 @@ from typing import Any
 import z3
 
 from kvproof.models.concolic.exploration import Exploration, GaveUp, NoSuchState, TooManyPaths
-from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicId, SymbolicInt, Undecided, truth
+from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicId, SymbolicInt, Undecided, every, some, truth
 from kvproof.models.obligation import Hypothesis, Obligation
 
 SUITE = "concolic"
@@ -124,7 +124,7 @@ class Path:
     @property
     def goal(self) -> z3.BoolRef:
         """All claims together."""
-        return z3.And(*(truth(claim.holds) for claim in self.claims))
+        return every(truth(claim.holds) for claim in self.claims)
 
 
 @dataclass(frozen=True)
@@ -185,13 +185,13 @@ def obligations(scenario: Scenario) -> Iterator[Obligation]:
 
 def obligations_of(scenario: Scenario, shape: Shape) -> Iterator[Obligation]:
     """The same for one shape. Each path gives `condition implies claims`; what ends alike is one obligation."""
-    invariant = (Hypothesis("invariant", z3.And(*shape.assumptions)),)
+    invariant = (Hypothesis("invariant", every(shape.assumptions)),)
     where = f"{shape.name}: " if shape.name else ""
     for ending in dict.fromkeys(path.ending for path in shape.paths):
         alike = [path for path in shape.paths if path.ending == ending]
-        goal = z3.And(*(z3.Implies(z3.And(*path.condition), path.goal) for path in alike))
+        goal = every(z3.Implies(every(path.condition), path.goal) for path in alike)
         yield Obligation(SUITE, scenario.name, f"{where}where it {ending}", scenario.property, invariant, goal)
-    some_path = z3.Or(*(z3.And(*path.condition) for path in shape.paths))
+    some_path = some(every(path.condition) for path in shape.paths)
     yield Obligation(SUITE, scenario.name, f"{where}no other path", scenario.property, invariant, some_path)
 
 
@@ -227,7 +227,7 @@ def refutations(scenario: Scenario, subject: Any = None, shapes: Iterable[str] |
         exploration = Exploration()
         for path in _paths(scenario, name, subject, exploration):
             broken = z3.Not(path.goal)
-            few = z3.And(*(z3.And(z3.Int(one) >= -SMALL, z3.Int(one) <= SMALL) for one in path.example))
+            few = every(z3.And(z3.Int(one) >= -SMALL, z3.Int(one) <= SMALL) for one in path.example)
             values = exploration.values(path.example, z3.And(broken, few)) or exploration.values(path.example, broken)
             if values is None:
                 continue

@@ -178,6 +178,18 @@ def truth(value: Any) -> z3.BoolRef:
     return value.term if isinstance(value, SymbolicBool) else z3.BoolVal(bool(value))
 
 
+def every(formulas: Iterable[z3.BoolRef]) -> z3.BoolRef:
+    """All of them; the SMT-LIB format knows no `and` of none."""
+    parts = list(formulas)
+    return z3.BoolVal(True) if not parts else parts[0] if len(parts) == 1 else z3.And(*parts)
+
+
+def some(formulas: Iterable[z3.BoolRef]) -> z3.BoolRef:
+    """At least one of them."""
+    parts = list(formulas)
+    return z3.BoolVal(False) if not parts else parts[0] if len(parts) == 1 else z3.Or(*parts)
+
+
 # The words of specifications ---------------------------------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ from kvproof.impl.device_blocks import NO_NULL_BLOCK, DeviceBlocks
 from kvproof.impl.growth import Growth
 from kvproof.impl.refcount import CopyOnWriteTracker, RefCounter
 from kvproof.impl.table import Table
-from kvproof.models.concolic.symbolic import SymbolicInt, number
+from kvproof.models.concolic.symbolic import SymbolicInt, every, number
 from kvproof.models.refinement.unbounded import Cells, Interval, Ring, class_with_length
 from kvproof.models.translation.maps import SymbolicState
 from kvproof.models.translation.sizes import Universe
@@ -145,13 +145,13 @@ class Abstraction:
         seqs = self.universe.members(SEQS)
         if seqs is not None:
             room = self.size("NUM_INDEXES")
-            yield "tables fit", z3.And(*(self.read(state, "num_blocks", seq) < room for seq in seqs))
+            yield "tables fit", every(self.read(state, "num_blocks", seq) < room for seq in seqs)
 
     def for_blocks(self, holds: Callable[[z3.ArithRef], z3.BoolRef]) -> z3.BoolRef:
         """Whether something holds of every block."""
         known = self.universe.members(BLOCKS)
         if known is not None:
-            return z3.And(*(holds(z3.IntVal(block)) for block in known))
+            return every(holds(z3.IntVal(block)) for block in known)
         block = z3.Int("any_block")
         return z3.ForAll([block], holds(block))
 

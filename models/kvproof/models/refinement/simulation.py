@@ -14,7 +14,7 @@ import z3
 
 from kvproof.models.concolic.exploration import Exploration, GaveUp, TooManyPaths
 from kvproof.models.concolic.scenario import Outcome
-from kvproof.models.concolic.symbolic import Undecided
+from kvproof.models.concolic.symbolic import Undecided, every, some
 from kvproof.models.obligation import WELL_DEFINED, Hypothesis, Obligation
 from kvproof.models.refinement.abstraction import Agreement
 
@@ -54,7 +54,7 @@ def explored(simulation: Simulation) -> Iterator[Ended]:
 
     for condition in Exploration(asks_solver=False).paths(run):
         ending, agreements = latest[0]
-        yield Ended(z3.And(*condition), ending, tuple(agreements))
+        yield Ended(every(condition), ending, tuple(agreements))
 
 
 def obligations(simulation: Simulation) -> Iterator[Obligation]:
@@ -68,9 +68,9 @@ def obligations(simulation: Simulation) -> Iterator[Obligation]:
     file = (inspect.getsourcefile(simulation.function) or "").rpartition("kvproof/")[2]
     place = f"{file}:{inspect.getsourcelines(simulation.function)[1]}"
     for (claim, property), parts in claims.items():
-        goal = z3.And(*parts)
+        goal = every(parts)
         yield Obligation(SUITE, simulation.subject, claim, property, simulation.hypotheses, goal, place)
-    yield Obligation(SUITE, simulation.subject, "no other path", WELL_DEFINED, (), z3.Or(*paths), place)
+    yield Obligation(SUITE, simulation.subject, "no other path", WELL_DEFINED, (), some(paths), place)
 
 
 def _ended(simulation: Simulation) -> tuple[str, list[Agreement]]:
