@@ -105,6 +105,16 @@ def test_a_wrong_copy_refutes_the_copy_and_a_wrong_swap_the_swap(give: Give) -> 
     assert out["swap-mapping"] is Verdict.REFUTED
 
 
+def test_in_a_step_with_both_a_wrong_swap_speaks_before_the_copy_that_spread_it(give: Give) -> None:
+    steps = scenario("mixed", 3, SMALL.num_gpu_blocks, SMALL.num_cpu_blocks, SMALL.block_size).steps
+    number, moves = next((n, one.moves) for n, one in enumerate(steps, 1) if one.moves.swap_in and one.moves.copy)
+    swapped, copied = moves.swap_in[0][1], moves.copy[0][1]
+    both = verdicts(give([failed("mixed", number, wrong_row(0, copied), wrong_row(0, swapped)), PASSED]))
+    assert (both["swap-mapping"], both["cow-copied"]) == (Verdict.REFUTED, Verdict.NOT_REFUTED)
+    only = verdicts(give([failed("mixed", number, wrong_row(0, copied)), PASSED]))
+    assert (only["swap-mapping"], only["cow-copied"]) == (Verdict.NOT_REFUTED, Verdict.REFUTED)
+
+
 def test_what_only_ended_at_another_finding_is_unknown(give: Give) -> None:
     said = give([failed("all", 2, wrong_row(0, 1))])
     assert verdicts(said)["cow-copied"] is Verdict.UNKNOWN
