@@ -90,3 +90,8 @@ def test_a_module_that_the_release_has_is_told_from_one_that_it_has_not(tree: Pa
 
 def test_a_package_that_is_not_installed_has_no_version() -> None:
     assert (shells.installed_version(PACKAGE), bool(shells.installed_version("pytest"))) == ("", True)
+
+
+def test_a_module_whose_parents_the_release_has_not_is_absent_too(tree: Path) -> None:
+    shells.mount(PACKAGE, tree, STAND_INS)
+    assert shells.module_of(PACKAGE, ["gone.pool", "core.pool"]).__name__ == f"{PACKAGE}.core.pool"

@@ -94,7 +94,7 @@ def module_of(package: str, modules: Iterable[str]) -> Any:
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
-            if error.name == name:
+            if error.name is not None and f"{name}.".startswith(f"{error.name}."):
                 continue  # this release does not have it
             raise EngineError(f"{name} needs {error.name}, which kvproof does not stand in for") from error
         except ImportError as error:

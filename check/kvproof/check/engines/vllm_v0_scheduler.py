@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from kvproof.check.engines import bring, shells
+from kvproof.check.engines import EngineError, bring, shells
 from kvproof.check.engines.vllm_v0 import STAND_INS as OF_THE_MANAGER
 
 
@@ -74,4 +74,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
 def import_scheduler(version: str, cache: Path | None = None) -> Scheduler:
     """A release's scheduler and its sequences, from its unpacked sources. Raises EngineError."""
     shells.mount("vllm", bring.find("vllm", version, cache), STAND_INS)
+    manager = shells.module_of("vllm", ("core.block_manager",))
+    if not hasattr(getattr(manager, "SelfAttnBlockSpaceManager", None), "get_num_cached_tokens"):
+        raise EngineError(f"the scheduler of vLLM {version} is driven from 0.6.5 on; `vllm-v0=={version}` is there")
     return Scheduler(shells.module_of("vllm", ("core.scheduler",)), shells.module_of("vllm", ("sequence",)))
