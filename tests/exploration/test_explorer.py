@@ -6,7 +6,10 @@ from kvproof.check.exploration import call, calls
 from kvproof.check.exploration.calls import CallLevel
 from kvproof.check.exploration.rules import RuleLevel
 from kvproof.check.explorer import explore, explore_specification, unexercised
+from kvproof.check.explorer_subject import explore_subject
 from kvproof.check.scopes import SCOPES, Scope
+from kvproof.check.subject import Unsupported
+from kvproof.check.subjects import find
 from kvproof.spec.native import Machine, Sizes
 from kvproof.spec.operations import admit_sequence, compute_tokens
 
@@ -67,6 +70,16 @@ def test_a_search_that_ran_out_of_time_is_not_exhausted() -> None:
     assert not found.is_exhausted
     assert found.finding is None
     assert 0 < found.states < 8712
+
+
+def test_a_subject_is_not_said_to_be_exhausted_where_something_is_in_flight() -> None:
+    with pytest.raises(Unsupported, match="on the specification alone"):
+        explore_subject(find("kvproof")(), SCOPES["flights"], seconds=1)
+
+
+def test_a_prefix_cache_with_flights_is_explored_by_rules() -> None:
+    with pytest.raises(ValueError, match="take the level of rules"):
+        CallLevel(Scope(2, 1, 1, 1, 1, caching=True, swap=True, num_flights=1))
 
 
 def test_progress_tells_the_number_of_states() -> None:

@@ -185,6 +185,8 @@ def explore_subject(
     ):
         if needed and not has:
             raise Unsupported(f"a scope with {config.as_dict()} needs more than {subject.name} can do")
+    if scope.num_flights:
+        raise Unsupported("flights are explored on the specification alone; leave --subject out")
     found, alphabet = SubjectExploration(scope, config), Alphabet(scope, subject)
 
     def run(path: list[Operation]) -> Lockstep:
