@@ -66,7 +66,8 @@ class Isolation:
         except OSError as error:
             size = geometry.num_bytes() // (1024 * 1024)
             raise UnknownSetting(
-                f"{self._folder.name} has no room for pools of {size} MiB ({error.strerror}); give TMPDIR a larger folder"
+                f"{self._folder.name} has no room for pools of {size} MiB ({error.strerror}); "
+                "name a larger folder in TMPDIR"
             ) from error
 
     def open(self, geometry: Geometry) -> None:
