@@ -42,6 +42,7 @@ ASSUMPTIONS = (
     Assumption("encoder-alone", "With an encoder: no window, cache, lookahead, adapter, chunked prompt or swap."),
     Assumption("adapter-ids", "Two adapters never have the same id; their names may be equal."),
     Assumption("clock-advances", "No two steps have the same time: entries of the evictor are told apart by it."),
+    Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
     Assumption("synchronous", "A step is over before the next is scheduled; frees and forks come between steps."),
 )
 
@@ -88,6 +89,7 @@ class VllmV0:
             watermark="watermark" in calls.options,
             ordered_steps=True,
             whole_chunks=True,
+            same_step_hits=True,
         )
         self.assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 

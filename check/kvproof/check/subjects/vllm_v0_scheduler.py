@@ -32,6 +32,7 @@ ASSUMPTIONS = (
     Assumption("whole-steps", "With the prefix cache, a step's tokens of chunked prompts fill whole blocks."),
     Assumption("window-or-cache", "A sliding window and the prefix cache are not on together."),
     Assumption("adapter-ids", "Two adapters never have the same id; their names may be equal."),
+    Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
     Assumption("clock-advances", "No two steps have the same time: entries of the evictor are told apart by it."),
 )
 
@@ -53,6 +54,7 @@ class VllmV0Scheduler:
         lookahead=True,
         chunked=True,
         adapters=True,
+        same_step_hits=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 

@@ -25,6 +25,7 @@ ASSUMPTIONS = (
     Assumption("one-step-at-a-time", "A step is completed before the next one is scheduled."),
     Assumption("aborts-between-steps", "A request aborted within a step is given up when the step is complete."),
     Assumption("model-fits", "The pool holds one sequence of max_model_len, as the engine demands when it starts."),
+    Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
     Assumption("adapter-ids", "Two adapters never have the same id; their names may be equal."),
 )
 
