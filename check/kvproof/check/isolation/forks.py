@@ -62,11 +62,11 @@ class Template:
             raise UnknownSubject(said[1])
         return said[1], said[2], unpack(said[3]), unpack(said[4])
 
-    def fork(self, journal: Journal) -> "Fork":
-        """A fresh subject."""
+    def fork(self, journal: Journal, purpose: bytes) -> "Fork":
+        """A fresh subject, for calls or for a search."""
         ours, theirs = socket.socketpair()
         try:
-            socket.send_fds(self.control.stream, [b"f"], [theirs.fileno(), journal.descriptor])
+            socket.send_fds(self.control.stream, [purpose], [theirs.fileno(), journal.descriptor])
         finally:
             theirs.close()
         pid = self._heard("forked")

@@ -13,7 +13,7 @@ from kvproof.check.finding import AdapterError, Finding
 from kvproof.check.isolation.forks import Fork, Template
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
-from kvproof.check.isolation.wire import pack, unpack
+from kvproof.check.isolation.wire import CALLS_ONLY, SEARCH, pack, unpack
 from kvproof.check.loop.protocol_check import CALLS as LOOP_CALLS
 from kvproof.check.pool.protocol_check import CALLS as POOL_CALLS
 from kvproof.check.protocol_check import CALLS
@@ -91,12 +91,12 @@ class RemoteSubject:
 
 
 def new_fork(template: Template, journal: Journal | None = None) -> Fork:
-    """A fork that has a journal of its own, if it was not given one."""
+    """A fork to search, with that journal; or to call, which needs none."""
     if journal is not None:
-        return template.fork(journal)
+        return template.fork(journal, SEARCH)
     unused = Journal()
     try:
-        return template.fork(unused)
+        return template.fork(unused, CALLS_ONLY)
     finally:
         unused.close()
 

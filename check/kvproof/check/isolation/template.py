@@ -12,13 +12,14 @@ import sys
 import traceback
 from collections import Counter
 from contextlib import suppress
+from functools import cache
 from typing import Any, NoReturn
 
 from kvproof.check.explain import Explainer
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import limit_memory
 from kvproof.check.isolation.serving import serve
-from kvproof.check.isolation.wire import Connection, pack
+from kvproof.check.isolation.wire import SEARCH, Connection, pack
 from kvproof.check.loop.protocol_check import is_loop_subject
 from kvproof.check.pool.protocol_check import is_pool_subject
 from kvproof.check.subject import Config, Observation
@@ -44,8 +45,13 @@ def main(descriptor: int) -> None:
         control.send(["unknown", str(error)])
         return
     control.send(["made", _level(subject), subject.name, pack(subject.capabilities), pack(tuple(subject.assumptions))])
-    Explainer(Config(), Observation({}, (0, 0)), Identities(), Counter())  # the rules are compiled once, not per fork
     Template(control, factory, memory_bytes).run()
+
+
+@cache
+def compile_rules() -> None:
+    """What every judge of a search does first, done before the fork: forks then have it."""
+    Explainer(Config(), Observation({}, (0, 0)), Identities(), Counter())
 
 
 def _level(subject: Any) -> str:
@@ -84,10 +90,12 @@ class Template:
                     os.read(self.woken, 4096)
                 self._reap()
             if stream.fileno() in ready:
-                # One byte asks for a fork; with it come a socket and a journal.
+                # One byte asks for a fork, to call or to search; with it come a socket and a journal.
                 asked, descriptors, _, _ = socket.recv_fds(stream, 1, 2)
                 if not asked:
                     return
+                if asked == SEARCH:
+                    compile_rules()
                 self._fork(*descriptors)
 
     def _reap(self) -> None:

@@ -41,6 +41,7 @@ RECORDS: dict[str, Any] = {
     for kind in (Assumption, Capabilities, Config, LoopConfig, PoolConfig, Scope, SubjectExploration, Walk)
 }
 SHOWN_MAX = 200  # characters of a foreign value
+CALLS_ONLY, SEARCH = b"c", b"s"  # what a fork is asked for
 HEADER = struct.Struct("!I")
 
 # Tags of packed values. What is not a list is itself.
