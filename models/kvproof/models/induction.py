@@ -18,6 +18,7 @@ from kvproof.models.translation.dependencies import fields_read
 from kvproof.models.translation.maps import SymbolicState
 from kvproof.models.translation.rules import Required
 from kvproof.models.translation.terms import Truth, are_same, conjunction, equal
+from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import FIELDS
@@ -29,9 +30,9 @@ DERIVED_PROPERTY = "lists-agree"
 Rule = Callable[..., Any]
 
 
-def obligations() -> Iterator[Obligation]:
-    """Everything there is to prove of the specification."""
-    induction = Induction(Translator())
+def obligations(text: Text | None = None) -> Iterator[Obligation]:
+    """Everything there is to prove of the specification, or of another text."""
+    induction = Induction(Translator(text=text))
     yield from induction.initial()
     yield from induction.theorems()
     yield from induction.claims_are_defined()

@@ -14,15 +14,16 @@ from kvproof.models.induction import Induction, defined, hypotheses
 from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.translation.maps import SymbolicState, Value
 from kvproof.models.translation.terms import Number, Truth, conjunction, is_truth
+from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Parameter, Translator
 from kvproof.spec.language import COLLECTED, Contract
 
 SUITE = "operations"
 
 
-def obligations() -> Iterator[Obligation]:
-    """What is to be proved of every contract."""
-    induction = Induction(Translator())
+def obligations(text: Text | None = None) -> Iterator[Obligation]:
+    """What is to be proved of every contract of the specification, or of another text."""
+    induction = Induction(Translator(text=text))
     for contract in COLLECTED.contracts:
         yield from contract_obligations(induction, contract)
 

@@ -11,7 +11,7 @@ import ast
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
@@ -102,6 +102,7 @@ class CheckFailed(Exception):
 
 
 Rule = Callable[..., Guard | None]
+Functions = Mapping[str, tuple[ast.FunctionDef, str]]  # by name, each with the file it stands in
 
 
 # Reading the text --------------------------------------------------------------------------------------------------
@@ -242,9 +243,13 @@ def _located(expression: ast.expr, at: ast.expr) -> ast.expr:
 
 @functools.cache
 def _code(with_ghosts: bool, with_checks: bool) -> tuple[list[CodeType], dict[str, Any]]:
+    return _compiled(functions(), with_ghosts, with_checks)
+
+
+def _compiled(text: Functions, with_ghosts: bool, with_checks: bool) -> tuple[list[CodeType], dict[str, Any]]:
     constants: dict[str, Any] = {}
     bodies: dict[str, list[ast.stmt]] = {}
-    for name, (function, file) in functions().items():
+    for name, (function, file) in text.items():
         function = copy.deepcopy(function) if with_ghosts else without_ghosts(function)
         function = _Runnable(name, with_checks, constants).visit(function)
         function.decorator_list, function.returns = [], None
@@ -257,7 +262,10 @@ def _code(with_ghosts: bool, with_checks: bool) -> tuple[list[CodeType], dict[st
 
 @functools.lru_cache(maxsize=4096)
 def _namespace(sizes: Sizes, with_ghosts: bool, with_checks: bool) -> dict[str, Any]:
-    code, constants = _code(with_ghosts, with_checks)
+    return _names(sizes, *_code(with_ghosts, with_checks))
+
+
+def _names(sizes: Sizes, code: list[CodeType], constants: dict[str, Any]) -> dict[str, Any]:
     names: dict[str, Any] = {k: v for k, v in vars(state).items() if isinstance(v, int)}
     names |= constants | sizes.names()
     for module in code:
@@ -317,10 +325,17 @@ class Machine:
 
     with_ghosts: keep the fields that only proofs and the invariants about enumerations need.
     with_checks: evaluate the obligations, and raise `CheckFailed` when one does not hold.
+    text: other functions than those of the specification, such as a rule with a fault in it.
     """
 
-    def __init__(self, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True) -> None:
-        names = _namespace(sizes, with_ghosts, with_checks)
+    def __init__(
+        self, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True, text: Functions | None = None
+    ) -> None:
+        if text is None:
+            names = _namespace(sizes, with_ghosts, with_checks)
+        else:
+            names = _names(sizes, *_compiled(text, with_ghosts, with_checks))
+        self._first = _first_state(sizes, with_ghosts) if text is None else _made(names, with_ghosts)
         self.sizes, self.with_ghosts = sizes, with_ghosts
         self.names = names
         self.null: int = names["NULL"]
@@ -330,7 +345,7 @@ class Machine:
 
     def first_state(self) -> State:
         """The state in which every block is free and no sequence exists."""
-        return self.copy(_first_state(self.sizes, self.with_ghosts))
+        return self.copy(self._first)
 
     def broken_claims(self, state: State) -> list[str]:
         """The names of the invariants and theorems that the state does not satisfy."""
@@ -340,7 +355,10 @@ class Machine:
 
 @functools.lru_cache(maxsize=4096)
 def _first_state(sizes: Sizes, with_ghosts: bool) -> State:
-    names = _namespace(sizes, with_ghosts, with_checks=True)
+    return _made(_namespace(sizes, with_ghosts, with_checks=True), with_ghosts)
+
+
+def _made(names: dict[str, Any], with_ghosts: bool) -> State:
     first = State()
     for name, f in _kept_fields(with_ghosts).items():
         sizes_of = [_size(domain, names) for domain in f.domains]

@@ -21,6 +21,26 @@ class Text:
         """The text with one function exchanged: a mutant."""
         return replace(self, functions={**self.functions, name: (function, self.functions[name][1])})
 
+    def rewritten(self, source: str, file: str = "<text>") -> "Text":
+        """The text in which the functions of a piece of Python stand for those of the same names.
+
+        file: what places in it are called. Raises NotInLanguage for what is no function of the text, ValueError for
+        what is no Python.
+        """
+        try:
+            body = ast.parse(source, file).body
+        except SyntaxError as error:
+            raise ValueError(f"{file}:{error.lineno}: this is no Python: {error.msg}") from error
+        found: dict[str, tuple[ast.FunctionDef, str]] = {}
+        for node in body:
+            if isinstance(node, (ast.Import, ast.ImportFrom)) or _is_docstring(node):
+                continue
+            if not isinstance(node, ast.FunctionDef) or node.name not in self.functions:
+                name = getattr(node, "name", type(node).__name__)
+                raise NotInLanguage(file, node, f"{name} is no function of the text", "rewrite one that there is")
+            found[node.name] = (node, file)
+        return replace(self, functions={**self.functions, **found})
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -53,6 +73,10 @@ def specification() -> Text:
             name: value for name, value in vars(text).items() if isinstance(value, int) and name == name.upper()
         }
     return Text(native.functions(), constants)
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def parameters_of(function: ast.FunctionDef, file: str) -> list[str]:
