@@ -70,7 +70,9 @@ def test_blocks_freed_before_their_step_ran_are_evicted_oldest_access_first() ->
     assert allocator.allocate_mutable_block(None).block_id == 0
 
 
-@pytest.mark.parametrize(("before", "is_defined"), [(42, True), (None, False), (hash("None"), False)])
+@pytest.mark.parametrize(
+    ("before", "is_defined"), [(42, True), (None, False), (hash("None"), False)], ids=["hash", "none", "hash of none"]
+)
 def test_the_block_before_may_be_of_another_class(before: Any, is_defined: bool) -> None:
     foreign: Any = SimpleNamespace(content_hash=before)
     block = PrefixCachingBlock(foreign, [1, 2], 2, PrefixCachingBlockAllocator(1, 2))
