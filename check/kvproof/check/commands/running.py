@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from kvproof.check.commands.output import output, progress_on, say
-from kvproof.check.commands.saving import Saving
+from kvproof.check.commands.saving import SHORTEN_SECONDS_MAX, SHORTEN_SECONDS_MIN, Saving
 from kvproof.check.known import known_findings
 from kvproof.check.session import Session, Stage
 from kvproof.check.store import Store, StoreError, explained
@@ -40,7 +40,10 @@ class Request:
     def saving(self, make: Callable[[], ManagerSubject], tells_once: bool = False) -> Saving:
         """How counterexamples of this run are saved. Raises KnownFileError."""
         known = known_findings(self.known)
-        return Saving(make, self.subject, self.seed, self.store, known, self.contract_fails, tells_once)
+        seconds = SHORTEN_SECONDS_MAX
+        if self.seconds is not None:
+            seconds = min(seconds, max(SHORTEN_SECONDS_MIN, self.seconds / 2))
+        return Saving(make, self.subject, self.seed, self.store, known, self.contract_fails, seconds, tells_once)
 
     @property
     def store(self) -> Store:

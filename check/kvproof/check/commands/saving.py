@@ -10,7 +10,7 @@ from kvproof.check.store import Store, explained
 from kvproof.check.subject import Config, ManagerSubject
 from kvproof.spec.trace import Operation
 
-SHORTEN_SECONDS_MAX = 10.0
+SHORTEN_SECONDS_MIN, SHORTEN_SECONDS_MAX = 2.0, 10.0
 LONG = 12  # operations; a longer run is sought again
 NUM_WALKS_MAX = 4  # so often
 
@@ -25,6 +25,7 @@ class Saving:
     store: Store
     known: KnownFindings = field(default_factory=KnownFindings)
     contract_fails: bool = False
+    seconds: float = SHORTEN_SECONDS_MAX  # to shorten one finding
     tells_once: bool = False  # a finding of one property and mechanism is sought and saved once, whichever judge met it
     _saved: dict[tuple[str, str, str], Refutation] = field(default_factory=dict, init=False)
 
@@ -78,11 +79,11 @@ class Saving:
 
         for kind, minimise in ((LoopConfig, minimise_loop), (PoolConfig, minimise_pool)):
             if isinstance(config, kind):
-                return minimise(self.make, finding, seconds=SHORTEN_SECONDS_MAX, config=config, operations=operations)
+                return minimise(self.make, finding, seconds=self.seconds, config=config, operations=operations)
         return shortest(
             self.make,
             finding,
-            seconds=SHORTEN_SECONDS_MAX,
+            seconds=self.seconds,
             config=config,
             operations=operations,
             seed=self.seed,
