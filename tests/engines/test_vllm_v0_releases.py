@@ -123,6 +123,11 @@ def cache(tmp_path: Path) -> Iterator[Path]:
     for name, text in {
         "vllm-0.5.0/vllm/core/block_manager_v1.py": "class BlockSpaceManagerV1: pass",
         "vllm-0.5.0/vllm/core/block_manager_v2.py": "class BlockSpaceManagerV2: pass",
+        "vllm-0.5.0/vllm/core/block/__init__.py": "",
+        "vllm-0.4.0/vllm/core/block_manager_v1.py": "class BlockSpaceManagerV1: pass",
+        "vllm-0.4.0/vllm/core/block_manager_v2.py": "import vllm.core.block",
+        "vllm-0.7.0/vllm/core/interfaces.py": "class BlockSpaceManager: pass",
+        "vllm-0.7.0/vllm/core/block_manager.py": "from vllm.core.interfaces import BlockSpaceManager",
         "vllm-0.12.0/vllm/v1/core/kv_cache_manager.py": "",
     }.items():
         path = tmp_path / name
@@ -152,3 +157,12 @@ def test_the_newest_generation_is_taken_unless_one_is_asked_for(
 def test_a_release_without_a_v0_manager_is_refused_with_the_subject_that_judges_it(cache: Path) -> None:
     with pytest.raises(EngineError, match=r"vllm-v1==0\.12\.0"):
         import_manager("0.12.0", cache)
+
+
+def test_an_archive_that_lacks_half_of_its_second_generation_gives_its_first(cache: Path) -> None:
+    assert import_manager("0.4.0", cache).generation == 1
+
+
+def test_an_abstract_class_of_the_old_name_is_no_manager_of_the_first_generation(cache: Path) -> None:
+    with pytest.raises(EngineError, match="no V0 block manager of generation 1"):
+        import_manager("0.7.0", cache, 1)

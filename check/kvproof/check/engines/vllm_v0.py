@@ -1,9 +1,8 @@
 """vLLM's V0 block managers, releases 0.2 to 0.10, importable without torch.
 
-The first generation is `BlockSpaceManager` (0.2.0 to 0.3.3), then `BlockSpaceManagerV1` (0.4.0 to 0.6.2); the second is
-`BlockSpaceManagerV2` (0.4.0 to 0.6.2), then `SelfAttnBlockSpaceManager` (0.6.3 to 0.10.2). Where a release has both,
-the second is taken unless the first is asked for. Other generations of names are not tried: a release without them is
-refused.
+The first generation is `BlockSpaceManager` (0.2.0 to 0.3.3), then `BlockSpaceManagerV1` (0.4.0 to 0.6.3); the second is
+`BlockSpaceManagerV2` (0.4.0.post1 to 0.6.3), then `SelfAttnBlockSpaceManager` (0.6.3.post1 to 0.10.2). Where a release
+has both, the second is taken unless the first is asked for. A release without either is refused.
 
 Of the rest of vLLM the managers take: which device a block is on, two ways of cutting lists, the status a sequence has
 (compared, never computed with), the platform (one of them pads with block 0), a logger, and two error messages.
@@ -88,10 +87,13 @@ def import_manager(version: str, cache: Path | None = None, generation: int | No
     if shells.installed_version("vllm") != version:
         shells.mount("vllm", bring.find("vllm", version, cache), STAND_INS)
     for number in MANAGERS if generation is None else (generation,):
+        if number == 2 and not shells.has_module("vllm", "core.block"):
+            continue  # the archive of 0.4.0 lacks what its second generation imports
         for module_name, name in MANAGERS[number]:
             if shells.has_module("vllm", module_name):
-                manager = getattr(shells.module_of("vllm", (module_name,)), name, None)
-                if manager is not None:
+                module = shells.module_of("vllm", (module_name,))
+                manager = getattr(module, name, None)  # later releases import the abstract class by that name
+                if manager is not None and manager.__module__ == module.__name__:
                     return Manager(manager, shells.module_of("vllm", ("sequence",)).SequenceStatus, number)
     wanted = "" if generation is None else f" of generation {generation}"
     raise EngineError(f"vLLM {version} has no V0 block manager{wanted}; `vllm-v1=={version}` judges its V1 manager")

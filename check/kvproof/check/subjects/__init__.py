@@ -27,7 +27,7 @@ BUILT_IN = {
     "kvproof-scheduler": "kvproof's own scheduler around it, judged step by step",
     "nano-vllm": "nano-vllm's block manager, of a checkout: nano-vllm==PATH",
     "vllm-v0": "vLLM's V0 block manager (0.2.0 to 0.10.2); vllm-v0==VERSION for another release",
-    "vllm-v0-generation1": "its first generation, where a release has both (0.4.0 to 0.6.2)",
+    "vllm-v0-generation1": "its first generation, where a release has both (0.4.0 to 0.6.3)",
     "vllm-v0-scheduler": "vLLM's own V0 scheduler around it (0.6.5 to 0.10.2), judged step by step",
     "vllm-v1": "vLLM's V1 KV cache manager (0.6.5 to 0.33.0); vllm-v1==VERSION for another release",
     "vllm-v1-scheduler": "vLLM's own V1 scheduler around it (0.11.0 to 0.33.0), judged step by step",

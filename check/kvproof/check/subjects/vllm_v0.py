@@ -1,4 +1,4 @@
-"""vLLM's V0 block manager of the second generation as a subject: releases 0.4.2 to 0.10.2.
+"""vLLM's V0 block manager of the second generation as a subject: releases 0.4.0.post1 to 0.10.2.
 
 The adapter plays the part of vLLM's own scheduler and nothing more: the order of calls, and what the manager is told
 between them, are those of `vllm/core/scheduler.py` (release 0.9.2; named below where it matters). What differs between
@@ -9,9 +9,11 @@ scheduler of those releases does; a watermark, window or swap that a release doe
 """
 
 import inspect
+import sys
 from pathlib import Path
 from typing import Any
 
+from kvproof.check.adapter import BOOLEAN_ADMISSION
 from kvproof.check.engines.vllm_v0 import import_manager
 from kvproof.check.subject import (
     Admission,
@@ -78,10 +80,10 @@ class VllmV0:
         self.capabilities = Capabilities(
             swap=calls.can_swap,
             fork=True,
-            window=_accepts_window(manager),
-            caching="enable_caching" in calls.options,
+            window=_accepts(manager, "Sliding window"),
+            caching="enable_caching" in calls.options and _accepts(manager, "Prefix caching"),
             lookahead=calls.appends_lookahead,
-            chunked=True,
+            chunked=_takes_no_tokens(manager),
             adapters=True,
             cross=calls.has_cross,
             reset=calls.can_reset,
@@ -91,7 +93,7 @@ class VllmV0:
             whole_chunks=True,
             same_step_hits=True,
         )
-        self.assumptions: tuple[Assumption, ...] = ASSUMPTIONS
+        self.assumptions: tuple[Assumption, ...] = (*ASSUMPTIONS, BOOLEAN_ADMISSION)
 
     def open(self, config: Config) -> None:
         """Make a new, idle manager. Raises Unsupported for what vLLM's own configuration refuses."""
@@ -180,7 +182,13 @@ class VllmV0:
 
     def can_admit(self, group: int) -> Admission:
         """Without lookahead slots: the scheduler asks for those of a prompt only when it does several steps at once."""
-        return Admission[self._manager.can_allocate(self._groups[group]).name]
+        answer = self._manager.can_allocate(self._groups[group])
+        if not isinstance(answer, bool):
+            return Admission[answer.name]
+        if answer:  # until 0.2.2, a yes or no
+            return Admission.OK
+        is_idle = self._manager.get_num_free_gpu_blocks() == self._config.num_gpu_blocks
+        return Admission.NEVER if is_idle else Admission.LATER
 
     def can_append(self, group: int) -> bool:
         """Asked before each chunk of a prompt as well, then without lookahead slots."""
@@ -316,9 +324,15 @@ def _takes(manager: Any, method: str, parameter: str) -> bool:
     return found is not None and parameter in inspect.signature(found).parameters
 
 
-def _accepts_window(manager: Any) -> bool:
-    """The option is older than what it stands for: until 0.4.2 the second generation asserts that it is not used."""
-    return "Sliding window not yet supported" not in inspect.getsource(manager.__init__)
+def _accepts(manager: Any, what: str) -> bool:
+    """An option may be older than what it stands for; a manager then asserts that it is not used."""
+    return f"{what} not yet supported" not in inspect.getsource(manager.__init__)
+
+
+def _takes_no_tokens(manager: Any) -> bool:
+    """A further chunk of a prompt is an append of nothing; 0.4.0.post1, older than chunks, asserts against it."""
+    table = getattr(sys.modules[manager.__module__], "BlockTable", None)
+    return not inspect.isclass(table) or "can't append empty token ids" not in inspect.getsource(table)
 
 
 def make(version: str = "0.9.2", cache: Path | None = None, generation: int | None = None) -> VllmV0:

@@ -1,4 +1,4 @@
-"""vLLM's V0 block manager of the first generation as a subject: releases 0.2.0 to 0.6.2.
+"""vLLM's V0 block manager of the first generation as a subject: releases 0.2.0 to 0.6.3.
 
 Its sliding window is a ring of W blocks, in which position p takes the slot of position p - W * block_size, and a table
 names a block again each time the ring comes round. As with kvproof's own first generation (`generation1`), the ring is
@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvproof.check.subject import NULL_BLOCK, Assumption, Config, Observation, Unsupported
-from kvproof.check.subjects.vllm_v0 import ASSUMPTIONS, VllmV0
+from kvproof.check.subjects.vllm_v0 import VllmV0
 from kvproof.check.subjects.vllm_v0_shown import BlockPools, absolute_ids
 
 PROMPT_BESIDE_RING = Assumption(
@@ -47,7 +47,7 @@ class VllmV0Generation1(VllmV0):
         can_chunk = self._calls.append == "append_slots"
         self.capabilities = replace(self.capabilities, lookahead=False, chunked=can_chunk, window=True)
         sys.modules[f"{manager.__module__.partition('.')[0]}.block"].PhysicalTokenBlock.__hash__ = _number
-        self.assumptions = (*ASSUMPTIONS, PROMPT_BESIDE_RING, PARTIAL_UNSHARED, SET_ORDER)
+        self.assumptions = (*self.assumptions, PROMPT_BESIDE_RING, PARTIAL_UNSHARED, SET_ORDER)
 
     def open(self, config: Config) -> None:
         """A new manager; with a window, one with the ring that keeps it."""
