@@ -63,10 +63,11 @@ class Bisection:
 
 def engine_of(subject: str) -> str:
     """The engine whose releases a subject is of. Raises EngineError."""
-    name = subject.partition("==")[0].partition("-")[0]
-    if name not in bring.KNOWN:
-        raise EngineError(f"{subject} has no releases; there are those of {', '.join(bring.KNOWN)}")
-    return name
+    name = subject.partition("==")[0]
+    for engine in bring.KNOWN:
+        if name == engine or name.startswith(f"{engine}-"):
+            return engine
+    raise EngineError(f"{subject} has no releases; there are those of {', '.join(bring.KNOWN)}")
 
 
 def releases_of(engine: str, named: Sequence[str], cache: Path | None = None) -> list[str]:
