@@ -173,7 +173,7 @@ def test_a_hunt_shows_saves_and_replays_what_it_found(faulty: str) -> None:
 
 
 def test_a_run_repeats_from_its_seed(faulty: str) -> None:
-    hunt = ("hunt", "--subject", f"{faulty}:Raising", "--budget", "0.8", "--keep-going")
+    hunt = ("hunt", "--subject", f"{faulty}:Raising", "--no-isolation", "--budget", "1.5", "--keep-going")
     traces = []
     for folder, seed in (("a", "5"), ("b", "5"), ("c", "6")):
         kvproof(*hunt, "--seed", seed, "--out", folder)
