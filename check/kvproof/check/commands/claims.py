@@ -102,7 +102,7 @@ def decided(judge: str, promised: list[Check], outcome: Outcome, scope: str = ""
             found.property,
             Verdict.REFUTED,
             outcome.seconds,
-            outcome.counts,
+            {} if found.scope else outcome.counts,  # one search is counted once
             found.text,
             found.trace,
             found.signature,

@@ -65,7 +65,7 @@ def hunt(
             wrong = f"there is no level {level!r}; there are {', '.join(LEVELS)}"
             raise UsageError(f"{progress.subject} is of level {level_of(one)}" if level in LEVELS else wrong)
         request = Request("hunt", progress.subject, progress.seed, budget, bookmark.folder, json, known, contract_fails)
-        saving = request.saving(make, tells_once=True)
+        saving = request.saving(make)
         stages = [bookmark.stage()] if bookmark.earlier else []
         if level_of(one) == "manager":
             scopes = {name: scope for name, scope in HUNTED_SCOPES.items() if name not in progress.scopes}

@@ -37,13 +37,13 @@ class Request:
     known: Path | None = None
     contract_fails: bool = False
 
-    def saving(self, make: Callable[[], ManagerSubject], tells_once: bool = False) -> Saving:
+    def saving(self, make: Callable[[], ManagerSubject]) -> Saving:
         """How counterexamples of this run are saved. Raises KnownFileError."""
         known = known_findings(self.known)
         seconds = SHORTEN_SECONDS_MAX
         if self.seconds is not None:
             seconds = min(seconds, max(SHORTEN_SECONDS_MIN, self.seconds / 2))
-        return Saving(make, self.subject, self.seed, self.store, known, self.contract_fails, seconds, tells_once)
+        return Saving(make, self.subject, self.seed, self.store, known, self.contract_fails, seconds)
 
     @property
     def store(self) -> Store:

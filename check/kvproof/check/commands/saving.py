@@ -26,8 +26,7 @@ class Saving:
     known: KnownFindings = field(default_factory=KnownFindings)
     contract_fails: bool = False
     seconds: float = SHORTEN_SECONDS_MAX  # to shorten one finding
-    tells_once: bool = False  # a finding of one property and mechanism is sought and saved once, whichever judge met it
-    _saved: dict[tuple[str, str, str], Refutation] = field(default_factory=dict, init=False)
+    _saved: dict[tuple[str, str, str], Refutation] = field(default_factory=dict, init=False)  # by judge and mechanism
 
     def save(
         self, judge: str, config: Config, operations: list[Operation], finding: Finding, num_before: int
@@ -36,7 +35,7 @@ class Saving:
         from kvproof.check import crash
 
         last = operations[-1][0] if operations else "open"
-        kind = finding.property, finding.mechanism(last), judge if not self.tells_once else ""
+        kind = finding.property, finding.mechanism(last), judge
         if kind in self._saved:
             return replace(self._saved[kind])
         finding = crash.confirm(self.make, config, operations, finding)
