@@ -21,11 +21,12 @@ from kvproof.spec.state import State
 
 @dataclass(frozen=True, eq=False)
 class Parameter:
-    """An unknown argument of a rule, and what its domain says of it."""
+    """An unknown argument of a rule, and what its domain says of it; a truth value, or a row, has no domain."""
 
     name: str
     value: Value
     known: Truth
+    domain: Domain | None = None
 
 
 class Translator:
@@ -99,7 +100,7 @@ class Translator:
                 yield Parameter(parameter.name, z3.Bool(name), True)
             else:
                 unknown = z3.Int(name)
-                yield Parameter(parameter.name, unknown, self._known(unknown, domain))
+                yield Parameter(parameter.name, unknown, self._known(unknown, domain), domain)
 
     def _known(self, unknown: z3.ArithRef, domain: Domain) -> Truth:
         return self.universe.contains(domain, unknown)

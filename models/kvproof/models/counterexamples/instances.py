@@ -1,0 +1,180 @@
+"""Small instances of the specification: where a solver looks for a state, and how the state is read from its model.
+
+In an instance the numbers of blocks, sequences, slots and flights are known, and quantifiers are unrolled. Tables and
+enumerations have no end there either; they are looked at only as far as the instance goes, so a state is asked for
+whose tables have room for one entry more.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import z3
+
+from kvproof.models.counterexamples.case import Case, Kind
+from kvproof.models.induction import INITIAL, THEOREM, Induction
+from kvproof.models.obligation import Obligation
+from kvproof.models.translation.maps import Map, SymbolicState
+from kvproof.models.translation.sizes import WITHOUT_END, Universe
+from kvproof.models.translation.terms import Number, Truth, is_between
+from kvproof.models.translation.text import Text
+from kvproof.models.translation.translator import Parameter, Translator
+from kvproof.spec.language import Domain
+from kvproof.spec.native import FIELDS, Sizes
+from kvproof.spec.state import FREE, NONE, State
+
+# From the smallest on: each has something that those before it have not.
+INSTANCES = (
+    Sizes(num_gpu_blocks=2, num_host_blocks=0, block_size=2, num_seqs=2, num_indexes=2),
+    Sizes(num_gpu_blocks=2, num_host_blocks=2, block_size=2, num_seqs=2, num_indexes=3),
+    Sizes(num_gpu_blocks=2, num_host_blocks=2, block_size=2, num_seqs=2, num_indexes=3, num_flights=2),
+    Sizes(num_gpu_blocks=3, num_host_blocks=2, block_size=2, num_seqs=3, num_indexes=4, num_flights=2),
+)
+PREFERRING_SECONDS = 1.5  # spent on a state that is easy to read
+
+
+class Instance(Universe):
+    """Known sizes, but for tables and enumerations."""
+
+    def contains(self, domain: Domain, term: Number) -> Truth:
+        """Whether the number is one of the domain."""
+        return is_between(0, term, None if domain.size in WITHOUT_END else self.size(domain))
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """What a model says: a state, and the arguments of the rule."""
+
+    state: State
+    arguments: dict[str, Any]
+
+
+class Search:
+    """One text of the specification in one instance."""
+
+    def __init__(self, sizes: Sizes, text: Text) -> None:
+        self.sizes = sizes
+        self.translator = Translator(sizes, text)
+        self.translator.universe = Instance(sizes)
+        self.induction = Induction(self.translator)
+        self.before = self.induction.before
+
+    def candidate(self, case: Case, rule: Any, id: str, deadline: float) -> Candidate | None:
+        """A state from which the solver says the claim to be false; None if there is none, or no time is left."""
+        obligation = self._obligation(case, rule, id)
+        seconds = deadline - time.monotonic()
+        if obligation is None or obligation.is_kept() or seconds <= 0:
+            return None
+        parameters = list(self.translator.parameters(rule)) if rule is not None else []
+        solver = z3.Solver()
+        solver.set("timeout", max(1, int(seconds * 1000)))
+        solver.add(*(one.formula for one in obligation.hypotheses), obligation.negated_goal(), *self.room(parameters))
+        if solver.check() != z3.sat:
+            return None
+        model = self.preferred(solver, min(deadline, time.monotonic() + PREFERRING_SECONDS))
+        return self.read(model, parameters)
+
+    def enabled(self, rule: Any, deadline: float) -> Candidate | None:
+        """A state of the invariants in which a rule is enabled; None if there is none, or no time is left."""
+        parameters = list(self.translator.parameters(rule))
+        outcome = self.translator.run(rule.__name__, self.before, *(one.value for one in parameters))
+        solver = z3.Solver()
+        solver.set("timeout", max(1, int((deadline - time.monotonic()) * 1000)))
+        solver.add(*(one.formula for one in self.induction.assumed), *(one.known for one in parameters))
+        solver.add(outcome.guard, *self.room(parameters))
+        return self.read(solver.model(), parameters) if solver.check() == z3.sat else None
+
+    def _obligation(self, case: Case, rule: Any, id: str) -> Obligation | None:
+        if case.subject == INITIAL:
+            made = self.induction.initial()
+        elif case.subject == THEOREM:
+            made = self.induction.theorems()
+        elif rule is not None:
+            made = self.induction.rule(rule)
+        else:
+            made = self.induction.claims_are_defined()
+        return next((one for one in made if one.id == id), None)
+
+    def room(self, parameters: Iterable[Parameter]) -> Iterator[Truth]:
+        """Every table has room for one entry more, and indexes that are given are looked at."""
+        for seq in range(self.sizes.num_seqs):
+            yield self.before.maps["num_blocks"].read(seq) < self.sizes.num_indexes  # type: ignore[operator]
+        for one in parameters:
+            if one.domain is not None and one.domain.size in WITHOUT_END:
+                yield one.value < self.sizes.num_indexes  # type: ignore[operator]
+
+    # States that are easy to read
+
+    def preferred(self, solver: z3.Solver, deadline: float) -> z3.ModelRef:
+        """The model of a state in which as little as possible is going on."""
+        model = solver.model()
+        for wish in self._wishes():
+            if isinstance(wish, bool) or z3.is_true(model.eval(wish, model_completion=True)):
+                solver.add(wish)
+                continue
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            solver.push()
+            solver.add(wish)
+            solver.set("timeout", max(1, int(left * 1000)))
+            if solver.check() == z3.sat:
+                model = solver.model()
+            else:
+                solver.pop()
+        return model
+
+    def _wishes(self) -> Iterator[Truth]:
+        """What makes a state simple, the most telling first."""
+        maps, sizes = self.before.maps, self.sizes
+        seqs, blocks = range(sizes.num_seqs), range(sizes.num_gpu_blocks + sizes.num_host_blocks)
+        yield from (maps["uses"].read(flight) == NONE for flight in range(sizes.num_flights))
+        yield from (maps["live"].read(seq) == z3.BoolVal(False) for seq in reversed(seqs))
+        yield from (maps["cached"].read(block) == z3.BoolVal(False) for block in blocks)
+        yield from (maps["status"].read(block) == FREE for block in reversed(blocks))
+        for name, value in (("window", 0), ("moving", NONE), ("first", 0), ("num_blocks", 0), ("num_full", 0)):
+            yield from (maps[name].read(seq) == value for seq in seqs)
+        yield from (maps["ending"].read(seq) == z3.BoolVal(False) for seq in seqs)
+        for name in ("num_filled", "done_full", "done_filled"):
+            yield from (maps[name].read(seq) == 0 for seq in seqs)
+        yield from (maps["num_written"].read(block) == 0 for block in blocks)
+
+    # Reading a model
+
+    def read(self, model: z3.ModelRef, parameters: Iterable[Parameter]) -> Candidate:
+        """The state and the arguments of a model; what it leaves open is 0 or false."""
+        arguments = {one.name: self._argument(model, one) for one in parameters}
+        return Candidate(self.read_state(model, self.before), arguments)
+
+    def read_state(self, model: z3.ModelRef, state: SymbolicState) -> State:
+        """A state of the model, in the lists of `kvproof.spec.native`."""
+        found = State()
+        for name, field in FIELDS.items():
+            setattr(found, name, self._values(model, state.maps[name], field.domains, ()))
+        return found
+
+    def _argument(self, model: z3.ModelRef, parameter: Parameter) -> Any:
+        value = parameter.value
+        if isinstance(value, Map):
+            return self._values(model, value, value.domains, ())
+        return _known(model, value)
+
+    def _values(self, model: z3.ModelRef, map: Map, domains: tuple[Domain, ...], at: tuple[int, ...]) -> Any:
+        if len(at) == len(domains):
+            return _known(model, map.read(*at))
+        members = self.translator.universe.members(domains[len(at)])
+        assert members is not None
+        return [self._values(model, map, domains, (*at, one)) for one in members]
+
+
+def _known(model: z3.ModelRef, term: Any) -> int | bool:
+    if not isinstance(term, z3.ExprRef):
+        return term  # type: ignore[no-any-return]
+    value = model.eval(term, model_completion=True)
+    return z3.is_true(value) if z3.is_bool(value) else value.as_long()
+
+
+def looks_for(case: Case) -> tuple[Sizes, ...]:
+    """The instances in which a case is looked for; the first state has no choice, so the least is enough for it."""
+    return INSTANCES if case.kind is not Kind.INITIAL else (INSTANCES[1],)

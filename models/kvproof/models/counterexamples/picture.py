@@ -1,0 +1,181 @@
+"""A counterexample for people: what is false and where, the state before, the rule, the state after with marks.
+
+Sequences and blocks that are idle before and after are left out. What a slot shall hold or holds is a letter; equal
+letters are equal content, a dot is nothing that matters.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from kvproof.models.counterexamples.case import Clause, Counterexample, Kind
+from kvproof.spec.language import IDENTITIES
+from kvproof.spec.native import FIELDS, Sizes
+from kvproof.spec.state import EVICTABLE, FREE, HOST, NONE, RESERVED, USED, State
+
+LISTS = {FREE: "free", USED: "used", EVICTABLE: "evictable", RESERVED: "reserved"}
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+NOTHING = "·"
+CONTENTS = tuple(f"state.{name}[" for name, field in FIELDS.items() if field.to is IDENTITIES)
+
+
+def lines(found: Counterexample) -> list[str]:
+    """The whole counterexample, line by line, without its name."""
+    return [*_what(found), *_states(found)]
+
+
+def data(found: Counterexample) -> dict[str, Any]:
+    """The same as data: each field of the state before and after, and the clauses that are false."""
+    return {
+        "subject": found.case.subject,
+        "claim": found.case.claim,
+        "sentence": found.sentence,
+        "place": found.place,
+        "sizes": asdict(found.sizes),
+        "arguments": found.arguments,
+        "before": _fields(found.before),
+        "after": _fields(found.after),
+        "clauses": [asdict(clause) for clause in found.clauses],
+    }
+
+
+def _fields(state: State) -> dict[str, Any]:
+    return {name: _plain(getattr(state, name)) for name in FIELDS}
+
+
+def _plain(values: Any) -> Any:
+    return [_plain(value) for value in values] if isinstance(values, list) else values
+
+
+# What is false -----------------------------------------------------------------------------------------------------
+
+
+def _what(found: Counterexample) -> Iterator[str]:
+    case = found.case
+    if found.sentence:
+        yield found.sentence
+    match case.kind:
+        case Kind.CHECK:
+            yield f"This check does not hold ({found.place}):"
+            yield f"  {case.claim}"
+        case Kind.RANGE:
+            yield f"This is not so ({found.place}):"
+            yield f"  {case.claim}"
+        case _:
+            for clause in found.clauses:
+                yield from _clause(clause, case.is_of_rule)
+            if not found.clauses:
+                yield f"It is false ({found.place})."
+
+
+def _clause(clause: Clause, is_after: bool) -> Iterator[str]:
+    at = ", ".join(f"{name} = {value}" for name, value in clause.at.items())
+    when = "Afterwards this is false" if is_after else "This is false"
+    yield f"{when}{f' for {at}' if at else ''} ({clause.place}):"
+    yield f"  {clause.text}"
+    if clause.values:
+        yield f"  {', '.join(f'{text} is {_value(text, value)}' for text, value in clause.values.items())}"
+
+
+def _value(text: str, value: Any) -> str:
+    """A value as the states below show it."""
+    is_identity = text.startswith(CONTENTS)
+    return _letter(value) if is_identity else str(value)
+
+
+# States ------------------------------------------------------------------------------------------------------------
+
+
+def _states(found: Counterexample) -> Iterator[str]:
+    before, after = _shown(found.before, found.sizes), _shown(found.after, found.sizes)
+    wanted = [name for name in before if not (before[name] == after[name] and before[name] in IDLE)]
+    yield f"{'Before' if found.case.is_of_rule else 'The state'}, with {_sizes(found.sizes)}:"
+    yield from (f"    {name}: {before[name]}" for name in wanted)
+    if not found.case.is_of_rule:
+        return
+    yield f"{found.case.subject}({', '.join(_arguments(found))})"
+    stops = {Kind.CHECK: "At the check", Kind.RANGE: "There"}
+    yield f"{stops.get(found.case.kind, 'After')}, * is what changed:"
+    yield from (f"  {'*' if before[name] != after[name] else ' '} {name}: {after[name]}" for name in wanted)
+
+
+def _arguments(found: Counterexample) -> Iterator[str]:
+    for name, value in found.arguments.items():
+        yield f"{name} {_slots(value, len(value))}" if isinstance(value, list) else f"{name} {value}"
+
+
+def _sizes(sizes: Sizes) -> str:
+    return f"{sizes.num_gpu_blocks} GPU and {sizes.num_host_blocks} host blocks of {sizes.block_size} slots"
+
+
+ABSENT, ALL_FREE = "none", "free"
+IDLE = {ABSENT, ALL_FREE}
+
+
+def _shown(state: State, sizes: Sizes) -> dict[str, str]:
+    """Each sequence, block, flight and pool by name, with all that is to be known of it."""
+    shown = {f"sequence {seq}": _sequence(state, seq, sizes) for seq in range(sizes.num_seqs)}
+    shown |= {f"block {block}": _block(state, block) for block in range(sizes.num_gpu_blocks + sizes.num_host_blocks)}
+    shown |= {f"flight {flight}": _flight(state, flight) for flight in range(sizes.num_flights)}
+    shown["GPU"] = _counters(state.count[0])
+    if sizes.num_host_blocks:
+        shown["host"] = _counters(state.count[HOST])
+    return shown
+
+
+def _sequence(state: State, seq: int, sizes: Sizes) -> str:
+    if not state.live[seq] and not state.num_blocks[seq]:
+        return ABSENT
+    entries = [_entry(state, seq, index, sizes) for index in range(min(state.num_blocks[seq], sizes.num_indexes))]
+    size = sizes.block_size
+    known = state.num_full[seq] * size + state.num_filled[seq]
+    done = state.done_full[seq] * size + state.done_filled[seq]
+    words = [f"table {', '.join(entries)}" if entries else "empty table", f"knows {known}, may read {done}"]
+    words += ["on the host"] if state.home[seq] == HOST else []
+    words += [f"window {state.window[seq]}"] if state.window[seq] else []
+    words += [f"swapped up to entry {state.moving[seq]}"] if state.moving[seq] != NONE else []
+    words += ["being freed"] if state.ending[seq] else []
+    words += [] if state.live[seq] else ["not live"]
+    return "; ".join(words)
+
+
+def _entry(state: State, seq: int, index: int, sizes: Sizes) -> str:
+    if index < state.first[seq]:
+        return "left"
+    full, filled = state.num_full[seq], state.num_filled[seq]
+    num_known = sizes.block_size if index < full else filled if index == full else 0
+    return f"block {state.table[seq][index]} {_slots(state.tokens[seq][index], num_known)}"
+
+
+def _block(state: State, block: int) -> str:
+    words = [LISTS.get(state.status[block], f"status {state.status[block]}")]
+    words += [f"refcount {state.refcount[block]}"] if state.refcount[block] or state.status[block] == USED else []
+    written = state.num_written[block]
+    if written or any(state.memory[block]):
+        words.append(f"memory {_slots(state.memory[block], written)}, {written} written")
+    words += [f"cached as {_slots(state.content[block], len(state.content[block]))}"] if state.cached[block] else []
+    words += ["computed"] if state.computed[block] else []
+    words += [f"pins {state.pins[block]}"] if state.pins[block] else []
+    words += [f"filled by flight {state.filler[block]}"] if state.filler[block] != NONE else []
+    return ", ".join(words)
+
+
+def _flight(state: State, flight: int) -> str:
+    if state.uses[flight] == NONE and state.fills[flight] == NONE:
+        return ABSENT
+    if state.fills[flight] == NONE:
+        return f"a step that uses block {state.uses[flight]}"
+    return f"brings {state.brings[flight]} slots from block {state.uses[flight]} to block {state.fills[flight]}"
+
+
+def _counters(counts: Sequence[int]) -> str:
+    return ", ".join(f"{count} {LISTS[status]}" for status, count in enumerate(counts))
+
+
+def _slots(values: Iterable[int], num_shown: int) -> str:
+    """Letters for what matters; what lies beyond only if it is not as at first."""
+    return f"[{' '.join(_letter(v) if at < num_shown or v else NOTHING for at, v in enumerate(values))}]"
+
+
+def _letter(identity: int) -> str:
+    return LETTERS[identity] if 0 <= identity < len(LETTERS) else str(identity)

@@ -1,0 +1,64 @@
+"""A counterexample for an obligation that is not proved: asked for in growing instances, confirmed by a run."""
+
+import copy
+import time
+
+from kvproof.models.counterexamples.case import CLAIMS, RULES, Case, Counterexample, Kind, case_of
+from kvproof.models.counterexamples.clauses import false_clauses
+from kvproof.models.counterexamples.instances import Candidate, Search, looks_for
+from kvproof.models.counterexamples.replay import Replay, Replayed
+from kvproof.models.counterexamples.shrinking import shrunk
+from kvproof.models.obligation import Obligation
+from kvproof.models.translation.text import Text, place_of, specification
+from kvproof.spec.native import Sizes
+from kvproof.spec.properties import SENTENCES
+
+SECONDS = 20.0
+SHRINKING_SECONDS = 2.0
+
+
+def counterexample(obligation: Obligation, text: Text | None = None, seconds: float = SECONDS) -> Counterexample | None:
+    """A state from which running the text breaks the obligation; None if none is found in time.
+
+    text: the one of which the obligation is not proved; that of the specification if none is given.
+    """
+    case = case_of(obligation)
+    if case is None:
+        return None
+    text = text or specification()
+    deadline = time.monotonic() + seconds
+    for sizes in looks_for(case):
+        if time.monotonic() >= deadline:
+            return None
+        candidate = _candidate(case, obligation.id, sizes, text, deadline)
+        if candidate is None:
+            continue
+        replay = Replay(case, sizes, text)
+        if replay.run(candidate) is None:
+            continue
+        if case.kind is not Kind.INITIAL:
+            candidate = shrunk(replay, candidate, time.monotonic() + SHRINKING_SECONDS)
+        done = replay.run(candidate)
+        assert done is not None
+        return _shown(case, sizes, text, obligation, candidate, done)
+    return None
+
+
+def _candidate(case: Case, id: str, sizes: Sizes, text: Text, deadline: float) -> Candidate | None:
+    if case.kind is Kind.INITIAL:
+        return Candidate(Replay(case, sizes, text).machine.first_state(), {})
+    return Search(sizes, text).candidate(case, RULES.get(case.subject), id, deadline)
+
+
+def _shown(
+    case: Case, sizes: Sizes, text: Text, obligation: Obligation, candidate: Candidate, done: Replayed
+) -> Counterexample:
+    clauses = false_clauses(text, sizes, case.claim, done.after) if case.kind not in (Kind.CHECK, Kind.RANGE) else ()
+    if case.claim in CLAIMS:
+        sentence = CLAIMS[case.claim].sentence
+        place = place_of(text.functions[case.claim][1], text.functions[case.claim][0])
+    else:
+        sentence, place = SENTENCES.get(case.property, ""), obligation.place
+    return Counterexample(
+        case, sizes, candidate.arguments, copy.deepcopy(candidate.state), done.after, sentence, place, clauses
+    )

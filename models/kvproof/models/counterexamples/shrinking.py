@@ -1,0 +1,62 @@
+"""A counterexample without what does not matter: each value that can be as in the first state is so."""
+
+import copy
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from kvproof.models.counterexamples.instances import Candidate
+from kvproof.models.counterexamples.replay import Replay
+from kvproof.spec.language import IDENTITIES
+from kvproof.spec.native import FIELDS
+
+
+def shrunk(replay: Replay, candidate: Candidate, deadline: float) -> Candidate:
+    """A candidate that the run confirms as well, with fewer values that differ from those of the first state."""
+    found = _renamed(candidate)
+    if replay.run(found) is None:
+        found = candidate
+    first = replay.machine.first_state()
+    for name in FIELDS:
+        for at, value in cells(getattr(first, name)):
+            if value_at(getattr(found.state, name), at) != value and time.monotonic() < deadline:
+                state = copy.deepcopy(found.state)
+                value_at(getattr(state, name), at[:-1])[at[-1]] = value
+                changed = Candidate(state, found.arguments)
+                if replay.run(changed) is not None:
+                    found = changed
+    return found
+
+
+def _renamed(candidate: Candidate) -> Candidate:
+    """The same with other identities, from 1 on in the order in which they occur: only whether two are equal counts."""
+    numbers: dict[int, int] = {}
+
+    def renamed(values: Any) -> Any:
+        if isinstance(values, list):
+            return [renamed(value) for value in values]
+        return numbers.setdefault(values, len(numbers) + 1)
+
+    state = copy.deepcopy(candidate.state)
+    for name, field in FIELDS.items():
+        if field.to is IDENTITIES:
+            setattr(state, name, renamed(getattr(state, name)))
+    arguments = {name: renamed(one) if isinstance(one, list) else one for name, one in candidate.arguments.items()}
+    return Candidate(state, arguments)
+
+
+def cells(values: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Each value within lists, with its indexes."""
+    if not isinstance(values, list):
+        yield (), values
+        return
+    for index, inner in enumerate(values):
+        for at, value in cells(inner):
+            yield (index, *at), value
+
+
+def value_at(values: Any, at: tuple[int, ...]) -> Any:
+    """The value, or the list that is left, at these indexes."""
+    for index in at:
+        values = values[index]
+    return values
