@@ -12,7 +12,12 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check import walker
 from kvproof.check.command_line import app
-from kvproof.check.subjects import listed
+from kvproof.check.commands.saving import Saving
+from kvproof.check.commands.walking import walker_stage
+from kvproof.check.session import Stint
+from kvproof.check.store import Store
+from kvproof.check.subjects import find, listed
+from kvproof.spec.verdict import Check
 
 # A fork that forgets to count its references. MEMORY keeps what a repeated run would meet.
 FAULTY = """
@@ -172,13 +177,16 @@ def test_a_hunt_shows_saves_and_replays_what_it_found(faulty: str) -> None:
     assert (both.exit_code, both.output.split()[0]) == (2, "ERROR")
 
 
-def test_a_run_repeats_from_its_seed(faulty: str) -> None:
-    hunt = ("hunt", "--subject", f"{faulty}:Raising", "--no-isolation", "--budget", "1.5", "--keep-going")
+def test_a_walk_that_keeps_going_repeats_from_its_seed(faulty: str) -> None:
+    make = find(f"{faulty}:Raising")
     traces = []
-    for folder, seed in (("a", "5"), ("b", "5"), ("c", "6")):
-        kvproof(*hunt, "--seed", seed, "--out", folder)
-        (found,) = (check for check in failures(stored(folder)) if check["id"] == "walker/refcount-exact/fork")
-        traces.append(json.loads(Path(folder, found["trace"]).read_text())["num_operations_before"])
+    for folder, seed in (("a", 5), ("b", 5), ("c", 6)):
+        saving = Saving(make, "Raising", seed, Store(Path(folder)))
+        stage = walker_stage(make, make(), saving, 1.0, max_operations=2_000, keeps_going=True)
+        said = list(stage.run(Stint(seed, 1_000.0, lambda count: None)))
+        (found,) = (one for one in said if isinstance(one, Check) and one.id == "walker/refcount-exact/fork")
+        assert found.trace is not None
+        traces.append(json.loads(Path(folder, found.trace).read_text())["num_operations_before"])
     assert traces[0] == traces[1] != traces[2]
 
 
