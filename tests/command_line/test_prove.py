@@ -14,6 +14,7 @@ import kvproof.reports
 from kvproof.check.command_line import app
 from kvproof.models import suites
 from kvproof.models.obligation import Hypothesis, Obligation
+from kvproof.models.suites import Refutation
 
 X, Y, Z = z3.Ints("x y z")
 
@@ -31,12 +32,17 @@ def mixed() -> Iterator[Obligation]:
     )
 
 
+def shown(obligation: Obligation, text: object, seconds: float) -> Refutation | None:
+    return Refutation("x is 2\nand 2 is not 1", {"x": 2}) if obligation.subject == "wrong" else None
+
+
 @pytest.fixture
 def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A suite of three obligations, one of each verdict, in place of ours."""
+    """A suite of three obligations in place of ours; a run shows the wrong one to be wrong."""
     monkeypatch.setattr(suites, "obligations_of", lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.commands.proving.obligations_of", lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.commands.proving.SUITES", {"mixed": ""})
+    monkeypatch.setattr("kvproof.check.commands.proving.refutation_of", shown)
 
 
 def test_what_is_asked_for_is_proved_and_shown(tmp_path: Path) -> None:
@@ -65,7 +71,7 @@ def test_a_broken_lint_is_a_refutation(monkeypatch: pytest.MonkeyPatch) -> None:
     from kvproof.models.finding import Finding
 
     findings = [("no-recursion", [Finding("kvproof/spec/rules.py:7", "calls in a circle: a < a")])]
-    monkeypatch.setattr("kvproof.check.commands.proving.lints", lambda: iter(findings))
+    monkeypatch.setattr("kvproof.check.commands.proving.lints", lambda text=None: iter(findings))
     done = kvproof_prove("--only", "lint")
     assert done.exit_code == 1
     assert "refuted: lint/no-recursion: kvproof/spec/rules.py:7: calls in a circle: a < a" in done.output
@@ -91,8 +97,57 @@ def test_what_is_open_is_named_with_its_place_and_its_reason(tmp_path: Path) -> 
         "prover/conservation/mixed/wrong/it is 1": "refuted",
         "prover/read-back/mixed/open/114 is no sum of cubes": "unknown",
     }
-    assert "refuted: mixed/wrong/it is 1: kvproof/spec/rules.py:7: the solver has a model" in done.stderr
+    assert "refuted: mixed/wrong/it is 1\n  x is 2\n  and 2 is not 1\n" in done.stderr
+    found = {check["id"]: check["counterexample"] for check in document["checks"]}
+    assert found["prover/conservation/mixed/wrong/it is 1"] == {"x": 2}
     assert "1 of 3 obligations proved" in done.stderr
+
+
+@pytest.mark.usefixtures("mixed_suite")
+def test_what_only_the_solver_says_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvproof.check.commands.proving.refutation_of", lambda *_: None)
+    done = kvproof_prove("--only", "mixed/wrong")
+    assert done.exit_code == 4
+    assert "unknown: mixed/wrong/it is 1: kvproof/spec/rules.py:7: the solver has a model in which the" in done.output
+    assert "1 unknown, 0 refuted" in done.output
+
+
+FORGETS = """
+def forget(state: State, block: int) -> None:
+    state.cached[block] = False
+    state.computed[block] = False
+    move_to(state, block, FREE)
+"""
+
+
+def test_another_text_is_proved_or_refuted_with_a_state_before_and_after(tmp_path: Path) -> None:
+    text, file = tmp_path / "mine.py", tmp_path / "proofs.json"
+    text.write_text(FORGETS)
+    name = "specification/evict/nothing_is_known_of_a_free_block"
+    done = kvproof_prove("--text", str(text), "--only", name, "--timeout", "2", "--json", str(file))
+    assert done.exit_code == 1, done.output
+    assert f"refuted: {name}\n  A free or reserved block is not cached and has nothing written.\n" in done.output
+    (check,) = json.loads(file.read_text())["checks"]
+    assert check["counterexample"]["before"]["num_written"] == check["counterexample"]["after"]["num_written"]
+    assert check["text"].splitlines()[1].startswith("Afterwards this is false for b = ")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def evict(:", "mine.py:1: this is no Python"),
+        ("def evcit(state): pass", "evcit is no function of the text"),
+        ("x = 1", "Assign is no function of the text"),
+        (None, "cannot read"),
+    ],
+)
+def test_a_text_that_cannot_be_read_is_a_mistake_of_the_caller(tmp_path: Path, text: str | None, message: str) -> None:
+    file = tmp_path / "mine.py"
+    if text is not None:
+        file.write_text(text)
+    done = kvproof_prove("--text", str(file))
+    assert done.exit_code == 2
+    assert message in done.stderr
 
 
 @pytest.mark.usefixtures("mixed_suite")

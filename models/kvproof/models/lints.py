@@ -31,9 +31,9 @@ def lint(name: str, text: Text | None = None) -> list[Finding]:
     return list(_LINTS[name](text or specification()))
 
 
-def lints() -> Iterator[tuple[str, list[Finding]]]:
-    """Every lint by name, with what it finds in the specification."""
-    return ((name, lint(name)) for name in _LINTS)
+def lints(text: Text | None = None) -> Iterator[tuple[str, list[Finding]]]:
+    """Every lint by name, with what it finds in a text; in that of the specification if none is given."""
+    return ((name, lint(name, text)) for name in _LINTS)
 
 
 # Guards ----------------------------------------------------------------------------------------------------------

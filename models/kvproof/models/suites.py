@@ -1,10 +1,12 @@
 """The suites of obligations, by name, in the order in which they are proved. Each is imported when it is asked for."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from kvproof.models.obligation import Obligation
+from kvproof.models.translation.text import Text
 
 SUITES: dict[str, str] = {  # name of the suite -> module:function that gives its obligations
     "specification": "kvproof.models.induction:obligations",
@@ -15,21 +17,41 @@ SUITES: dict[str, str] = {  # name of the suite -> module:function that gives it
     "concolic": "kvproof.models.concolic.suite:obligations",
 }
 
-REFUTATIONS: dict[str, str] = {  # name of the suite -> module:function that shows a refuted obligation by running code
-    "concolic": "kvproof.models.concolic.suite:refutation_of",
-}
+OF_A_TEXT = ("specification", "operations")  # what another text of the specification can be given to
+
+SHOWN_BY_RUNNING = "concolic"
+REFUTATION_SECONDS = 20.0
 
 
-def obligations_of(suite: str) -> Iterable[Obligation]:
-    """The obligations of one suite, made as they are asked for."""
-    made: Iterable[Obligation] = _named(SUITES[suite])()
+@dataclass(frozen=True)
+class Refutation:
+    """What a run has shown of an obligation: lines for people, and the same as data if there is more than the text."""
+
+    text: str
+    data: dict[str, Any] | None = None
+
+
+def obligations_of(suite: str, text: Text | None = None) -> Iterable[Obligation]:
+    """The obligations of one suite, made as they are asked for; of another text, if one is given to a suite of one."""
+    function = _named(SUITES[suite])
+    made: Iterable[Obligation] = function() if text is None else function(text)
     return made
 
 
-def refutation_of(obligation: Obligation) -> str:
-    """What running the code shows of a refuted obligation; nothing where the suite runs none."""
-    name = REFUTATIONS.get(obligation.suite)
-    return str(_named(name)(obligation)) if name else ""
+def refutation_of(
+    obligation: Obligation, text: Text | None = None, seconds: float = REFUTATION_SECONDS
+) -> Refutation | None:
+    """What running shows of an obligation that is not proved; None where it shows nothing, or nothing can be run."""
+    if obligation.suite == SHOWN_BY_RUNNING:
+        said = str(_named("kvproof.models.concolic.suite:refutation_of")(obligation))
+        return Refutation(said) if said else None
+    if obligation.suite not in OF_A_TEXT:
+        return None
+    from kvproof.models.counterexamples.picture import data, lines
+    from kvproof.models.counterexamples.search import counterexample
+
+    found = counterexample(obligation, text, seconds)
+    return None if found is None else Refutation("\n".join(lines(found)), data(found))
 
 
 def _named(name: str) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ the check is about, so nothing was checked.
 import builtins
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from typing import Any
 
 from kvproof.spec.data_plane_report import DataPlane
 from kvproof.spec.properties import NOTES
@@ -45,6 +46,7 @@ class Check:
     text: one sentence; for a refutation, what broke and where. trace: path of the saved counterexample, relative to
     the folder of the result. signature: how it broke; findings of one property and signature are one. excused: why a
     refutation is no failure, if it is none: it is known, or the call was outside the contract of the engine.
+    counterexample: where it is no run but a state of the specification, the rule fired there, and the state after.
     """
 
     id: str
@@ -57,6 +59,7 @@ class Check:
     trace: str | None = None
     signature: str = ""
     excused: str = ""
+    counterexample: dict[str, Any] | None = None
 
     @builtins.property
     def is_failure(self) -> bool:

@@ -81,7 +81,9 @@ def _open(result: Result) -> Iterator[Line]:
         yield "", ""
     for check in found:
         name = check.id.removeprefix(f"prover/{check.property}/")
-        yield f"{check.verdict.value}: {name}: {check.text}", "bold red" if check.is_failure else "bold yellow"
+        first, *rest = [check.text] if check.counterexample is None else ["", *check.text.splitlines()]
+        yield f"{check.verdict.value}: {name}{first and ': '}{first}", "bold red" if check.is_failure else "bold yellow"
+        yield from ((f"  {line}", "") for line in rest)
 
 
 def _slowest(decided: list[Decided]) -> Iterator[Line]:

@@ -1,5 +1,6 @@
 """`kvproof prove`: theorems for all sizes."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,20 +28,37 @@ def prove(
     jobs: Annotated[
         int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Processes that ask the solver.")
     ] = 2,
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            "--text", metavar="FILE", help="Python with rules, words or claims in place of those of the specification."
+        ),
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Prove what is claimed for all sizes: any number of blocks, sequences, slots and steps.
 
     Every rule keeps every invariant, every check holds, every subscript is in range, every theorem follows; and what
     the other suites claim of arithmetic and of lists of copies. Nothing is drawn: the seed only moves the solver.
+    What is not proved is searched for a small state from which a run breaks it; if none is found it is unknown.
     """
     with guarded():
         from kvproof.check.commands.proving import Proving, run_proofs
         from kvproof.models.solving import Settings
         from kvproof.models.translation.errors import NotInLanguage
+        from kvproof.models.translation.text import specification
 
         settings = Settings(seed=seed, timeout_seconds=timeout)
         try:
-            raise typer.Exit(run_proofs(Proving(tuple(only or ()), settings, jobs, json)))
-        except NotInLanguage as error:
+            other = None if text is None else specification().rewritten(read_text(text), str(text))
+            raise typer.Exit(run_proofs(Proving(tuple(only or ()), settings, jobs, json, other)))
+        except (NotInLanguage, ValueError) as error:
             raise UsageError(str(error)) from error
+
+
+def read_text(file: Path) -> str:
+    """What stands in a file. Raises UsageError."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -19,23 +19,26 @@ from kvproof.models.finding import Finding
 from kvproof.models.lints import lint_names, lints
 from kvproof.models.obligation import Obligation
 from kvproof.models.solving import Decided, Settings
-from kvproof.models.suites import SUITES, obligations_of, refutation_of
+from kvproof.models.suites import OF_A_TEXT, SUITES, obligations_of, refutation_of
+from kvproof.models.translation.text import Text
 from kvproof.models.workers import decide_all
 from kvproof.spec.verdict import Check, Exit, Result, Run, Verdict
 
 PROVER, LINT = "prover", "lint"
 SUBJECT = "the specification"
-CANDIDATE = "the solver has a model in which the goal is false; a candidate, until a run shows it"
+CANDIDATE = "the solver has a model in which the goal is false, and no run shows it"
+COUNTEREXAMPLES_SECONDS = 120.0  # for all that is open; each has as long as the solver had
 
 
 @dataclass(frozen=True)
 class Proving:
-    """What the user asked for. only: patterns of names; empty for all."""
+    """What the user asked for. only: patterns of names; empty for all. text: another one than the specification's."""
 
     only: tuple[str, ...]
     settings: Settings
     num_processes: int
     json: Path | None
+    text: Text | None = None
 
     def wants(self, id: str) -> bool:
         """Whether something of that name was asked for."""
@@ -77,21 +80,25 @@ def run_proofs(proving: Proving) -> Exit:
 
 def _decide(proving: Proving, console: Output, decided: list[Decided], result: Result) -> None:
     with ProofProgress(console) as progress:
-        for one in decide_all(_wanted(proving), proving.settings, proving.num_processes):
+        judge = _Judge(proving)
+        for answered in decide_all(_wanted(proving), proving.settings, proving.num_processes):
+            one, check = judge.settled(answered)
             decided.append(one)
-            result.checks.append(_check(one))
+            result.checks.append(check)
             progress.advance(one)
 
 
 def _wanted(proving: Proving) -> Iterator[Obligation]:
-    for suite in SUITES:
+    for suite in SUITES if proving.text is None else OF_A_TEXT:
         if proving.wants_of(suite):
-            yield from (one for one in obligations_of(suite) if proving.wants(one.id))
+            made = obligations_of(suite) if proving.text is None else obligations_of(suite, proving.text)
+            yield from (one for one in made if proving.wants(one.id))
 
 
 def _lints(proving: Proving) -> Iterator[tuple[str, list[Finding]]]:
     if any(proving.wants(f"{LINT}/{name}") for name in lint_names()):
-        yield from ((name, found) for name, found in lints() if proving.wants(f"{LINT}/{name}"))
+        found = lints() if proving.text is None else lints(proving.text)
+        yield from ((name, findings) for name, findings in found if proving.wants(f"{LINT}/{name}"))
 
 
 def _linted(name: str, findings: list[Finding]) -> Check:
@@ -100,14 +107,42 @@ def _linted(name: str, findings: list[Finding]) -> Check:
     return Check(f"{LINT}/{name}", LINT, name, verdict, counts={"findings": len(findings)}, text=text)
 
 
-def _check(one: Decided) -> Check:
+class _Judge:
+    """What an answer of the solver is worth: what is not proved is refuted by a run, or else unknown."""
+
+    def __init__(self, proving: Proving) -> None:
+        self.proving = proving
+        self.seconds = COUNTEREXAMPLES_SECONDS
+
+    def settled(self, one: Decided) -> tuple[Decided, Check]:
+        """The answer with the verdict that stands, and the check that reports have."""
+        if one.answer.verdict is Verdict.PROVED:
+            return one, _check(one, "")
+        began = time.monotonic()
+        limit = min(self.seconds, self.proving.settings.timeout_seconds)
+        found = refutation_of(one.obligation, self.proving.text, limit) if limit > 0 else None
+        self.seconds -= time.monotonic() - began
+        if found is not None:
+            shown = replace(one, answer=replace(one.answer, verdict=Verdict.REFUTED))
+            return shown, replace(_check(shown, found.text), counterexample=found.data)
+        text = CANDIDATE if one.answer.verdict is Verdict.REFUTED else one.answer.reason or "the solver gave up"
+        unknown = replace(one, answer=replace(one.answer, verdict=Verdict.UNKNOWN))
+        return unknown, _check(unknown, f"{text}{_nothing_found(one.obligation, limit)}")
+
+
+def _nothing_found(obligation: Obligation, seconds: float) -> str:
+    if obligation.suite not in OF_A_TEXT:
+        return ""
+    if seconds <= 0:
+        return "; no time was left to look for a counterexample"
+    return f"; no counterexample was found in small instances within {seconds:.0f} s"
+
+
+def _check(one: Decided, text: str) -> Check:
     """The verdict of one obligation, as reports have it."""
     obligation, answer = one.obligation, one.answer
     counts = {"hypotheses": len(obligation.hypotheses), "effort": answer.effort}
-    text = {Verdict.REFUTED: CANDIDATE, Verdict.UNKNOWN: answer.reason or "the solver gave up"}.get(answer.verdict, "")
-    if answer.verdict is Verdict.REFUTED:
-        text = refutation_of(obligation) or text
-    if text and obligation.place:
+    if text and obligation.place and answer.verdict is not Verdict.REFUTED:
         text = f"{obligation.place}: {text}"
     id = f"{PROVER}/{obligation.property}/{obligation.id}"
     return Check(id, PROVER, obligation.property, answer.verdict, round(answer.seconds, 4), counts, text)
