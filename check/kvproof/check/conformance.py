@@ -22,11 +22,13 @@ from kvproof.check.scopes import Scope
 from kvproof.check.shortening import shortest
 from kvproof.check.subject import Config, ManagerSubject, Unsupported
 from kvproof.check.subjects import name_of
+from kvproof.check.walk import Conduct
 from kvproof.check.walker import walk
 from kvproof.spec.trace import Operation
 
 EXPLORE_SHARE = 0.2  # of the time
 SHORTEN_SECONDS_MAX = 10.0
+ANSWER_SECONDS_MAX = 5.0  # for what one transition, or one run of a walk, has to do: far more than either needs
 SCOPES = (
     Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3, block_size=2),
     Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3, block_size=2, caching=True),
@@ -84,7 +86,12 @@ def _explore(factory: Callable[[], ManagerSubject], seconds: float) -> Found | N
     deadline = monotonic() + seconds
     for place, scope in enumerate(SCOPES):
         try:
-            done = explore_subject(factory(), scope, seconds=(deadline - monotonic()) / (len(SCOPES) - place))
+            done = explore_subject(
+                factory(),
+                scope,
+                seconds=(deadline - monotonic()) / (len(SCOPES) - place),
+                transition_seconds=ANSWER_SECONDS_MAX,
+            )
         except Unsupported:
             continue
         if done.finding is not None:
@@ -100,7 +107,8 @@ def _walk(
     config: dict[str, Any] | None,
     expect: set[str],
 ) -> Found | None:
-    done = walk(subject, seed, max_operations=operations, seconds=seconds, fixed=config)
+    conduct = Conduct(run_seconds=ANSWER_SECONDS_MAX)
+    done = walk(subject, seed, max_operations=operations, seconds=seconds, fixed=config, conduct=conduct)
     if done.finding is not None:
         return Found("walker", done.finding, done.config, done.operations, done.num_operations)
     unmet = sorted(name for name in expect if not done.witnesses[name])
