@@ -30,7 +30,7 @@ test: $(READY) ## lint, types and the test suite: what CI runs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 lint: $(READY) ## ruff, nothing changed
 	$(BIN)/ruff check .
