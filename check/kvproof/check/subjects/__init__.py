@@ -58,7 +58,7 @@ def listed() -> list[tuple[str, str]]:
 def find(name: str) -> Factory:
     """What makes the subject of this name. Raises UnknownSubject, and so does what it returns if nothing is made."""
     if ":" in name:
-        return _checked(name, _own(name))
+        return _checked(name, own(name))
     known, separator, version = name.partition("==")
     if known not in BUILT_IN:
         raise UnknownSubject(f"there is no subject {name!r}{_suggestion(known)}")
@@ -149,10 +149,14 @@ def _file_of(factory: Callable[..., Any]) -> str | None:
 # The user's own ---------------------------------------------------------------------------------------------------
 
 
-def _own(name: str) -> Callable[[], Any]:
+def own(name: str, kind: str = "factory") -> Callable[..., Any]:
+    """What `module:attribute` or `path/to/file.py:attribute` names, found but not called; kind: a word for it.
+
+    Raises UnknownSubject if it cannot be imported or called.
+    """
     where, _, attribute = name.rpartition(":")
     if not where or not attribute:
-        raise UnknownSubject(f"{name!r} names no factory: write {OWN}")
+        raise UnknownSubject(f"{name!r} names no {kind}: write {OWN.replace('factory', kind)}")
     found: Any = _module(name, where)
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -161,7 +165,7 @@ def _own(name: str) -> Callable[[], Any]:
             raise UnknownSubject(f"{name}: {where} has no {part!r}{hint}")
         found = getattr(found, part)
     if not callable(found):
-        raise UnknownSubject(f"{name}: {attribute} is no factory: it is {type(found).__name__} and cannot be called")
+        raise UnknownSubject(f"{name}: {attribute} is no {kind}: it is {type(found).__name__} and cannot be called")
     return found  # type: ignore[no-any-return]
 
 

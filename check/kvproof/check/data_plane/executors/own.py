@@ -7,7 +7,7 @@ from typing import Any
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
 from kvproof.check.data_plane.layouts import UnknownSetting
 from kvproof.check.data_plane.world import Caches
-from kvproof.check.subjects import UnknownSubject, _own
+from kvproof.check.subjects import UnknownSubject, own
 
 
 def own_executor(name: str) -> Executor:
@@ -23,6 +23,6 @@ def own_executor(name: str) -> Executor:
 def own_function(name: str) -> Any:
     """The function itself. Raises UnknownSetting with a message for the user."""
     try:
-        return _own(name)
+        return own(name, "function")
     except UnknownSubject as error:
-        raise UnknownSetting(str(error).replace("factory", "function")) from error
+        raise UnknownSetting(str(error)) from error
