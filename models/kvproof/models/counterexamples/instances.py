@@ -31,7 +31,7 @@ INSTANCES = (
     Sizes(num_gpu_blocks=2, num_host_blocks=2, block_size=2, num_seqs=2, num_indexes=3, num_flights=2),
     Sizes(num_gpu_blocks=3, num_host_blocks=2, block_size=2, num_seqs=3, num_indexes=4, num_flights=2),
 )
-PREFERRING_SECONDS = 1.5  # spent on a state that is easy to read
+WISH_EFFORT = 2_000_000  # as Z3 counts it: what each wish for a state that is easy to read may cost
 
 
 class Instance(Universe):
@@ -72,7 +72,7 @@ class Search:
         solver.add(*(one.formula for one in obligation.hypotheses), obligation.negated_goal(), *self.room(parameters))
         if solver.check() != z3.sat:
             return None
-        model = self.preferred(solver, min(deadline, time.monotonic() + PREFERRING_SECONDS))
+        model = self.preferred(solver, deadline)
         return self.read(model, parameters)
 
     def enabled(self, rule: Any, deadline: float) -> Candidate | None:
@@ -109,6 +109,7 @@ class Search:
     def preferred(self, solver: z3.Solver, deadline: float) -> z3.ModelRef:
         """The model of a state in which as little as possible is going on."""
         model = solver.model()
+        solver.set("rlimit", WISH_EFFORT)
         for wish in self._wishes():
             if isinstance(wish, bool) or z3.is_true(model.eval(wish, model_completion=True)):
                 solver.add(wish)
@@ -175,6 +176,6 @@ def _known(model: z3.ModelRef, term: Any) -> int | bool:
     return z3.is_true(value) if z3.is_bool(value) else value.as_long()
 
 
-def looks_for(case: Case) -> tuple[Sizes, ...]:
-    """The instances in which a case is looked for; the first state has no choice, so the least is enough for it."""
+def instances_for(case: Case) -> tuple[Sizes, ...]:
+    """The instances in which a case is looked for; of the first state there is one, with blocks in both pools."""
     return INSTANCES if case.kind is not Kind.INITIAL else (INSTANCES[1],)

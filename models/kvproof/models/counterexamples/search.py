@@ -5,7 +5,7 @@ import time
 
 from kvproof.models.counterexamples.case import CLAIMS, RULES, Case, Counterexample, Kind, case_of
 from kvproof.models.counterexamples.clauses import false_clauses
-from kvproof.models.counterexamples.instances import Candidate, Search, looks_for
+from kvproof.models.counterexamples.instances import Candidate, Search, instances_for
 from kvproof.models.counterexamples.replay import Replay, Replayed
 from kvproof.models.counterexamples.shrinking import shrunk
 from kvproof.models.obligation import Obligation
@@ -14,7 +14,7 @@ from kvproof.spec.native import Sizes
 from kvproof.spec.properties import SENTENCES
 
 SECONDS = 20.0
-SHRINKING_SECONDS = 2.0
+SHRINKING_SECONDS = 5.0
 
 
 def counterexample(obligation: Obligation, text: Text | None = None, seconds: float = SECONDS) -> Counterexample | None:
@@ -27,7 +27,7 @@ def counterexample(obligation: Obligation, text: Text | None = None, seconds: fl
         return None
     text = text or specification()
     deadline = time.monotonic() + seconds
-    for sizes in looks_for(case):
+    for sizes in instances_for(case):
         if time.monotonic() >= deadline:
             return None
         candidate = _candidate(case, obligation.id, sizes, text, deadline)

@@ -1,0 +1,173 @@
+"""A fault in the text of the specification is shown by a small state, and what is shown was run."""
+
+import ast
+import copy
+import time
+
+from kvproof.models.counterexamples.case import RULES, Counterexample, case_of
+from kvproof.models.counterexamples.instances import INSTANCES, Candidate, Search
+from kvproof.models.counterexamples.picture import data, lines
+from kvproof.models.counterexamples.replay import Replay
+from kvproof.models.counterexamples.search import counterexample
+from kvproof.models.induction import Induction
+from kvproof.models.obligation import Obligation
+from kvproof.models.translation.text import Text, specification
+from kvproof.models.translation.translator import Translator
+from kvproof.spec.native import FIELDS, Machine
+
+GUARD_OF_SHARED = "require(state.refcount[block] == 1, 'a shared block is replaced before it is written', 'cow-copied')"
+
+
+def changed(*changes: tuple[str, str, str]) -> Text:
+    """The specification with pieces of its functions replaced."""
+    text = specification()
+    for function, old, new in changes:
+        source = ast.unparse(text.functions[function][0])
+        assert old in source
+        text = text.rewritten(source.replace(old, new))
+    return text
+
+
+def obligation_of(text: Text, rule: str, claim: str) -> Obligation:
+    return next(one for one in Induction(Translator(text=text)).rule(RULES[rule]) if one.claim == claim)
+
+
+def shown(text: Text, rule: str, claim: str) -> Counterexample:
+    found = counterexample(obligation_of(text, rule, claim), text)
+    assert found is not None
+    return found
+
+
+def test_a_forgotten_increment_in_fork_is_shown() -> None:
+    text = changed(("fork", "state.refcount[b] + 1 if", "state.refcount[b] if"))
+    assert lines(shown(text, "fork", "every_holder_is_counted")) == [
+        "Each sequence that holds a block is one of its enumerated holders.",
+        "Afterwards this is false for s = 1, b = 0 (kvproof/spec/invariants.py:147):",
+        "  implies(holds(state, s, b), state.rank[b][s] < state.refcount[b])",
+        "  state.rank[b][s] is 1, state.refcount[b] is 1",
+        "Before, with 2 GPU and 0 host blocks of 2 slots:",
+        "    sequence 0: table block 0 [· ·]; knows 0, may read 0",
+        "    sequence 1: none",
+        "    block 0: used, refcount 1",
+        "    GPU: 1 free, 1 used, 0 evictable, 0 reserved",
+        "fork(parent 0, child 1)",
+        "After, * is what changed:",
+        "    sequence 0: table block 0 [· ·]; knows 0, may read 0",
+        "  * sequence 1: table block 0 [· ·]; knows 0, may read 0",
+        "    block 0: used, refcount 1",
+        "    GPU: 1 free, 1 used, 0 evictable, 0 reserved",
+    ]
+
+
+def test_a_missing_copy_on_write_is_shown() -> None:
+    found = shown(changed(("append", GUARD_OF_SHARED, "pass")), "append", "sharers_agree_on_the_tokens")
+    writer = found.arguments["seq"]
+    assert found.before.refcount[found.arguments["block"]] == 2
+    assert found.before.table[0][0] == found.before.table[1][0] == found.arguments["block"]
+    assert found.after.tokens[writer][0] != found.after.tokens[1 - writer][0]
+    assert "    block 0: used, refcount 2" in lines(found)
+    assert any(line.startswith(f"  * sequence {writer}: table block 0 [") for line in lines(found))
+
+
+def test_a_copy_that_is_forgotten_is_shown() -> None:
+    check = "check(same(state.memory[block], state.memory[old], BLOCK_SIZE), 'cow-copied')"
+    text = changed(("append", "copy_block(state, old, block)", "pass"), ("append", check, "pass"))
+    found = shown(text, "append", "what_is_done_is_written")
+    assert found.clauses[0].values["num_done(state, s, i)"] == 1
+    assert found.clauses[0].values["num_promised(state, state.table[s][i])"] == 0
+    assert "    block 0: used, refcount 1, memory [b ·], 1 written" in lines(found)
+    assert "  * block 1: used, refcount 1" in lines(found)
+
+
+def test_the_eviction_of_a_referenced_block_is_shown() -> None:
+    text = changed(("evict", "state.status[block] == EVICTABLE", "state.status[block] != FREE"))
+    found = lines(shown(text, "evict", "status_tells_who_refers"))
+    assert "    block 0: used, refcount 1" in found
+    assert "  * block 0: free, refcount 1" in found
+    check = "check state.refcount[block] == 0 and (not is_pending(state, block))"
+    found = lines(shown(text, "evict", check))
+    assert found[0] == "Only unreferenced blocks are evicted."
+    assert "At the check, * is what changed:" in found
+
+
+def test_an_append_that_is_off_by_one_is_shown() -> None:
+    text = changed(("append", "gain(state, seq, index, block)", "gain(state, seq, index + 1, block)"))
+    found = shown(text, "append", "tables_name_blocks")
+    assert (found.before.num_blocks[0], found.after.num_blocks[0]) == (0, 1)
+    clause = found.clauses[0]
+    assert clause.text.endswith("state.position[s][state.table[s][i]] == i)")
+    assert clause.values["state.position[s][state.table[s][i]]"] != clause.at["i"] == 0
+
+
+def test_a_swap_that_frees_a_shared_source_is_shown() -> None:
+    found = shown(changed(("lose", "state.refcount[block] == 0", "True")), "move_entry", "status_tells_who_refers")
+    assert found.sizes.num_host_blocks > 0
+    picture = lines(found)
+    assert "    block 0: used, refcount 2" in picture
+    assert "  * block 0: free, refcount 1" in picture
+    assert f"move_entry(seq {found.arguments['seq']}, block {found.arguments['block']})" in picture
+    as_data = data(found)
+    assert as_data["before"].keys() == as_data["after"].keys() == FIELDS.keys()
+    assert (as_data["before"]["refcount"][0], as_data["after"]["refcount"][0]) == (2, 1)
+
+
+def test_a_subscript_out_of_range_is_shown() -> None:
+    text = changed(("mark_computed", "state.computed[block] = True", "state.computed[block + 1] = True"))
+    found = shown(text, "mark_computed", "state.computed[block + 1] has a Block in range")
+    assert found.arguments == {"block": found.sizes.num_gpu_blocks - 1}
+
+
+def test_a_first_state_made_wrong_is_shown() -> None:
+    text = changed(("all_free", "pool_size(pool) if", "pool_size(pool) + 1 if"))
+    initial = next(one for one in Induction(Translator(text=text)).initial() if one.claim == "counters_add_up")
+    found = counterexample(initial, text)
+    assert found is not None
+    assert found.before.count[0][0] == found.sizes.num_gpu_blocks + 1
+
+
+def test_a_theorem_that_does_not_follow_is_shown() -> None:
+    text = changed(("two_holders_are_counted_twice", "state.refcount[b] > 1", "state.refcount[b] > 2"))
+    claim = "two_holders_are_counted_twice"
+    theorem = next(one for one in Induction(Translator(text=text)).theorems() if one.claim == claim)
+    found = counterexample(theorem, text)
+    assert found is not None
+    assert max(found.before.refcount) == 2
+    assert "The state, with 2 GPU and 0 host blocks of 2 slots:" in lines(found)
+
+
+def test_what_is_right_has_no_counterexample() -> None:
+    assert counterexample(obligation_of(specification(), "evict", "status_tells_who_refers"), seconds=2) is None
+
+
+def test_nothing_is_shown_when_no_time_is_left() -> None:
+    text = changed(("fork", "state.refcount[b] + 1 if", "state.refcount[b] if"))
+    assert counterexample(obligation_of(text, "fork", "every_holder_is_counted"), text, seconds=0) is None
+
+
+def test_a_candidate_counts_only_if_the_run_confirms_it() -> None:
+    text = changed(("fork", "state.refcount[b] + 1 if", "state.refcount[b] if"))
+    obligation = obligation_of(text, "fork", "every_holder_is_counted")
+    case, sizes = case_of(obligation), INSTANCES[0]
+    assert case is not None
+    candidate = Search(sizes, text).candidate(case, RULES["fork"], obligation.id, time.monotonic() + 20)
+    assert candidate is not None
+    assert Replay(case, sizes, text).run(candidate) is not None
+    assert Replay(case, sizes, specification()).run(candidate) is None, "the right rule keeps the invariant there"
+    disabled = Candidate(candidate.state, {"parent": 1, "child": 0})
+    assert Replay(case, sizes, text).run(disabled) is None, "a guard refuses"
+    broken = copy.deepcopy(candidate.state)
+    broken.refcount[0] += 1
+    assert Replay(case, sizes, text).run(Candidate(broken, candidate.arguments)) is None, "no state of the invariants"
+
+
+def test_a_negative_subscript_is_no_way_to_read_from_the_end() -> None:
+    text = changed(("mark_computed", "state.computed[block] = True", "state.computed[block - NUM_BLOCKS] = True"))
+    claim = "state.computed[block - NUM_BLOCKS] has a Block in range"
+    assert shown(text, "mark_computed", claim).arguments.keys() == {"block"}
+
+
+def test_a_state_that_is_read_from_a_model_satisfies_the_invariants_natively() -> None:
+    search = Search(INSTANCES[2], specification())
+    candidate = search.enabled(RULES["append"], time.monotonic() + 20)
+    assert candidate is not None
+    assert Machine(search.sizes).broken_claims(candidate.state) == []
