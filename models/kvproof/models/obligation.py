@@ -58,13 +58,17 @@ class Obligation:
 
         One `assert` for each hypothesis, in their order, and the last for the negated goal.
         """
-        assumed, goal = self.question()
-        declared = {line for line in assumed.splitlines() if line.startswith("(declare-")}
-        return "\n".join([assumed, *(line for line in goal.splitlines() if line not in declared), "(check-sat)", ""])
+        return joined(*self.question())
 
     def question(self) -> tuple[str, str]:
         """The hypotheses and the negated goal, each as text with what it needs declared. Many goals share the first."""
         return _assumed(self.hypotheses), _text(self.negated_goal())
+
+
+def joined(assumed: str, goal: str) -> str:
+    """The two texts of a question as one that asks it."""
+    declared = {line for line in assumed.splitlines() if line.startswith("(declare-")}
+    return "\n".join([assumed, *(line for line in goal.splitlines() if line not in declared), "(check-sat)", ""])
 
 
 @functools.lru_cache(maxsize=64)

@@ -12,6 +12,7 @@ from typing import Any
 
 from kvproof.models.induction import Induction, defined, hypotheses
 from kvproof.models.obligation import Hypothesis, Obligation
+from kvproof.models.products import by_lemma_where_divided
 from kvproof.models.translation.maps import SymbolicState, Value
 from kvproof.models.translation.terms import Number, Truth, conjunction, is_truth
 from kvproof.models.translation.text import Text
@@ -146,4 +147,7 @@ class _Proof:
     def _of(self, claim: str, assumed: tuple[Hypothesis, ...], goal: Truth) -> Obligation:
         sizes = () if any(one in assumed for one in self.induction.sizes) else self.induction.sizes
         hypotheses_of_it = sizes + assumed + self.known
+        if not isinstance(goal, bool):
+            size: Any = self.induction.translator.universe.numbers["BLOCK_SIZE"]
+            hypotheses_of_it += by_lemma_where_divided(size, goal, *(one.formula for one in hypotheses_of_it))
         return Obligation(SUITE, self.contract.name, claim, self.contract.property, hypotheses_of_it, goal)

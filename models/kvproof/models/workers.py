@@ -1,4 +1,4 @@
-"""Many questions at once: processes that ask Z3, watched from here.
+"""Many questions at once: processes that ask a solver, watched from here.
 
 Questions travel as text, a few at a time to whoever has none left. An answer is given on as soon as it is there, in
 whatever order. A process that is silent for much longer than the timeout allows, or that ends, costs the question it
@@ -10,7 +10,7 @@ import multiprocessing
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -21,34 +21,41 @@ from kvproof.models.solving import KEPT, Answer, Decided, Settings, ask
 from kvproof.spec.verdict import Verdict
 
 BATCH = 16  # questions sent at once: few enough that nobody waits for one process at the end
-GRACE_SECONDS = 10.0  # Z3 looks at its clock now and then only
+WAYS_MAX = 3  # in which a solver is asked one question
+GRACE_SECONDS = 10.0  # a solver looks at its clock now and then only
 
+Asker = Callable[[str, str, Settings], Answer]  # hypotheses, negated goal; a function that a process can import
 Question = tuple[int, str, str]  # number, hypotheses, negated goal; many have the same hypotheses, sent once
 
 
-def decide_all(obligations: Iterable[Obligation], settings: Settings, num_processes: int = 2) -> Iterator[Decided]:
-    """Decide every obligation; what is kept word for word is decided here, the others by processes."""
-    pool = _Pool(settings, num_processes)
+def decide_all(
+    obligations: Iterable[Obligation], settings: Settings, num_processes: int = 2, asker: Asker = ask
+) -> Iterator[Decided]:
+    """Decide every obligation; what is kept word for word is decided here, the others by processes.
+
+    asker: how a process decides one; it tries no more than `WAYS_MAX` ways, each up to the timeout.
+    """
+    pool = _Pool(settings, num_processes, asker)
     try:
         yield from pool.run(iter(obligations))
     finally:
         pool.stop()
 
 
-def _serve(connection: Connection, settings: Settings) -> None:
+def _serve(connection: Connection, settings: Settings, asker: Asker) -> None:
     """What a process does: answer, until nobody asks any more. An interrupt is the asker's affair."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, OSError):
         while True:
             questions: list[Question] = connection.recv()
             for number, assumed, goal in questions:
-                connection.send((number, _answer(assumed, goal, settings)))
+                connection.send((number, _answer(asker, assumed, goal, settings)))
 
 
-def _answer(assumed: str, goal: str, settings: Settings) -> Answer:
+def _answer(asker: Asker, assumed: str, goal: str, settings: Settings) -> Answer:
     try:
-        return ask(assumed, goal, settings)
-    except Exception as error:  # what Z3 cannot read is undecided, and the others go on
+        return asker(assumed, goal, settings)
+    except Exception as error:  # what a solver cannot read is undecided, and the others go on
         return Answer(Verdict.UNKNOWN, reason=f"{type(error).__name__}: {error}")
 
 
@@ -63,10 +70,10 @@ class _Worker:
 
 
 class _Pool:
-    def __init__(self, settings: Settings, num_processes: int) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, num_processes: int, asker: Asker) -> None:
+        self.settings, self.asker = settings, asker
         self.num_processes = num_processes
-        self.patience_seconds = 2 * settings.timeout_seconds + GRACE_SECONDS
+        self.patience_seconds = WAYS_MAX * settings.timeout_seconds + GRACE_SECONDS
         self.workers: list[_Worker] = []
         self.again: deque[Question] = deque()  # questions of a process that was lost
         self.asked: dict[int, Obligation] = {}
@@ -111,7 +118,7 @@ class _Pool:
         # Not a fork: the solver's memory, and that of whoever calls us, is not to be shared.
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, self.settings), daemon=True)
+        process = context.Process(target=_serve, args=(theirs, self.settings, self.asker), daemon=True)
         process.start()
         theirs.close()
         return _Worker(process, ours, spoke=time.monotonic())

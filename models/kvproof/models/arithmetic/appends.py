@@ -117,7 +117,12 @@ def within_a_block(sources: Sources) -> Iterator[Obligation]:
         "whatever writes one entry goes this way, and nothing else does",
         z3.Not(is_long) == z3.And(END > SEEN, blocks_for(about, END) == index + 1),
     )
-    yield about.claim("it takes what is missing: one block or none", missing == z3.If(takes_one, 1, 0), is_short)
+    yield about.claim(
+        "it takes what is missing: one block or none",
+        missing == z3.If(takes_one, 1, 0),
+        is_short,
+        Hypothesis("it writes one entry, as is claimed above", blocks_for(about, END) == index + 1),
+    )
     yield about.claim("its entry may be written to the end", num_slots == (index + 1) * BLOCK_SIZE)
     yield from about.well_defined()
 

@@ -8,6 +8,7 @@ import z3
 
 from kvproof.models.arithmetic.sources import BLOCK_SIZE, SIZES, Sources, Subject, non_negative
 from kvproof.models.obligation import Hypothesis, Obligation
+from kvproof.models.products import LEMMA, by_lemma, lesser_has_less
 from kvproof.models.translation.translator import Translator
 
 N, M = z3.Ints("num_slots num_blocks")
@@ -28,34 +29,51 @@ def blocks_for_slots(sources: Sources) -> Iterator[Obligation]:
         return value
 
     count, other = blocks(N), z3.Int("other_slots")
+    one, another = z3.Ints("one another")
+    yield about.claim(LEMMA, lesser_has_less(BLOCK_SIZE, one, another))
     yield about.claim("they are enough", count * BLOCK_SIZE >= N)
     yield about.claim(
-        "fewer are not enough", M >= count, Hypothesis("so many are enough", z3.And(M * BLOCK_SIZE >= N, M >= 0))
+        "fewer are not enough",
+        M >= count,
+        Hypothesis("so many are enough", z3.And(M * BLOCK_SIZE >= N, M >= 0)),
+        by_lemma(BLOCK_SIZE, M, count),
     )
     yield about.claim("less than a block is left over", count * BLOCK_SIZE < N + BLOCK_SIZE)
     yield about.claim("nothing takes no block, one slot takes one", (count == 0) == (N == 0))
-    yield about.claim("a block more of slots takes one more", blocks(N + BLOCK_SIZE) == count + 1)
+    yield about.claim(
+        "a block more of slots takes one more",
+        blocks(N + BLOCK_SIZE) == count + 1,
+        by_lemma(BLOCK_SIZE, blocks(N + BLOCK_SIZE), count + 1),
+    )
     yield about.claim("more slots take no fewer", blocks(N + M) >= count, Hypothesis("more", M >= 0))
     yield about.claim(
-        "apart they take no fewer than together", blocks(other) + count >= blocks(N + other), non_negative(other)
+        "apart they take no fewer than together",
+        blocks(other) + count >= blocks(N + other),
+        non_negative(other),
+        by_lemma(BLOCK_SIZE, blocks(other) + count, blocks(N + other)),
     )
     yield about.claim(
         "full blocks, and one more for what is left",
         count == N / BLOCK_SIZE + z3.If(N % BLOCK_SIZE > 0, 1, 0),
     )
-    yield about.claim("the specification says the same", count == about.word("blocks_for", N))
+    specified = about.word("blocks_for", N)
+    yield about.claim("the specification says the same", count == specified, by_lemma(BLOCK_SIZE, count, specified))
     prompt = about.function(
         "SelfAttnBlockSpaceManager._num_prompt_blocks", {"num_slots": N, "self.block_size": BLOCK_SIZE}
     )
-    yield about.claim("the manager counts the same for a prompt", prompt == about.word("blocks_for", N))
+    yield about.claim(
+        "the manager counts the same for a prompt", prompt == specified, by_lemma(BLOCK_SIZE, prompt, specified)
+    )
     required = about.function(
         "BlockTable.get_num_required_blocks",
         {"len(token_ids)": N, "block_size": BLOCK_SIZE, "num_lookahead_slots": LOOKAHEAD},
     )
+    specified = about.word("blocks_for", N + LOOKAHEAD)
     yield about.claim(
         "a block table counts the same for tokens and lookahead",
-        required == about.word("blocks_for", N + LOOKAHEAD),
+        required == specified,
         non_negative(LOOKAHEAD),
+        by_lemma(BLOCK_SIZE, required, specified),
     )
     yield from about.well_defined()
 

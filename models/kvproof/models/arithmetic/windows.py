@@ -12,6 +12,7 @@ import z3
 
 from kvproof.models.arithmetic.sources import BLOCK_SIZE, SIZES, Sources, Subject, non_negative
 from kvproof.models.obligation import Hypothesis, Obligation
+from kvproof.models.products import by_lemma
 
 WINDOW, COMPUTED, KNOWN, LOOKAHEAD, DROPPED = z3.Ints("window num_computed num_tokens num_lookahead_slots num_dropped")
 POSITION, READER = z3.Ints("position reader")
@@ -73,6 +74,7 @@ def obligations(sources: Sources) -> Iterator[Obligation]:
         "a window reaches over no more than the window's blocks",
         POSITION / BLOCK_SIZE - READER / BLOCK_SIZE + 1 <= most,
         Hypothesis("from a position to one that it reads", z3.And(POSITION - WINDOW < READER, READER <= POSITION)),
+        by_lemma(BLOCK_SIZE, READER / BLOCK_SIZE, POSITION / BLOCK_SIZE, most),
     )
     table_kept = about.function(
         "BlockTable._first_kept",
