@@ -55,7 +55,7 @@ POOL_ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "find": (Ids,),
     "reuse": (int, Ids),
     "share": (int, int),
-    "give": (int,),
+    "give": (int, Ids),
     "forget": (),
 }
 LEVELS: tuple[tuple[type[Config], dict[str, tuple[Any, ...]]], ...] = (
@@ -63,7 +63,7 @@ LEVELS: tuple[tuple[type[Config], dict[str, tuple[Any, ...]]], ...] = (
     (PoolConfig, POOL_ARGUMENTS),
     (Config, ARGUMENTS),
 )
-NUM_NEEDED = {"new": 3, "add": 4, "complete": 1}
+NUM_NEEDED = {"new": 3, "add": 4, "complete": 1, "give": 1}
 NO_KEY: list[Any] = []  # stands for a key that is left out
 
 

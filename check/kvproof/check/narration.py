@@ -70,8 +70,9 @@ def call_of(operation: Operation, config: Config) -> str:
             return f"find(pages {' '.join(map(str, pages))})"
         case ("share", parent, child):
             return f"share(holder {parent}, with {child})"
-        case ("give", holder):
-            return f"give(holder {holder})"
+        case ("give", holder, *others):
+            together = [holder, *(other for named in others for other in named)]
+            return f"give(holder{'s' if len(together) > 1 else ''} {', '.join(map(str, together))})"
         case ("run", tick):
             return f"run(after {tick} s)" if tick else "run()"
         case (name, group):

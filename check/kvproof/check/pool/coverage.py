@@ -59,6 +59,7 @@ WITNESSES: dict[str, Callable[[Capabilities], bool]] = {
     "pool full": lambda can: True,
     "refused": lambda can: True,
     "fork": lambda can: can.fork,
+    "a block twice in one call": lambda can: can.fork or can.caching,
     "three holders": lambda can: can.fork or can.caching,
     "hit": lambda can: can.caching,
     "hit on an evictable block": lambda can: can.caching,

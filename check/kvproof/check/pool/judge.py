@@ -220,16 +220,19 @@ class PoolLockstep(Judge):
 
     # Giving up -----------------------------------------------------------------------------------------------------
 
-    def op_give(self, holder: int) -> bool:
-        """A holder gives up every block, the last one first."""
+    def op_give(self, holder: int, others: Sequence[int] = ()) -> bool:
+        """A holder gives up every block, the last one first; in the same call, so do others, one after another."""
         if holder not in self.holders:
             return False
-        blocks = self.blocks_of(holder)[::-1]
+        giving = dict.fromkeys((holder, *(other for other in others if other in self.holders)))
+        blocks = [block for one in giving for block in self.blocks_of(one)[::-1]]
         about = f"free({blocks})"
-        self._call("total-calls", "free", blocks)
-        slot = self.holders.pop(holder)
-        self.explainer.run(operations.free_sequence(self.state, slot), about)
-        self.explainer.free_slots.append(slot)
+        self._call("total-calls", "free", blocks[:])
+        for one in giving:
+            slot = self.holders.pop(one)
+            self.explainer.run(operations.free_sequence(self.state, slot), about)
+            self.explainer.free_slots.append(slot)
+        self.fired["a block twice in one call"] += len(set(blocks)) < len(blocks)
         self._settle_pool(about)
         return True
 

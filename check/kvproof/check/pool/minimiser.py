@@ -26,6 +26,9 @@ class PoolMinimiser(Minimiser):
                 yield "take", holder, num_blocks - 1
             case ("store" | "reuse" as name, holder, pages):
                 yield from ((name, holder, fewer) for fewer in _fewer(pages))
+            case ("give", holder, others) if others:
+                yield "give", holder
+                yield from (("give", holder, others[:at] + others[at + 1 :]) for at in range(len(others)))
             case ("find", pages):
                 yield from (("find", fewer) for fewer in _fewer(pages))
 

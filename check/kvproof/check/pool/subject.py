@@ -35,7 +35,7 @@ class PoolSubject(Protocol):
         """One more reference to each block: of a live holder, or just found."""
 
     def free(self, blocks: list[int]) -> None:
-        """One reference less to each block."""
+        """One reference less for each mention of a block; it is mentioned twice where two holders give up at once."""
 
     def cache(self, blocks: list[int], pages: list[int]) -> None:
         """The KV of each block is computed: block i can be found under `pages[: i + 1]`."""

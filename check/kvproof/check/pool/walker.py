@@ -6,6 +6,7 @@ from typing import Any
 
 from kvproof.check.pool.judge import PoolLockstep
 from kvproof.check.pool.subject import PoolConfig, PoolSubject
+from kvproof.check.steering import plain
 from kvproof.check.subject import Capabilities
 from kvproof.check.walk import ALONE, Conduct, Walk, walk_runs
 from kvproof.spec.trace import Operation
@@ -13,6 +14,7 @@ from kvproof.spec.trace import Operation
 RUN_LENGTH = 60
 NUM_BLOCKS_MIN, NUM_BLOCKS_MAX = 3, 16
 NUM_HOLDERS_MAX = 8
+ALONE_SHARE = 0.7  # of the holders that give up
 WEIGHTS = {  # holders end less often than they begin, so that pools fill
     "take": (0.3, 1.0),
     "store": (0.3, 1.0, 2.0),
@@ -36,10 +38,13 @@ def draw_config(random: Random, capabilities: Capabilities, fixed: dict[str, Any
 class PoolDriver:
     """Draws the operations of one run."""
 
-    def __init__(self, subject: PoolSubject, random: Random, config: PoolConfig) -> None:
+    def __init__(
+        self, subject: PoolSubject, random: Random, config: PoolConfig, without: frozenset[str] = frozenset()
+    ) -> None:
         self.random, self.config = random, config
         self.judge = PoolLockstep(subject, config)
         self.weights = {kind: random.choice(choices) for kind, choices in WEIGHTS.items()}
+        self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
         self.num_values = random.choice((1, 2, 2, 3))
         self.longest = max(1, min(config.num_gpu_blocks + 1, random.choice((2, 4, 8))))
         self.num_holders = 0
@@ -65,7 +70,11 @@ class PoolDriver:
             kinds.append("share")
         kind = random.choices(kinds, [self.weights[kind] + 1e-9 for kind in kinds])[0]
         if kind == "give":
-            return kind, random.choice(holders)
+            first = random.choice(holders)
+            if len(holders) < 2 or random.random() < ALONE_SHARE:
+                return kind, first
+            others = [holder for holder in holders if holder != first]
+            return kind, first, tuple(random.sample(others, random.randint(1, min(2, len(others)))))
         if kind == "find":
             return kind, self._pages()
         if kind == "forget":
@@ -104,8 +113,8 @@ def walk_pool(
     """Walk until a property is refuted, `max_operations` are done or `seconds` have passed."""
     return walk_runs(
         seed,
-        lambda random: draw_config(random, subject.capabilities, fixed),
-        lambda random, config: PoolDriver(subject, random, config),
+        lambda random, without: draw_config(random, subject.capabilities, plain(fixed, without)),
+        lambda random, config, without: PoolDriver(subject, random, config, without),
         run_length=RUN_LENGTH,
         max_operations=max_operations,
         seconds=seconds,

@@ -30,6 +30,7 @@ BUILT_IN = {
     "vllm-v0-generation1": "its first generation, where a release has both (0.4.0 to 0.6.3)",
     "vllm-v0-scheduler": "vLLM's own V0 scheduler around it (0.6.5 to 0.10.2), judged step by step",
     "vllm-v1": "vLLM's V1 KV cache manager (0.6.5 to 0.33.0); vllm-v1==VERSION for another release",
+    "vllm-v1-pool": "vLLM's V1 block pool by itself (0.10.2 to 0.33.0), block ids only",
     "vllm-v1-scheduler": "vLLM's own V1 scheduler around it (0.11.0 to 0.33.0), judged step by step",
 }
 # Where the subject of an engine's release is made: module and the generation asked for, if any.
@@ -39,6 +40,7 @@ ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
     "vllm-v0-generation1": ("kvproof.check.subjects.vllm_v0", {"generation": 1}),
     "vllm-v0-scheduler": ("kvproof.check.subjects.vllm_v0_scheduler", {}),
     "vllm-v1": ("kvproof.check.subjects.vllm_v1", {}),
+    "vllm-v1-pool": ("kvproof.check.subjects.vllm_v1_pool", {}),
     "vllm-v1-scheduler": ("kvproof.check.subjects.vllm_v1_scheduler", {}),
 }
 WITH_VERSION = frozenset(ENGINES)
