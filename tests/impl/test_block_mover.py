@@ -53,3 +53,25 @@ def test_a_copy_within_rows_that_lie_apart_moves_every_plane() -> None:
 def test_planes_that_do_not_fit_each_other_are_refused(gpu: list[torch.Tensor], cpu: list[torch.Tensor]) -> None:
     with pytest.raises(InvalidValueError):
         BlockMover(gpu, cpu)
+
+
+def test_planes_with_and_without_something_between_their_rows_move_in_one_call() -> None:
+    memories = [torch.arange(8 * words).view(8, words) + 100 * words for words in (4, 6, 70_000)]
+    planes = [memories[0], memories[1][:, 1:5], memories[2]]  # rows of 560 KB are moved by tensor operations
+    expected = [memory.clone() for memory in memories]
+    for memory, plane in zip(expected, (slice(None), slice(1, 5), slice(None)), strict=True):
+        memory[5:7, plane] = memory[1:3, plane]
+        memory[0, plane] = memory[4, plane]
+    mover = BlockMover(planes, [plane.clone() for plane in planes])
+    assert mover.copy(torch.tensor([(2, 6), (4, 0), (1, 5)])).num_runs == 2
+    assert all(map(torch.equal, memories, expected))
+
+
+def test_memory_that_was_put_elsewhere_after_the_mover_was_made_is_found() -> None:
+    gpu, cpu = torch.arange(12).view(4, 3), torch.zeros((4, 3), dtype=torch.int64)
+    mover = BlockMover([gpu], [cpu])
+    gpu.share_memory_()  # new memory for the same tensor
+    gpu[1] = 7
+    mover.swap_out([(1, 2)])
+    assert cpu[2].tolist() == [7, 7, 7]
+    assert int(cpu.count_nonzero()) == 3

@@ -14,10 +14,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from .errors import InvalidValueError
-from .kv_cache_engine_mapping import Mapping, Pool, check_pairs, coalesce, read_pairs
+from .kv_cache_engine_mapping import Mapping, Pairs, Pool, Runs, checked_by_target, coalesce, read_pairs
 
 # From so many bytes on a tensor operation costs nothing beside the bytes; torch may use several threads for it.
 _LARGE_BYTES = 512 * 1024
@@ -26,6 +27,7 @@ _MANY_RUNS = 8
 _GATHERED_BYTES = 64 * 1024 * 1024
 
 Planes = Sequence[torch.Tensor]
+_PlanePair = tuple[torch.Tensor, torch.Tensor]  # of the source pool, of the target pool
 
 
 class Moved(NamedTuple):
@@ -51,7 +53,9 @@ class BlockMover:
         self.device = gpu_planes[0].device
         self.gpu_pool = Pool("the GPU pool", gpu_planes[0].shape[0])
         self.cpu_pool = Pool("the CPU pool", cpu_planes[0].shape[0])
-        self._gpu_planes, self._cpu_planes = list(gpu_planes), list(cpu_planes)
+        self._gpu_planes = list(gpu_planes)
+        self._in, self._out = _Route(cpu_planes, gpu_planes), _Route(gpu_planes, cpu_planes)
+        self._within = _Route(gpu_planes, gpu_planes)
         self._block_bytes = sum(plane.shape[1] * plane.itemsize for plane in gpu_planes)
 
     def swap_in(self, pairs: Mapping) -> Moved:
@@ -59,40 +63,40 @@ class BlockMover:
 
         Raises MappingFormError, BlockOutOfRangeError or DuplicateTargetError; then nothing has moved.
         """
-        return self._swap(pairs, self.cpu_pool, self._cpu_planes, self.gpu_pool, self._gpu_planes)
+        return self._swap(pairs, self.cpu_pool, self.gpu_pool, self._in)
 
     def swap_out(self, pairs: Mapping) -> Moved:
         """Copy blocks from the GPU pool to the CPU pool; otherwise like `swap_in`."""
-        return self._swap(pairs, self.gpu_pool, self._gpu_planes, self.cpu_pool, self._cpu_planes)
+        return self._swap(pairs, self.gpu_pool, self.cpu_pool, self._out)
 
     def copy(self, pairs: Mapping) -> Moved:
         """Copy blocks within the GPU pool, each as it was before the call.
 
         Raises what `swap_in` does, and ChainedCopyError if a target is also a source.
         """
-        checked = read_pairs(pairs)
-        if not len(checked):  # as in most steps
+        read = read_pairs(pairs)
+        if not len(read):  # as in most steps
             return NOTHING_MOVED
-        check_pairs(checked, self.gpu_pool, self.gpu_pool)
+        checked = checked_by_target(read, self.gpu_pool, self.gpu_pool)
         runs = coalesce(checked)
         if self.device.type == "cuda" and len(runs) > _MANY_RUNS:
-            _gather_and_scatter(self._gpu_planes, checked.to(self.device))
+            _gather_and_scatter(self._gpu_planes, torch.from_numpy(checked).to(self.device))
         else:
-            _copy_runs(self._gpu_planes, self._gpu_planes, checked, runs)
+            self._within.move(checked, runs)
         return self._moved(checked, runs)
 
-    def _swap(self, pairs: Mapping, source: Pool, source_planes: Planes, target: Pool, target_planes: Planes) -> Moved:
-        checked = read_pairs(pairs)
-        if not len(checked):  # as in most steps
+    def _swap(self, pairs: Mapping, source: Pool, target: Pool, route: _Route) -> Moved:
+        read = read_pairs(pairs)
+        if not len(read):  # as in most steps
             return NOTHING_MOVED
-        check_pairs(checked, source, target)
+        checked = checked_by_target(read, source, target)
         runs = coalesce(checked)
-        _copy_runs(source_planes, target_planes, checked, runs)
+        route.move(checked, runs)
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
         return self._moved(checked, runs)
 
-    def _moved(self, pairs: torch.Tensor, runs: torch.Tensor) -> Moved:
+    def _moved(self, pairs: Pairs, runs: Runs) -> Moved:
         return Moved(len(pairs), len(runs), len(pairs) * self._block_bytes)
 
 
@@ -108,20 +112,51 @@ def _require_alike(gpu_planes: Planes, cpu_planes: Planes) -> None:
             raise InvalidValueError("cpu_planes", list(cpu.shape), f"its rows must be as those of {list(gpu.shape)}")
 
 
-def _copy_runs(source_planes: Planes, target_planes: Planes, pairs: torch.Tensor, runs: torch.Tensor) -> None:
-    """Move the pairs, or what is the same, the runs, `[runs, 3]`, in every plane."""
-    for source_plane, target_plane in zip(source_planes, target_planes, strict=True):
-        if not source_plane.device.type == target_plane.device.type == "cpu":
+class _Route:
+    """From the planes of one pool to those of another, or of the same."""
+
+    def __init__(self, source_planes: Planes, target_planes: Planes) -> None:
+        pairs = list(zip(source_planes, target_planes, strict=True))
+        in_memory = [pair for pair in pairs if pair[0].device.type == pair[1].device.type == "cpu"]
+        self._between_devices = [pair for pair in pairs if not pair[0].device.type == pair[1].device.type == "cpu"]
+        # Where nothing lies between the rows, a run is one copy; else each of its blocks is.
+        self._together = _Rows([pair for pair in in_memory if all(map(_lies_together, pair))])
+        self._apart = _Rows([pair for pair in in_memory if not all(map(_lies_together, pair))])
+
+    def move(self, pairs: Pairs, runs: Runs) -> None:
+        """Move the pairs, or what is the same, the runs, in every plane."""
+        for source_plane, target_plane in self._between_devices:
             _copy_slices(source_plane, target_plane, runs)
-        elif _lies_together(source_plane) and _lies_together(target_plane):
-            is_large = runs[:, 2] * source_plane.stride(0) * source_plane.itemsize > _LARGE_BYTES
+        if self._together.planes:
+            is_large = runs[:, 2] > self._together.large_rows
             if is_large.any():
-                _copy_slices(source_plane, target_plane, runs[is_large])
-            sources, targets, lengths = runs[~is_large].unbind(1)
-            _copy_rows(source_plane, target_plane, sources, targets, lengths)
-        else:
-            sources, targets = pairs.unbind(1)
-            _copy_rows(source_plane, target_plane, sources, targets, torch.ones_like(sources))
+                for source_plane, target_plane in self._together.planes:
+                    _copy_slices(source_plane, target_plane, runs[is_large])
+                runs = runs[~is_large]
+            self._together.copy(runs)
+        if self._apart.planes:
+            self._apart.copy(np.column_stack((pairs, np.ones(len(pairs), np.int64))))
+
+
+class _Rows:
+    """Rows in main memory that the C library copies: all planes in one go."""
+
+    def __init__(self, planes: Sequence[_PlanePair]) -> None:
+        self.planes = planes
+        row_bytes = [target.shape[1] * target.itemsize for _, target in planes]
+        self.large_rows = _LARGE_BYTES // max([1, *row_bytes])
+        self._row_bytes = np.array(row_bytes, np.int64)[:, None]
+        steps = [[plane.stride(0) * plane.itemsize for plane in pair] for pair in planes]
+        self._steps = np.array(steps, np.int64).reshape(-1, 2, 1)
+
+    def copy(self, runs: Runs) -> None:
+        """From each source row to its target row, so many rows."""
+        sources, targets, lengths = runs.T
+        starts = np.array([(source.data_ptr(), target.data_ptr()) for source, target in self.planes], np.int64)
+        from_ = starts[:, :1] + self._steps[:, 0] * sources
+        to = starts[:, 1:] + self._steps[:, 1] * targets
+        num_bytes = self._row_bytes * lengths
+        deque(map(ctypes.memmove, to.ravel().tolist(), from_.ravel().tolist(), num_bytes.ravel().tolist()), maxlen=0)
 
 
 def _lies_together(plane: torch.Tensor) -> bool:
@@ -129,21 +164,7 @@ def _lies_together(plane: torch.Tensor) -> bool:
     return plane.stride(0) == plane.shape[1]
 
 
-def _copy_rows(
-    source_plane: torch.Tensor,
-    target_plane: torch.Tensor,
-    sources: torch.Tensor,
-    targets: torch.Tensor,
-    lengths: torch.Tensor,
-) -> None:
-    """In main memory, by the C library: from each source row to its target row, so many rows."""
-    row_bytes = source_plane.shape[1] * source_plane.itemsize
-    to = targets * (target_plane.stride(0) * target_plane.itemsize) + target_plane.data_ptr()
-    from_ = sources * (source_plane.stride(0) * source_plane.itemsize) + source_plane.data_ptr()
-    deque(map(ctypes.memmove, to.tolist(), from_.tolist(), (lengths * row_bytes).tolist()), maxlen=0)
-
-
-def _copy_slices(source_plane: torch.Tensor, target_plane: torch.Tensor, runs: torch.Tensor) -> None:
+def _copy_slices(source_plane: torch.Tensor, target_plane: torch.Tensor, runs: Runs) -> None:
     for source, target, length in runs.tolist():
         blocks = source_plane[source : source + length]
         target_plane[target : target + length].copy_(blocks, non_blocking=True)
