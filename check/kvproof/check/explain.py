@@ -194,6 +194,17 @@ class Explainer:
                     "cow-copied", f"{about}: an entry went {pair[0]} -> {pair[1]}, and no such copy was emitted"
                 )
 
+    def exchanged(self, seq: Seq, about: str) -> None:
+        """After a step that filled them, entries of a sequence name cached blocks of equal content."""
+        old = seq.shown
+        table = self.table_of(seq, about)
+        if table == old:
+            return
+        if len(table) == len(old):
+            self.run(operations.exchange_entries(self.state, seq.slot, table.__getitem__), about)
+            self.fired["exchange after a step"] += 1
+        self._compare_table(seq, table, about)
+
     def _num_left(self, table: list[int]) -> int:
         """Entries that the window has left: the null blocks that a table begins with."""
         first, null = 0, self.machine.null

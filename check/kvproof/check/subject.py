@@ -87,6 +87,7 @@ class Capabilities:
     ordered_steps: bool = False  # a step appends and swaps out first, then swaps in, then admits
     whole_chunks: bool = False  # with caching, every chunk of a prompt but the last ends where a block ends
     same_step_hits: bool = False  # a hit may name blocks computed in the very step of the reader
+    exchanges_at_step: bool = False  # after a step, blocks that it filled may give way to cached ones of equal content
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,13 @@ def know_tokens(
             yield "promote", (seq, index)
 
 
+def exchange_entries(state: State, seq: int, named: Named) -> Program:
+    """After a step: full entries give way to cached blocks of equal content."""
+    for index in range(state.first[seq], state.num_full[seq]):
+        if state.table[seq][index] != named(index):
+            yield "exchange", (seq, index, named(index), state.tokens[seq][index])
+
+
 def reserve_entries(state: State, seq: int, num_entries: int, named: Named) -> Program:
     """Lookahead: the table gets entries that no token is known for yet."""
     while (index := state.num_blocks[seq]) < num_entries:

@@ -31,7 +31,11 @@ class Known:
     modules: tuple[str, ...]
 
 
-KNOWN = {"vllm": Known("vllm", ("core/block_manager.py", "core/block_manager_v2.py", "v1/core/kv_cache_manager.py"))}
+KNOWN = {
+    "sglang": Known("sglang", ("srt/mem_cache/radix_cache.py",)),
+    "transformers": Known("transformers", ("generation/continuous_batching/scheduler.py",)),
+    "vllm": Known("vllm", ("core/block_manager.py", "core/block_manager_v2.py", "v1/core/kv_cache_manager.py")),
+}
 
 
 class Engine(NamedTuple):

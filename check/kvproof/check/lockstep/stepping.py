@@ -4,6 +4,7 @@ from kvproof.check.finding import Finding
 from kvproof.check.lockstep.judge import GROWING, Judge
 from kvproof.check.protocol_check import check_answer
 from kvproof.check.subject import Pair, Scheduled
+from kvproof.check.truth import Sequence as Seq
 from kvproof.check.worker import Worker
 from kvproof.spec import operations
 from kvproof.spec.state import GPU
@@ -27,11 +28,20 @@ class Stepping(Judge):
         worker.execute(lookahead)
         explainer.executed(writes)
         self._call("total-calls", "step_done", step)
+        if self.capabilities.exchanges_at_step:
+            self._take_over([seq for seq, _, _ in writes if not seq.is_encoder])
         for seq in self.seqs.values():
             seq.is_busy = False
         self.preempted_in_step, self.phase = False, GROWING
         self._compare_memory(other, copies)
         return True
+
+    def _take_over(self, seqs: list[Seq]) -> None:
+        """Blocks that these sequences filled in the step may have given way to cached ones."""
+        self._observe("run", seqs)
+        for seq in seqs:
+            self.explainer.exchanged(seq, f"run: sequence {seq.id}")
+        self._settle("run")
 
     def _compare_memory(self, other: Worker | None, copies: list[Pair]) -> None:
         """After a step every block holds what was written there, in the `other` order of its copies too."""

@@ -26,6 +26,7 @@ BUILT_IN = {
     "kvproof-pool": "kvproof's own block pool and prefix cache, block ids only",
     "kvproof-scheduler": "kvproof's own scheduler around it, judged step by step",
     "nano-vllm": "nano-vllm's block manager, of a checkout: nano-vllm==PATH",
+    "sglang": "SGLang's token pool and prefix cache (0.5.9 to 0.5.23); sglang==VERSION for another release",
     "vllm-v0": "vLLM's V0 block manager (0.2.0 to 0.10.2); vllm-v0==VERSION for another release",
     "vllm-v0-generation1": "its first generation, where a release has both (0.4.0 to 0.6.3)",
     "vllm-v0-scheduler": "vLLM's own V0 scheduler around it (0.6.5 to 0.10.2), judged step by step",
@@ -36,6 +37,7 @@ BUILT_IN = {
 # Where the subject of an engine's release is made: module and the generation asked for, if any.
 ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
     "nano-vllm": ("kvproof.check.subjects.nano_vllm", {}),
+    "sglang": ("kvproof.check.subjects.sglang", {}),
     "vllm-v0": ("kvproof.check.subjects.vllm_v0", {}),
     "vllm-v0-generation1": ("kvproof.check.subjects.vllm_v0", {"generation": 1}),
     "vllm-v0-scheduler": ("kvproof.check.subjects.vllm_v0_scheduler", {}),
