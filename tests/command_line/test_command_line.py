@@ -184,8 +184,8 @@ def test_a_walk_that_keeps_going_repeats_from_its_seed(faulty: str) -> None:
         saving = Saving(make, "Raising", seed, Store(Path(folder)))
         stage = walker_stage(make, make(), saving, 1.0, max_operations=2_000, keeps_going=True)
         said = list(stage.run(Stint(seed, 1_000.0, lambda count: None)))
-        (found,) = (one for one in said if isinstance(one, Check) and one.id == "walker/refcount-exact/fork")
-        assert found.trace is not None
+        at_once, found = (one for one in said if isinstance(one, Check) and one.id == "walker/refcount-exact/fork")
+        assert at_once.trace == found.trace is not None
         traces.append(json.loads(Path(folder, found.trace).read_text())["num_operations_before"])
     assert traces[0] == traces[1] != traces[2]
 

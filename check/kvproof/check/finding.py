@@ -1,6 +1,9 @@
 """A finding: one property is refuted, or the adapter is at fault."""
 
 import re
+from collections.abc import Sequence
+
+from kvproof.spec.trace import Operation
 
 CONTRACT = "contract "  # what the cause begins with where a call was outside the contract of the engine
 MECHANISM_CHARACTERS = 60
@@ -28,6 +31,10 @@ class Finding(Exception):
         _, _, said = self.text.partition(": ")
         words = re.sub(r"[-\d(),.\[\]' ]+", " ", (said or self.text).partition(";")[0]).strip().replace(" :", ":")
         return f"{self.cause or operation}: {words[:MECHANISM_CHARACTERS].rstrip()}"
+
+    def kind_of_run(self, operations: Sequence[Operation]) -> tuple[str, str]:
+        """The property and the mechanism of a run that ended in this finding."""
+        return self.property, self.mechanism(operations[-1][0] if operations else "open")
 
     @property
     def contract(self) -> str:

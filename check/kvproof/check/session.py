@@ -146,12 +146,13 @@ class Session:
             self.result.witnesses.append(said)
             return
         places = {check.id: index for index, check in enumerate(self.result.checks)}
+        is_news = said.is_failure and not (said.id in places and self.result.checks[places[said.id]].is_failure)
         if said.id in places:
             self.result.checks[places[said.id]] = said
         else:
             self.result.checks.append(said)
             self._is_told_by(said)
-        if said.is_failure:
+        if is_news:
             self.progress.say(f"refuted: {said.id}: {said.text}")
         self.store.write_result(self.result)
 

@@ -13,6 +13,7 @@ from time import monotonic
 from kvproof.check.finding import Finding
 from kvproof.check.minimiser import Minimiser
 from kvproof.check.subject import Config, ManagerSubject
+from kvproof.check.walk import Conduct
 from kvproof.check.walker import walk
 from kvproof.spec.trace import Operation
 
@@ -108,8 +109,9 @@ def shortest(
     while len(best[1]) > long and seed != last and (left := deadline - monotonic()) > 0:
         seed += 1
         fixed = asdict(best[0]) if seed % 2 else None
-        done = walk(make(), seed, max_operations=NUM_WALKED_MAX, seconds=left, fixed=fixed)
-        if done.finding is not None and done.finding.kind == finding.kind:
+        conduct = Conduct(wanted=finding.kind)
+        done = walk(make(), seed, max_operations=NUM_WALKED_MAX, seconds=left, fixed=fixed, conduct=conduct)
+        if done.finding is not None:
             other = shorten(make, done.config, done.operations, done.finding, deadline - monotonic())
             best = min(best, other, key=lambda run: len(run[1]))
     return best

@@ -7,6 +7,7 @@ from random import Random
 from time import monotonic
 from typing import Protocol, TypeVar
 
+from kvproof.check import steering
 from kvproof.check.finding import Finding
 from kvproof.check.subject import Config, Unsupported
 from kvproof.check.watchdog import time_limit
@@ -68,6 +69,7 @@ class Run(Protocol):
 
 
 Drawn = TypeVar("Drawn", bound=Config)
+Without = frozenset[str]  # features that a run leaves out
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,21 @@ class Conduct:
 
     first_run: so many runs of the seed are passed over, because they were done before. begin: gives the list that the
     operations of a run go to, before they are done; so another process can say where this one ended. run_seconds: the
-    time that one run may take in this process.
+    time that one run may take in this process. told: findings, by property and mechanism, that end their run and not
+    the walk. found: the features that each of them needs, which later runs are steered around. wanted: the one kind of
+    finding that ends the walk, if not every one does.
     """
 
     first_run: int = 0
     begin: Callable[[Config], list[Operation]] = lambda config: []
     run_seconds: float = RUN_SECONDS_MAX
+    told: tuple[tuple[str, str], ...] = ()
+    found: tuple[steering.Features, ...] = ()
+    wanted: tuple[str, str] | None = None
+
+    def ends(self, finding: Finding, operations: list[Operation]) -> bool:
+        """Whether the walk ends with this finding."""
+        return self.wanted in (None, finding.kind) and finding.kind_of_run(operations) not in self.told
 
 
 ALONE = Conduct()
@@ -89,8 +100,8 @@ ALONE = Conduct()
 
 def walk_runs(
     seed: int,
-    draw: Callable[[Random], Drawn],
-    begin: Callable[[Random, Drawn], Run],
+    draw: Callable[[Random, Without], Drawn],
+    begin: Callable[[Random, Drawn, Without], Run],
     *,
     run_length: int,
     max_operations: int,
@@ -110,12 +121,13 @@ def walk_runs(
     while done.num_operations < max_operations and monotonic() - began < seconds:
         run: Run | None = None
         run_random = Random(random.getrandbits(64))
-        config = draw(run_random)
+        without = steering.left_out(run_random, conduct.found)
+        config = draw(run_random, without)
         operations = conduct.begin(config)
         done.num_drawn += 1
         try:
             with time_limit(conduct.run_seconds):
-                run = begin(run_random, config)
+                run = begin(run_random, config, without)
                 run.run(operations, min(run_length, max_operations - done.num_operations))
             if after:
                 after(done.num_runs, config, operations)
@@ -126,7 +138,8 @@ def walk_runs(
                 break
             continue
         except Finding as finding:
-            done.finding, done.operations, done.config = finding, operations, config
+            if conduct.ends(finding, operations):
+                done.finding, done.operations, done.config = finding, operations, config
         done.num_runs += 1
         done.num_operations += len(operations)
         done.kinds.update([operation[0] for operation in operations])

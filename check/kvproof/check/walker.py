@@ -14,6 +14,7 @@ from kvproof.check import configurations
 from kvproof.check.lockstep import Lockstep
 from kvproof.check.lockstep.judge import GROWING, SWAPPING_IN
 from kvproof.check.repetition import difference, nondeterministic, repeat
+from kvproof.check.steering import plain
 from kvproof.check.subject import Config, ManagerSubject
 from kvproof.check.truth import Group, Status
 from kvproof.check.walk import ADAPTERS, ALONE, SALTS, Conduct, Walk, walk_runs
@@ -39,7 +40,9 @@ WEIGHTS = {  # what ends something is drawn less often, so that sequences grow a
 class Driver:
     """Draws the operations of one run."""
 
-    def __init__(self, subject: ManagerSubject, random: Random, config: Config) -> None:
+    def __init__(
+        self, subject: ManagerSubject, random: Random, config: Config, without: frozenset[str] = frozenset()
+    ) -> None:
         self.random, self.config = random, config
         self.judge = Lockstep(subject, config)
         caps, pick = subject.capabilities, random.choice
@@ -60,6 +63,7 @@ class Driver:
             "reset": caps.reset and config.caching,
         }
         self.weights = {kind: pick(WEIGHTS.get(kind, (0.3, 1.0, 3.0))) if on else 0.0 for kind, on in kinds.items()}
+        self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
         self.num_tokens = pick((1, 2, 2, 3))  # different token values
         self.tick = pick((0.0, 0.5, 1.0))
         self.num_groups_max = random.randint(1, 5)
@@ -212,8 +216,8 @@ def walk(
 
     return walk_runs(
         seed,
-        lambda random: configurations.draw(random, subject.capabilities, fixed),
-        lambda random, config: Driver(subject, random, config),
+        lambda random, without: configurations.draw(random, subject.capabilities, plain(fixed, without)),
+        lambda random, config, without: Driver(subject, random, config, without),
         run_length=RUN_LENGTH,
         max_operations=max_operations,
         seconds=seconds,

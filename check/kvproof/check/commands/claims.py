@@ -11,6 +11,7 @@ from kvproof.check.pool import coverage as pool_coverage
 from kvproof.check.pool.subject import PoolSubject
 from kvproof.check.scopes import Scope
 from kvproof.check.session import NOT_RUN
+from kvproof.check.steering import Features
 from kvproof.check.subject import ManagerSubject
 from kvproof.spec.properties import SENTENCES
 from kvproof.spec.verdict import Check, Verdict, WitnessCount
@@ -30,6 +31,7 @@ class Refutation:
     scope: str = ""  # tells findings of one property apart
     signature: str = ""  # how it broke
     excused: str = ""  # why it is no failure
+    features: Features = ()  # what its shortest run makes use of and could do without
 
 
 @dataclass
@@ -91,23 +93,27 @@ def _id(*parts: str) -> str:
     return "/".join(part for part in parts if part)
 
 
+def refuted_by(judge: str, found: Refutation, outcome: Outcome, scope: str = "") -> Check:
+    """What one finding says of its property."""
+    return Check(
+        _id(judge, found.property, scope, found.scope),
+        judge,
+        found.property,
+        Verdict.REFUTED,
+        outcome.seconds,
+        {} if found.scope else outcome.counts,  # one search is counted once
+        found.text,
+        found.trace,
+        found.signature,
+        found.excused,
+    )
+
+
 def decided(judge: str, promised: list[Check], outcome: Outcome, scope: str = "") -> Iterator[Check]:
     """The checks as the search leaves them. What was refuted is refuted even where we thought it could not be."""
     refuted = {refutation.property for refutation in outcome.refutations if not refutation.excused}
     for found in outcome.refutations:
-        id = _id(judge, found.property, scope, found.scope)
-        yield Check(
-            id,
-            judge,
-            found.property,
-            Verdict.REFUTED,
-            outcome.seconds,
-            {} if found.scope else outcome.counts,  # one search is counted once
-            found.text,
-            found.trace,
-            found.signature,
-            found.excused,
-        )
+        yield refuted_by(judge, found, outcome, scope)
     excused = {refutation.property for refutation in outcome.refutations} - refuted
     for check in promised:
         if check.property not in refuted and check.verdict is Verdict.UNKNOWN:

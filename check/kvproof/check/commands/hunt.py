@@ -19,6 +19,7 @@ from kvproof.check.commands.options import (
 )
 
 NUM_OPERATIONS_MAX = 10**12  # the budget ends the walk
+EXPLORER_SHARE, EXPLORER_SECONDS_MAX = 20.0, 15.0  # percent of the budget: most is for the walker
 LEVELS = ("pool", "manager", "loop")
 
 
@@ -70,6 +71,8 @@ def hunt(
         if level_of(one) == "manager":
             scopes = {name: scope for name, scope in HUNTED_SCOPES.items() if name not in progress.scopes}
             done = bookmark.scope_is_done
-            stages.append(subject_stage(make, one, scopes, saving, 20, True, keep_going, done))
-        stages.append(walker_stage(make, one, saving, 80, NUM_OPERATIONS_MAX, keep_going, bookmark))
+            share = min(EXPLORER_SHARE, 100 * EXPLORER_SECONDS_MAX / budget)
+            stages.append(subject_stage(make, one, scopes, saving, share, True, keep_going, done))
+        share = 100.0 - sum(stage.share for stage in stages)
+        stages.append(walker_stage(make, one, saving, share, NUM_OPERATIONS_MAX, keep_going, bookmark))
         raise typer.Exit(run_stages(request, stages, one, stops_at_first=not keep_going and resume is None))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from kvproof.check.commands.claims import Refutation
 from kvproof.check.finding import Finding
 from kvproof.check.known import KnownFindings
+from kvproof.check.steering import features_of
 from kvproof.check.store import Store, explained
 from kvproof.check.subject import Config, ManagerSubject
 from kvproof.spec.trace import Operation
@@ -34,8 +35,7 @@ class Saving:
         """Save the shortest run found that refutes the same, if the subject repeats it. Raises StoreError."""
         from kvproof.check import crash
 
-        last = operations[-1][0] if operations else "open"
-        kind = finding.property, finding.mechanism(last), judge
+        kind = *finding.kind_of_run(operations), judge
         if kind in self._saved:
             return replace(self._saved[kind])
         finding = crash.confirm(self.make, config, operations, finding)
@@ -53,8 +53,9 @@ class Saving:
         )
         with explained(self.store.crashes):
             path = crash.save(self.store.crashes, trace)
-        signature = finding.mechanism(operations[-1][0] if operations else "open")
+        _, signature = finding.kind_of_run(operations)
         found = Refutation(trace.property, trace.text, str(path.relative_to(self.store.folder)), signature=signature)
+        found.features = features_of(config, operations)
         self._excuse(found, finding)
         self._saved[kind] = found
         return replace(found)

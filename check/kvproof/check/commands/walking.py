@@ -16,6 +16,7 @@ from kvproof.check.commands.claims import (
     decided,
     met,
     noted,
+    refuted_by,
 )
 from kvproof.check.commands.resuming import Bookmark
 from kvproof.check.commands.saving import Saving
@@ -25,6 +26,7 @@ from kvproof.check.loop.protocol_check import is_loop_subject
 from kvproof.check.pool import coverage as pool_coverage
 from kvproof.check.pool.protocol_check import is_pool_subject
 from kvproof.check.session import Said, Stage, Stint
+from kvproof.check.steering import Features
 from kvproof.check.subject import ManagerSubject
 from kvproof.check.walk import Conduct, Walk
 from kvproof.spec.verdict import Check, Verdict
@@ -65,8 +67,9 @@ def walker_stage(
 ) -> Stage:
     """Walk until something is refuted, so many operations are done, or the time is up.
 
-    Going on, findings of one property and mechanism are one, minimised and reported once. What is excused (known, or
-    outside the contract of the engine) never ends a walk. bookmark: where an earlier walk of this hunt has come to.
+    Going on, findings of one property and mechanism are one, minimised and reported once, as soon as it is there, and
+    most of the runs after it are steered around it. What is excused (known, or outside the contract of the engine)
+    never ends a walk. bookmark: where an earlier walk of this hunt has come to.
     """
     search = Search.of(subject)
     judge = search.judge
@@ -75,6 +78,7 @@ def walker_stage(
         deadline = time.monotonic() + stint.seconds
         total, outcome = Walk(), Outcome(Verdict.NOT_REFUTED, {}, 0.0)
         told: set[tuple[str, str]] = set()
+        met_kinds: dict[tuple[str, str], Features] = {}
         first_run, num_before, runs_before = _where(bookmark)
         while total.num_operations < max_operations and (left := deadline - time.monotonic()) > 0:
             done = search.walk(
@@ -83,7 +87,9 @@ def walker_stage(
                 max_operations=max_operations - total.num_operations,
                 seconds=left if bookmark is None else min(left, BOOKMARK_SECONDS),
                 progress=stint.further(num_before + total.num_operations),
-                conduct=Conduct(first_run + total.num_drawn),
+                conduct=Conduct(
+                    first_run + total.num_drawn, told=tuple(met_kinds), found=tuple(dict.fromkeys(met_kinds.values()))
+                ),
             )
             total.add(done)
             if bookmark is not None:
@@ -93,8 +99,11 @@ def walker_stage(
             if done.finding is None:
                 continue
             found = saving.save(judge, done.config, done.operations, done.finding, num_before + total.num_operations)
+            met_kinds[done.finding.kind_of_run(done.operations)] = found.features
             if _is_new(told, found, keeps_going):
                 outcome.refutations.append(found)
+                outcome.seconds = total.seconds
+                yield refuted_by(judge, found, outcome)
             if not keeps_going and not found.excused:
                 outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
                 break

@@ -47,21 +47,21 @@ class Stuck(Exception):
 def walk(subject: Any, seed: int, *, conduct: Conduct = ALONE, **limits: Any) -> Walk:
     """`walker.walk`, where the subject lives."""
     if isinstance(subject, RemoteSubject):
-        return _walk(subject, "walk", seed, conduct.first_run, **limits)
+        return _walk(subject, "walk", seed, conduct, **limits)
     return walker.walk(subject, seed, conduct=conduct, **limits)
 
 
 def walk_loop(subject: Any, seed: int, *, conduct: Conduct = ALONE, **limits: Any) -> Walk:
     """`walker.walk_loop`, where the subject lives."""
     if isinstance(subject, RemoteSubject):
-        return _walk(subject, "walk_loop", seed, conduct.first_run, **limits)
+        return _walk(subject, "walk_loop", seed, conduct, **limits)
     return loop_walker.walk_loop(subject, seed, conduct=conduct, **limits)
 
 
 def walk_pool(subject: Any, seed: int, *, conduct: Conduct = ALONE, **limits: Any) -> Walk:
     """`pool.walk_pool`, where the subject lives."""
     if isinstance(subject, RemoteSubject):
-        return _walk(subject, "walk_pool", seed, conduct.first_run, **limits)
+        return _walk(subject, "walk_pool", seed, conduct, **limits)
     return pool_walker.walk_pool(subject, seed, conduct=conduct, **limits)
 
 
@@ -122,7 +122,7 @@ def _walk(
     subject: RemoteSubject,
     search: str,
     seed: int,
-    first_run: int,
+    conduct: Conduct,
     *,
     max_operations: int,
     seconds: float,
@@ -136,7 +136,11 @@ def _walk(
         before = total.num_operations
         asked = {
             "seed": seed,
-            "first_run": first_run + total.num_drawn,
+            "conduct": {
+                "first_run": conduct.first_run + total.num_drawn,
+                "told": conduct.told,
+                "found": conduct.found,
+            },
             "max_operations": max_operations - before,
             "seconds": left,
             "fixed": fixed,

@@ -77,8 +77,9 @@ def _search(subject: Any, name: str, arguments: list[Any], journal: Journal) -> 
 
 
 def _walk(walk: Callable[..., Any]) -> Callable[..., Any]:
-    def searched(subject: Any, journal: Journal, *, seed: int, first_run: int, **named: Any) -> Any:
-        done = walk(subject, seed, **named, conduct=Conduct(first_run, journal.begin, WITHOUT_LIMIT_SECONDS))
+    def searched(subject: Any, journal: Journal, *, seed: int, conduct: dict[str, Any], **named: Any) -> Any:
+        mine = Conduct(begin=journal.begin, run_seconds=WITHOUT_LIMIT_SECONDS, **conduct)
+        done = walk(subject, seed, **named, conduct=mine)
         done.operations = list(done.operations)  # without its journal
         return done
 

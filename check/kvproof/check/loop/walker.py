@@ -14,6 +14,7 @@ from kvproof.check.loop.judge import LoopLockstep
 from kvproof.check.loop.prompts import Prompts
 from kvproof.check.loop.stepping import GROUP_MEMBERS_MAX
 from kvproof.check.loop.subject import LoopConfig, LoopSubject
+from kvproof.check.steering import plain
 from kvproof.check.walk import ADAPTERS, ALONE, SALTS, Conduct, Walk, walk_runs
 from kvproof.spec.trace import Operation
 
@@ -25,13 +26,15 @@ NUM_SAMPLES = 4  # token values given back with a step, in turn
 class LoopDriver:
     """Draws the operations of one run."""
 
-    def __init__(self, subject: LoopSubject, random: Random, config: LoopConfig) -> None:
+    def __init__(
+        self, subject: LoopSubject, random: Random, config: LoopConfig, without: frozenset[str] = frozenset()
+    ) -> None:
         self.random, self.config = random, config
         self.judge = LoopLockstep(subject, config)
         pick = random.choice
         self.arrives = pick((0.05, 0.2, 0.5))  # before each operation of a step
         self.bursts = pick((0.0, 0.2, 0.6))
-        self.aborts = pick((0.0, 0.01, 0.05, 0.2))
+        self.aborts = pick((0.0, 0.01, 0.05, 0.2)) * ("abort" not in without)
         self.forks = pick((0.0, 0.2, 0.5)) if subject.capabilities.fork else 0.0
         self.stops = pick((0.0, 0.0, 0.1))
         self.num_requests_max = random.randint(1, 8)
@@ -134,8 +137,8 @@ def walk_loop(
     """Walk until a property is refuted, about `max_operations` are done (a run is ended) or `seconds` have passed."""
     return walk_runs(
         seed,
-        lambda random: configurations.draw(random, subject.capabilities, fixed),
-        lambda random, config: LoopDriver(subject, random, config),
+        lambda random, without: configurations.draw(random, subject.capabilities, plain(fixed, without)),
+        lambda random, config, without: LoopDriver(subject, random, config, without),
         run_length=RUN_LENGTH,
         max_operations=max_operations,
         seconds=seconds,

@@ -1,0 +1,61 @@
+"""Steering around what was found: a run leaves out a feature of each fault, and no more than that."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from kvproof.check import walker
+from kvproof.check.finding import Finding
+from kvproof.check.steering import EVERY_ONE, features_of, left_out
+from kvproof.check.subject import Config
+from kvproof.check.subjects.builtin import BuiltIn
+from kvproof.check.walk import Conduct
+from kvproof.spec.trace import Operation
+
+FORKS = ("refcount-exact", "fork: refcount of block: the specification says the subject")
+
+
+class TwoFaults(BuiltIn):
+    """Its fork forgets a reference, always; its preempt raises."""
+
+    def fork(self, parent: int, child: int) -> None:
+        super().fork(parent, child)
+        for block in self.manager.tables[parent].ids:
+            self.manager.refcounts[block] -= 1
+
+    def preempt(self, group: int) -> None:
+        raise RuntimeError("no preemption here")
+
+
+def test_the_features_of_a_run_are_its_flags_and_the_operations_that_it_could_do_without() -> None:
+    run: list[Operation] = [("new", 1, (1,), (0,)), ("admit", 1, 1), ("run", 0), ("fork", 1, 2)]
+    assert features_of(Config(window=2, block_size=1, num_gpu_blocks=3), run) == ("window", "fork")
+
+
+def test_a_run_meets_no_fault_that_it_is_steered_around_and_keeps_all_else() -> None:
+    found = [("caching", "fork"), ("window",), ("caching", "swap_out"), ()]
+    times: Counter[frozenset[str]] = Counter(left_out(Random(seed), found) for seed in range(400))
+    assert set(times) >= {frozenset({"caching", "window"}), frozenset({"fork", "swap_out", "window"}), frozenset()}
+    for without in times:
+        assert without < EVERY_ONE
+        assert without <= {"caching", "fork", "window", "swap_out"}
+        for feature in without:  # nothing is left out in vain
+            assert any(without & set(features) == {feature} for features in found)
+
+
+def test_a_steered_walk_passes_over_what_was_told_and_finds_what_hid_behind_it() -> None:
+    conduct = Conduct(told=(FORKS,), found=(("fork",),))
+    done = walker.walk(TwoFaults(), 1, max_operations=20_000, seconds=100, conduct=conduct)
+    assert isinstance(done.finding, Finding)
+    assert done.finding.cause == "preempt RuntimeError"
+    first = walker.walk(TwoFaults(), 1, max_operations=20_000, seconds=100)
+    assert first.finding is not None
+    assert first.finding.kind_of_run(first.operations) == FORKS
+
+
+@pytest.mark.parametrize("wanted", [("total-calls", "preempt RuntimeError"), ("refcount-exact", "")])
+def test_a_walk_for_one_kind_ends_with_no_other(wanted: tuple[str, str]) -> None:
+    done = walker.walk(TwoFaults(), 2, max_operations=20_000, seconds=100, conduct=Conduct(wanted=wanted))
+    assert done.finding is not None
+    assert done.finding.kind == wanted
