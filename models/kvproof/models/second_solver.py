@@ -67,4 +67,5 @@ def _said(text: str, way: dict[str, str], settings: Settings) -> tuple[str, str,
 
 
 def _effort(solver: Any) -> int:
-    return int(solver.getStatistics().get("resource::resourceUnitsUsed")["value"])
+    counted = solver.getStatistics().get(internal=True, defaulted=True)
+    return int(counted["resource::resourceUnitsUsed"]["value"])

@@ -13,8 +13,8 @@ from kvproof.spec.verdict import Verdict
 class ProofProgress:
     """Who is told of each answer."""
 
-    def __init__(self, console: Output) -> None:
-        self.console = console
+    def __init__(self, console: Output, judge: str = "prover") -> None:
+        self.console, self.judge = console, judge
         self.num_proved = self.num_open = 0
         self.began = self.spoke = time.monotonic()
         self.status = Status("", console=console) if console.is_terminal else None
@@ -38,7 +38,7 @@ class ProofProgress:
             self.num_open += 1
             say(self.console, f"{one.answer.verdict.value}: {one.obligation.id}", "yellow")
         seconds = time.monotonic() - self.began
-        line = f"prover: {self.num_proved:,} proved, {self.num_open:,} open after {seconds:.0f} s"
+        line = f"{self.judge}: {self.num_proved:,} proved, {self.num_open:,} open after {seconds:.0f} s"
         if self.status is not None:
             self.status.update(f"{line}: {one.obligation.subject}")
         elif time.monotonic() - self.spoke >= PLAIN_INTERVAL_SECONDS:
