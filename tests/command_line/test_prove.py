@@ -161,3 +161,31 @@ def test_a_result_that_cannot_be_written_is_said_before_the_run(tmp_path: Path) 
     done = kvproof_prove("--json", str(tmp_path))
     assert done.exit_code == 2
     assert "is a folder" in done.stderr
+
+
+def test_that_rules_fire_is_part_of_it() -> None:
+    done = kvproof_prove("--only", "vacuity/fires/evict", "--only", "vacuity/fires/admit")
+    assert done.exit_code == 0, done.output
+    assert "not vacuous: 2 of 2 rules fire" in done.output
+
+
+def test_a_rule_that_never_fires_is_not_passed(tmp_path: Path) -> None:
+    text = tmp_path / "mine.py"
+    guard = "require(state.status[block] == EVICTABLE and state.refcount[block] > 0, 'never', 'evict-unreferenced')"
+    text.write_text(f"def evict(state: State, block: BlockId) -> None:\n    {guard}\n    forget(state, block)\n")
+    done = kvproof_prove("--text", str(text), "--only", "vacuity/fires/evict")
+    assert done.exit_code == 4
+    assert "unknown: vacuity/fires/evict: no small state that satisfies every invariant" in done.output
+    assert "vacuous: 0 of 1 rules fire" in done.output
+
+
+@pytest.mark.usefixtures("mixed_suite")
+def test_hypotheses_that_contradict_each_other_are_a_refutation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def contradictory(suite: str) -> Iterator[Obligation]:
+        assumed = (Hypothesis("positive", X > 0), Hypothesis("negative", X < 0))
+        yield Obligation("mixed", "anything", "it is 7", "conservation", assumed, X == 7)
+
+    monkeypatch.setattr("kvproof.check.commands.proving.obligations_of", contradictory)
+    done = kvproof_prove("--only", "mixed", "--only", "vacuity/hypotheses")
+    assert done.exit_code == 1
+    assert "what is assumed for mixed/anything/it is 7 contradicts itself" in done.output

@@ -45,13 +45,20 @@ def refutation_of(
     if obligation.suite == SHOWN_BY_RUNNING:
         said = str(_named("kvproof.models.concolic.suite:refutation_of")(obligation))
         return Refutation(said) if said else None
-    if obligation.suite not in OF_A_TEXT:
+    if not is_searched(obligation):
         return None
     from kvproof.models.counterexamples.picture import data, lines
     from kvproof.models.counterexamples.search import counterexample
 
     found = counterexample(obligation, text, seconds)
     return None if found is None else Refutation("\n".join(lines(found)), data(found))
+
+
+def is_searched(obligation: Obligation) -> bool:
+    """Whether small instances of the specification are searched for a counterexample to it."""
+    from kvproof.models.counterexamples.case import case_of
+
+    return case_of(obligation) is not None
 
 
 def _named(name: str) -> Callable[..., Any]:

@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from kvproof.check.commands.vacuous import HYPOTHESES, SETS, VACUITY, WITH_MODEL
 from kvproof.models.induction import SUITE
 from kvproof.models.solving import Decided
+from kvproof.models.vacuity import FIRES
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.verdict import Exit, Result, Verdict
 
@@ -76,7 +78,7 @@ def _subjects(decided: list[Decided]) -> Iterator[Line]:
 
 
 def _open(result: Result) -> Iterator[Line]:
-    found = [check for check in result.checks if check.verdict is not Verdict.PROVED]
+    found = [check for check in result.checks if check.verdict in (Verdict.UNKNOWN, Verdict.REFUTED)]
     if found:
         yield "", ""
     for check in found:
@@ -102,6 +104,7 @@ def _totals(result: Result, decided: list[Decided]) -> Iterator[Line]:
     yield "", ""
     if num_lints:
         yield f"lints: {num_held} of {num_lints} hold", "" if num_held == num_lints else "bold red"
+    yield from _not_vacuous(result)
     verdicts = [f"{counts[verdict]:,} {verdict.value}" for verdict in (Verdict.UNKNOWN, Verdict.REFUTED)]
     seconds = sum(one.answer.seconds for one in decided)
     effort = sum(one.answer.effort for one in decided)
@@ -115,3 +118,22 @@ def _totals(result: Result, decided: list[Decided]) -> Iterator[Line]:
         ),
         style,
     )
+
+
+def _not_vacuous(result: Result) -> Iterator[Line]:
+    """That rules fire, and that hypotheses do not contradict each other."""
+    fired = [check for check in result.checks if check.judge == VACUITY and check.property == FIRES]
+    assumed = [check for check in result.checks if check.judge == VACUITY and check.property == HYPOTHESES]
+    said = []
+    if fired:
+        said.append(f"{sum(check.verdict is Verdict.PROVED for check in fired)} of {len(fired)} rules fire")
+    if assumed:
+        num_sets, num_models = (sum(check.counts[name] for check in assumed) for name in (SETS, WITH_MODEL))
+        said.append(
+            f"of {num_sets} sets of hypotheses {num_models} have a model, the solver derives False from none of them"
+            if all(check.verdict is not Verdict.REFUTED for check in assumed)
+            else f"of {num_sets} sets of hypotheses some contradict themselves"
+        )
+    is_well = all(check.verdict in (Verdict.PROVED, Verdict.NOT_REFUTED) for check in (*fired, *assumed))
+    if said:
+        yield f"{'not vacuous' if is_well else 'vacuous'}: {'; '.join(said)}", "" if is_well else "bold red"

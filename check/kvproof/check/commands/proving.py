@@ -2,25 +2,30 @@
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import z3
 
+from kvproof.check.commands.besides import Besides
 from kvproof.check.commands.guard import UsageError
 from kvproof.check.commands.naming import did_you_mean
 from kvproof.check.commands.output import Output, output, say
+from kvproof.check.commands.proof_needs import needs
 from kvproof.check.commands.proof_progress import ProofProgress
 from kvproof.check.commands.proof_report import proof_lines
 from kvproof.check.commands.running import STANDARD_OUTPUT, host, now, require_writable, version, write_json
+from kvproof.check.commands.vacuous import HYPOTHESES, NAMES, VACUITY, Noted, fires
 from kvproof.check.session import interruptible
+from kvproof.models.counterexamples.case import RULES
 from kvproof.models.finding import Finding
 from kvproof.models.lints import lint_names, lints
 from kvproof.models.obligation import Obligation
 from kvproof.models.solving import Decided, Settings
-from kvproof.models.suites import OF_A_TEXT, SUITES, obligations_of, refutation_of
+from kvproof.models.suites import OF_A_TEXT, SUITES, is_searched, obligations_of, refutation_of
 from kvproof.models.translation.text import Text
+from kvproof.models.vacuity import FIRES
 from kvproof.models.workers import decide_all
 from kvproof.spec.verdict import Check, Exit, Result, Run, Verdict
 
@@ -39,6 +44,12 @@ class Proving:
     num_processes: int
     json: Path | None
     text: Text | None = None
+    besides: Besides = field(default_factory=Besides)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything there is of the specification was asked for."""
+        return not self.only and self.text is None
 
     def wants(self, id: str) -> bool:
         """Whether something of that name was asked for."""
@@ -55,6 +66,8 @@ def run_proofs(proving: Proving) -> Exit:
     console = output(to_stderr=proving.json == STANDARD_OUTPUT)
     if proving.json is not None and proving.json != STANDARD_OUTPUT:
         require_writable(proving.json)
+    besides = proving.besides
+    besides.prepare(proving.settings, proving.is_whole)
     run = Run(version(), "prove", SUBJECT, proving.settings.seed, host() | {"z3": z3.get_version_string()}, now())
     result = Result(run)
     began = time.monotonic()
@@ -63,7 +76,11 @@ def run_proofs(proving: Proving) -> Exit:
     try:
         with interruptible():
             result.checks += [_linted(name, found) for name, found in _lints(proving)]
-            _decide(proving, console, decided, result)
+            result.checks += fires([name for name in RULES if proving.wants(f"{VACUITY}/{FIRES}/{name}")], proving.text)
+            noted = Noted()
+            _decide(proving, console, decided, result, noted)
+            result.checks += noted.checks() if proving.wants(f"{VACUITY}/{HYPOTHESES}") else ()
+            besides.follow(decided, result, proving.settings, proving.num_processes, proving.is_whole, console)
         run.is_complete = True
     except KeyboardInterrupt:
         result.messages.append("interrupted: what was not decided until then does not stand here")
@@ -73,15 +90,15 @@ def run_proofs(proving: Proving) -> Exit:
         raise UsageError(_nothing(proving))
     if proving.json is not None:
         write_json(result, Path(), proving.json)
-    for line, style in proof_lines(result, decided):
+    for line, style in (*proof_lines(result, decided), *besides.lines(decided, result)):
         say(console, line, style)
-    return result.exit_code()
+    return besides.code(result.exit_code())
 
 
-def _decide(proving: Proving, console: Output, decided: list[Decided], result: Result) -> None:
+def _decide(proving: Proving, console: Output, decided: list[Decided], result: Result, noted: Noted) -> None:
     with ProofProgress(console) as progress:
         judge = _Judge(proving)
-        for answered in decide_all(_wanted(proving), proving.settings, proving.num_processes):
+        for answered in decide_all(noted.noted(_wanted(proving)), proving.settings, proving.num_processes):
             one, check = judge.settled(answered)
             decided.append(one)
             result.checks.append(check)
@@ -117,7 +134,7 @@ class _Judge:
     def settled(self, one: Decided) -> tuple[Decided, Check]:
         """The answer with the verdict that stands, and the check that reports have."""
         if one.answer.verdict is Verdict.PROVED:
-            return one, _check(one, "")
+            return one, _check(one, needs(one))
         began = time.monotonic()
         limit = min(self.seconds, self.proving.settings.timeout_seconds)
         found = refutation_of(one.obligation, self.proving.text, limit) if limit > 0 else None
@@ -131,7 +148,7 @@ class _Judge:
 
 
 def _nothing_found(obligation: Obligation, seconds: float) -> str:
-    if obligation.suite not in OF_A_TEXT:
+    if not is_searched(obligation):
         return ""
     if seconds <= 0:
         return "; no time was left to look for a counterexample"
@@ -142,7 +159,7 @@ def _check(one: Decided, text: str) -> Check:
     """The verdict of one obligation, as reports have it."""
     obligation, answer = one.obligation, one.answer
     counts = {"hypotheses": len(obligation.hypotheses), "effort": answer.effort}
-    if text and obligation.place and answer.verdict is not Verdict.REFUTED:
+    if text and obligation.place and answer.verdict is Verdict.UNKNOWN:
         text = f"{obligation.place}: {text}"
     id = f"{PROVER}/{obligation.property}/{obligation.id}"
     return Check(id, PROVER, obligation.property, answer.verdict, round(answer.seconds, 4), counts, text)
@@ -167,4 +184,4 @@ def _known_names(suites: Iterable[str]) -> list[str]:
     """Names that whoever mistyped one may have meant: of obligations, and of what they are about."""
     names = [one.id for suite in suites for one in obligations_of(suite)]
     subjects = [name.rpartition("/")[0] for name in names]
-    return list(dict.fromkeys([*suites, *subjects, *names]))
+    return list(dict.fromkeys([*suites, VACUITY, *subjects, *names, *NAMES]))
