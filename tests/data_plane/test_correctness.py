@@ -11,8 +11,8 @@ from kvproof.check.data_plane import correctness
 from kvproof.check.data_plane.correctness import CorrectnessConfig, run_correctness
 from kvproof.check.data_plane.executors import BUILT_IN, Executor, MoveBlocks
 from kvproof.check.data_plane.layouts import UnknownSetting
-from kvproof.check.data_plane.moves import Moves
-from kvproof.check.data_plane.results import CaseStatus, CorrectnessResult
+from kvproof.check.data_plane.moves import Moves, Scenario, Step
+from kvproof.check.data_plane.results import CaseStatus, CorrectnessResult, FindingKind
 from kvproof.check.data_plane.world import Caches
 
 FEW = CorrectnessConfig(
@@ -124,3 +124,47 @@ def test_everything_that_there_is_is_right() -> None:
     assert result.is_right
     run = {(case.layout, case.dtype, case.mapping) for case in result.cases if case.status is CaseStatus.PASSED}
     assert len(run) > 2 * 98  # a table of any two values has 7 × 14 rows; three executors at two sizes have others
+
+
+def hanging(caches: Caches) -> MoveBlocks:
+    def move(moves: Moves) -> None:
+        while True:
+            pass
+
+    return move
+
+
+def test_when_the_time_is_over_no_case_begins_and_that_is_said() -> None:
+    config = replace(FEW, executors=("engine", "block-copy"), seconds_max=0.0)
+    result = run_correctness(config)
+    assert result.cases == ()
+    assert len(result.faults) == 36
+    assert not result.is_right
+    assert any("The time was over before 9 of 9 planned cases" in note for note in result.notes)
+    assert any("too few for any two values of two axes to meet" in note for note in result.notes)
+
+
+def test_executors_take_turns() -> None:
+    told: list[str] = []
+    config = replace(FEW, executors=("engine", "block-copy", "index-copy"), is_short=False)
+    run_correctness(config, on_case=lambda case: told.append(case.executor))
+    assert told[:6] == ["engine", "block-copy", "index-copy"] * 2
+
+
+def test_an_executor_that_hangs_is_not_run_again_and_the_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BUILT_IN, "index-copy", Executor("index-copy", hanging))
+    result = run_correctness(replace(FEW, executors=("index-copy", "engine"), step_seconds_max=0.2))
+    hung = [case for case in result.cases if case.executor == "index-copy"]
+    assert [case.finding.kind for case in hung if case.finding] == [FindingKind.HANG]
+    assert sum(case.executor == "engine" for case in result.cases) == 3
+    assert any(note.startswith("index-copy was not run again when it had hung") for note in result.notes)
+
+
+def test_what_the_linter_warns_of_and_a_manager_gave_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Step(Moves(swap_in=((1, 2),), swap_out=((2, 3),)))
+    monkeypatch.setattr(correctness, "scenario", lambda kind, *sizes: Scenario(kind, 0, 24, 20, 4, (step, step)))
+    config = replace(FEW, executors=("engine",), layouts=("nhd",), dtypes=("int8",), seconds_max=0.0)
+    (note,) = [note for note in run_correctness(replace(config, mappings=("preemption",))).notes if "linter" in note]
+    assert "mapping preemption, small, step 1: block 2 of the GPU pool is swapped in over from block 1" in note
+    assert "(swapped-in-too-early, two pairs)" in note
+    assert not [note for note in run_correctness(replace(config, mappings=("one",))).notes if "linter" in note]

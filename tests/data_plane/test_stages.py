@@ -63,7 +63,7 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
 
     def run(cases: Iterable[CaseResult], faults: Iterable[FaultResult] = ()) -> list[Said]:
         found = CorrectnessResult(3, "cpu", tuple(cases), 9, tuple(faults), (), (), (), 1.0)
-        monkeypatch.setattr(correctness, "run_correctness", lambda config, progress: found)
+        monkeypatch.setattr(correctness, "run_correctness", lambda config, progress, on_case: found)
         return said_by(correctness_stage(Moving("cpu", ("engine",)), 1))
 
     return run
@@ -174,3 +174,24 @@ def test_a_foreign_baseline_is_said_and_wrong_executors_are_not_timed(monkeypatc
     assert plane.comparisons == []
     assert plane.bandwidth is not None
     assert plane.bandwidth.skipped == ["engine: it moved wrong bytes"]
+
+
+def test_an_interrupt_keeps_what_was_refuted_and_leaves_the_rest_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(config: object, progress: object, on_case: Callable[[CaseResult], None]) -> None:
+        on_case(PASSED)
+        on_case(failed("all", 3, wrong_row(0, 23)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(correctness, "run_correctness", interrupted)
+    plane = DataPlane("cpu")
+    stage = correctness_stage(Moving("cpu", ("engine",), plane=plane), 1)
+    said: list[Said] = []
+    with pytest.raises(KeyboardInterrupt):
+        said.extend(stage.run(Stint(3, 100.0, lambda count: None)))
+    assert verdicts(said) == {"cow-copied": Verdict.REFUTED}
+    assert [case.status for case in plane.cases] == ["passed", "failed"]
+
+
+def test_an_executor_that_no_time_was_left_for_is_unknown(give: Give) -> None:
+    said = [check for check in give([replace(PASSED, executor="block-copy")]) if isinstance(check, Check)]
+    assert {check.verdict for check in said if check.id.endswith("engine")} == {Verdict.UNKNOWN}

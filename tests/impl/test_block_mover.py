@@ -70,7 +70,7 @@ def test_planes_with_and_without_something_between_their_rows_move_in_one_call()
 def test_memory_that_was_put_elsewhere_after_the_mover_was_made_is_found() -> None:
     gpu, cpu = torch.arange(12).view(4, 3), torch.zeros((4, 3), dtype=torch.int64)
     mover = BlockMover([gpu], [cpu])
-    gpu.share_memory_()  # new memory for the same tensor
+    gpu.share_memory_()  # type: ignore[no-untyped-call]  # new memory for the same tensor
     gpu[1] = 7
     mover.swap_out([(1, 2)])
     assert cpu[2].tolist() == [7, 7, 7]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 JUDGE = "data plane"
 SWAPS, COPIES, HAZARDS = "swap-mapping", "cow-copied", "mapping-hazard-free"
 LINTER, REFUSED = "linter", "REFUSED_MAPPING"
-SECONDS_MIN = 0.2  # a run that begins is not cut short: half of a matrix would be another claim
+SECONDS_MIN = 0.2  # with less, nothing is begun
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,26 @@ def correctness_stage(moving: Moving, share: float) -> Stage:
             yield from out_of_time(promised)
             return
         from kvproof.check.data_plane.correctness import CorrectnessConfig, run_correctness
-        from kvproof.check.data_plane.reporting import add_correctness
+        from kvproof.check.data_plane.reporting import add_cases, add_correctness
 
         config = CorrectnessConfig(
-            stint.seed, moving.device, moving.executors, moving.layouts, moving.dtypes, is_short=moving.is_short
+            stint.seed,
+            moving.device,
+            moving.executors,
+            moving.layouts,
+            moving.dtypes,
+            is_short=moving.is_short,
+            seconds_max=stint.seconds,
         )
-        found = run_correctness(config, lambda what, done, total: stint.advance(done))
+        cases: list[CaseResult] = []
+        try:
+            found = run_correctness(config, lambda what, done, total: stint.advance(done), cases.append)
+        except KeyboardInterrupt:  # what was refuted stays so; the rest stays open
+            add_cases(moving.plane, cases)
+            yield from (check for check in _all_decided(promised, cases) if check.verdict is Verdict.REFUTED)
+            raise
         add_correctness(moving.plane, found)
-        for check in promised:
-            scope = check.id.split("/", 2)[2]
-            if check.property == HAZARDS:
-                yield _linted(check, found.cases)
-            else:
-                yield _decided(check, [case for case in found.cases if case.executor == scope])
+        yield from _all_decided(promised, found.cases)
         yield from _self_test(found)
 
     return Stage(JUDGE, share, promised, run)
@@ -72,6 +79,15 @@ def correctness_stage(moving: Moving, share: float) -> Stage:
 def out_of_time(promised: Sequence[Check]) -> Iterator[Check]:
     """What a stage says that is given less time than it takes at least."""
     return (replace(check, text="no time was left") for check in promised)
+
+
+def _all_decided(promised: Sequence[Check], cases: Sequence[CaseResult]) -> Iterator[Check]:
+    for check in promised:
+        if check.property == HAZARDS:
+            yield _linted(check, cases)
+        else:
+            executor = check.id.split("/", 2)[2]
+            yield _decided(check, [case for case in cases if case.executor == executor])
 
 
 def _decided(check: Check, cases: Sequence[CaseResult]) -> Check:
@@ -94,6 +110,8 @@ def _decided(check: Check, cases: Sequence[CaseResult]) -> Check:
     if run:
         text = "every case with such a mapping ended at another finding"
         return replace(check, verdict=Verdict.UNKNOWN, seconds=seconds, counts=counts, text=text)
+    if not cases:
+        return replace(check, verdict=Verdict.UNKNOWN, text="the time was over before any case of it was run")
     reasons = dict.fromkeys(case.reason for case in cases if case.reason)
     text = "; ".join(reasons) or "no mapping of this run has such pairs"
     return replace(check, verdict=Verdict.UNSUPPORTED, text=text)

@@ -8,6 +8,7 @@ by row. Both ways run on one thread. A chunk is large enough that the calls cost
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
 from functools import cache
 
@@ -64,15 +65,27 @@ def _by_chunks(
     num_rows, row_words = memory.shape
     step = max(1, CHUNK_BYTES // (row_words * memory.itemsize))
     row_keys, word_keys = (torch.from_numpy(words.view(np.int64)) for words in (keys, columns))
-    buffer = torch.empty((min(step, num_rows), row_words), dtype=torch.int64)
+    buffer = _buffer(min(step, num_rows) * row_words).view(-1, row_words)
     bad: list[NDArray[np.int64]] = []
     with one_thread():
         chunks = zip(torch.split(memory, step), torch.split(row_keys[:, None], step), strict=True)
         for number, (found, some_keys) in enumerate(chunks):
-            made = torch.bitwise_xor(some_keys, word_keys, out=buffer[: len(found)])
+            out = buffer if found.size(0) == buffer.size(0) else buffer[: found.size(0)]
+            made = torch.bitwise_xor(some_keys, word_keys, out=out)
             if not are_equal(found, made):
                 bad.append(number * step + np.flatnonzero((found != made).any(1).numpy()))
     return np.concatenate(bad) if bad else np.empty(0, np.int64)
+
+
+_LOCAL = threading.local()
+
+
+def _buffer(num_words: int) -> torch.Tensor:
+    """Memory for a chunk, this thread's own; it is kept, for new memory is cleared by the system page by page."""
+    kept: torch.Tensor | None = getattr(_LOCAL, "buffer", None)
+    if kept is None or len(kept) < num_words:
+        kept = _LOCAL.buffer = torch.empty(num_words, dtype=torch.int64)
+    return kept[:num_words]
 
 
 def by_device(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:

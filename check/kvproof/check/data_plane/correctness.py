@@ -1,8 +1,9 @@
 """The correctness run: executors on layouts, element types and mappings, and the harness on faults.
 
-Executors under test are run on every pair of values of the other axes, at two sizes. The short form takes the first
-executor through every pair at the small size, and the others through every value. What could not be run is skipped with
-its reason, and what was reduced is said in a note.
+The harness is put to the test first. Then executors are run on every pair of values of the other axes, at two sizes.
+The short form takes the first executor through every pair at the small size, and the others through every value. They
+take turns, so that each has had its share when the time is over. What could not be run is skipped with its reason, and
+what was reduced is said in a note.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import chain, product, zip_longest
 
 import torch
 
@@ -22,13 +23,16 @@ from kvproof.check.data_plane.faults.judging import judge_faults
 from kvproof.check.data_plane.harness import DEFAULT_STREAM, NO_STREAM, OWN_STREAM, STEP_SECONDS_MAX, run_case
 from kvproof.check.data_plane.layouts import DTYPES, Geometry, Layout, UnknownSetting, dtype_named, layout_named
 from kvproof.check.data_plane.lint_cases import judge_lints
-from kvproof.check.data_plane.mappings import KINDS, scenario
+from kvproof.check.data_plane.linter import lint
+from kvproof.check.data_plane.mappings import ADVERSARIAL, KINDS, scenario
 from kvproof.check.data_plane.moves import Scenario
 from kvproof.check.data_plane.races import judge_races
-from kvproof.check.data_plane.results import CaseResult, CorrectnessResult
+from kvproof.check.data_plane.results import CaseResult, CorrectnessResult, FindingKind
+from kvproof.check.data_plane.wording import count_text
 from kvproof.impl import free_bytes
 
 Progress = Callable[[str, int, int], None]  # what is being done, how many are done, of how many
+OnCase = Callable[[CaseResult], None]
 MIB = 1024 * 1024
 BLOCKS_MIN = 8
 
@@ -71,6 +75,7 @@ class CorrectnessConfig:
     """What is run. Empty tuples mean everything that there is; names of unknown things raise UnknownSetting.
 
     executors: built-in names, and module:function of one's own. memory_bytes_max: of both pools of a case together.
+    seconds_max: no case begins later. step_seconds_max: of a step, after which its executor hangs.
     """
 
     seed: int = 0
@@ -82,6 +87,10 @@ class CorrectnessConfig:
     is_short: bool = False
     memory_bytes_max: int = 256 * MIB
     step_seconds_max: float = STEP_SECONDS_MAX
+    seconds_max: float = float("inf")
+
+
+Planned = tuple[Executor, Size, Row]
 
 
 @dataclass
@@ -97,18 +106,21 @@ class _Plan:
     device: torch.device
     notes: list[str] = field(default_factory=list)
     scenarios: dict[tuple[str, Size], Scenario] = field(default_factory=dict)
+    is_cut: bool = False  # something planned was not run
 
     @property
     def axes(self) -> list[list[str]]:
         return [self.layouts, self.dtypes, self.mappings, self.streams]
 
-    def cases(self) -> Iterator[tuple[Executor, Size, Row]]:
-        """Executor by executor, so that one's own process serves all of its cases; each time in other combinations."""
+    def cases(self) -> Iterator[Planned]:
+        """Executors in turns, small cases first; each executor and size in other combinations."""
         sizes = [self._fitting(size) for size in ((SMALL,) if self.config.is_short else (SMALL, LARGE))]
+        of_executors: dict[str, list[Planned]] = {}
         for number, (executor, size) in enumerate(product(self.executors, sizes)):
             axes = [[*axis[number % len(axis) :], *axis[: number % len(axis)]] for axis in self.axes]
             rows = every_value(axes) if self.config.is_short and number else every_pair(axes)
-            yield from ((executor, size, row) for row in rows)
+            of_executors.setdefault(executor.name, []).extend((executor, size, row) for row in rows)
+        yield from (case for case in chain(*zip_longest(*of_executors.values())) if case is not None)
 
     def scenario(self, kind: str, size: Size) -> Scenario:
         """Made once for all executors."""
@@ -139,26 +151,34 @@ class _Plan:
         )
 
 
-def run_correctness(config: CorrectnessConfig, on_progress: Progress | None = None) -> CorrectnessResult:
-    """Everything. Raises UnknownSetting for what there is not, with a message for the user."""
+def run_correctness(
+    config: CorrectnessConfig, on_progress: Progress | None = None, on_case: OnCase = lambda case: None
+) -> CorrectnessResult:
+    """Everything. Raises UnknownSetting for what there is not, with a message for the user.
+
+    on_case: is given each case when it has been run.
+    """
     began = time.perf_counter()
     plan = _plan(config)
     tell = on_progress or (lambda what, done, total: None)
-    cases = _run_cases(plan, tell)
     faults = judge_faults(plan.device, lambda done, total: tell("injected faults", done, total))
     tell("event logs", 0, 1)
     races, lints = judge_races(config.seed), judge_lints()
     tell("event logs", 1, 1)
+    cases = _run_cases(plan, began + config.seconds_max, tell, on_case)
+    plan.notes += _warnings(plan)
     axes = [*plan.axes, [executor.name for executor in plan.executors]]
     num_combinations = 1
     for axis in axes:
         num_combinations *= len(axis)
     if len(cases) < num_combinations:
-        plan.notes.append(
-            f"The matrix has {num_combinations} combinations of executor, layout, element type, mapping and stream; "
-            f"{len(cases)} cases were chosen so that with {'the first' if config.is_short else 'each'} executor "
-            "any two values of two axes meet."
-        )
+        text = f"The matrix has {num_combinations} combinations of executor, layout, element type, mapping and stream; "
+        if not plan.is_cut:
+            whose = "the first" if config.is_short else "each"
+            text += f"{len(cases)} cases were chosen so that with {whose} executor any two values of two axes meet."
+        else:
+            text += f"{len(cases)} cases were run, which is too few for any two values of two axes to meet."
+        plan.notes.append(text)
     return CorrectnessResult(
         config.seed,
         str(plan.device),
@@ -205,35 +225,74 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _run_cases(plan: _Plan, tell: Progress) -> list[CaseResult]:
-    """All cases. An executor that can run none of them is skipped once, with the reason of its first case."""
+def _run_cases(plan: _Plan, deadline: float, tell: Progress, on_case: OnCase) -> list[CaseResult]:
+    """All cases that there is time for.
+
+    An executor that can run none of them is skipped once, with the reason of its first case. One that hangs is not run
+    again: each further case might take as long.
+    """
     planned = list(plan.cases())
     able = {e.name for e, size, row in planned if not e.unsupported(_geometry(size, row), plan.device)}
     found: list[CaseResult] = []
-    seen: set[str] = set()
+    over: set[str] = set()
+    num_left = 0
     with ExitStack() as stack:
         isolations: dict[str, Isolation] = {}
         for number, (executor, size, row) in enumerate(planned):
             tell(f"{executor.name}: {', '.join(row[:3])}", number, len(planned))
-            if executor.name not in able and executor.name in seen:
+            if executor.name in over:
                 continue
-            seen.add(executor.name)
+            if time.perf_counter() >= deadline:
+                num_left += 1
+                continue
             if executor.is_own and executor.name not in isolations:
                 isolations[executor.name] = stack.enter_context(Isolation(executor.name, plan.config.step_seconds_max))
-            found.append(
-                run_case(
-                    executor,
-                    _geometry(size, row),
-                    plan.scenario(row[2], size),
-                    plan.device,
-                    row[3],
-                    isolation=isolations.get(executor.name),
-                    step_seconds_max=plan.config.step_seconds_max,
-                )
+            case = run_case(
+                executor,
+                _geometry(size, row),
+                plan.scenario(row[2], size),
+                plan.device,
+                row[3],
+                isolation=isolations.get(executor.name),
+                step_seconds_max=plan.config.step_seconds_max,
             )
+            found.append(case)
+            on_case(case)
+            if case.finding is not None and case.finding.kind is FindingKind.HANG:
+                over.add(executor.name)
+                plan.is_cut = True
+                plan.notes.append(f"{executor.name} was not run again when it had hung: {case.finding.text}.")
+            if executor.name not in able:
+                over.add(executor.name)
+                plan.notes.append(f"{executor.name} was not run: {case.reason}.")
     tell("cases", len(planned), len(planned))
-    plan.notes += [f"{case.executor} was not run: {case.reason}." for case in found if case.executor not in able]
+    if num_left:
+        plan.is_cut = True
+        plan.notes.append(
+            f"The time was over before {num_left} of {len(planned)} planned cases, which were not run; "
+            "a longer --budget runs them."
+        )
     return found
+
+
+def _warnings(plan: _Plan) -> Iterator[str]:
+    """What the linter says of the mappings that a manager gave, and does not refuse: the first of each kind."""
+    for (kind, size), made in plan.scenarios.items():
+        if kind in ADVERSARIAL:  # drawn to be like that
+            continue
+        said = [
+            (number, complaint)
+            for number, step in enumerate(made.steps, start=1)
+            for complaint in lint(step.moves, size.num_gpu_blocks, size.num_cpu_blocks)
+            if not complaint.refuses
+        ]
+        for rule in dict.fromkeys(complaint.rule for _, complaint in said):
+            number, first = next((number, complaint) for number, complaint in said if complaint.rule == rule)
+            count = sum(complaint.rule == rule for _, complaint in said)
+            yield (
+                f"The linter warns of mapping {kind}, {size.name}, step {number}: {first.text} ({rule}, "
+                f"{count_text(count, 'pair')}). What a worker does with that is defined, and was compared."
+            )
 
 
 def _geometry(size: Size, row: Row) -> Geometry:

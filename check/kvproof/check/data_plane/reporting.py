@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kvproof.check.data_plane.end_to_end.comparing import EndToEndResult
 from kvproof.check.data_plane.results import CaseResult, CorrectnessResult
 from kvproof.spec.data_plane_report import DataPlane, GeneratedStorm, InjectedFault, MovedCase
@@ -12,7 +14,7 @@ BYTES, RACE, MAPPING, END_TO_END = "bytes", "race", "mapping", "end to end"
 
 def add_correctness(plane: DataPlane, found: CorrectnessResult) -> None:
     """Every case, and every fault that was planted into the harness's own run."""
-    plane.cases = [_case(case) for case in found.cases]
+    add_cases(plane, found.cases)
     plane.num_combinations = found.num_combinations
     plane.faults += [InjectedFault(BYTES, one.name, one.is_understood, one.message) for one in found.faults]
     plane.faults += [
@@ -21,6 +23,11 @@ def add_correctness(plane: DataPlane, found: CorrectnessResult) -> None:
     ]
     plane.faults += [InjectedFault(MAPPING, one.name, bool(one.message), one.message) for one in found.lints]
     plane.notes += found.notes
+
+
+def add_cases(plane: DataPlane, cases: Sequence[CaseResult]) -> None:
+    """The cases alone, as of a run that was interrupted."""
+    plane.cases = [_case(case) for case in cases]
 
 
 def add_end_to_end(plane: DataPlane, found: EndToEndResult) -> None:
