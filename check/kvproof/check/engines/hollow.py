@@ -9,6 +9,7 @@ branch that should turn out to be on fails at once.
 
 import importlib.machinery
 import sys
+from abc import ABCMeta
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from pathlib import Path
@@ -17,8 +18,25 @@ from typing import Any
 
 from kvproof.check.engines import EngineError
 from kvproof.check.engines.shells import HollowModule
+from kvproof.check.finding import AdapterError
 
 _mounted: dict[str, Path] = {}
+
+
+class Constants(ABCMeta):
+    """Of a hollow type: what is written in capitals is a constant, and its own name."""
+
+    def __getattr__(cls, name: str) -> str:
+        if not name.isupper():
+            raise AttributeError(name)
+        return name
+
+
+class Unused(metaclass=Constants):
+    """What is named in annotations, as a base, or in branches that are off."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        raise AdapterError("the engine uses a part of itself that kvproof does not stand in for")
 
 
 class _Rest(MetaPathFinder, Loader):
@@ -70,7 +88,7 @@ def mount_real(
     root: Path,
     real: Iterable[str],
     stand_ins: Mapping[str, Mapping[str, Any]],
-    filling: Any,
+    filling: Any = Unused,
 ) -> None:
     """Make `package` importable from the folder `root`, of which only the modules in `real` are its own.
 

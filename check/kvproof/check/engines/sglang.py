@@ -10,7 +10,6 @@ triton kernel (so the torch code paths are taken), no speculative decoding, ever
 import importlib
 import importlib.util
 import sys
-from abc import ABCMeta
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from kvproof.check.engines import bring, hollow, shells
 from kvproof.check.engines.vllm_v0 import ceil_div
-from kvproof.check.finding import AdapterError
 
 PACKAGE = "sglang"
 MEM_CACHE = "srt.mem_cache"
@@ -56,22 +54,6 @@ REAL = (
 )
 ALSO_REAL = ("srt.session.streaming_session",)
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class Constants(ABCMeta):
-    """Of a hollow type: what is written in capitals is a constant, and its own name."""
-
-    def __getattr__(cls, name: str) -> str:
-        if not name.isupper():
-            raise AttributeError(name)
-        return name
-
-
-class Unused(metaclass=Constants):
-    """What is named in annotations, as a base, or in branches that are off."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        raise AdapterError("the release uses a part of SGLang that kvproof does not stand in for")
 
 
 class Environment:
@@ -195,7 +177,7 @@ def import_release(version: str, cache: Path | None = None) -> Release:
     root = bring.find(PACKAGE, version, cache) / PACKAGE
     _stand_in_for_triton()
     names = (*(f"{MEM_CACHE}.{name}" for name in REAL), *ALSO_REAL)
-    hollow.mount_real(PACKAGE, root, [name for name in names if _is_there(root, name)], STAND_INS, Unused)
+    hollow.mount_real(PACKAGE, root, [name for name in names if _is_there(root, name)], STAND_INS)
 
     def module(name: str) -> Any:
         whole = f"{MEM_CACHE}.{name}"
@@ -223,6 +205,6 @@ def _stand_in_for_triton() -> None:
     """Kernels are defined where they are imported, and never run: without triton a decorator stands in."""
     if "triton" in sys.modules or importlib.util.find_spec("triton") is not None:
         return
-    triton, language = ModuleType("triton"), shells.HollowModule("triton.language", Unused)
+    triton, language = ModuleType("triton"), shells.HollowModule("triton.language", hollow.Unused)
     triton.__dict__.update(jit=unchanged, language=language)
     sys.modules.update({"triton": triton, "triton.language": language})

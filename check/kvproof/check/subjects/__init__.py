@@ -25,6 +25,7 @@ BUILT_IN = {
     "kvproof-generation1": "kvproof's manager behind the interface of the first generation, its windows rings",
     "kvproof-pool": "kvproof's own block pool and prefix cache, block ids only",
     "kvproof-scheduler": "kvproof's own scheduler around it, judged step by step",
+    "mini-sglang": "mini-sglang's cache manager, of a checkout: mini-sglang==PATH",
     "nano-vllm": "nano-vllm's block manager, of a checkout: nano-vllm==PATH",
     "sglang": "SGLang's token pool and prefix cache (0.5.9 to 0.5.23); sglang==VERSION for another release",
     "vllm-v0": "vLLM's V0 block manager (0.2.0 to 0.10.2); vllm-v0==VERSION for another release",
@@ -36,6 +37,7 @@ BUILT_IN = {
 }
 # Where the subject of an engine's release is made: module and the generation asked for, if any.
 ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
+    "mini-sglang": ("kvproof.check.subjects.mini_sglang", {}),
     "nano-vllm": ("kvproof.check.subjects.nano_vllm", {}),
     "sglang": ("kvproof.check.subjects.sglang", {}),
     "vllm-v0": ("kvproof.check.subjects.vllm_v0", {}),
@@ -46,7 +48,7 @@ ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
     "vllm-v1-scheduler": ("kvproof.check.subjects.vllm_v1_scheduler", {}),
 }
 WITH_VERSION = frozenset(ENGINES)
-BY_PATH = frozenset({"nano-vllm"})
+BY_PATH = frozenset({"mini-sglang", "nano-vllm"})
 OWN = "module:factory or path/to/file.py:factory for your own"
 
 
