@@ -34,6 +34,19 @@ def prove(
             "--text", metavar="FILE", help="Python with rules, words or claims in place of those of the specification."
         ),
     ] = None,
+    second_solver: Annotated[
+        bool, typer.Option("--second-solver", help="Ask cvc5 everything again; a contradiction refutes the run.")
+    ] = False,
+    smt2: Annotated[
+        Path | None, typer.Option("--smt2", metavar="DIR", help="Write each question as a file of SMT-LIB.")
+    ] = None,
+    cores: Annotated[bool, typer.Option("--cores", help="Show which hypotheses each proof needed.")] = False,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", metavar="FILE", help="Fail if a proof became harder than it says.")
+    ] = None,
+    save_baseline: Annotated[
+        Path | None, typer.Option("--save-baseline", metavar="FILE", help="Write how hard each proof was.")
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Prove what is claimed for all sizes: any number of blocks, sequences, slots and steps.
@@ -43,15 +56,17 @@ def prove(
     What is not proved is searched for a small state from which a run breaks it; if none is found it is unknown.
     """
     with guarded():
+        from kvproof.check.commands.besides import Besides
         from kvproof.check.commands.proving import Proving, run_proofs
         from kvproof.models.solving import Settings
         from kvproof.models.translation.errors import NotInLanguage
         from kvproof.models.translation.text import specification
 
-        settings = Settings(seed=seed, timeout_seconds=timeout)
+        settings = Settings(seed=seed, timeout_seconds=timeout, wants_core=cores)
+        besides = Besides(second_solver, smt2, baseline, save_baseline)
         try:
             other = None if text is None else specification().rewritten(read_text(text), str(text))
-            raise typer.Exit(run_proofs(Proving(tuple(only or ()), settings, jobs, json, other)))
+            raise typer.Exit(run_proofs(Proving(tuple(only or ()), settings, jobs, json, other, besides)))
         except (NotInLanguage, ValueError) as error:
             raise UsageError(str(error)) from error
 
