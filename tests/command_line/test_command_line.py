@@ -216,7 +216,7 @@ def test_a_gate_without_enough_time_does_not_pass(faulty: str) -> None:
     done = kvproof("verify", "--budget", "0.2", "--seed", "1")
     assert done.exit_code == 4
     document = stored()
-    judges = {"specification", "explorer", "walker", "hypothesis", "data plane"}
+    judges = {"prover", "specification", "explorer", "walker", "hypothesis", "data plane"}
     assert {check["judge"] for check in document["checks"]} == judges
     unsupported = {check["property"] for check in document["checks"] if check["verdict"] == "unsupported"}
     assert unsupported == {"eviction-order", "in-flight-held", "budget-kept", "progress", "nondeterministic"}

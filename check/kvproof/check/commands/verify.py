@@ -29,7 +29,8 @@ def verify(
 ) -> None:
     """Check one subject with every judge: the gate of a CI.
 
-    Explores the specification and the subject in small scopes, walks the subject, and drives it with Hypothesis.
+    Proves the specification for all sizes, explores it and the subject in small scopes, walks the subject, and drives
+    it with Hypothesis.
     Of what is built in, the data plane is checked as well: bytes that its engine moves, text that is generated.
     A whole scheduler, or a pool, is walked only.
     """
@@ -39,6 +40,7 @@ def verify(
         from kvproof.check.commands.gate import SPECIFICATION_SCOPES, SUBJECT_SCOPES
         from kvproof.check.commands.gate_data_plane import short_stages
         from kvproof.check.commands.naming import factory_of, level_of
+        from kvproof.check.commands.proof_stage import prover_stage
         from kvproof.check.commands.running import Request, run_stages
         from kvproof.check.commands.walking import walker_stage
 
@@ -48,6 +50,7 @@ def verify(
         bytes_stages, plane = short_stages(subject)
         if level_of(one) != "manager":
             stages = [
+                prover_stage(share=120),
                 specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),
                 *bytes_stages,
                 walker_stage(make, one, saving, share=60),
@@ -55,6 +58,7 @@ def verify(
             raise typer.Exit(run_stages(request, stages, one, data_plane=plane))
         # An exhaustive search that is not finished says little: it may take long, and leaves the rest to the walker.
         stages = [
+            prover_stage(share=120),
             specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),
             subject_stage(make, one, SUBJECT_SCOPES, saving, share=30),
             *bytes_stages,
