@@ -46,7 +46,7 @@ LOOP_ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "abort": (int,),
     "stop": (),
     "schedule": (),
-    "launch": (),
+    "launch": (Ids,),
     "complete": (Ids, list[tuple[int, int]], list[int]),
 }
 POOL_ARGUMENTS: dict[str, tuple[Any, ...]] = {
@@ -63,7 +63,7 @@ LEVELS: tuple[tuple[type[Config], dict[str, tuple[Any, ...]]], ...] = (
     (PoolConfig, POOL_ARGUMENTS),
     (Config, ARGUMENTS),
 )
-NUM_NEEDED = {"new": 3, "add": 4, "complete": 1, "give": 1}
+NUM_NEEDED = {"new": 3, "add": 4, "complete": 1, "launch": 0, "give": 1}
 NO_KEY: list[Any] = []  # stands for a key that is left out
 
 

@@ -39,11 +39,19 @@ NAMES_A_BLOCK = {  # rules about one block, and which argument it is
 class Explainer:
     """The state of the specification beside one opened subject."""
 
-    def __init__(self, config: Config, first: Observation, identities: Identities, fired: Counter[str]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        first: Observation,
+        identities: Identities,
+        fired: Counter[str],
+        num_flights: int = 0,
+    ) -> None:
         self.config, self.identities = config, identities
         self.block_size = config.block_size
         self.num_blocks = config.num_gpu_blocks + config.num_host_blocks
-        sizes = Sizes(config.num_gpu_blocks, config.num_host_blocks, config.block_size, NUM_SEQS_MAX, NUM_ENTRIES_MAX)
+        pools = config.num_gpu_blocks, config.num_host_blocks
+        sizes = Sizes(*pools, config.block_size, NUM_SEQS_MAX, NUM_ENTRIES_MAX, num_flights)
         self.machine = Machine(sizes, with_ghosts=False, with_checks=False)
         self.rules = self.machine.rules
         self.state: State = self.machine.first_state()
@@ -87,13 +95,20 @@ class Explainer:
     def _refused(self, guard: Guard, name: str, arguments: tuple[Any, ...], about: str) -> Finding:
         if not guard.property:
             raise AssertionError(f"the judge fired {name}{arguments} for {about}, but not so: {guard.sentence}")
-        text = f"{about}: it must be that {guard.sentence}"
+        text, property = f"{about}: it must be that {guard.sentence}", guard.property
         if name in NAMES_A_BLOCK:
-            text += f"; {self._described(arguments[NAMES_A_BLOCK[name]])}"
+            block = arguments[NAMES_A_BLOCK[name]]
+            text += f"; {self._described(block)}"
+            if self._is_left_in_flight(block):
+                property = "in-flight-held"
         row = arguments[-1]
         if guard.property == "sharing-equal" and isinstance(row, list):
             text += f"; the sequence has {self.identities.describe(row[-1])}"
-        return Finding(guard.property, text)
+        return Finding(property, text)
+
+    def _is_left_in_flight(self, block: int) -> bool:
+        """Whether nobody refers to the block any more, and something in flight still uses it."""
+        return 0 <= block < self.num_blocks and self.state.pins[block] > 0 and not self.state.refcount[block]
 
     def _described(self, block: int) -> str:
         """What the specification knows of a block."""
@@ -102,6 +117,8 @@ class Explainer:
         state = self.state
         status = ("free", f"used, refcount {state.refcount[block]}", "evictable", "kept by the manager")
         text = f"block {block} is {status[state.status[block]]}"
+        if state.pins[block]:
+            text += ", in use by what is in flight"
         if state.cached[block]:
             text += f", cached for {self.identities.describe(state.content[block][-1])}"
             text += (
@@ -332,8 +349,9 @@ class Explainer:
         for pool in (GPU, HOST):
             unused = state.count[pool][FREE] + state.count[pool][EVICTABLE]
             if seen.free[pool] != unused:
+                is_early = seen.free[pool] > unused and any(map(self._is_left_in_flight, range(self.num_blocks)))
                 raise Finding(
-                    "no-leak-at-rest" if is_at_rest() else "conservation",
+                    "in-flight-held" if is_early else "no-leak-at-rest" if is_at_rest() else "conservation",
                     f"{about}: {DEVICE[pool]}: {state.count[pool][USED]} blocks in tables, so {unused} are free; "
                     f"the subject counts {seen.free[pool]}",
                 )
@@ -343,6 +361,8 @@ class Explainer:
         for block in range(max(len(refs), len(expected))):
             one, other = (r[block] if block < len(r) else None for r in (expected, refs))
             if one != other:
+                if self._is_left_in_flight(block) and other is not None and other > 0:
+                    continue  # the subject may count what is in flight as a holder
                 raise Finding(
                     "refcount-exact",
                     f"{about}: refcount of block {block}: the specification says {one}, the subject {other}",
@@ -353,6 +373,8 @@ class Explainer:
         for block in free_ids:
             if not 0 <= block < self.num_blocks:
                 raise Finding("lists-agree", f"{about}: the free list names block {block}, of {self.num_blocks}")
+            if self._is_left_in_flight(block):
+                raise Finding("in-flight-held", f"{about}: block {block} is free, and in use by what is in flight")
             if status[block] == USED:
                 raise Finding("no-use-after-free", f"{about}: block {block} is free, and in a live table")
         if len(set(free_ids)) != len(free_ids):

@@ -60,6 +60,8 @@ def call_of(operation: Operation, config: Config) -> str:
             return f"add(request {request}, {_named(seqs)}, {_tokens(tokens)}{_extras(more)}, {wanted})"
         case ("abort", request):
             return f"abort(request {request})"
+        case ("launch", tokens):
+            return f"launch({_results(tokens)})"
         case ("complete", tokens, *more):
             return f"complete({_results(tokens, *more)})"
         case ("take", holder, num_blocks):

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvproof.check.explain import NUM_ENTRIES_MAX, NUM_SEQS_MAX
-from kvproof.check.finding import Finding
 from kvproof.check.loop.base import LoopBase
 from kvproof.check.loop.progress import num_steps_max
 from kvproof.check.loop.requests import Request, unfinished
+from kvproof.check.truth import Sequence as Seq
 from kvproof.check.truth import Status
 from kvproof.spec.identity import Image, Key
 
@@ -54,11 +54,12 @@ class Arriving(LoopBase):
         self.fired[f"aborted while {first.status.value}"] += 1
         if first.status is Status.RUNNING and first.computed < request.num_prompt:
             self.fired["aborted within its prompt"] += 1
-        if first.id in self.in_flight:
+        if self._is_in_flight(request):
             self.fired["aborted in flight"] += 1
         self._call("total-calls", "abort", request_id)
-        if self.step is not None and first.status is not Status.WAITING:
-            self._doom(request, about)
+        if self.under_way and first.status is not Status.WAITING:
+            request.is_doomed = True
+            self._given_up(about)
         else:
             self._forget(request)
             self._observe(about)
@@ -68,18 +69,12 @@ class Arriving(LoopBase):
         self._settle(about)
         return True
 
-    def _doom(self, request: Request, about: str) -> None:
-        """Aborted within a step: blocks that it does not use may be given up now, the others not."""
-        request.is_doomed = True
+    def _given_up(self, about: str, touched: Sequence[Seq] = ()) -> None:
+        """Observe. A request that is over while a step uses its blocks may give them up now or later."""
+        doomed = [seq for request in self.requests.values() if request.is_doomed for seq in request.everyone()]
         tables = self._call("total-calls", "observe").tables
-        gone = [seq for seq in request.everyone() if tables.get(seq.id) is None]
-        for seq in gone:
-            if seq.id in self.in_flight:
-                raise Finding(
-                    "in-flight-held",
-                    f"{about}: sequence {seq.id} gave up {seq.shown}, which the step under way still uses",
-                )
-        self._observe(about, gone)
+        gone = [seq for seq in doomed if seq.slot >= 0 and tables.get(seq.id) is None]
+        self._observe(about, [*gone, *touched])
         for seq in gone:
             self.explainer.freed(seq, about)
             seq.status = Status.WAITING

@@ -5,6 +5,7 @@ account and reading back are the same. What differs is that one call, `schedule`
 """
 
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import cast
 
 from kvproof.check.explain import Explainer
@@ -12,6 +13,7 @@ from kvproof.check.lockstep.admitting import Admitting
 from kvproof.check.lockstep.growing import Growing
 from kvproof.check.lockstep.judge import GROWING
 from kvproof.check.lockstep.stepping import Stepping
+from kvproof.check.loop.pending import Pending, num_flights_max
 from kvproof.check.loop.protocol_check import check_loop_adapter
 from kvproof.check.loop.requests import Request
 from kvproof.check.loop.subject import LoopConfig, LoopSubject, Step
@@ -20,6 +22,18 @@ from kvproof.check.subject import ManagerSubject, Unsupported
 from kvproof.check.truth import Group
 from kvproof.check.truth import Sequence as Seq
 from kvproof.spec.identity import Identities
+
+
+@dataclass
+class UnderWay:
+    """A step that is scheduled and not complete."""
+
+    step: Step
+    seqs: frozenset[int]  # whose blocks it uses
+    flights: list[int]
+    is_launched: bool = False
+    sampled: dict[int, int] = field(default_factory=dict)  # the token of each sequence that it computes to its end
+    over: set[int] = field(default_factory=set)  # sequences that have all their tokens with that
 
 
 class LoopBase(Admitting, Growing, Stepping):
@@ -36,10 +50,9 @@ class LoopBase(Admitting, Growing, Stepping):
         self.seqs: dict[int, Seq] = {}
         self.groups: dict[int, Group] = {}
         self.requests: dict[int, Request] = {}
-        self.step: Step | None = None  # the one under way
+        self.under_way: list[UnderWay] = []  # steps, the oldest first
         self.scheduled: Step | None = None  # by the last operation
-        self.is_launched = False
-        self.in_flight: set[int] = set()  # sequences whose blocks the step under way uses
+        self.using: dict[int, Seq] = {}  # sequences whose blocks the step that is being explained uses
         self.num_steps = 0
         self.last_step: int | None = None  # when no request arrives any more: by then all must be over
         self.now, self.preempted_in_step, self.phase = 0, False, GROWING
@@ -49,9 +62,25 @@ class LoopBase(Admitting, Growing, Stepping):
         self._open()
         first = self._call("total-calls", "observe")
         check_observation(first, 1)
-        self.explainer = Explainer(config, first, self.identities, self.fired)
+        num_flights = num_flights_max(config.num_gpu_blocks + config.num_host_blocks)
+        self.explainer = Explainer(config, first, self.identities, self.fired, num_flights)
+        self.pending = Pending(self.explainer, num_flights)
         self.worker, self.state = self.explainer.worker, self.explainer.state
         self.explainer.compare_pool("open", self._is_at_rest)
+
+    @property
+    def is_launched(self) -> bool:
+        """Whether every step under way is being executed."""
+        return all(under.is_launched for under in self.under_way)
+
+    @property
+    def may_schedule(self) -> bool:
+        """Whether a step may be scheduled now."""
+        return self.is_launched and len(self.under_way) <= self.config.async_steps
+
+    def _is_in_flight(self, request: Request) -> bool:
+        """Whether a step under way uses blocks of the request."""
+        return any(seq.id in under.seqs for under in self.under_way for seq in request.everyone())
 
     def _forget(self, request: Request) -> None:
         """A request is over; nothing of it is to be seen any more."""

@@ -40,6 +40,7 @@ WITNESSES: dict[str, Callable[[Capabilities], bool]] = {
     "aborted while waiting": lambda can: True,
     "aborted while running": lambda can: True,
     "aborted in flight": lambda can: True,
+    "scheduled while another is under way": lambda can: can.async_steps > 0,
     "aborted while swapped": lambda can: can.swap,
     "swap_out": lambda can: can.swap,
     "swap_in": lambda can: can.swap,

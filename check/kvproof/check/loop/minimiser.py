@@ -14,6 +14,7 @@ from kvproof.spec.trace import Operation
 PLAIN_KEY = (None, 0, None)
 
 SIMPLER: tuple[tuple[str, Callable[[LoopConfig], Iterator[Any]]], ...] = (
+    ("async_steps", lambda c: iter(range(c.async_steps))),
     ("preemption", lambda c: iter(("auto",))),
     ("max_num_batched_tokens", lambda c: iter((c.max_num_batched_tokens + 64,))),  # a budget that nobody reaches
     ("max_num_seqs", lambda c: iter(range(1, c.max_num_seqs))),
@@ -64,6 +65,8 @@ def simpler_operations(operation: Operation) -> Iterator[Operation]:
             for fewer in sorted({1, max_tokens // 2, max_tokens - 1}):
                 if 0 < fewer < max_tokens:
                     yield ("add", request, seqs, tokens, fewer, key, images, encoder)
+        case ("launch", tokens) if any(tokens) or len(tokens) > 1:
+            yield "launch", (0,)
         case ("complete", tokens, *rest):
             if rest and any(rest):
                 yield ("complete", tokens)

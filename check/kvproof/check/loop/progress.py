@@ -13,6 +13,9 @@ tokens still to be sampled, plus the number of requests: it counts everything th
 and nobody arrives. The bound takes for granted that whoever is preempted does not come back before another gained.
 That is so where requests are served in the order of arrival; a scheduler that serves in another order and exceeds the
 bound makes somebody wait for a reason that this should have told.
+
+Where steps may be under way when the next one is scheduled, a step may be empty because all that could go on is waiting
+for them: at most as many empty ones after each that is not.
 """
 
 from collections.abc import Iterable
@@ -27,4 +30,4 @@ def num_steps_max(requests: Iterable[Request], config: LoopConfig) -> int:
     for request in requests:
         num_gains += 1 + sum(max(0, request.num_left(seq)) for seq in request.members)
     num_chunks = -(-config.max_model_len // config.max_num_batched_tokens)
-    return num_gains * (num_chunks + 2) + 1
+    return (num_gains * (num_chunks + 2) + 1) * (1 + config.async_steps) + config.async_steps

@@ -47,7 +47,8 @@ class Scheduling(LoopBase):
 
     def _hold_places(self) -> None:
         """Somebody was let in: there are places for all. Forks alone may take more, since nobody asks the scheduler."""
-        num_running = sum([seq.status is RUNNING and not seq.is_encoder for seq in self.seqs.values()])
+        members = [seq for r in self.requests.values() if not r.is_doomed for seq in r.members]
+        num_running = sum([seq.status is RUNNING for seq in members])
         if num_running > self.config.max_num_seqs:
             raise Finding(
                 "budget-kept",
@@ -191,7 +192,7 @@ class Scheduling(LoopBase):
         pairs = [pair for pair in step.swap_out if pair[1] in mine]
         for seq in everyone:
             seq.status = SWAPPED
-            self.in_flight.add(seq.id)
+            self.using[seq.id] = seq
         self.worker.swap_out += self.explainer.swapped(everyone, pairs, True, ABOUT)
         self.fired["swap_out"] += 1
 
@@ -204,7 +205,7 @@ class Scheduling(LoopBase):
 
     def _compute(self, seq: Seq, chunk: Chunk) -> None:
         seq.computed = chunk.stop
-        self.in_flight.add(seq.id)
+        self.using[seq.id] = seq
         self.worker.writes.append((seq, chunk.start, chunk.stop))
 
     def _swap_in(self, requests: list[Request], step: Step) -> None:
@@ -254,7 +255,7 @@ class Scheduling(LoopBase):
             if request.encoder:
                 explainer.admitted(request.encoder, 0, 0, False, ABOUT)
                 self.worker.writes.append((request.encoder, 0, len(request.encoder.tokens)))
-                self.in_flight.add(request.encoder.id)
+                self.using[request.encoder.id] = request.encoder
                 self.fired["cross-attention table"] += 1
             for chunk in chunks:
                 self.seqs[chunk.seq].hit = hit

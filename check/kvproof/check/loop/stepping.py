@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from kvproof.check.explain import NUM_SEQS_MAX
 from kvproof.check.finding import Finding
 from kvproof.check.loop.arriving import Arriving
+from kvproof.check.loop.base import UnderWay
 from kvproof.check.loop.requests import unfinished
 from kvproof.check.loop.scheduling import ABOUT, Scheduling
 from kvproof.check.loop.subject import Step
@@ -20,20 +21,23 @@ class LoopStepping(Arriving, Scheduling):
 
     def op_schedule(self) -> bool:
         """The scheduler decides a step, and every table is explained."""
-        if self.step is not None:
+        if not self.may_schedule:
             return False
         step = self._call("total-calls", "schedule")
         check_answer("schedule", step, Step)
         self.explainer.seen = self._call("total-calls", "observe")
         self.num_steps += 1
         self.scheduled = step
-        self.in_flight.clear()
+        self.using.clear()
         has_moved = self._explain(step)
         self.worker.copies += step.copies
         self.explainer.compare_pool(ABOUT, self._is_at_rest)
         self._hold_budgets(step)
         self._hold_progress(has_moved)
-        self.step, self.is_launched = step, False
+        flights = self.pending.launch(self.using.values(), ABOUT)
+        self.under_way.append(UnderWay(step, frozenset(self.using), flights))
+        if len(self.under_way) > 1 and step.chunks:
+            self.fired["scheduled while another is under way"] += 1
         if self.config.chunked or self.worker.swap_in:
             self._note_mixture(step)
         return True
@@ -50,7 +54,7 @@ class LoopStepping(Arriving, Scheduling):
 
     def _hold_progress(self, has_moved: bool) -> None:
         waiting = [r for r in unfinished(self.requests) if r.members[0].status is not Status.RUNNING]
-        if not has_moved and waiting and len(waiting) == len(self.requests):
+        if not has_moved and not self.under_way and waiting and len(waiting) == len(self.requests):
             first = waiting[0]
             raise Finding(
                 "progress",
@@ -71,32 +75,34 @@ class LoopStepping(Arriving, Scheduling):
     def _is_decode(self, seq: Seq) -> bool:
         return len(seq.tokens) > self.requests[seq.group.id].num_prompt and seq.computed == len(seq.tokens)
 
-    def op_launch(self) -> bool:
-        """The worker executes the step, and everyone reads back."""
-        if self.step is None or self.is_launched:
+    def op_launch(self, tokens: Sequence[int] = ()) -> bool:
+        """The worker executes the step, and everyone reads back; with `async_steps`, it samples these tokens now."""
+        if self.is_launched or (self.config.async_steps and not tokens):
             return False
-        worker, explainer, lookahead = self.worker, self.explainer, self.config.lookahead
+        worker, explainer, lookahead, under = self.worker, self.explainer, self.config.lookahead, self.under_way[-1]
         self._call("total-calls", "launch")
-        self.is_launched = True
-        if not worker.is_pending:
-            worker.fresh.clear()
-            return True
-        writes, copies = worker.writes[:], worker.copies[:]
-        other = worker.in_other_order(lookahead) if worker.order_may_matter() else None
-        worker.execute(lookahead)
-        explainer.executed(writes)
-        self._compare_memory(other, copies)
+        under.is_launched = True
+        if worker.is_pending:
+            writes, copies = worker.writes[:], worker.copies[:]
+            other = worker.in_other_order(lookahead) if worker.order_may_matter() else None
+            worker.execute(lookahead)
+            explainer.executed(writes)
+            self._compare_memory(other, copies)
+        worker.fresh.clear()
+        if self.capabilities.steps_in_order:
+            self.pending.land(under.flights, "launch()")
+        if self.config.async_steps:
+            self._sample(under, self._sampling(under.step), tokens)
         return True
 
     def op_complete(
         self, tokens: Sequence[int], forks: Sequence[Sequence[int]] = (), stops: Sequence[int] = ()
     ) -> bool:
-        """The results go back: forks, then a token for each sequence that is computed to its end, then the ends."""
-        if self.step is None or not self.is_launched or not tokens:
+        """The results of the oldest step go back: forks, a token for each sequence computed to its end, ends."""
+        if not self.under_way or not self.is_launched or not tokens:
             return False
-        sampling = [
-            seq for chunk in self.step.chunks if (seq := self.seqs[chunk.seq]) and self._samples(seq, chunk.stop)
-        ]
+        under = self.under_way.pop(0)
+        sampling = self._sampling(under.step)
         pairs, children = [], []
         for parent_id, child_id in forks:
             parent = next((seq for seq in sampling if seq.id == parent_id), None)
@@ -106,25 +112,44 @@ class LoopStepping(Arriving, Scheduling):
                 children.append(child)
                 parent.group.members.append(child)
                 self.seqs[child_id] = child
-        sampling += children
-        sampled = {}
-        for index, seq in enumerate(sampling):
-            sampled[seq.id] = tokens[index % len(tokens)]
-            seq.grow(self.identities, sampled[seq.id])
-        ended = [seq for seq in sampling if self._is_over(seq) or (seq.id in stops and seq not in children)]
+        if not self.config.async_steps:
+            self._sample(under, sampling + children, tokens)
+        sampled = {i: t for i, t in under.sampled.items() if (s := self.seqs.get(i)) and not self._is_doomed(s)}
+        ended = [
+            self.seqs[i]
+            for i in sampled
+            if i in under.over or (i in stops and all(child.id != i for child in children))
+        ]
         told = [(parent.id, child.id) for parent, child in pairs]
         self._call("total-calls", "complete", sampled, told, [seq.id for seq in ended])
-        self.step = None
+        self.pending.land(under.flights, "complete()")
         self._completed(pairs, children, ended)
         return True
 
+    def _sampling(self, step: Step) -> list[Seq]:
+        """The sequences that the step computes to their ends."""
+        seqs = [(seq, chunk.stop) for chunk in step.chunks if (seq := self.seqs.get(chunk.seq))]
+        return [seq for seq, stop in seqs if self._samples(seq, stop)]
+
+    def _sample(self, under: UnderWay, seqs: Sequence[Seq], tokens: Sequence[int]) -> None:
+        for index, seq in enumerate(seqs):
+            if not any(seq.id in earlier.over for earlier in self.under_way):  # else it runs in vain
+                under.sampled[seq.id] = tokens[index % len(tokens)]
+                seq.grow(self.identities, under.sampled[seq.id])
+                if self._is_over(seq):
+                    under.over.add(seq.id)
+
+    def _is_doomed(self, seq: Seq) -> bool:
+        return self.requests[seq.group.id].is_doomed
+
     def _samples(self, seq: Seq, stop: int) -> bool:
-        return stop == len(seq.tokens) and not self.requests[seq.group.id].is_doomed
+        return stop == len(seq.tokens) and not self._is_doomed(seq)
 
     def _may_fork(self, parent: Seq, child_id: int) -> bool:
         request = self.requests[parent.group.id]
         return (
             self.capabilities.fork
+            and not self.config.async_steps
             and self.last_step is None
             and child_id not in self.seqs
             and len(self.seqs) < NUM_SEQS_MAX
@@ -140,29 +165,28 @@ class LoopStepping(Arriving, Scheduling):
     def _completed(self, pairs: list[tuple[Seq, Seq]], children: list[Seq], ended: list[Seq]) -> None:
         """What is over has given everything up, and children share every block."""
         about, explainer = "complete()", self.explainer
-        over = [request for request in self.requests.values() if request.is_doomed]
         for seq in ended:
             request = self.requests[seq.group.id]
             if len(request.members) == 1:
-                over.append(request)
+                request.is_doomed = True
             else:
                 request.members.remove(seq)
                 del self.seqs[seq.id]
         shares = [(parent, child, parent.shown) for parent, child in pairs]
+        over = [r for r in self.requests.values() if r.is_doomed and not self._is_in_flight(r)]
         for request in over:
             self._forget(request)
-        self._observe(about, children)
+        self._given_up(about, children)
         for parent, child, shown in shares:
             explainer.forked(parent, child, about)
             if child.shown != shown:
                 raise Finding("frame-kept", f"{about}: fork of {parent.id}: parent {shown}, child {child.shown}")
         for seq in (*ended, *(seq for request in over for seq in request.everyone())):
-            if seq.slot >= 0:
+            if seq.slot >= 0 and seq.id not in self.seqs:
                 explainer.freed(seq, about)
         self._settle(about)
         self.fired["finished"] += len(ended)
-        self.in_flight.clear()
 
     def is_done(self) -> bool:
         """Whether every request is over and no step is under way."""
-        return self.step is None and not self.requests
+        return not self.under_way and not self.requests

@@ -4,6 +4,10 @@ A subject is a scheduler with its block manager behind an adapter. The judge own
 plays the model and its worker: it executes what a step says, samples tokens, and gives them back. A step is split into
 `schedule`, `launch` and `complete`, so that requests can arrive and be aborted between any two of them.
 
+With `async_steps`, so many steps may be launched and not complete when the next one is scheduled. They complete in the
+order in which they were launched. The next step may go on with a token that a step under way samples; a sequence that
+turns out to be over has then run in vain, and what is sampled of it is not given back.
+
 Ids and observations are those of `kvproof.check.subject`. An adapter raises `Unsupported` in `open` for a configuration
 that its scheduler cannot have. Any other exception, from any call, is a finding about the subject.
 """
@@ -26,6 +30,7 @@ class LoopConfig(Config):
     max_num_seqs: int = 16  # of one step; also running at once, but for those that forked
     max_model_len: int = 64  # tokens of one sequence; the engine ends a sequence that has as many
     preemption: str = "auto"
+    async_steps: int = 0  # steps that may be under way when the next one is scheduled
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that differ from the default."""
@@ -92,11 +97,11 @@ class LoopSubject(Protocol):
         """Decide the next step."""
 
     def launch(self) -> None:
-        """The step scheduled last is being executed."""
+        """The step scheduled last is being executed; with `async_steps`, another may be scheduled meanwhile."""
 
     def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
-        """The step is executed. First each pair of `forks` (parent, child): the child has the parent's tokens. Then
-        each sequence of `sampled` gets its token. Then those that are `finished` are over."""
+        """The oldest step under way is executed. First each pair of `forks` (parent, child): the child has the
+        parent's tokens. Then each sequence of `sampled` gets its token. Then those that are `finished` are over."""
 
     def observe(self) -> Observation:
         """What the block manager shows. Changes nothing."""

@@ -37,6 +37,7 @@ class LoopDriver:
         self.aborts = pick((0.0, 0.01, 0.05, 0.2)) * ("abort" not in without)
         self.forks = pick((0.0, 0.2, 0.5)) if subject.capabilities.fork else 0.0
         self.stops = pick((0.0, 0.0, 0.1))
+        self.ahead = pick((0.5, 0.9, 1.0)) if config.async_steps else 0.0  # a step before the results of another
         self.num_requests_max = random.randint(1, 8)
         self.num_generated_max = pick((1, 4, 12, 30))
         fitting = min(config.max_model_len, config.num_gpu_blocks * config.block_size)
@@ -50,7 +51,7 @@ class LoopDriver:
         random, judge = self.random.random, self.judge
         requests = judge.requests
         if judge.last_step is None:
-            must_arrive = not requests and judge.step is None
+            must_arrive = not requests and not judge.under_way
             may_arrive = not self.num_to_come and len(requests) < self.num_requests_max
             if may_arrive and (must_arrive or random() < self.arrives):
                 self.num_to_come = self.random.randint(1, BURST_MAX) if random() < self.bursts else 1
@@ -65,18 +66,25 @@ class LoopDriver:
 
     def _step(self) -> Operation:
         judge = self.judge
-        if judge.step is None:
+        if not judge.is_launched:
+            return ("launch", self._tokens()) if self.config.async_steps else ("launch",)
+        if not judge.under_way or (judge.requests and judge.may_schedule and self.random.random() < self.ahead):
             return ("schedule",)
-        return self._complete() if judge.is_launched else ("launch",)
+        return self._complete()
+
+    def _tokens(self) -> tuple[int, ...]:
+        return self.samples[int(self.random.random() * 4)]
 
     def _complete(self) -> Operation:
         random, judge = self.random, self.judge
-        samples = self.samples[int(random.random() * 4)]
-        if not (self.forks or self.stops) or judge.step is None:
+        samples = self._tokens()
+        if not (self.forks or self.stops):
             return "complete", samples
         forks: list[tuple[int, int]] = []
         stops: list[int] = []
-        for chunk in judge.step.chunks:
+        for chunk in judge.under_way[0].step.chunks:
+            if chunk.seq not in judge.seqs:
+                continue
             if self.forks and random.random() < self.forks and len(judge.seqs) + len(forks) < NUM_SEQS_MAX:
                 if len(judge.seqs[chunk.seq].group.members) < GROUP_MEMBERS_MAX:
                     self.num_seqs += 1
