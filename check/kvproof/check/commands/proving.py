@@ -23,7 +23,14 @@ from kvproof.models.finding import Finding
 from kvproof.models.lints import lint_names, lints
 from kvproof.models.obligation import Obligation
 from kvproof.models.solving import Decided, Settings
-from kvproof.models.suites import OF_A_TEXT, SUITES, is_searched, obligations_of, refutation_of
+from kvproof.models.suites import (
+    OF_A_TEXT,
+    REFUTATION_SECONDS,
+    SUITES,
+    is_searched,
+    obligations_of,
+    refutation_of,
+)
 from kvproof.models.translation.text import Text
 from kvproof.models.vacuity import FIRES
 from kvproof.models.workers import decide_all
@@ -32,7 +39,7 @@ from kvproof.spec.verdict import Check, Exit, Result, Run, Verdict
 PROVER, LINT = "prover", "lint"
 SUBJECT = "the specification"
 CANDIDATE = "the solver has a model in which the goal is false, and no run shows it"
-COUNTEREXAMPLES_SECONDS = 120.0  # for all that is open; each has as long as the solver had
+COUNTEREXAMPLES_SECONDS = 120.0  # for all that is open
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,7 @@ class _Judge:
         if one.answer.verdict is Verdict.PROVED:
             return one, _check(one, needs(one))
         began = time.monotonic()
-        limit = min(self.seconds, self.proving.settings.timeout_seconds)
+        limit = min(self.seconds, REFUTATION_SECONDS)
         found = refutation_of(one.obligation, self.proving.text, limit) if limit > 0 else None
         self.seconds -= time.monotonic() - began
         if found is not None:
