@@ -2,10 +2,11 @@
 
 import pytest
 
-from kvproof.check.exploration.mutants import Mutant, changed, deletions, mutated
+from kvproof.check.exploration.mutants import mutated
 from kvproof.check.exploration.rules import RuleLevel
 from kvproof.check.explorer import Exploration, explore
 from kvproof.check.scopes import Scope, sizes_of
+from kvproof.models.mutation import Mutant, changed, deletions
 
 TABLES = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=3, level="rules")
 WINDOW = Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=4, window=2, fork=False, level="rules")

@@ -10,6 +10,7 @@ from kvproof.check.commands.bisect import bisect
 from kvproof.check.commands.device import device
 from kvproof.check.commands.engines import engines
 from kvproof.check.commands.explore import explore
+from kvproof.check.commands.faults import faults
 from kvproof.check.commands.hunt import hunt
 from kvproof.check.commands.prove import prove
 from kvproof.check.commands.replay import replay
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (verify, prove, explore, hunt, replay, bisect, device, subjects, report):
+for command in (verify, prove, explore, hunt, replay, bisect, device, faults, subjects, report):
     app.command()(command)
 app.add_typer(engines, name="engines")
 

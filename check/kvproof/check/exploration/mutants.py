@@ -1,89 +1,87 @@
-"""The rules broken on purpose, one statement at a time: what the explorer must find, or its claims are about nothing.
+"""The rules broken on purpose, run natively: what the explorer must find, or its claims are about nothing.
 
-A deletion leaves out one statement of a rule or step: a guard, a write, a call of a step, a branch. Obligations are
-not deleted (without them the rules do the same), nor are assignments to local names (the text would not run).
-A replacement changes one statement of the text into another.
+`kvproof.models.mutation` says which changes there are. Exploring one finds it if a claim breaks, if the run fails, or
+if what can be reached is not what it was: a guard made too strong breaks no claim, it only forbids.
 """
 
-import ast
-import copy
-import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from unittest import mock
 
+from kvproof.check.exploration.rules import RuleLevel
+from kvproof.check.explorer import Exploration, explore
+from kvproof.check.scopes import Scope, sizes_of
+from kvproof.models.mutation import Mutant, changed
+from kvproof.models.translation.dependencies import reached
+from kvproof.models.translation.text import specification
 from kvproof.spec import native
-from kvproof.spec.native import Machine, Sizes, called, functions, target_of
+from kvproof.spec.language import COLLECTED
+from kvproof.spec.native import Machine, Sizes, functions
+
+SECONDS_MAX = 60.0  # for one scope; a search that takes longer found nothing
+
+# Small searches that fire every rule in every way it branches: tables, windows, lookahead, cache, swap, flights.
+SCOPES: tuple[Scope, ...] = (
+    Scope(2, 0, 2, 3, level="rules"),
+    Scope(2, 0, 2, 2, 1, window=1, level="rules"),
+    Scope(2, 0, 2, 1, 1, lookahead=1, level="rules"),
+    Scope(2, 0, 1, 4, window=2, fork=False, level="rules"),
+    Scope(2, 0, 2, 1, 1, caching=True, level="rules"),
+    Scope(2, 2, 2, 1, 1, swap=True, level="rules"),
+    Scope(2, 2, 2, 1, 1, lookahead=1, swap=True, level="rules"),
+    Scope(2, 2, 1, 2, 1, window=1, fork=False, swap=True, level="rules"),
+    Scope(2, 0, 2, 2, 2, caching=True, reserving=True, level="rules"),
+    Scope(2, 0, 1, 3, 1, caching=True, window=1, fork=False, level="rules"),
+    Scope(2, 0, 1, 1, 1, fork=False, num_flights=2, level="rules"),
+    Scope(1, 2, 1, 1, 1, swap=True, num_flights=1, level="rules"),
+    Scope(2, 1, 1, 1, 1, swap=True, num_flights=2, fork=False, level="rules"),
+    Scope(2, 0, 1, 1, 1, caching=True, fork=False, num_flights=2, level="rules"),
+    Scope(2, 1, 2, 1, 1, caching=True, fork=False, swap=True, level="rules"),
+)
 
 
-@dataclass(frozen=True)
-class Mutant:
-    """One change of one function of the rules. `new` is empty for a deletion; `occurrence` counts equal statements."""
-
-    function: str
-    old: str
-    new: str = ""
-    occurrence: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.function}: {self.old} -> {self.new or 'nothing'}"
+def noticed(mutant: Mutant) -> str:
+    """What the explorer notices of a mutant, in the first scope in which it does; empty if nothing."""
+    return next(_noticed(mutant), "")
 
 
-def deletions() -> Iterator[Mutant]:
-    """Every statement of every rule and step, left out."""
-    in_rules = {
-        node.name
-        for text in native.RULE_TEXTS
-        for node in ast.parse(inspect.getsource(text)).body
-        if isinstance(node, ast.FunctionDef)
-    }
-    for name in sorted(in_rules):
-        function, _ = functions()[name]
-        times: dict[str, int] = {}
-        for statement in _statements(function.body):
-            if _is_deletable(statement):
-                text = ast.unparse(statement)
-                yield Mutant(name, text, occurrence=times.get(text, 0))
-                times[text] = times.get(text, 0) + 1
+def _noticed(mutant: Mutant) -> Iterator[str]:
+    for number, scope in enumerate(SCOPES):
+        expected = _expected(number)
+        if not expected.fired.keys() & rules_reaching(mutant.function):
+            continue
+        try:
+            found = explore(RuleLevel(scope, mutated(mutant, sizes_of(scope))), scope, seconds=SECONDS_MAX)
+        except Exception as error:  # the text as it is raises nothing
+            yield f"{type(error).__name__} in {scope}"
+            continue
+        if found.finding is not None:
+            yield f"{found.finding.property} breaks after {len(found.operations)} rules"
+        elif found.is_exhausted and _reach(found) != _reach(expected):
+            yield f"{found.states} states and {found.transitions} firings instead of {_words(expected)}"
 
 
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    for statement in body:
-        yield statement
-        if isinstance(statement, ast.If):
-            yield from _statements(statement.body)
-            yield from _statements(statement.orelse)
+def _reach(found: Exploration) -> tuple[object, ...]:
+    return found.states, found.transitions, found.fired
 
 
-def _is_deletable(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Expr):
-        return isinstance(statement.value, ast.Call) and called(statement) != "check"
-    return isinstance(statement, ast.If) or target_of(statement)[1]
+def _words(found: Exploration) -> str:
+    return f"{found.states} and {found.transitions}"
 
 
-def changed(mutant: Mutant) -> ast.FunctionDef:
-    """The function with the change. Raises LookupError if it has no such statement."""
-    function = copy.deepcopy(functions()[mutant.function][0])
-    same = [s for s in _statements(function.body) if ast.unparse(s) == mutant.old]
-    if len(same) <= mutant.occurrence:
-        raise LookupError(f"no such statement: {mutant}")
-    new = ast.parse(mutant.new or "pass").body
-    for part in new:
-        for node in ast.walk(part):
-            if isinstance(node, (ast.expr, ast.stmt)):
-                ast.copy_location(node, same[mutant.occurrence])
-    _replace(function, same[mutant.occurrence], new)
-    return function
+@cache
+def _expected(number: int) -> Exploration:
+    """What there is of the text as it is."""
+    scope = SCOPES[number]
+    return explore(RuleLevel(scope), scope, seconds=SECONDS_MAX)
 
 
-def _replace(parent: ast.AST, statement: ast.stmt, new: list[ast.stmt]) -> None:
-    for node in ast.walk(parent):
-        for body in (getattr(node, "body", None), getattr(node, "orelse", None)):
-            if isinstance(body, list) and any(each is statement for each in body):
-                place = next(place for place, each in enumerate(body) if each is statement)
-                body[place : place + 1] = new
+@cache
+def rules_reaching(function: str) -> frozenset[str]:
+    """The rules that are the function or call it, on whatever way."""
+    text = specification()
+    return frozenset(rule.__name__ for rule in COLLECTED.rules if function in reached(text, rule.__name__))
 
 
 @cache
