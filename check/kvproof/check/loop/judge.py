@@ -12,10 +12,13 @@ from kvproof.check.loop.stepping import LoopStepping
 from kvproof.check.loop.subject import LoopConfig, LoopSubject, Step
 from kvproof.check.minimiser import replay_on
 from kvproof.check.protocol_check import check_observation
+from kvproof.check.truth import Sequence as Seq
+from kvproof.check.truth import Status
 from kvproof.spec.trace import Operation
 
 OPERATIONS = ("add", "abort", "stop", "schedule", "launch", "complete")
 REPLAY_SECONDS_MAX = 20.0
+COMPLETED = "complete()"
 
 
 class LoopLockstep(LoopStepping):
@@ -43,6 +46,17 @@ class LoopLockstep(LoopStepping):
         except (TypeError, AttributeError, IndexError, KeyError) as error:
             check_observation(self.explainer.seen, 1)
             raise AssertionError(f"the judge failed in {operation}: {type(error).__name__}: {error}") from error
+
+    def _given_up(self, about: str, touched: Sequence[Seq] = ()) -> None:
+        """When a step is complete, blocks that it filled may also give way to cached ones of equal content."""
+        if not (self.capabilities.exchanges_at_step and about == COMPLETED):
+            super()._given_up(about, touched)
+            return
+        running = [seq for seq in self.seqs.values() if seq.status is Status.RUNNING and seq.slot >= 0]
+        super()._given_up(about, [*touched, *running])
+        for seq in running:
+            if seq.slot >= 0:
+                self.explainer.exchanged(seq, about)
 
 
 def _told(step: Step) -> str:
