@@ -61,12 +61,12 @@ def test_a_forgotten_increment_in_fork_is_shown() -> None:
 
 def test_a_missing_copy_on_write_is_shown() -> None:
     found = shown(changed(("append", GUARD_OF_SHARED, "pass")), "append", "sharers_agree_on_the_tokens")
-    writer = found.arguments["seq"]
-    assert found.before.refcount[found.arguments["block"]] == 2
-    assert found.before.table[0][0] == found.before.table[1][0] == found.arguments["block"]
+    writer, block = found.arguments["seq"], found.arguments["block"]
+    assert found.before.refcount[block] == 2
+    assert found.before.table[0][0] == found.before.table[1][0] == block
     assert found.after.tokens[writer][0] != found.after.tokens[1 - writer][0]
-    assert "    block 0: used, refcount 2" in lines(found)
-    assert any(line.startswith(f"  * sequence {writer}: table block 0 [") for line in lines(found))
+    assert f"    block {block}: used, refcount 2" in lines(found)
+    assert any(line.startswith(f"  * sequence {writer}: table block {block} [") for line in lines(found))
 
 
 def test_a_copy_that_is_forgotten_is_shown() -> None:
@@ -75,19 +75,20 @@ def test_a_copy_that_is_forgotten_is_shown() -> None:
     found = shown(text, "append", "what_is_done_is_written")
     assert found.clauses[0].values["num_done(state, s, i)"] == 1
     assert found.clauses[0].values["num_promised(state, state.table[s][i])"] == 0
-    assert "    block 0: used, refcount 1, memory [b ·], 1 written" in lines(found)
-    assert "  * block 1: used, refcount 1" in lines(found)
+    old, new = 1 - found.arguments["block"], found.arguments["block"]
+    assert any(line.startswith(f"    block {old}: used, refcount 1, memory [") for line in lines(found))
+    assert f"  * block {new}: used, refcount 1" in lines(found)
 
 
 def test_the_eviction_of_a_referenced_block_is_shown() -> None:
     text = changed(("evict", "state.status[block] == EVICTABLE", "state.status[block] != FREE"))
-    found = lines(shown(text, "evict", "status_tells_who_refers"))
-    assert "    block 0: used, refcount 1" in found
-    assert "  * block 0: free, refcount 1" in found
+    found = shown(text, "evict", "status_tells_who_refers")
+    assert f"    block {found.arguments['block']}: used, refcount 1" in lines(found)
+    assert f"  * block {found.arguments['block']}: free, refcount 1" in lines(found)
     check = "check state.refcount[block] == 0 and (not is_pending(state, block))"
-    found = lines(shown(text, "evict", check))
-    assert found[0] == "Only unreferenced blocks are evicted."
-    assert "At the check, * is what changed:" in found
+    picture = lines(shown(text, "evict", check))
+    assert picture[0] == "Only unreferenced blocks are evicted."
+    assert "At the check, * is what changed:" in picture
 
 
 def test_an_append_that_is_off_by_one_is_shown() -> None:
@@ -102,13 +103,13 @@ def test_an_append_that_is_off_by_one_is_shown() -> None:
 def test_a_swap_that_frees_a_shared_source_is_shown() -> None:
     found = shown(changed(("lose", "state.refcount[block] == 0", "True")), "move_entry", "status_tells_who_refers")
     assert found.sizes.num_host_blocks > 0
-    picture = lines(found)
-    assert "    block 0: used, refcount 2" in picture
-    assert "  * block 0: free, refcount 1" in picture
+    picture, source = lines(found), found.clauses[0].at["b"]
+    assert f"    block {source}: used, refcount 2" in picture
+    assert f"  * block {source}: free, refcount 1" in picture
     assert f"move_entry(seq {found.arguments['seq']}, block {found.arguments['block']})" in picture
     as_data = data(found)
     assert as_data["before"].keys() == as_data["after"].keys() == FIELDS.keys()
-    assert (as_data["before"]["refcount"][0], as_data["after"]["refcount"][0]) == (2, 1)
+    assert (as_data["before"]["refcount"][source], as_data["after"]["refcount"][source]) == (2, 1)
 
 
 def test_a_subscript_out_of_range_is_shown() -> None:
