@@ -1,7 +1,6 @@
 """Efforts are kept and compared: what became harder is named, and what is new or gone."""
 
 import json
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,8 +10,6 @@ from kvproof.models.efforts import FLOOR, Efforts, changes, efforts, worse
 from kvproof.models.obligation import Obligation
 from kvproof.models.solving import Answer, Decided
 from kvproof.spec.verdict import Verdict
-
-STORED = Path(__file__).with_name("efforts.json")
 
 
 def decided(claim: str, effort: int) -> Decided:
@@ -38,6 +35,10 @@ def test_half_as_much_again_is_worse_and_anything_below_the_floor_is_not(
 ) -> None:
     found = list(worse(BEFORE, [decided(claim, effort)]))
     assert [line.startswith(f"suite/subject/{claim}: effort {effort:,}") for line in found] == [True] * is_worse
+
+
+def test_nothing_of_a_subject_that_the_baseline_does_not_know_is_harder() -> None:
+    assert list(worse(Efforts("z3 1", 0, {}, {}), [decided("hard", 9 * FLOOR)])) == []
 
 
 def test_what_is_new_and_what_is_gone_is_named() -> None:

@@ -45,8 +45,13 @@ def efforts(decided: Iterable[Decided], solver: str, seed: int) -> Efforts:
 
 
 def worse(before: Efforts, decided: Iterable[Decided]) -> Iterator[str]:
-    """Each obligation that takes half as much again as it did, and half as much again as the floor."""
+    """Each obligation that takes half as much again as it did, and half as much again as the floor.
+
+    Of a subject that the baseline does not know every obligation is new, and none is harder.
+    """
     for one in decided:
+        if f"{one.obligation.suite}/{one.obligation.subject}" not in before.subjects:
+            continue
         known = before.hard.get(one.obligation.id, FLOOR)
         if one.answer.effort > GROWTH_MAX * known:
             was = f"{known:,}" if one.obligation.id in before.hard else f"less than {FLOOR:,}"
