@@ -1,4 +1,4 @@
-"""The contracts of operations, for all sizes: an operation that fires one rule again and again does what it says.
+"""The contracts of operations, for all sizes: an operation that fires rules again and again does what it says.
 
 `kvproof.spec.language.Contract` lists what has to be shown of one firing; induction on the number of firings gives
 the rest. The states where the operation began and where it is can be reached, so they satisfy every invariant. What
@@ -7,19 +7,21 @@ has several parts joined by `and` is proved part by part.
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kvproof.models.induction import Induction, defined, hypotheses
 from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.products import by_lemma_where_divided
 from kvproof.models.translation.maps import SymbolicState, Value
+from kvproof.models.translation.rules import Outcome
 from kvproof.models.translation.terms import Number, Truth, conjunction, is_truth
 from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Parameter, Translator
 from kvproof.spec.language import COLLECTED, Contract
 
 SUITE = "operations"
+FIRED = "fired"  # the parameter of a contract that counts its firings
 
 
 def obligations(text: Text | None = None) -> Iterator[Obligation]:
@@ -36,6 +38,11 @@ def contract_obligations(induction: Induction, contract: Contract) -> Iterator[O
 
 def _function(name: str) -> Callable[..., Any]:
     return next(one for one in (*COLLECTED.words, *COLLECTED.rules) if one.__name__ == name)
+
+
+def _one_more(count: Any) -> Value:
+    more: Value = count + 1
+    return more
 
 
 @dataclass
@@ -70,30 +77,50 @@ class _Words:
             yield ast.unparse(part), _Words(translator, self.given).truth(word, *states)
 
 
+@dataclass(frozen=True)
+class _Firing:
+    """One rule that the operation fires: what is chosen for it, and what it gives."""
+
+    rule: str
+    choice: str | None
+    chosen: tuple[Parameter, ...]
+    known: tuple[Hypothesis, ...]
+    outcome: Outcome
+
+
 class _Proof:
     def __init__(self, induction: Induction, contract: Contract) -> None:
         self.contract, self.induction = contract, induction
         translator = induction.translator
-        self.words = _Words(translator, list(translator.parameters(_function(contract.starts))))
+        given = list(translator.parameters(_function(contract.starts)))
+        self.words = _Words(translator, given)
+        self.at_first = _Words(translator, [replace(one, value=0) if one.name == FIRED else one for one in given])
+        self.afterwards = _Words(
+            translator, [replace(one, value=_one_more(one.value)) if one.name == FIRED else one for one in given]
+        )
         self.start, self.state = translator.unknown_state("start_"), induction.before
-        names = {one.name for one in self.words.given}
-        fresh = [one for one in translator.parameters(_function(contract.rule)) if one.name not in names]
-        self.chosen = tuple(fresh)
-        arguments = {one.name: one.value for one in (*self.words.given, *fresh)}
-        order = [one.name for one in translator.parameters(_function(contract.rule))]
-        self.fired = translator.run(contract.rule, self.state, *(arguments[name] for name in order))
-        self.known = hypotheses((f"parameter {one.name}", one.known) for one in (*self.words.given, *fresh))
+        self.known = hypotheses((f"parameter {one.name}", one.known) for one in given)
+        self.firings = [self._firing(rule, choice) for rule, choice in contract.firings]
+
+    def _firing(self, rule: str, choice: str | None) -> _Firing:
+        given, translator = self.words.given, self.induction.translator
+        names = {one.name for one in given}
+        parameters = list(translator.parameters(_function(rule)))
+        fresh = tuple(one for one in parameters if one.name not in names)
+        arguments = {one.name: one.value for one in (*given, *fresh)}
+        outcome = translator.run(rule, self.state, *(arguments[one.name] for one in parameters))
+        known = hypotheses((f"parameter {one.name}", one.known) for one in fresh)
+        return _Firing(rule, choice, fresh, known, outcome)
 
     def obligations(self) -> Iterator[Obligation]:
         """The six obligations of the contract, in their parts; and that all its words are defined."""
         contract, words = self.contract, self.words
         at_start = self._reachable("start", self.start)
-        started = self._reachable("start", self.start) + hypotheses(
-            [("starts", words.truth(contract.starts, self.start))]
-        )
-        for text, part in words.parts(contract.so_far, self.start, self.start):
+        started = at_start + hypotheses([("starts", self.at_first.truth(contract.starts, self.start))])
+        for text, part in self.at_first.parts(contract.so_far, self.start, self.start):
             yield self._of(f"begins: {text}", started, part)
-        yield self._of("begins: something is left, or nothing", started, 0 <= words.number(contract.left, self.start))
+        left_at_first = self.at_first.number(contract.left, self.start)
+        yield self._of("begins: something is left, or nothing", started, 0 <= left_at_first)
 
         so_far = words.truth(contract.so_far, self.start, self.state)
         reachable = at_start + self.induction.assumed
@@ -102,23 +129,33 @@ class _Proof:
         unfinished = going + hypotheses([("something is left", left > 0)])
         if contract.can_choose:
             yield self._of("goes on", unfinished, words.truth(contract.can_choose, self.state))
-        firing = unfinished
-        if contract.choice:
-            firing += hypotheses([("choice", words.truth(contract.choice, self.state, chosen=self.chosen))])
-        for guard in self.fired.guards:
-            yield self._of(f"is enabled: {guard.text}", firing, guard.formula)
-        fired = firing + hypotheses((f"guard: {guard.text}", guard.formula) for guard in self.fired.guards)
-        for text, part in words.parts(contract.so_far, self.start, self.fired.state):
-            yield self._of(f"keeps on: {text}", fired, part)
-        left_after = words.number(contract.left, self.fired.state)
-        yield self._of("ends: less is left", fired, conjunction(0 <= left_after, left_after < left))
+        for one in self.firings:
+            yield from self._fired(one, unfinished + one.known, left)
         done = going + hypotheses([("nothing is left", left == 0)])
         for text, part in words.parts(contract.name, self.start, self.state):
             yield self._of(f"has done: {text}", done, part)
-        yield from self._defined(at_start, reachable, done)
+        yield from self._defined(at_start, reachable, unfinished, done)
+
+    def _fired(self, one: _Firing, firing: tuple[Hypothesis, ...], left: Number) -> Iterator[Obligation]:
+        """What has to be shown of one firing of one rule."""
+        contract = self.contract
+        by = f", by {one.rule}" if contract.others else ""
+        if one.choice:
+            firing += hypotheses([("choice", self.words.truth(one.choice, self.state, chosen=one.chosen))])
+        for guard in one.outcome.guards:
+            yield self._of(f"is enabled{by}: {guard.text}", firing, guard.formula)
+        fired = firing + hypotheses((f"guard: {guard.text}", guard.formula) for guard in one.outcome.guards)
+        for text, part in self.afterwards.parts(contract.so_far, self.start, one.outcome.state):
+            yield self._of(f"keeps on{by}: {text}", fired, part)
+        left_after = self.afterwards.number(contract.left, one.outcome.state)
+        yield self._of(f"ends{by}: less is left", fired, conjunction(0 <= left_after, left_after < left))
 
     def _defined(
-        self, at_start: tuple[Hypothesis, ...], reachable: tuple[Hypothesis, ...], done: tuple[Hypothesis, ...]
+        self,
+        at_start: tuple[Hypothesis, ...],
+        reachable: tuple[Hypothesis, ...],
+        unfinished: tuple[Hypothesis, ...],
+        done: tuple[Hypothesis, ...],
     ) -> Iterator[Obligation]:
         """Every word of the contract reads only what is there, where it is asked."""
         contract = self.contract
@@ -126,9 +163,9 @@ class _Proof:
             (contract.starts, (self.start,), (), at_start),
             (contract.left, (self.state,), (), reachable),
             (contract.so_far, (self.start, self.state), (), reachable),
-            (contract.can_choose, (self.state,), (), reachable),
-            (contract.choice, (self.state,), self.chosen, reachable),
+            (contract.can_choose, (self.state,), (), unfinished),
             (contract.name, (self.start, self.state), (), done),
+            *((one.choice, (self.state,), one.chosen, unfinished + one.known) for one in self.firings),
         ]
         for word, states, chosen, assumed in read:
             if word is not None:

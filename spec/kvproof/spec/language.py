@@ -12,12 +12,13 @@ same text for given sizes and runs it; a prover reads its syntax tree with the s
     a row          what a field gives for a block or table entry: one value for each of its slots; a row is
                    replaced as a whole (`spliced`), never changed in place, so copies of a state may share it
 
-    a contract     what an operation does that fires one rule again and again, for any number of firings (`Contract`)
+    a contract     what an operation does that fires rules again and again, for any number of firings (`Contract`)
 
 No loops, no exceptions, no recursion, no aliasing. A guard stands before every write, so that a rule that
 is not enabled changes nothing.
 """
 
+import builtins
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -54,6 +55,7 @@ RANKS = Domain("Rank", "NUM_RANKS")  # places in an enumeration; without end whe
 COUNTS = Domain("Count", None)
 IDENTITIES = Domain("Identity", None)
 FLAGS = Domain("Flag", 2)
+STEPS = Domain("Step", "NUM_STEPS")  # firings of an operation, numbered; without end when proved
 
 BlockId = Annotated[int, BLOCKS]
 SeqId = Annotated[int, SEQS]
@@ -65,6 +67,9 @@ Slot = Annotated[int, SLOTS]
 Row = Annotated[list[int], SLOTS]
 Ages = Annotated[list[int], BLOCKS]  # a number for each block
 Tokens = Annotated[list[int], COUNTS]  # an identity for each position of a sequence
+BlockNumbers = Annotated[list[int], BLOCKS]  # a number for each block
+StepNumbers = Annotated[list[int], STEPS]  # a number for each firing
+Places = Annotated[list[list[int]], SEQS, STEPS]  # a place in the table of each sequence, before each firing
 
 
 @dataclass(frozen=True)
@@ -107,12 +112,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class Contract:
-    """An operation that fires one rule again and again, by the names of its words.
+    """An operation that fires one rule, or one of several, again and again, by the names of its words.
 
     The words of a contract read two states: `start`, where the operation began, and `state`, where it is. Their
-    parameters after the states stay the same throughout; those of the rule that are not among them are chosen anew
-    for each firing, and come last in `choice`. For a prover these are the obligations, where every state satisfies
-    every invariant and `after` is the state that a firing leaves:
+    parameters after the states stay the same throughout, but for one named `fired`, which is how often a rule has
+    fired; those of the rule that are not among them are chosen anew for each firing, and come last in `choice`.
+    `others` are further rules, each with its choice. For a prover these are the obligations, the middle ones for each
+    rule, where every state satisfies every invariant and `after` is the state that a firing leaves:
 
         begins     starts(start)                               implies so_far(start, start) and left(start) >= 0
         goes on    so_far(start, state) and left(state) > 0    implies can_choose(state), if there is such a word
@@ -133,6 +139,12 @@ class Contract:
     so_far: str
     choice: str | None = None
     can_choose: str | None = None
+    others: tuple[tuple[str, str], ...] = ()
+
+    @builtins.property
+    def firings(self) -> tuple[tuple[str, str | None], ...]:
+        """Every rule that may fire, with the word that says what is chosen for it."""
+        return ((self.rule, self.choice), *self.others)
 
 
 @dataclass
@@ -188,14 +200,16 @@ def contract(
     so_far: Callable[..., bool],
     choice: Callable[..., bool] | None = None,
     can_choose: Callable[..., bool] | None = None,
+    others: dict[Callable[..., None], Callable[..., bool]] | None = None,
 ) -> Callable[[Function], Function]:
     """Mark what an operation has done when nothing is left to fire; see `Contract`."""
 
     def mark(done: Function) -> Function:
         sentence = (done.__doc__ or "").strip()
         names = (rule.__name__, starts.__name__, left.__name__, so_far.__name__)
-        chosen = (each and each.__name__ for each in (choice, can_choose))
-        COLLECTED.contracts.append(Contract(property, done.__name__, sentence, *names, *chosen))
+        chosen, can = (each and each.__name__ for each in (choice, can_choose))
+        further = tuple((other.__name__, word.__name__) for other, word in (others or {}).items())
+        COLLECTED.contracts.append(Contract(property, done.__name__, sentence, *names, chosen, can, further))
         return done
 
     return mark

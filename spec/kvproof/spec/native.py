@@ -25,10 +25,14 @@ from kvproof.spec import (
     flight_rules,
     free_contract,
     invariants,
+    language,
     rules,
     state,
     steps,
+    swap_contract,
+    swap_progress,
     swap_rules,
+    swap_schedule,
 )
 from kvproof.spec.language import COLLECTED, Domain, Field
 from kvproof.spec.state import State
@@ -42,6 +46,9 @@ TEXTS: tuple[ModuleType, ...] = (
     flight_invariants,
     append_contract,
     free_contract,
+    swap_schedule,
+    swap_progress,
+    swap_contract,
     eviction_policy,
 )
 FIELDS: dict[str, Field] = {name: f for name, f in vars(State).items() if isinstance(f, Field)}
@@ -71,12 +78,13 @@ class Sizes:
             "NUM_INDEXES": self.num_indexes,
             "NUM_FLIGHTS": self.num_flights,
             "NUM_RANKS": max(num_blocks, self.num_seqs, self.num_flights) + 1,
+            "NUM_STEPS": self.num_seqs * self.num_indexes + 1,
             "BLOCK_SIZE": self.block_size,
         }
         return numbers | {name: range(_size(d, numbers)) for name, d in DOMAINS.items() if d.size is not None}
 
 
-DOMAINS = {name: value for name, value in vars(state).items() if isinstance(value, Domain)}
+DOMAINS = {name: value for name, value in vars(language).items() if isinstance(value, Domain)}
 
 
 def _size(domain: Domain, numbers: dict[str, Any]) -> int:

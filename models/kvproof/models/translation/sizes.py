@@ -1,7 +1,8 @@
 """How large things are: unknown for a proof of all sizes, known for an instance.
 
-The sizes of the machine are unknown numbers of which only the least is assumed. Tables and enumerations have no end
-when proved: `NUM_INDEXES` and `NUM_RANKS` are not in the language of proofs, their domains run over all numbers.
+The sizes of the machine are unknown numbers of which only the least is assumed. Tables, enumerations and operations
+have no end when proved: `NUM_INDEXES`, `NUM_RANKS` and `NUM_STEPS` are not in the language of proofs, their domains run
+over all numbers.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from kvproof.spec import language
 from kvproof.spec.language import Domain
 from kvproof.spec.native import Sizes
 
-WITHOUT_END = frozenset({"NUM_INDEXES", "NUM_RANKS"})
+WITHOUT_END = frozenset({"NUM_INDEXES", "NUM_RANKS", "NUM_STEPS"})
 DERIVED = frozenset({"NULL", "NUM_ENTRIES"})
 SMALLEST = {"BLOCK_SIZE": 1}  # every other size may be 0
 

@@ -92,14 +92,16 @@ class Translator:
     def parameters(self, rule: Callable[..., Any]) -> Iterator[Parameter]:
         """An unknown for each argument of a rule after the state."""
         for parameter in list(inspect.signature(rule).parameters.values())[1:]:
-            base, domain = typing.get_args(parameter.annotation)
+            base, *domains = typing.get_args(parameter.annotation)
             name = f"given_{parameter.name}"  # no field has such a name
             if typing.get_origin(base) is list:
-                yield Parameter(parameter.name, Map((domain,), z3.Function(name, z3.IntSort(), z3.IntSort())), True)
+                sorts = [z3.IntSort()] * (len(domains) + 1)
+                yield Parameter(parameter.name, Map(tuple(domains), z3.Function(name, *sorts)), True)
             elif base is bool:
                 yield Parameter(parameter.name, z3.Bool(name), True)
             else:
                 unknown = z3.Int(name)
+                (domain,) = domains
                 yield Parameter(parameter.name, unknown, self._known(unknown, domain), domain)
 
     def _known(self, unknown: z3.ArithRef, domain: Domain) -> Truth:
