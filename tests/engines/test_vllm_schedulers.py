@@ -73,3 +73,12 @@ def test_two_adapters_of_one_name_share_blocks_in_the_v1_scheduler_of_0_30() -> 
     fixed = {"caching": True, "keys": 2, "chunked": False}
     found, _, _ = walked("0.30.0", "vllm-v1-scheduler", fixed, 60_000, "sharing-equal")
     assert found == ["sharing-equal", ""]
+
+
+@pytest.mark.parametrize(("release", "keys"), [("0.28.0", 1), ("0.33.0", 3)])
+def test_a_v1_scheduler_that_goes_on_while_a_step_is_under_way_is_not_refuted(release: str, keys: int) -> None:
+    found, num_operations, witnesses = walked(release, "vllm-v1-scheduler", {"async_steps": 1, "keys": keys}, 20_000)
+    assert found is None
+    assert num_operations >= 20_000
+    wanted = {"scheduled while another is under way", "preempted", "hit", "slide", "aborted in flight"}
+    assert wanted <= set(witnesses)

@@ -70,6 +70,17 @@ class TextOnly:
         return False
 
 
+class Platform:
+    """None in particular."""
+
+    def register_custom_kv_cache_specs(self, vllm_config: Any) -> None:
+        """It has none of its own."""
+
+    def is_xpu(self) -> bool:
+        """No."""
+        return False
+
+
 class Options:
     """A configuration: what is given, and None, which is off, for everything else."""
 
@@ -83,9 +94,10 @@ class Options:
 
 
 class Modules(NamedTuple):
-    """The modules of a release that an adapter uses."""
+    """The modules of a release that an adapter uses; `ahead` has the one that goes on while a step is under way."""
 
     scheduler: Any
+    ahead: Any
     request: Any
     interface: Any
     utils: Any
@@ -152,6 +164,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     **{name: names for name, names in OF_THE_MANAGER.items() if name not in ("v1.request", "v1.utils", "config")},
     "_bc_linter": {"bc_linter_include": itself},
     "config": {**OF_THE_MANAGER["config"], "KVEventsConfig": Hollow},
+    "platforms": {"current_platform": Platform()},
     "distributed.kv_events": {
         **OF_THE_MANAGER["distributed.kv_events"],
         "EventPublisherFactory": NoEvents,
@@ -188,7 +201,13 @@ STAND_INS: dict[str, dict[str, Any]] = {
 def import_modules(version: str, cache: Path | None = None) -> Modules:
     """A release's scheduler and what is needed to make one, from its unpacked sources. Raises EngineError."""
     shells.mount("vllm", bring.find("vllm", version, cache), STAND_INS, HOLLOW, Hollow)
-    names = ("v1.core.sched.scheduler", "v1.request", "v1.kv_cache_interface", "v1.core.kv_cache_utils")
+    names = (
+        "v1.core.sched.scheduler",
+        "v1.core.sched.async_scheduler",
+        "v1.request",
+        "v1.kv_cache_interface",
+        "v1.core.kv_cache_utils",
+    )
     modules = Modules(*(shells.module_of("vllm", (name,)) for name in names))
     if not hasattr(modules.utils, "get_request_block_hasher"):
         raise EngineError(f"the scheduler of vLLM {version} is driven from 0.11.0 on; `vllm-v1=={version}` is there")

@@ -200,7 +200,8 @@ class Scheduling(LoopBase):
 
     def _grow(self, seq: Seq, chunk: Chunk, copies: Sequence[Pair]) -> None:
         self.explainer.extended(seq, copies, self.config.caching, ABOUT)
-        self._hold_window(seq, chunk.start, ABOUT)
+        earlier = [c.start for under in self.under_way for c in under.step.chunks if c.seq == seq.id]
+        self._hold_window(seq, min([chunk.start, *earlier]), ABOUT)  # a step under way reads from there
         self._compute(seq, chunk)
 
     def _compute(self, seq: Seq, chunk: Chunk) -> None:

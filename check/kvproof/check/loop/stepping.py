@@ -91,6 +91,9 @@ class LoopStepping(Arriving, Scheduling):
         worker.fresh.clear()
         if self.capabilities.steps_in_order:
             self.pending.land(under.flights, "launch()")
+            if any(request.is_doomed for request in self.requests.values()):
+                self._given_up("launch()")
+                self._settle("launch()")
         if self.config.async_steps:
             self._sample(under, self._sampling(under.step), tokens)
         return True

@@ -1,15 +1,20 @@
 """vLLM's own V1 scheduler around its KV cache manager, as a subject of the loop: releases 0.11 to 0.33.
 
-The adapter plays vLLM's engine core without asynchronous scheduling: it adds requests, executes what `schedule` says by
-telling kvproof of it, and gives results back by `update_from_output`. The scheduler ends requests by itself; where the
-judge ends one, the sampled token is a stop token of that request.
+The adapter plays vLLM's engine core: it adds requests, executes what `schedule` says by telling kvproof of it, and
+gives results back by `update_from_output`. Where a step may be under way besides (from 0.28 on), it is vLLM's own
+`AsyncScheduler` that schedules. The scheduler ends requests by itself; where the judge ends one, the sampled token is a
+stop token of that request.
 
-The engine core takes aborts between steps only; one that comes within a step is carried out when the step is complete.
+The engine core takes aborts between steps only; one that comes within a step is carried out when the step is complete,
+or, scheduling asynchronously, when it is launched. Steps run on the device one after another, so that a block given up
+while a step writes to it may be given away at once.
 
 Limits: one sequence for each request, no images, no drafting, no KV connector; one KV cache group, of full attention,
 or of a sliding window without the prefix cache.
 """
 
+import inspect
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +27,8 @@ from kvproof.check.subjects.vllm_v1_told import Adapter
 from kvproof.spec.identity import Image, Key
 
 ASSUMPTIONS = (
-    Assumption("one-step-at-a-time", "A step is completed before the next one is scheduled."),
-    Assumption("aborts-between-steps", "A request aborted within a step is given up when the step is complete."),
+    Assumption("steps-in-order", "The device starts no step before the one before has ended."),
+    Assumption("aborts-between-steps", "A request aborted within a step is given up when it is complete, or launched."),
     Assumption("model-fits", "The pool holds one sequence of max_model_len, as the engine demands when it starts."),
     Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
     Assumption("adapter-ids", "Two adapters never have the same id; their names may be equal."),
@@ -49,12 +54,15 @@ class VllmV1Scheduler:
         salts=True,
         window_drop_when_refused=True,
         same_step_hits=True,
+        steps_in_order=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
     def __init__(self, version: str, modules: Modules) -> None:
         self.name = f"vllm-v1-scheduler {version}"
         self._modules = modules
+        if "num_stale_output_tokens" in inspect.getsource(modules.scheduler):
+            self.capabilities = replace(self.capabilities, async_steps=1)
         modules.utils.init_none_hash(content_hash)
 
     def open(self, config: LoopConfig) -> None:
@@ -76,12 +84,16 @@ class VllmV1Scheduler:
             "structured_output_manager": NoStructure(),
             "block_size": config.block_size,
         }
-        self._scheduler = made(self._modules.scheduler.Scheduler, wanted)
+        modules = self._modules
+        kind = modules.ahead.AsyncScheduler if config.async_steps else modules.scheduler.Scheduler
+        takes = inspect.signature(modules.scheduler.Scheduler).parameters
+        self._scheduler = kind(**{name: value for name, value in wanted.items() if name in takes})
         self._shown = Shown(self._scheduler.kv_cache_manager)
         self._hasher = self._modules.utils.get_request_block_hasher(config.block_size, content_hash)
         self._requests: dict[int, Any] = {}  # by sequence
         self._seq_of: dict[int, int] = {}
-        self._output: Any = None
+        self._outputs: list[Any] = []  # of the steps under way, the oldest first
+        self._is_launched = True
         self._leaving: list[int] = []
         self._refused: list[int] = []
 
@@ -93,6 +105,7 @@ class VllmV1Scheduler:
                 max_num_batched_tokens=config.max_num_batched_tokens,
                 max_model_len=self._length,
                 policy="fcfs",
+                async_scheduling=config.async_steps > 0,
                 chunked_prefill_enabled=config.chunked,
                 enable_chunked_prefill=config.chunked,
                 long_prefill_token_threshold=0,
@@ -120,8 +133,8 @@ class VllmV1Scheduler:
             num_lookahead_tokens=0,
             num_prefill_lookahead_tokens=0,
             num_hash_lookahead_tokens=0,
-            max_in_flight_tokens=config.max_num_batched_tokens,
-            max_concurrent_batches=1,
+            max_in_flight_tokens=config.max_num_batched_tokens * (1 + config.async_steps),
+            max_concurrent_batches=1 + config.async_steps,
         )
 
     def add_request(
@@ -156,10 +169,10 @@ class VllmV1Scheduler:
         self._scheduler.add_request(self._requests[seq])
 
     def abort(self, request: int) -> None:
-        """finish_requests, between steps."""
+        """finish_requests, when the engine core looks: between steps, or while the newest is being executed."""
         if request in self._refused:
             self._refused.remove(request)
-        elif self._output is not None:
+        elif self._outputs and not (self._config.async_steps and self._is_launched):
             self._leaving.append(request)
         elif self._requests.pop(seq := self._seq_of.pop(request), None) is not None:
             self._scheduler.finish_requests(str(seq), self._modules.request.RequestStatus.FINISHED_ABORTED)
@@ -167,7 +180,9 @@ class VllmV1Scheduler:
     def schedule(self) -> Step:
         """schedule."""
         running = {request.request_id for request in self._scheduler.running}
-        output = self._output = self._scheduler.schedule()
+        output = self._scheduler.schedule()
+        self._outputs.append(output)
+        self._is_launched = False
         chunks = []
         for name, num_tokens in output.num_scheduled_tokens.items():
             stop = self._requests[int(name)].num_computed_tokens  # advanced already
@@ -179,14 +194,18 @@ class VllmV1Scheduler:
 
     def launch(self) -> None:
         """The scheduler is told nothing."""
+        self._is_launched = True
+        if self._config.async_steps:
+            self._let_go()
 
     def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
         """update_from_output, then the aborts that came meanwhile."""
-        names = list(self._output.num_scheduled_tokens)
+        output = self._outputs.pop(0)
+        names = list(output.num_scheduled_tokens)
         for seq in finished:
             self._requests[seq].sampling_params.stop_token_ids = [sampled[seq]]
         self._scheduler.update_from_output(
-            self._output,
+            output,
             Options(
                 req_ids=names,
                 req_id_to_index={name: index for index, name in enumerate(names)},
@@ -195,12 +214,15 @@ class VllmV1Scheduler:
                 prompt_token_id_logprobs_dict={},
             ),
         )
-        self._output = None
         for seq in finished:
             del self._requests[seq]
-        for request in self._leaving:
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Carry out the aborts that came within a step."""
+        leaving, self._leaving = self._leaving, []
+        for request in leaving:
             self.abort(request)
-        self._leaving.clear()
 
     def observe(self) -> Observation:
         """What the manager shows."""
