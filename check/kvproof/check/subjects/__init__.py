@@ -28,7 +28,7 @@ BUILT_IN = {
     "mini-sglang": "mini-sglang's cache manager, of a checkout: mini-sglang==PATH",
     "nano-vllm": "nano-vllm's block manager, of a checkout: nano-vllm==PATH",
     "sglang": "SGLang's token pool and prefix cache (0.5.9 to 0.5.23); sglang==VERSION for another release",
-    "transformers": "transformers' continuous batching, its whole loop (5.23), judged step by step",
+    "transformers": "transformers' continuous batching, its whole loop (5.20 to 5.23), judged step by step",
     "vllm-v0": "vLLM's V0 block manager (0.2.0 to 0.10.2); vllm-v0==VERSION for another release",
     "vllm-v0-generation1": "its first generation, where a release has both (0.4.0 to 0.6.3)",
     "vllm-v0-scheduler": "vLLM's own V0 scheduler around it (0.6.5 to 0.10.2), judged step by step",

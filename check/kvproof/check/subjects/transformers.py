@@ -1,4 +1,4 @@
-"""transformers' continuous batching as a subject of the loop: release 5.23.
+"""transformers' continuous batching as a subject of the loop: releases 5.20 to 5.23.
 
 The adapter plays the generation loop of `continuous_batching/continuous_api.py`, one batch at a time: requests are put
 into its queue, `prepare_next_batch` schedules (and offloads what is starved), a worker of kvproof's executes the batch
