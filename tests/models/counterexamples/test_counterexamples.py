@@ -136,6 +136,15 @@ def test_a_theorem_that_does_not_follow_is_shown() -> None:
     assert "The state, with 2 GPU and 0 host blocks of 2 slots:" in lines(found)
 
 
+def test_an_invariant_that_reads_what_is_not_there_is_shown() -> None:
+    text = changed(("pins_are_no_debt", "state.pins[b]", "state.pins[b + 1]"))
+    claims = Induction(Translator(text=text)).claims_are_defined()
+    found = counterexample(next(one for one in claims if one.subject == "pins_are_no_debt"), text)
+    assert found is not None
+    assert "  state.pins[b + 1] has a Block in range" in lines(found)
+    assert not any(line.startswith("After") for line in lines(found))
+
+
 def test_what_is_right_has_no_counterexample() -> None:
     assert counterexample(obligation_of(specification(), "evict", "status_tells_who_refers"), seconds=2) is None
 
