@@ -3,22 +3,20 @@
 A pool is seen as *planes*, tensors `[blocks, words]`; moving a block means moving its row in every plane. Rows may lie
 apart in a plane, as where all layers of a block are side by side; then each block of a run is a copy of its own.
 
-In main memory a small copy is one call of the C library, and all of them are handed to the interpreter's own loop,
-because Python code between two copies would take as long as the bytes of a small block.
+In main memory a small copy is one call of the C library, for a tensor operation takes as long as the bytes of a small
+block.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from .errors import InvalidValueError
-from .kv_cache_engine_mapping import Mapping, Pairs, Pool, Runs, checked_by_target, coalesce, read_pairs
+from .kv_cache_engine_mapping import Mapping, Pair, Pool, Run, read_pairs, runs_of
 
 # From so many bytes on a tensor operation costs nothing beside the bytes; torch may use several threads for it.
 _LARGE_BYTES = 512 * 1024
@@ -27,7 +25,6 @@ _MANY_RUNS = 8
 _GATHERED_BYTES = 64 * 1024 * 1024
 
 Planes = Sequence[torch.Tensor]
-_PlanePair = tuple[torch.Tensor, torch.Tensor]  # of the source pool, of the target pool
 
 
 class Moved(NamedTuple):
@@ -77,26 +74,24 @@ class BlockMover:
         read = read_pairs(pairs)
         if not len(read):  # as in most steps
             return NOTHING_MOVED
-        checked = checked_by_target(read, self.gpu_pool, self.gpu_pool)
-        runs = coalesce(checked)
+        runs = runs_of(read, self.gpu_pool, self.gpu_pool)
         if self.device.type == "cuda" and len(runs) > _MANY_RUNS:
-            _gather_and_scatter(self._gpu_planes, torch.from_numpy(checked).to(self.device))
+            _gather_and_scatter(self._gpu_planes, torch.tensor(read).to(self.device))
         else:
-            self._within.move(checked, runs)
-        return self._moved(checked, runs)
+            self._within.move(runs)
+        return self._moved(read, runs)
 
     def _swap(self, pairs: Mapping, source: Pool, target: Pool, route: _Route) -> Moved:
         read = read_pairs(pairs)
         if not len(read):  # as in most steps
             return NOTHING_MOVED
-        checked = checked_by_target(read, source, target)
-        runs = coalesce(checked)
-        route.move(checked, runs)
+        runs = runs_of(read, source, target)
+        route.move(runs)
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
-        return self._moved(checked, runs)
+        return self._moved(read, runs)
 
-    def _moved(self, pairs: Pairs, runs: Runs) -> Moved:
+    def _moved(self, pairs: Sequence[Pair], runs: Sequence[Run]) -> Moved:
         return Moved(len(pairs), len(runs), len(pairs) * self._block_bytes)
 
 
@@ -120,43 +115,40 @@ class _Route:
         in_memory = [pair for pair in pairs if pair[0].device.type == pair[1].device.type == "cpu"]
         self._between_devices = [pair for pair in pairs if not pair[0].device.type == pair[1].device.type == "cpu"]
         # Where nothing lies between the rows, a run is one copy; else each of its blocks is.
-        self._together = _Rows([pair for pair in in_memory if all(map(_lies_together, pair))])
-        self._apart = _Rows([pair for pair in in_memory if not all(map(_lies_together, pair))])
+        self._together = [_Rows(*pair) for pair in in_memory if all(map(_lies_together, pair))]
+        self._apart = [_Rows(*pair) for pair in in_memory if not all(map(_lies_together, pair))]
 
-    def move(self, pairs: Pairs, runs: Runs) -> None:
-        """Move the pairs, or what is the same, the runs, in every plane."""
+    def move(self, runs: Sequence[Run]) -> None:
+        """Move the blocks of the runs in every plane."""
         for source_plane, target_plane in self._between_devices:
             _copy_slices(source_plane, target_plane, runs)
-        if self._together.planes:
-            is_large = runs[:, 2] > self._together.large_rows
-            if is_large.any():
-                for source_plane, target_plane in self._together.planes:
-                    _copy_slices(source_plane, target_plane, runs[is_large])
-                runs = runs[~is_large]
-            self._together.copy(runs)
-        if self._apart.planes:
-            self._apart.copy(np.column_stack((pairs, np.ones(len(pairs), np.int64))))
+        for plane in self._together:
+            if large := [run for run in runs if run.length > plane.large_rows]:
+                _copy_slices(plane.source, plane.target, large)
+                plane.copy(run for run in runs if run.length <= plane.large_rows)
+            else:
+                plane.copy(runs)
+        if self._apart:
+            rows = [Run(run.source + k, run.target + k, 1) for run in runs for k in range(run.length)]
+            for plane in self._apart:
+                plane.copy(rows)
 
 
 class _Rows:
-    """Rows in main memory that the C library copies: all planes in one go."""
+    """Rows of two planes in main memory that the C library copies."""
 
-    def __init__(self, planes: Sequence[_PlanePair]) -> None:
-        self.planes = planes
-        row_bytes = [target.shape[1] * target.itemsize for _, target in planes]
-        self.large_rows = _LARGE_BYTES // max([1, *row_bytes])
-        self._row_bytes = np.array(row_bytes, np.int64)[:, None]
-        steps = [[plane.stride(0) * plane.itemsize for plane in pair] for pair in planes]
-        self._steps = np.array(steps, np.int64).reshape(-1, 2, 1)
+    def __init__(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        self.source, self.target = source, target
+        self._row_bytes = target.shape[1] * target.itemsize
+        self.large_rows = _LARGE_BYTES // max(1, self._row_bytes)
+        self._steps = source.stride(0) * source.itemsize, target.stride(0) * target.itemsize
 
-    def copy(self, runs: Runs) -> None:
+    def copy(self, runs: Iterable[Run]) -> None:
         """From each source row to its target row, so many rows."""
-        sources, targets, lengths = runs.T
-        starts = np.array([(source.data_ptr(), target.data_ptr()) for source, target in self.planes], np.int64)
-        from_ = starts[:, :1] + self._steps[:, 0] * sources
-        to = starts[:, 1:] + self._steps[:, 1] * targets
-        num_bytes = self._row_bytes * lengths
-        deque(map(ctypes.memmove, to.ravel().tolist(), from_.ravel().tolist(), num_bytes.ravel().tolist()), maxlen=0)
+        row_bytes, (source_step, target_step) = self._row_bytes, self._steps
+        from_, to, move = self.source.data_ptr(), self.target.data_ptr(), ctypes.memmove
+        for source, target, length in runs:
+            move(to + target * target_step, from_ + source * source_step, length * row_bytes)
 
 
 def _lies_together(plane: torch.Tensor) -> bool:
@@ -164,8 +156,8 @@ def _lies_together(plane: torch.Tensor) -> bool:
     return plane.stride(0) == plane.shape[1]
 
 
-def _copy_slices(source_plane: torch.Tensor, target_plane: torch.Tensor, runs: Runs) -> None:
-    for source, target, length in runs.tolist():
+def _copy_slices(source_plane: torch.Tensor, target_plane: torch.Tensor, runs: Iterable[Run]) -> None:
+    for source, target, length in runs:
         blocks = source_plane[source : source + length]
         target_plane[target : target + length].copy_(blocks, non_blocking=True)
 
