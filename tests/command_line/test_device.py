@@ -108,7 +108,7 @@ def test_a_wrong_executor_exits_with_1_and_its_bytes_are_named_with_their_origin
     failed = [case for case in document["data_plane"]["cases"] if case["status"] == "failed"]
     assert failed
     assert all(case["origins"] and case["histogram"] for case in failed)
-    assert "not timed: movers.py:off_by_one: it moved wrong bytes" in done.output
+    assert "not timed: movers.py:off_by_one: a case of it failed" in done.output
     assert "of the CPU pool" in Path(".kvproof/device.html").read_text()
 
 
@@ -117,12 +117,17 @@ def test_without_cuda_auto_says_that_the_cpu_is_used_and_cuda_is_refused(monkeyp
     done = kvproof("device", "--device", "cuda")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert "there is no CUDA device that torch can use; take --device cpu, or auto" in done.stderr
-    from kvproof.check.commands.device import _settled_device
+    from kvproof.check.commands.choosing_device import settled_device
 
-    chosen, seen, note = _settled_device("auto")
+    chosen, seen, note = settled_device("auto")
     assert (chosen, seen["device"]) == ("cpu", "cpu")
     assert note.startswith("There is no CUDA device: the CPU is used")
-    assert _settled_device("cpu")[2] == ""
+    assert settled_device("cpu")[2] == ""
+    gate = kvproof("verify", "--device", "cuda")
+    assert (gate.exit_code, gate.stderr) == (done.exit_code, done.stderr)
+    elsewhere = kvproof("verify", "--subject", "pipe:./manager", "--device", "cpu")
+    assert elsewhere.exit_code == 2
+    assert "no bytes of pipe:./manager are moved; leave --device out" in elsewhere.stderr
 
 
 @pytest.mark.parametrize(

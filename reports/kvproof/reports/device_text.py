@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from kvproof.spec.data_plane_report import Bandwidth, Comparison, DataPlane, Speed
 
 BUSY_MIN = 0.9
+GOAL_WORDS = {True: ("met", ""), False: ("missed", "yellow"), None: ("not compared", "yellow")}
 
 Line = tuple[str, str]  # text, style
 
@@ -55,6 +56,9 @@ def _speed_lines(bandwidth: Bandwidth) -> Iterator[Line]:
             "",
         )
     yield from ((f"  not timed: {reason}", "") for reason in bandwidth.skipped)
+    for goal in bandwidth.goals:
+        said, style = GOAL_WORDS[goal.is_met]
+        yield f"  goal {said:<12} {goal.name}: {goal.wanted}; {goal.measured}", style
 
 
 def _speed_line(one: Speed, name_width: int, mapping_width: int) -> str:

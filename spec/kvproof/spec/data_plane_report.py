@@ -93,6 +93,16 @@ class HostCost:
 
 
 @dataclass
+class SpeedGoal:
+    """What a speed should be, what was measured, and whether that is enough. is_met: None where it was not measured."""
+
+    name: str
+    wanted: str
+    measured: str
+    is_met: bool | None
+
+
+@dataclass
 class Comparison:
     """One ratio against that of the baseline. change: relative, below 0 is slower. band: what is still noise."""
 
@@ -111,7 +121,7 @@ class Bandwidth:
 
     references: plain copies of as many bytes as are moved. busy: the share of the time in which this process had its
     core; below 0.9 the machine was doing other things. drift: how far two measurements of one plain copy in the same
-    rounds differ, relative. skipped: what was not measured, and why.
+    rounds differ, relative. skipped: what was not measured, and why. goals: of kvproof's own parts, in main memory.
     """
 
     device: str
@@ -127,6 +137,7 @@ class Bandwidth:
     busy: float
     drift: float
     skipped: list[str] = field(default_factory=list)
+    goals: list[SpeedGoal] = field(default_factory=list)
 
 
 @dataclass

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from kvproof.check.commands.choosing_device import DeviceOption, settled_device
 from kvproof.check.commands.guard import UsageError, guarded
 from kvproof.check.commands.options import DEFAULT_FOLDER, JsonOption, OutOption, SeedOption, settled_seed
 
@@ -14,10 +15,7 @@ Names = tuple[str, ...]
 
 
 def device(
-    device: Annotated[
-        str,
-        typer.Option("--device", metavar="auto|cpu|cuda", help="Where the blocks lie; auto is CUDA if there is any."),
-    ] = "auto",
+    device: DeviceOption = "auto",
     dtype: Annotated[
         list[str] | None,
         typer.Option("--dtype", metavar="NAME", help="Element type; may be repeated. All if left out."),
@@ -33,7 +31,7 @@ def device(
         Path | None,
         typer.Option("--baseline", metavar="FILE", help="The --json of an earlier run."),
     ] = None,
-    budget: Annotated[float, typer.Option("--budget", metavar="SECONDS", min=0.1, help="Time for all of it.")] = 60.0,
+    budget: Annotated[float, typer.Option("--budget", metavar="SECONDS", min=0.1, help="Time for all of it.")] = 45.0,
     seed: SeedOption = None,
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
@@ -52,8 +50,8 @@ def device(
         from kvproof.spec.data_plane_report import DataPlane
 
         before = read_baseline(baseline) if baseline is not None else None
-        chosen, environment, note = _settled_device(device)
-        executors, layouts, dtypes = _settled_names(executor or [], layout or [], dtype or [])
+        chosen, environment, note = settled_device(device)
+        executors, layouts, dtypes = _settled_names(executor or [], layout or [], dtype or [], chosen)
         plane = DataPlane(chosen, notes=[note] if note else [])
         moving = Moving(chosen, executors, layouts, dtypes, plane=plane)
         request = Request("device", f"the data plane of {chosen}", settled_seed(seed), budget, out, json)
@@ -65,32 +63,13 @@ def device(
         raise typer.Exit(run_stages(request, stages, None, data_plane=plane, environment=environment))
 
 
-def _settled_device(asked: str) -> tuple[str, dict[str, str], str]:
-    """The device, what to say of the machine, and a note. Raises UsageError."""
-    if asked not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"there is no device {asked!r}; --device is auto, cpu or cuda")
-    try:
-        import torch
-    except ImportError as error:
-        raise UsageError(f"torch cannot be imported ({error}); the data plane needs torch 2.11 or newer") from error
-    from kvproof.check.data_plane.environment import UnfitTorch, environment, require_torch
-
-    try:
-        require_torch(torch.__version__)
-    except UnfitTorch as error:
-        raise UsageError(str(error)) from error
-    has_cuda = torch.cuda.is_available()
-    if asked == "cuda" and not has_cuda:
-        raise UsageError("there is no CUDA device that torch can use; take --device cpu, or auto")
-    chosen = "cuda" if asked != "cpu" and has_cuda else "cpu"
-    note = "There is no CUDA device: the CPU is used, and both pools lie in main memory." if asked == "auto" else ""
-    return chosen, environment(torch.device(chosen)), note if chosen == "cpu" else ""
-
-
-def _settled_names(executors: list[str], layouts: list[str], dtypes: list[str]) -> tuple[Names, Names, Names]:
+def _settled_names(
+    executors: list[str], layouts: list[str], dtypes: list[str], device: str
+) -> tuple[Names, Names, Names]:
     """Each name once, and known; all executors if none is named. Raises UsageError."""
     from kvproof.check.data_plane.executors import BUILT_IN, named
     from kvproof.check.data_plane.executors.own import own_function
+    from kvproof.check.data_plane.executors.probing import require_function
     from kvproof.check.data_plane.layouts import UnknownSetting, dtype_named, layout_named
 
     try:
@@ -99,7 +78,9 @@ def _settled_names(executors: list[str], layouts: list[str], dtypes: list[str]) 
         for name in dtypes:
             dtype_named(name)
         for name in executors:
-            if named(name).is_own:
+            if named(name).is_own and device == "cpu":
+                require_function(name)  # in another process: what a module does when imported must not be ours
+            elif named(name).is_own:
                 own_function(name)
     except UnknownSetting as error:
         raise UsageError(str(error)) from error

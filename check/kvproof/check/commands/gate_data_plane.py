@@ -1,4 +1,4 @@
-"""The data plane in the gate: a short form of `kvproof device`, on the CPU, without speeds.
+"""The data plane in the gate: a short form of `kvproof device`, without speeds.
 
 Only what is built in has a data plane that can be run: its engine moves bytes, its scheduler and manager generate text.
 """
@@ -12,10 +12,10 @@ SUBJECTS = ("kvproof", "kvproof-scheduler")
 ENGINE = "engine"
 
 
-def short_stages(subject: str) -> tuple[list[Stage], DataPlane | None]:
-    """Its stages, and what they fill; nothing for a subject that is not built in."""
+def short_stages(subject: str, device: str = "cpu", note: str = "") -> tuple[list[Stage], DataPlane | None]:
+    """Its stages on a device, and what they fill; nothing for a subject that is not built in. The note goes along."""
     if subject not in SUBJECTS:
         return [], None
-    plane = DataPlane("cpu")
-    moving = Moving("cpu", (ENGINE,), is_short=True, plane=plane)
+    plane = DataPlane(device, notes=[note] if note else [])
+    moving = Moving(device, (ENGINE,), is_short=True, plane=plane)
     return [correctness_stage(moving, share=8), generating_stage(moving, share=4)], plane

@@ -31,7 +31,7 @@ def timing_stage(moving: Moving, share: float, seconds_max: float, baseline: Ban
         if moving.device != "cpu":
             config = config.on_cuda()
         speeds = run_bandwidth(config, lambda what, done, total: stint.advance(done))
-        speeds.skipped += [f"{name}: it moved wrong bytes" for name in sorted(wrong)]
+        speeds.skipped += [f"{name}: a case of it failed" for name in sorted(wrong)]
         plane.bandwidth = speeds
         if baseline is None:
             return

@@ -2,7 +2,8 @@
 
 import typer
 
-from kvproof.check.commands.guard import guarded
+from kvproof.check.commands.choosing_device import DeviceOption, settled_device
+from kvproof.check.commands.guard import UsageError, guarded
 from kvproof.check.commands.options import (
     DEFAULT_FOLDER,
     BudgetOption,
@@ -21,6 +22,7 @@ def verify(
     subject: SubjectOption = "kvproof",
     budget: BudgetOption = 100.0,
     seed: SeedOption = None,
+    device: DeviceOption = "auto",
     isolation: IsolationOption = None,
     known: KnownOption = None,
     contract_fails: ContractOption = False,
@@ -38,16 +40,22 @@ def verify(
         from kvproof.check.commands.driving import hypothesis_stage
         from kvproof.check.commands.exploring import specification_stage, subject_stage
         from kvproof.check.commands.gate import SPECIFICATION_SCOPES, SUBJECT_SCOPES
-        from kvproof.check.commands.gate_data_plane import short_stages
+        from kvproof.check.commands.gate_data_plane import SUBJECTS, short_stages
         from kvproof.check.commands.naming import factory_of, level_of
         from kvproof.check.commands.proof_stage import prover_stage
         from kvproof.check.commands.running import Request, run_stages
         from kvproof.check.commands.walking import walker_stage
 
+        placed, environment = ("cpu", ""), dict[str, str]()
+        if subject in SUBJECTS:
+            chosen, environment, note = settled_device(device)
+            placed = chosen, note
+        elif device != "auto":
+            raise UsageError(f"--device {device}: no bytes of {subject} are moved; leave --device out")
         make, one = factory_of(subject, isolation, budget)
         request = Request("verify", subject, settled_seed(seed), budget, out, json, known, contract_fails)
         saving = request.saving(make)
-        bytes_stages, plane = short_stages(subject)
+        bytes_stages, plane = short_stages(subject, *placed)
         if level_of(one) != "manager":
             stages = [
                 prover_stage(share=120),
@@ -55,7 +63,7 @@ def verify(
                 *bytes_stages,
                 walker_stage(make, one, saving, share=60),
             ]
-            raise typer.Exit(run_stages(request, stages, one, data_plane=plane))
+            raise typer.Exit(run_stages(request, stages, one, data_plane=plane, environment=environment))
         # An exhaustive search that is not finished says little: it may take long, and leaves the rest to the walker.
         stages = [
             prover_stage(share=120),
@@ -65,4 +73,4 @@ def verify(
             walker_stage(make, one, saving, share=20),
             hypothesis_stage(make, one, saving, share=10),
         ]
-        raise typer.Exit(run_stages(request, stages, one, data_plane=plane))
+        raise typer.Exit(run_stages(request, stages, one, data_plane=plane, environment=environment))

@@ -6,41 +6,45 @@ copy of its own round. Plain copies are made in the memory of the pools, for whe
 rounds belong to three sittings, each in new memory. Noise is what the ratio varies within a sitting and from one to the
 next; plain copies are timed twice a round, and how far the two differ tells what this method cannot see.
 
-In main memory a round moves a few MiB with each call, from another place each time: long enough to be measured, short
-enough to be over, most times, before the system gives the core to somebody else.
+In main memory a round moves 8 MiB with each call, 64 blocks, as of a sequence of 1,024 tokens; from another place each
+time, in another order each round. So what a call needs is not in the caches, as in an engine, which runs a model
+between two calls. It is long enough to be measured, and over, most times, before the system gives the core to others.
 
-Before anything is timed, each executor makes each of its moves once between filled pools, and every byte is compared.
-What moves wrong bytes is not timed. Verification is never inside a timed span.
+In main memory there are large calls as well, of which a plane's share is more than the allocator keeps for reuse. An
+executor of one's own is timed in its own process and by that process's clock, in memory that both share, beside plain
+copies in that very memory. What was proven to be right is timed, nothing else (`bandwidth_sitting`).
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import torch
 
-from kvproof.check.data_plane import compare, triton_verify
-from kvproof.check.data_plane.arena import Arena
-from kvproof.check.data_plane.bandwidth_load import VERIFY, WITHIN, Timed, mappings, plain_copies, reference_of
+from kvproof.check.data_plane.bandwidth_load import VERIFY, Timed, mappings
+from kvproof.check.data_plane.bandwidth_sitting import Load, Progress, Sitting
 from kvproof.check.data_plane.environment import device_name
-from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
+from kvproof.check.data_plane.executors.base import Executor
+from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, Raised
+from kvproof.check.data_plane.harness import STEP_SECONDS_MAX
 from kvproof.check.data_plane.layouts import Geometry, Layout
-from kvproof.check.data_plane.moves import Moves, PoolId
-from kvproof.check.data_plane.pattern import row_keys
+from kvproof.check.data_plane.speed_goals import goals
 from kvproof.check.data_plane.spreads import noise, spread
 from kvproof.check.data_plane.stopwatch import Stopwatch
 from kvproof.check.data_plane.threads import one_thread
-from kvproof.check.data_plane.world import World
+from kvproof.impl import free_bytes
 from kvproof.spec.data_plane_report import Bandwidth, HostCost, Speed
 
 NUM_SITTINGS = 3
-ROUNDS_MIN, ROUNDS_MAX = 5, 200  # of a sitting
 HOST_COST_PAIRS, HOST_COST_BYTES, HOST_COST_ROUNDS = 128, 64, 15
-Progress = Callable[[str, int, int], None]
+LARGE, OWN_PROCESS = ", large", ", own process"
+LARGE_PLANE_BYTES = 40 * 1024 * 1024  # moved in each plane by a large call: more than the C library keeps (32 MiB)
+LARGE_EXECUTORS = ("engine", "index-copy")
+LARGE_KINDS = ("swap out", "copy")
+LARGE_SHARE = 0.25  # of the seconds
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class BandwidthConfig:
 
     num_pairs: of one call. num_places: how many mappings of as many pairs the rounds go through in turn. Sizes are
     those for main memory; `on_cuda` has those for a GPU, whose copies must be large to show its speed.
+    large_bytes: moved in each plane by a large call; 0 for none.
     """
 
     executors: tuple[Executor, ...]
@@ -58,167 +63,123 @@ class BandwidthConfig:
     seed: int = 0
     seconds: float = 5.0
     num_layers: int = 2
-    num_pairs: int = 16
-    num_places: int = 12
+    num_pairs: int = 64
+    num_places: int = 4
+    large_bytes: int = LARGE_PLANE_BYTES
 
     def on_cuda(self) -> BandwidthConfig:
         """The same with 128 MiB for each call, of pools of 512 MiB."""
-        return replace(self, num_layers=8, num_pairs=256, num_places=2)
+        return replace(self, num_layers=8, num_pairs=256, num_places=2, large_bytes=0)
 
-    def geometry(self) -> Geometry:
+    def geometry(self, num_pairs: int = 0, num_layers: int = 0) -> Geometry:
         """Blocks of 16 tokens of 8 heads of 128, as of a model of 8 billion parameters; a latent row has 576."""
         heads, size = (1, 576) if self.layout is Layout.LATENT else (8, 128)
-        num_blocks = 2 * self.num_pairs * self.num_places
-        return Geometry(self.layout, self.dtype, 16, heads, size, self.num_layers, num_blocks, num_blocks)
+        num_blocks = 2 * (num_pairs or self.num_pairs * self.num_places)
+        return Geometry(self.layout, self.dtype, 16, heads, size, num_layers or self.num_layers, num_blocks, num_blocks)
 
     def tiny_geometry(self) -> Geometry:
         """Blocks so small that moving them costs nothing but the call."""
         num_blocks = 2 * HOST_COST_PAIRS
         return Geometry(self.layout, "uint8", 1, 1, HOST_COST_BYTES, 1, num_blocks, num_blocks)
 
+    def loads(self, skipped: list[str], stack: ExitStack) -> list[tuple[Load, int, float]]:
+        """What is timed, in how many sittings, for what share of the seconds; what is left out goes to `skipped`."""
+        is_apart = torch.device(self.device).type == "cpu"  # one's own is in a process of its own
+        ours = tuple(one for one in self.executors if not (one.is_own and is_apart))
+        own = [one for one in self.executors if one.is_own and is_apart]
+        base = Load(self.geometry(), ours, self.num_pairs, self.num_places, verifies=True)
+        loads = [(base, NUM_SITTINGS, 1.0)]
+        if self.large_bytes and (large := self._large(ours, skipped)):
+            loads = [(base, NUM_SITTINGS, 1 - LARGE_SHARE), (large, 1, LARGE_SHARE)]
+        for one in own:
+            process = stack.enter_context(Isolation(one.name, STEP_SECONDS_MAX))
+            load = replace(base, executors=(one,), label=OWN_PROCESS, isolation=process, verifies=False)
+            loads.append((load, NUM_SITTINGS, 1.0))
+        total = sum(share for _, _, share in loads)
+        return [(load, num_sittings, share / total) for load, num_sittings, share in loads]
+
+    def _large(self, executors: tuple[Executor, ...], skipped: list[str]) -> Load | None:
+        """Large calls on one layer, if there is an executor for them, and room."""
+        chosen = tuple(one for one in executors if one.name in LARGE_EXECUTORS)
+        num_pairs = max(1, self.large_bytes // self.geometry(1, 1).plane_bytes)
+        geometry = self.geometry(num_pairs, 1)
+        if chosen and 2 * (needed := geometry.num_bytes()) > (free := free_bytes(self.device)):
+            skipped.append(f"large calls: pools of {needed >> 20:,} MiB are too large for {free >> 20:,} MiB free")
+            return None
+        return Load(geometry, chosen, num_pairs, 1, LARGE_KINDS, LARGE) if chosen else None
+
 
 def run_bandwidth(config: BandwidthConfig, on_progress: Progress = lambda what, done, total: None) -> Bandwidth:
     """Prove, then time, three times over."""
-    with one_thread():
-        sittings = [_Sitting(config, number, on_progress) for number in range(NUM_SITTINGS)]
-        stopwatch = Stopwatch(torch.device(config.device))
-        for sitting in sittings:
-            sitting.run(stopwatch)
-        busy = stopwatch.busy
-        on_progress("host cost", NUM_SITTINGS, NUM_SITTINGS)
-        host_costs = _host_costs(config, stopwatch)
+    device = torch.device(config.device)
+    skipped: list[str] = []
+    groups: list[list[Sitting]] = []
+    host_costs: list[HostCost] = []
+    busy, done, total = 1.0, 0, 0
+
+    def tell(what: str) -> None:
+        on_progress(what, done, total)
+
+    with one_thread(), ExitStack() as stack:
+        loads = config.loads(skipped, stack)
+        total = sum(num_sittings for _, num_sittings, _ in loads)
+        for load, num_sittings, share in loads:
+            stopwatch = Stopwatch(device)
+            sittings = [Sitting(load, device, config.seed + number) for number in range(num_sittings)]
+            try:
+                for sitting in sittings:
+                    seconds = config.seconds * share / num_sittings
+                    sitting.run(stopwatch, seconds, tell)
+                    done += 1
+                if load.isolation is None:  # else this process mostly waits for another
+                    busy = min(busy, stopwatch.busy)
+                if load.label != LARGE:
+                    host_costs += _host_costs(config, load, stopwatch)
+            except (Raised, Hung, Crashed) as error:
+                skipped.append(f"{load.executors[0].name}: while it was timed, {error}")
+                continue
+            groups.append(sittings)
+        on_progress("timing", total, total)
     geometry = config.geometry()
-    return Bandwidth(
-        device=torch.device(config.device).type,
-        device_name=device_name(torch.device(config.device)),
+    everything = [sitting for sittings in groups for sitting in sittings]
+    found = Bandwidth(
+        device=device.type,
+        device_name=device_name(device),
         layout=geometry.layout.value,
         dtype=geometry.dtype,
         block_bytes=geometry.block_bytes,
-        num_rounds=sum(len(sitting.plain[0].seconds) for sitting in sittings),
-        references=_speeds([sitting.plain for sitting in sittings], sittings),
-        moves=_speeds([sitting.moves for sitting in sittings], sittings),
-        verification=_speeds([sitting.verification for sitting in sittings], sittings),
+        num_rounds=sum(len(sitting.plain[0].seconds) for sitting in groups[0]),
+        references=[one for group in groups for one in _speeds([s.plain for s in group], group)],
+        moves=[one for group in groups for one in _speeds([s.moves for s in group], group)],
+        verification=[one for group in groups for one in _speeds([s.verification for s in group], group)],
         host_costs=host_costs,
         busy=busy,
-        drift=max(sitting.drift() for sitting in sittings),
-        skipped=list(dict.fromkeys(reason for sitting in sittings for reason in sitting.skipped)),
+        drift=max(sitting.drift() for sitting in everything),
+        skipped=list(dict.fromkeys([*skipped, *(reason for sitting in everything for reason in sitting.skipped)])),
     )
+    found.goals = goals(found, geometry.plane_bytes)
+    return found
 
 
-class _Sitting:
-    """Some rounds in memory of their own, which is given back after them."""
-
-    def __init__(self, config: BandwidthConfig, number: int, on_progress: Progress) -> None:
-        self.config, self.number, self.on_progress = config, number, on_progress
-        self.device, self.geometry = torch.device(config.device), config.geometry()
-        self.plain: list[Timed] = []
-        self.again: list[Timed] = []
-        self.moves: list[Timed] = []
-        self.verification: list[Timed] = []
-        self.skipped: list[str] = []
-
-    def run(self, stopwatch: Stopwatch) -> None:
-        """Prove every move, then time everything in turn."""
-        num_bytes = self.config.num_pairs * self.geometry.block_bytes
-        world = World(self.geometry, self.device)
-        self.moves, self.verification = self._moves(world), self._verification()
-        self.plain, self.again = (plain_copies(world, num_bytes, self.config.num_places) for _ in range(2))
-        timed = [*self.plain, *self.moves, *self.verification, *self.again]
-        for one in timed:  # the first time pays for pages and kernels
-            for work in one.works:
-                began = time.perf_counter()
-                work()
-                one.host_seconds = time.perf_counter() - began
-        deadline = time.monotonic() + self.config.seconds / NUM_SITTINGS
-        for number in range(ROUNDS_MAX):
-            if number >= ROUNDS_MIN and time.monotonic() >= deadline:
-                break
-            self.on_progress("timing", self.number, NUM_SITTINGS)
-            for index, one in enumerate(timed, start=number * len(timed)):
-                work = one.works[index % len(one.works)]  # the next place, or one would warm the cache for the other
-                one.seconds.append(stopwatch.lap(work, one.host_seconds).seconds)
-        for one in timed:
-            one.works = ()
-
-    def drift(self) -> float:
-        """How far two timings of one plain copy differ, relative."""
-        pairs = zip(self.plain, self.again, strict=True)
-        return max(abs(float(np.median(again.speeds()) / np.median(one.speeds())) - 1) for one, again in pairs)
-
-    def _moves(self, world: World) -> list[Timed]:
-        """Each executor with each mapping, proven to move the right bytes."""
-        config, found = self.config, []
-        kinds = mappings(self.geometry, config.num_pairs, config.num_places, config.seed + self.number)
-        payload = config.num_pairs * self.geometry.block_bytes
-        for executor in config.executors:
-            self.on_progress(f"proving {executor.name}", self.number, NUM_SITTINGS)
-            if reason := executor.unsupported(self.geometry, self.device):
-                self.skipped.append(f"{executor.name}: {reason}")
-                continue
-            move = executor.prepare(world.caches())
-            for name, places in kinds.items():
-                if wrong := _wrong_rows(world, move, places):
-                    self.skipped.append(f"{executor.name}, {name}: it left {wrong:,} rows wrong, so it was not timed")
-                    continue
-                works = [partial(move, moves) for moves in places]
-                reference = reference_of(places[0])
-                found.append(Timed(executor.name, name, works, payload, reference, config.num_pairs))
-        return found
-
-    def _verification(self) -> list[Timed]:
-        """Every way to compare that this device has, on memory as large as the GPU's pool."""
-        arena = Arena(self.geometry, PoolId.GPU, self.device)
-        arena.fill()
-        keys, columns = row_keys(arena.labels), arena.columns
-        num_rows = max(1, len(keys) // self.config.num_places)
-        places = [slice(first, first + num_rows) for first in range(0, len(keys) - num_rows + 1, num_rows)]
-        timed = []
-        for name, way in _ways_to_compare(self.device).items():
-            works = [partial(way, arena.memory[place], keys[place], columns) for place in places]
-            timed.append(Timed(name, VERIFY, works, num_rows * self.geometry.row_bytes, WITHIN))
-        return timed
-
-
-def _wrong_rows(world: World, move: MoveBlocks, places: list[Moves]) -> int:
-    """Make every move once, and compare both pools whole; wrong rows are put right again."""
-    for moves in places:
-        world.expect(moves)
-        move(moves)
-    world.synchronize()
-    wrong = world.wrong()
-    for pool, rows in wrong.items():
-        world.arenas[pool].fill_rows(rows)
-    world.synchronize()
-    return sum(len(rows) for rows in wrong.values())
-
-
-def _ways_to_compare(device: torch.device) -> dict[str, compare.Comparer]:
-    if device.type != "cuda":
-        return {"memcmp": compare.by_memcmp, "torch": compare.by_torch}
-    ways: dict[str, compare.Comparer] = {"torch on the device": compare.by_device}
-    if triton_verify.is_available():
-        ways["one Triton kernel"] = triton_verify.bad_rows
-    return ways
-
-
-def _host_costs(config: BandwidthConfig, stopwatch: Stopwatch) -> list[HostCost]:
+def _host_costs(config: BandwidthConfig, load: Load, stopwatch: Stopwatch) -> list[HostCost]:
     """What a pair costs when its bytes are next to nothing."""
-    geometry = config.tiny_geometry()
-    world, costs = World(geometry, stopwatch.device), []
-    kinds = mappings(geometry, HOST_COST_PAIRS, 1, config.seed)
-    for executor in config.executors:
-        if executor.unsupported(geometry, stopwatch.device):
+    tiny = replace(load, geometry=config.tiny_geometry())
+    world, costs = tiny.world(stopwatch.device), []
+    kinds = mappings(tiny.geometry, HOST_COST_PAIRS, 1, config.seed)
+    for executor in load.executors:
+        if executor.unsupported(tiny.geometry, stopwatch.device):
             continue
-        move = executor.prepare(world.caches())
+        move = tiny.prepared(executor, world)
         for name, (moves,) in kinds.items():
             work = partial(move, moves)
             work()
             laps = [stopwatch.lap(work).host_seconds for _ in range(HOST_COST_ROUNDS)]
-            costs.append(HostCost(executor.name, name, moves.num_pairs, spread(np.array(laps) * 1e6 / moves.num_pairs)))
+            per_pair = spread(np.array(laps) * 1e6 / moves.num_pairs)
+            costs.append(HostCost(executor.name, name + load.label, moves.num_pairs, per_pair))
     return costs
 
 
-def _speeds(of_sittings: list[list[Timed]], sittings: list[_Sitting]) -> list[Speed]:
+def _speeds(of_sittings: list[list[Timed]], sittings: list[Sitting]) -> list[Speed]:
     """One speed for what was timed in every sitting."""
     by_key = [{one.key: one for one in timed} for timed in of_sittings]
     return [
@@ -228,7 +189,7 @@ def _speeds(of_sittings: list[list[Timed]], sittings: list[_Sitting]) -> list[Sp
     ]
 
 
-def _speed(parts: list[Timed], sittings: list[_Sitting]) -> Speed:
+def _speed(parts: list[Timed], sittings: list[Sitting]) -> Speed:
     first = parts[0]
     ratios = []
     for part, sitting in zip(parts, sittings, strict=True):

@@ -17,13 +17,15 @@ from kvproof.check.data_plane.world import World
 
 VERIFY = "verify"
 IN, OUT, WITHIN = "CPU pool to GPU pool", "GPU pool to CPU pool", "within the GPU pool"
+COMPARED = "of what is compared"
 
 
 @dataclass
 class Timed:
     """One thing that is timed in every round. The rounds take its works, which are equal but for place, in turn.
 
-    reference: the plain copy it is measured against; a plain copy's is itself. seconds: of every round so far.
+    reference: the plain copy it is measured against; a plain copy's is itself. seconds: of every round so far. A work
+    that another process does returns the seconds that it took there.
     host_seconds: until a call returned, when it was tried.
     """
 
@@ -65,7 +67,7 @@ def mappings(geometry: Geometry, num_pairs: int, num_places: int, seed: int) -> 
     return kinds
 
 
-def plain_copies(world: World, num_bytes: int, num_places: int) -> list[Timed]:
+def plain_copies(world: World, num_bytes: int, num_places: int, label: str = "") -> list[Timed]:
     """What the machine does at best with as many bytes side by side, in the very memory of the pools.
 
     One for each direction, for where memory lies, and which way bytes go, changes the speed. It leaves junk there.
@@ -75,13 +77,19 @@ def plain_copies(world: World, num_bytes: int, num_places: int) -> list[Timed]:
     low, high = range(num_places), range(num_places, 2 * num_places)
 
     def plain(direction: str, target: torch.Tensor, targets: range, source: torch.Tensor, sources: range) -> Timed:
-        works = [
-            partial(_copy, target[a * num_words : (a + 1) * num_words], source[b * num_words : (b + 1) * num_words])
+        tensors = [
+            (target[a * num_words : (a + 1) * num_words], source[b * num_words : (b + 1) * num_words])
             for a, b in zip(targets, sources, strict=True)
         ]
-        return Timed("plain copy", direction, works, num_bytes, direction)
+        return plain_copy(direction + label, tensors, num_bytes)
 
     return [plain(IN, gpu, low, cpu, low), plain(OUT, cpu, high, gpu, high), plain(WITHIN, gpu, high, gpu, low)]
+
+
+def plain_copy(name: str, tensors: Sequence[tuple[torch.Tensor, torch.Tensor]], num_bytes: int) -> Timed:
+    """Copies of so many bytes each, pairs of target and source."""
+    works = [partial(target.copy_, source, non_blocking=True) for target, source in tensors]
+    return Timed("plain copy", name, works, num_bytes, name)
 
 
 def reference_of(moves: Moves) -> str:
@@ -94,7 +102,3 @@ def reference_of(moves: Moves) -> str:
 def _cut(sources: list[int], targets: list[int], num_pairs: int) -> list[tuple[Pair, ...]]:
     pairs = tuple(zip(sources, targets, strict=True))
     return [pairs[first : first + num_pairs] for first in range(0, len(pairs), num_pairs)]
-
-
-def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
-    target.copy_(source, non_blocking=True)

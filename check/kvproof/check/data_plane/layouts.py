@@ -128,6 +128,11 @@ class Geometry:
         """Bytes of one block over all layers and parts."""
         return self.part_bytes * len(self.parts) * self.num_layers
 
+    @property
+    def plane_bytes(self) -> int:
+        """Bytes of one block and layer that lie together: of key and value, or of one where they have own planes."""
+        return self.part_bytes * len(self.parts) // self._num_planes
+
     @cached_property
     def rows_per_part(self) -> int:
         """Rows of one block, one layer, one part."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,16 @@ def main(name: str, requests: int, answers: int) -> None:
     torch.set_num_threads(1)
     move: MoveBlocks | None = None
     for line in os.fdopen(requests, "rb"):
-        request, answer = json.loads(line), {}
+        request = json.loads(line)
+        answer: dict[str, object] = {}
         try:
             if "open" in request:
                 move = prepare(name, request["open"], request["files"])
             elif move is not None:
-                move(Moves(**{name: tuple(map(tuple, pairs)) for name, pairs in request["move"].items()}))
+                moves = Moves(**{name: tuple(map(tuple, pairs)) for name, pairs in request["move"].items()})
+                began = time.perf_counter()
+                move(moves)
+                answer["seconds"] = time.perf_counter() - began
         except UnknownSetting as error:
             answer = {"unknown": str(error)}
         except Exception as error:

@@ -20,11 +20,13 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import torch
 
 from kvproof.check.data_plane.layouts import WORD_BYTES, Geometry, UnknownSetting
 from kvproof.check.data_plane.moves import Moves, PoolId
+from kvproof.check.data_plane.stopwatch import TakenThere
 
 _ROOM_BYTES = 512 * 1024 * 1024
 START_SECONDS_MAX = 60.0  # importing torch on a busy machine
@@ -80,16 +82,15 @@ class Isolation:
         sizes = {**asdict(geometry), "layout": geometry.layout.value}
         self._ask({"open": sizes, "files": [str(self._path(pool)) for pool in PoolId]}, START_SECONDS_MAX)
 
-    def move(self, moves: Moves) -> None:
-        """One step. Raises Raised, Hung, Crashed."""
-        self._ask({"move": asdict(moves)}, self.seconds_max)
+    def move(self, moves: Moves) -> TakenThere:
+        """One step, and how long the executor took. Raises Raised, Hung, Crashed."""
+        return TakenThere(self._ask({"move": asdict(moves)}, self.seconds_max)["seconds"])
 
     def _path(self, pool: PoolId) -> Path:
         return Path(self._folder.name, pool.name)
 
     def _start(self) -> None:
         here, there = os.pipe(), os.pipe()
-        path = os.pathsep.join(p for p in (os.getcwd(), *sys.path) if p)
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", _PROCESS, self.name, str(here[0]), str(there[1])],
@@ -97,23 +98,24 @@ class Isolation:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                env={**os.environ, "PYTHONPATH": path},
+                env=child_environment(),
                 start_new_session=True,
             )
         os.close(here[0])
         os.close(there[1])
         self._requests, self._answers, self._read = here[1], there[0], b""
 
-    def _ask(self, request: dict[str, object], seconds_max: float) -> None:
+    def _ask(self, request: dict[str, object], seconds_max: float) -> dict[str, Any]:
         with suppress(BrokenPipeError):  # that it has ended is seen at its answer
             data = json.dumps(request).encode() + b"\n"
             while data:
                 data = data[os.write(self._requests, data) :]
-        answer = json.loads(self._line(seconds_max))
+        answer: dict[str, Any] = json.loads(self._line(seconds_max))
         if "unknown" in answer:
             raise UnknownSetting(answer["unknown"])
         if "raised" in answer:
             raise Raised(answer["raised"])
+        return answer
 
     def _line(self, seconds_max: float) -> bytes:
         deadline = time.monotonic() + seconds_max
@@ -133,10 +135,8 @@ class Isolation:
         assert self._process is not None
         code = self._process.wait()
         self._end()
-        if code < 0:
-            return f"its process was ended by {signal.Signals(-code).name}"
         lines = self._errors.read_text("utf-8", "replace").strip().splitlines()
-        return f"its process ended with exit code {code}" + (f" after: {lines[-1]}" if lines else "")
+        return f"its process {how_it_ended(code)}" + (f" after: {lines[-1]}" if lines and code >= 0 else "")
 
     def _end(self) -> None:
         if self._process is None:
@@ -147,6 +147,16 @@ class Isolation:
         self._process = None
         os.close(self._requests)
         os.close(self._answers)
+
+
+def child_environment() -> dict[str, str]:
+    """What a child needs to import what we can, from the same places."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in (os.getcwd(), *sys.path) if p)}
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code of a child in words."""
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
 def shared_memory(path: Path, geometry: Geometry, pool: PoolId) -> torch.Tensor:
