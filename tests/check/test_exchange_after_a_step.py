@@ -77,6 +77,26 @@ class Publishing(ManagerAdapter):
         return len(self.unused)
 
 
+class Late(Publishing):
+    """Publishes what a sequence has filled only when it asks for its next slot."""
+
+    def step_done(self, step: list[Scheduled]) -> None:
+        """Nothing yet."""
+
+    def append(self, seq: int, num_tokens: int) -> None:
+        filled = (len(self.tokens[seq]) - 1) // self.config.block_size
+        for index in range(filled if self.config.caching else 0):
+            self.publish(seq, index, tuple(self.tokens[seq][: (index + 1) * self.config.block_size]))
+        super().append(seq, num_tokens)
+
+
+class LateAndConfusing(Late, Publishing):
+    """Takes the tokens of the block alone for its content."""
+
+    def publish(self, seq: int, index: int, content: tuple[int, ...]) -> None:
+        super().publish(seq, index, content[-self.config.block_size :])
+
+
 class Forgetting(Publishing):
     """Gives its own block back, and goes on reading it."""
 
@@ -103,6 +123,18 @@ def test_blocks_of_equal_content_may_be_exchanged_when_a_step_is_over() -> None:
     done = walk(Publishing(), 1, max_operations=NUM_OPERATIONS, seconds=60)
     assert done.finding is None, done.finding
     assert done.witnesses["exchange after a step"] > 20
+
+
+def test_blocks_filled_earlier_may_be_exchanged_with_the_next_slot() -> None:
+    done = walk(Late(), 1, max_operations=NUM_OPERATIONS, seconds=60)
+    assert done.finding is None, done.finding
+    assert done.witnesses["exchange"] > 20
+
+
+def test_a_block_of_other_content_is_refuted_with_the_next_slot() -> None:
+    done = walk(LateAndConfusing(), 1, max_operations=NUM_OPERATIONS, seconds=60)
+    assert done.finding is not None
+    assert done.finding.property == "sharing-equal"
 
 
 def test_a_block_that_was_given_back_and_is_still_named_is_refuted() -> None:

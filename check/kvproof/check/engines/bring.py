@@ -32,6 +32,7 @@ class Known:
 
 
 KNOWN = {
+    "lmdeploy": Known("lmdeploy", ("pytorch/paging/block_trie/trie.py",)),
     "sglang": Known("sglang", ("srt/mem_cache/radix_cache.py",)),
     "transformers": Known("transformers", ("generation/continuous_batching/cache_allocators/cache_pool.py",)),
     "vllm": Known("vllm", ("core/block_manager.py", "core/block_manager_v2.py", "v1/core/kv_cache_manager.py")),

@@ -9,6 +9,7 @@ from kvproof.check.protocol_check import check_answer, check_pairs
 from kvproof.check.subject import Refused, Reserved
 from kvproof.check.truth import Group, Status
 from kvproof.check.truth import Sequence as Seq
+from kvproof.spec import operations
 
 
 class Growing(Judge):
@@ -59,6 +60,8 @@ class Growing(Judge):
         if copies:
             self._check_copies(copies, about)
         self._observe(about, [seq])
+        if self.capabilities.exchanges_at_step:
+            self._exchange_filled(seq, about)
         self.explainer.extended(seq, copies, self.config.caching, about)
         self._settle(about)
         num_slots = len(seq.shown) * self.config.block_size
@@ -71,6 +74,15 @@ class Growing(Judge):
         self.worker.copies.extend(copies)
         self.worker.writes.append((seq, start, stop))
         self._hold_window(seq, start, about)
+
+    def _exchange_filled(self, seq: Seq, about: str) -> None:
+        """Entries that an earlier step filled name cached blocks of equal content; `extended` explains the rest."""
+        shown, table = seq.shown, self.explainer.table_of(seq, about)
+        shared = min(len(shown), len(table))
+        if table[:shared] != shown[:shared]:
+            named = [*table[:shared], *shown[shared:]].__getitem__
+            self.explainer.run(operations.exchange_entries(self.state, seq.slot, named), about)
+        seq.shown = shown
 
     def _check_copies(self, copies: list[tuple[int, int]], about: str) -> None:
         check_pairs("reserve().copies", copies)

@@ -25,6 +25,7 @@ BUILT_IN = {
     "kvproof-generation1": "kvproof's manager behind the interface of the first generation, its windows rings",
     "kvproof-pool": "kvproof's own block pool and prefix cache, block ids only",
     "kvproof-scheduler": "kvproof's own scheduler around it, judged step by step",
+    "lmdeploy": "LMDeploy's block manager and prefix-cache trie (0.18), of its PyTorch engine",
     "mini-sglang": "mini-sglang's cache manager, of a checkout: mini-sglang==PATH",
     "nano-vllm": "nano-vllm's block manager, of a checkout: nano-vllm==PATH",
     "sglang": "SGLang's token pool and prefix cache (0.5.9 to 0.5.23); sglang==VERSION for another release",
@@ -38,6 +39,7 @@ BUILT_IN = {
 }
 # Where the subject of an engine's release is made: module and the generation asked for, if any.
 ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
+    "lmdeploy": ("kvproof.check.subjects.lmdeploy", {}),
     "mini-sglang": ("kvproof.check.subjects.mini_sglang", {}),
     "nano-vllm": ("kvproof.check.subjects.nano_vllm", {}),
     "sglang": ("kvproof.check.subjects.sglang", {}),
