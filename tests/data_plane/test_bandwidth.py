@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from kvproof.check.data_plane import environment
+from kvproof.check.data_plane import bandwidth, bandwidth_sitting, environment
 from kvproof.check.data_plane.bandwidth import BandwidthConfig, run_bandwidth
 from kvproof.check.data_plane.bandwidth_load import mappings
+from kvproof.check.data_plane.executors import BUILT_IN
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
 from kvproof.check.data_plane.layouts import Geometry, Layout
 from kvproof.check.data_plane.moves import Moves
@@ -56,6 +57,32 @@ def test_every_move_and_every_way_to_compare_is_timed_against_the_plain_copy_of_
     assert all(cost.microseconds_per_pair.median > 0 for cost in speeds.host_costs)
     assert speeds.skipped == []
     assert speeds.num_rounds >= 15
+
+
+def test_large_calls_are_timed_for_the_engine_and_for_gathering_and_left_out_where_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = BandwidthConfig(
+        (BUILT_IN["engine"], BUILT_IN["index-copy"], loop()), seconds=0.1, num_pairs=2, num_places=2, large_bytes=2**18
+    )
+    speeds = run_bandwidth(config)
+    large = [one for one in speeds.moves if one.mapping.endswith(", large")]
+    assert {one.name for one in large} == {"engine", "index-copy"}
+    assert len(large) == 2 * 4
+    assert {one.payload_bytes for one in large} == {2 * 2**18}  # keys and values each have a plane
+    assert {one.reference for one in large} == {"GPU pool to CPU pool, large", "within the GPU pool, large"}
+    assert {goal.name: goal.is_met is None for goal in speeds.goals}["engine, large calls"] is False
+    monkeypatch.setattr(bandwidth, "free_bytes", lambda device: 2**20)
+    short = run_bandwidth(config)
+    assert not [one for one in short.moves if "large" in one.mapping]
+    assert short.skipped == ["large calls: pools of 2 MiB are too large for 1 MiB free"]
+
+
+def test_an_executor_that_is_far_too_slow_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bandwidth_sitting, "PROOF_SECONDS_MAX", 0.0)
+    speeds = measured(loop())
+    assert speeds.moves == []
+    assert speeds.skipped == ["loop: its moves were not proven within 0 s, so it was not timed"]
 
 
 def test_a_move_that_leaves_wrong_bytes_is_not_timed() -> None:

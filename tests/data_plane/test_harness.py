@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import permutations
 
 import pytest
 import torch
@@ -161,3 +162,13 @@ def test_what_an_executor_cannot_do_is_skipped_with_the_reason() -> None:
     executor = Executor("picky", BUILT_IN["engine"].prepare, lambda geometry, device: "not on Fridays")
     result = run_case(executor, geometry(), scenario("one", 0, 12, 9, 4), CPU)
     assert (result.status, result.reason, result.bytes_proven) == (CaseStatus.SKIPPED, "not on Fridays", 0)
+
+
+@pytest.mark.parametrize("order", list(permutations(("swap_in", "swap_out", "copy"))))
+def test_only_the_workers_order_of_the_three_lists_gives_the_right_bytes(order: tuple[str, str, str]) -> None:
+    def in_order(caches: Caches, moves: Moves) -> None:
+        for name in order:
+            right(caches, Moves(**{name: getattr(moves, name)}))
+
+    finding = case_with(in_order, kind="worker-order").finding
+    assert (finding is None) == (order == ("swap_in", "swap_out", "copy"))

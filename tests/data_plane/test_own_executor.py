@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from kvproof.check.data_plane.bandwidth import BandwidthConfig, run_bandwidth
 from kvproof.check.data_plane.executors import named
 from kvproof.check.data_plane.executors.isolation import Isolation
 from kvproof.check.data_plane.executors.own import own_function
+from kvproof.check.data_plane.executors.probing import require_function
 from kvproof.check.data_plane.harness import run_case
 from kvproof.check.data_plane.layouts import Geometry, Layout, UnknownSetting
 from kvproof.check.data_plane.mappings import scenario
@@ -151,6 +153,7 @@ def test_an_unknown_name_is_refused_with_what_there_is(name: str, message: str) 
     assert str(refused.value) == message
 
 
+@pytest.mark.long
 def test_a_process_that_ends_itself_is_a_finding_and_leaves_nothing_behind(module: str) -> None:
     with Isolation(f"{module}:leave", 20.0) as process:
         finding = case(f"{module}:leave", 1, process).finding
@@ -186,3 +189,64 @@ def test_a_process_that_hangs_is_ended_and_the_next_case_begins_with_a_new_one(m
 def test_a_module_name_is_found_from_the_working_folder(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(os.path.dirname(module))
     assert case("mover:move", 1, None).finding is None
+
+
+def test_a_module_is_imported_elsewhere_when_it_is_asked_whether_it_has_the_function(
+    module: str, tmp_path: Path
+) -> None:
+    require_function(f"{module}:move")
+    with pytest.raises(UnknownSetting, match="has no 'mover'; did you mean move"):
+        require_function(f"{module}:mover")
+    ends = tmp_path / "ends.py"
+    ends.write_text("import os, sys\nsys.exit = None\nos._exit(7)\n", encoding="utf-8")
+    with pytest.raises(UnknownSetting, match="the process that imported it ended with exit code 7"):
+        require_function(f"{ends}:move")
+
+
+@pytest.mark.long
+def test_an_import_that_does_not_end_is_ended(tmp_path: Path) -> None:
+    sleeps = tmp_path / "sleeps.py"
+    sleeps.write_text("import time\ntime.sleep(600)\n", encoding="utf-8")
+    with pytest.raises(UnknownSetting, match="importing it was not over within 3 s"):
+        require_function(f"{sleeps}:move", 3.0)
+
+
+TIMED = """
+import os
+import time
+
+def sleep(caches, moves):
+    for name, _, _, pairs in moves.lists():
+        sources = caches.cpu_planes if name == "swap_in" else caches.gpu_planes
+        targets = caches.cpu_planes if name == "swap_out" else caches.gpu_planes
+        for source, target in pairs:
+            for here, there in zip(sources, targets):
+                there[target].copy_(here[source])
+    with open(__file__ + ".pid", "w") as file:
+        file.write(str(os.getpid()))
+
+def raises_when_timed(caches, moves, calls=[]):
+    sleep(caches, moves)
+    calls.append(moves)
+    if len(calls) > 20:
+        raise LookupError("too often")
+"""
+
+
+@pytest.mark.long
+def test_an_own_executor_is_timed_in_its_process_by_its_clock_beside_copies_in_the_memory_they_share(
+    tmp_path: Path,
+) -> None:
+    module = tmp_path / "timed.py"
+    module.write_text(TIMED, encoding="utf-8")
+    config = BandwidthConfig((named(f"{module}:sleep"),), seconds=0.1, num_pairs=2, num_places=2)
+    speeds = run_bandwidth(config)
+    assert {(one.name, one.mapping.split(", ")[-1]) for one in speeds.moves} == {(f"{module}:sleep", "own process")}
+    assert len(speeds.moves) == len(speeds.host_costs) == 6
+    references = {one.mapping for one in speeds.references}
+    assert {one.reference for one in speeds.moves} <= {name for name in references if name.endswith(", own process")}
+    assert int(Path(f"{module}.pid").read_text()) != os.getpid()
+
+    fails = run_bandwidth(BandwidthConfig((named(f"{module}:raises_when_timed"),), seconds=0.1, num_pairs=2))
+    assert fails.moves == []
+    assert any("LookupError: too often" in reason for reason in fails.skipped)

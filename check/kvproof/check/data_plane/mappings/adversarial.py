@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kvproof.check.data_plane.moves import Moves, Pair, Step, Write
 
+NUM_ORDERED_STEPS = 4
 NUM_MIXED_STEPS = 12
 
 
@@ -159,6 +160,27 @@ def mixed(random: Random, pools: Pools) -> list[Step]:
     return steps
 
 
+def worker_order(random: Random, pools: Pools) -> list[Step]:
+    """Lists of one step that need each other, so that only the worker's order of the three gives the right bytes.
+
+    What is swapped in is copied on, or swapped out to the very block that was read before; what is swapped out is
+    copied over.
+    """
+    steps = []
+    for _ in range(NUM_ORDERED_STEPS):
+        gpu = random.sample(range(pools.num_gpu_blocks), min(5, pools.num_gpu_blocks))
+        cpu = random.sample(range(pools.num_cpu_blocks), min(3, pools.num_cpu_blocks))
+        if len(gpu) < 5 or len(cpu) < 3:
+            return []
+        moves = Moves(
+            swap_in=((cpu[0], gpu[0]), (cpu[1], gpu[1])),
+            swap_out=((gpu[1], cpu[0]), (gpu[2], cpu[2])),
+            copy=((gpu[0], gpu[3]), (gpu[4], gpu[2])),
+        )
+        steps.append(Step(moves, writes=_anew(gpu, pools)))
+    return steps
+
+
 KINDS: dict[str, Callable[[Random, Pools], list[Step]]] = {
     "empty": empty,
     "one": one,
@@ -170,6 +192,7 @@ KINDS: dict[str, Callable[[Random, Pools], list[Step]]] = {
     "ends": ends,
     "reuse": reuse,
     "mixed": mixed,
+    "worker-order": worker_order,
 }
 
 
