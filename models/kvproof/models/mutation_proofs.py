@@ -15,7 +15,6 @@ from kvproof.models.induction import Induction, Rule, hypotheses
 from kvproof.models.mutation import Mutant, changed
 from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.operations import obligations as contracts
-from kvproof.models.solving import Settings, ask
 from kvproof.models.translation.dependencies import reached
 from kvproof.models.translation.rules import Outcome
 from kvproof.models.translation.terms import conjunction, equal
@@ -23,10 +22,8 @@ from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import FIELDS
-from kvproof.spec.verdict import Verdict
 
 EFFORT_MAX = 1_500_000  # as Z3 counts it: no obligation of a rule takes as much by half
-SETTINGS = Settings(timeout_seconds=1.0)  # for what Z3 shall try with everything it has
 EQUIVALENCE = "equivalence"
 
 
@@ -57,7 +54,7 @@ class MutantProver:
         """Whether every rule that reaches the change is proved to be the rule that it was."""
         text = self.text.replaced(mutant.function, changed(mutant))
         return all(
-            ask(*one.question(), SETTINGS).verdict is Verdict.PROVED
+            _is_proved_alone(one)
             for rule in self._rules(mutant)
             for one in self._equalities(rule, text)
             if not one.is_kept()
