@@ -20,7 +20,7 @@ from kvproof.check.walker import walk
 from kvproof.spec.trace import Operation
 
 FIND_SECONDS_MAX = 20.0
-SHORTEN_SECONDS_MAX = 15.0
+SHORTEN_SECONDS_MAX = 40.0  # ends at the length wanted
 NUM_OPERATIONS_MAX = 8
 SEED = 0
 
@@ -303,6 +303,25 @@ FAULTS = [
         "",
         {"hit-computed"},
         CACHED | {"block_size": 2, "num_gpu_blocks": 6, "chunked": True},
+    ),
+    Fault(
+        "the evictor takes the newest",
+        CACHE,
+        "release",
+        "(last_accessed[block_id], -content.depth",
+        "(-last_accessed[block_id], -content.depth",
+        {"eviction-order"},
+        CACHED | {"block_size": 1, "num_gpu_blocks": 3},
+        num_operations=10,  # two are computed and freed one after the other, and a third needs the room
+    ),
+    Fault(
+        "the evictor takes the shortest prefix",
+        CACHE,
+        "release",
+        "-content.depth * block_size",
+        "content.depth * block_size",
+        {"eviction-order"},
+        CACHED | {"block_size": 1, "num_gpu_blocks": 3},
     ),
     Fault(
         "the cache is reset while in use",

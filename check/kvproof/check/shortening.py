@@ -3,11 +3,12 @@
 A walk reaches a long table token by token: sample, append, run, again and again. Delta debugging cannot take a token
 away without losing the length that the fault needs. Here a slice of operations goes, and the tokens that were sampled
 in it go to the end of the prompt of their group; and slices of any length and place go, which delta debugging tries
-only where they are aligned. Runs of the minimiser and of this alternate until nothing helps.
+only where they are aligned. A pool that must be full is made smaller together with the prompts that fill it. Runs of
+the minimiser and of this alternate until nothing helps.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from time import monotonic
 
 from kvproof.check.finding import Finding
@@ -19,7 +20,7 @@ from kvproof.spec.trace import Operation
 
 SLICE_MAX = 6
 LONG = 8  # operations; more are hard to keep in mind
-NUM_WALKED_MAX = 20_000  # operations of one walk that looks for a shorter run
+NUM_WALKED_MAX = 5_000  # operations of one walk that looks for a shorter run
 NUM_OPERATIONS_MAX = 60  # of a run in which every slice is tried
 
 
@@ -31,11 +32,12 @@ class Shortener(Minimiser):
         end = monotonic() + seconds
         while True:
             super().run(end - monotonic())
-            before = self.operations
+            before = self.config, self.operations
             self.deadline = end
             self._without_slices()
             self._fewer_samples()
-            if self.operations == before or self.is_out_of_time():
+            self._smaller_pools()
+            if (self.config, self.operations) == before or self.is_out_of_time():
                 return
 
     def _without_slices(self) -> None:
@@ -55,6 +57,40 @@ class Shortener(Minimiser):
                     fewer = ("sample", operation[1], operation[2][:count])
                     if self.accepts(self.config, [*self.operations[:at], fewer, *self.operations[at + 1 :]]):
                         break
+
+    def _smaller_pools(self) -> None:
+        """A pool that must be full needs prompts that fill it: both grow smaller together, or neither can."""
+        num_blocks = max(self.config.num_gpu_blocks, self.config.num_host_blocks)
+        while num_blocks:
+            candidates = smaller_pools(self.config, self.operations, num_blocks)
+            if not any(self.accepts(config, operations) for config, operations in candidates):
+                num_blocks //= 2
+
+
+def smaller_pools(
+    config: Config, operations: list[Operation], num_blocks: int
+) -> Iterator[tuple[Config, list[Operation]]]:
+    """The run with so many blocks less, and prompts that are shorter by as much: one of them, or all."""
+    prompts = [at for at, operation in enumerate(operations) if operation[0] == "new"]
+    num_tokens = num_blocks * config.block_size
+    for gpu, host in ((num_blocks, num_blocks), (num_blocks, 0), (0, num_blocks)):
+        if gpu >= config.num_gpu_blocks or host > config.num_host_blocks:
+            continue
+        smaller = replace(
+            config, num_gpu_blocks=config.num_gpu_blocks - gpu, num_host_blocks=config.num_host_blocks - host
+        )
+        for cut in [prompts, *([at] for at in prompts if len(prompts) > 1)]:
+            yield (
+                smaller,
+                [_without_end(operation, num_tokens if at in cut else 0) for at, operation in enumerate(operations)],
+            )
+
+
+def _without_end(operation: Operation, num_tokens: int) -> Operation:
+    if not num_tokens:
+        return operation
+    name, group, seqs, tokens, *rest = operation
+    return name, group, seqs, tokens[: max(1, len(tokens) - num_tokens)], *rest
 
 
 def without_slice(operations: list[Operation], at: int, size: int) -> Iterator[list[Operation]]:

@@ -78,21 +78,19 @@ class Conduct:
 
     first_run: so many runs of the seed are passed over, because they were done before. begin: gives the list that the
     operations of a run go to, before they are done; so another process can say where this one ended. run_seconds: the
-    time that one run may take in this process. told: findings, by property and mechanism, that end their run and not
-    the walk. found: the features that each of them needs, which later runs are steered around. wanted: the one kind of
-    finding that ends the walk, if not every one does.
+    time that one run may take in this process. told: findings that end their run and not the walk, and that runs
+    are steered around. wanted: the one kind of finding that ends the walk, if not every one does.
     """
 
     first_run: int = 0
     begin: Callable[[Config], list[Operation]] = lambda config: []
     run_seconds: float = RUN_SECONDS_MAX
-    told: tuple[tuple[str, str], ...] = ()
-    found: tuple[steering.Features, ...] = ()
+    told: tuple[steering.Told, ...] = ()
     wanted: tuple[str, str] | None = None
 
-    def ends(self, finding: Finding, operations: list[Operation]) -> bool:
+    def ends(self, finding: Finding, config: Config, operations: list[Operation]) -> bool:
         """Whether the walk ends with this finding."""
-        return self.wanted in (None, finding.kind) and finding.kind_of_run(operations) not in self.told
+        return self.wanted in (None, finding.kind) and not steering.is_told(self.told, finding, config, operations)
 
 
 ALONE = Conduct()
@@ -121,7 +119,7 @@ def walk_runs(
     while done.num_operations < max_operations and monotonic() - began < seconds:
         run: Run | None = None
         run_random = Random(random.getrandbits(64))
-        without = steering.left_out(run_random, conduct.found)
+        without = steering.left_out(run_random, conduct.told)
         config = draw(run_random, without)
         operations = conduct.begin(config)
         done.num_drawn += 1
@@ -138,7 +136,7 @@ def walk_runs(
                 break
             continue
         except Finding as finding:
-            if conduct.ends(finding, operations):
+            if conduct.ends(finding, config, operations):
                 done.finding, done.operations, done.config = finding, operations, config
         done.num_runs += 1
         done.num_operations += len(operations)

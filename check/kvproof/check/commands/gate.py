@@ -39,5 +39,6 @@ HUNTED_SCOPES = (
         "tables-3x2x4": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4),
         "cache-2x2x3": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=3, caching=True),
         "swap-2+2x2x3": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=3, swap=True),
+        "cache-and-swap-2+2x2x3": Scope(2, 2, num_seqs=2, num_tokens=3, caching=True, swap=True),
     }
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from kvproof.check.commands.claims import Refutation
 from kvproof.check.finding import Finding
 from kvproof.check.known import KnownFindings
-from kvproof.check.steering import features_of
+from kvproof.check.steering import Told, features_of, is_told
 from kvproof.check.store import Store, explained
 from kvproof.check.subject import Config, ManagerSubject
 from kvproof.spec.trace import Operation
@@ -27,7 +27,7 @@ class Saving:
     known: KnownFindings = field(default_factory=KnownFindings)
     contract_fails: bool = False
     seconds: float = SHORTEN_SECONDS_MAX  # to shorten one finding
-    _saved: dict[tuple[str, str, str], Refutation] = field(default_factory=dict, init=False)  # by judge and mechanism
+    _saved: list[tuple[str, Told, Refutation]] = field(default_factory=list, init=False)  # with their judges
 
     def save(
         self, judge: str, config: Config, operations: list[Operation], finding: Finding, num_before: int
@@ -35,9 +35,10 @@ class Saving:
         """Save the shortest run found that refutes the same, if the subject repeats it. Raises StoreError."""
         from kvproof.check import crash
 
-        kind = *finding.kind_of_run(operations), judge
-        if kind in self._saved:
-            return replace(self._saved[kind])
+        for by, told, saved in self._saved:
+            if by == judge and is_told([told], finding, config, operations):
+                return replace(saved)
+        kind, features = finding.kind_of_run(operations), features_of(config, operations)
         finding = crash.confirm(self.make, config, operations, finding)
         if finding.property != "nondeterministic":
             config, operations, finding = self._shorter(config, operations, finding)
@@ -55,9 +56,10 @@ class Saving:
             path = crash.save(self.store.crashes, trace)
         _, signature = finding.kind_of_run(operations)
         found = Refutation(trace.property, trace.text, str(path.relative_to(self.store.folder)), signature=signature)
-        found.features = features_of(config, operations)
+        shortest = features_of(config, operations)  # of a run that may have been found anew, with other features
+        found.features = tuple(feature for feature in features if feature in shortest)
         self._excuse(found, finding)
-        self._saved[kind] = found
+        self._saved.append((judge, (*kind, found.features), found))
         return replace(found)
 
     def _excuse(self, found: Refutation, finding: Finding) -> None:

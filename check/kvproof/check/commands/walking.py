@@ -26,7 +26,7 @@ from kvproof.check.loop.protocol_check import is_loop_subject
 from kvproof.check.pool import coverage as pool_coverage
 from kvproof.check.pool.protocol_check import is_pool_subject
 from kvproof.check.session import Said, Stage, Stint
-from kvproof.check.steering import Features
+from kvproof.check.steering import Told
 from kvproof.check.subject import ManagerSubject
 from kvproof.check.walk import Conduct, Walk
 from kvproof.spec.verdict import Check, Verdict
@@ -67,9 +67,9 @@ def walker_stage(
 ) -> Stage:
     """Walk until something is refuted, so many operations are done, or the time is up.
 
-    Going on, findings of one property and mechanism are one, minimised and reported once, as soon as it is there, and
-    most of the runs after it are steered around it. What is excused (known, or outside the contract of the engine)
-    never ends a walk. bookmark: where an earlier walk of this hunt has come to.
+    Going on, findings of one property and mechanism that need the same features are one, minimised and reported once,
+    as soon as it is there, and most of the runs after it are steered around it. What is excused (known, or outside the
+    contract of the engine) never ends a walk. bookmark: where an earlier walk of this hunt has come to.
     """
     search = Search.of(subject)
     judge = search.judge
@@ -77,8 +77,8 @@ def walker_stage(
     def run(stint: Stint) -> Iterator[Said]:
         deadline = time.monotonic() + stint.seconds
         total, outcome = Walk(), Outcome(Verdict.NOT_REFUTED, {}, 0.0)
-        told: set[tuple[str, str]] = set()
-        met_kinds: dict[tuple[str, str], Features] = {}
+        told: dict[Told, None] = {}
+        passed: dict[Told, None] = {}
         first_run, num_before, runs_before = _where(bookmark)
         while total.num_operations < max_operations and (left := deadline - time.monotonic()) > 0:
             done = search.walk(
@@ -87,9 +87,7 @@ def walker_stage(
                 max_operations=max_operations - total.num_operations,
                 seconds=left if bookmark is None else min(left, BOOKMARK_SECONDS),
                 progress=stint.further(num_before + total.num_operations),
-                conduct=Conduct(
-                    first_run + total.num_drawn, told=tuple(met_kinds), found=tuple(dict.fromkeys(met_kinds.values()))
-                ),
+                conduct=Conduct(first_run + total.num_drawn, told=tuple(passed)),
             )
             total.add(done)
             if bookmark is not None:
@@ -99,7 +97,7 @@ def walker_stage(
             if done.finding is None:
                 continue
             found = saving.save(judge, done.config, done.operations, done.finding, num_before + total.num_operations)
-            met_kinds[done.finding.kind_of_run(done.operations)] = found.features
+            passed[(*done.finding.kind_of_run(done.operations), found.features)] = None
             if _is_new(told, found, keeps_going):
                 outcome.refutations.append(found)
                 outcome.seconds = total.seconds
@@ -130,17 +128,17 @@ def _where(bookmark: Bookmark | None) -> tuple[int, int, int]:
     return bookmark.progress.next_run, bookmark.progress.num_operations, bookmark.progress.num_runs
 
 
-def _is_new(told: set[tuple[str, str]], found: Refutation, keeps_going: bool) -> bool:
-    """Whether the finding is the first of its property and mechanism; if several are told, each has a name."""
-    kind = found.property, found.signature
+def _is_new(told: dict[Told, None], found: Refutation, keeps_going: bool) -> bool:
+    """Whether it is the first of its property, mechanism and features; if several are told, each has a name."""
+    kind = found.property, found.signature, found.features
     if kind in told:
         return False
     if keeps_going or found.excused:
         name = found.signature.partition(":")[0].replace(" ", "-")
         number = 1 + sum(
             property == found.property and signature.partition(":")[0].replace(" ", "-") == name
-            for property, signature in told
+            for property, signature, _ in told
         )
         found.scope = name if number == 1 else f"{name}-{number}"
-    told.add(kind)
+    told[kind] = None
     return True

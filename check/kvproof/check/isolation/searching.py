@@ -136,11 +136,7 @@ def _walk(
         before = total.num_operations
         asked = {
             "seed": seed,
-            "conduct": {
-                "first_run": conduct.first_run + total.num_drawn,
-                "told": conduct.told,
-                "found": conduct.found,
-            },
+            "conduct": {"first_run": conduct.first_run + total.num_drawn, "told": conduct.told},
             "max_operations": max_operations - before,
             "seconds": left,
             "fixed": fixed,
