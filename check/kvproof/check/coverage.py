@@ -23,12 +23,12 @@ NEEDS: dict[str, tuple[Can, str]] = {
     "hit-computed": (lambda can: can.caching, "the subject has no prefix cache"),
     "hit-complete": (lambda can: can.caching, "the subject has no prefix cache"),
     "evict-unreferenced": (lambda can: can.caching, "the subject has no prefix cache"),
+    "eviction-order": (lambda can: can.evicts_lru, "the subject does not declare this policy"),
     "sharing-equal": (lambda can: can.caching or can.fork, "the subject shares nothing: no fork, no prefix cache"),
     "admission-sound": (lambda can: can.asks_first, "the subject is not asked before a call; it refuses"),
 }
 
 LOOP_LEVEL = "seen only where a whole scheduler is driven"
-NO_POLICY = "a policy, proved of the specification; no judge compares the victims of a subject yet"
 NOT_REPEATED = "looked at by the walker, and when a finding is replayed"
 
 
@@ -36,8 +36,6 @@ def unsupported(property: str, capabilities: Capabilities) -> str | None:
     """Why nothing can be said of this property at manager level with these capabilities; None if something can."""
     if property in ONLY_AT_LOOP_LEVEL:
         return LOOP_LEVEL
-    if property == "eviction-order":
-        return NO_POLICY
     if property == "nondeterministic":
         return NOT_REPEATED
     if property in NEEDS:
@@ -103,6 +101,7 @@ WITNESSES: dict[str, Can] = {
     "hit": lambda can: can.caching,
     "hit on an evictable block": lambda can: can.caching,
     "evict": lambda can: can.caching,
+    "eviction with a choice": lambda can: can.evicts_lru,
     "reset": lambda can: can.reset and can.caching,
     "begin_swap": lambda can: can.swap,
     "move_entry": lambda can: can.swap,

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kvproof.check.eviction_order import EvictionOrder
 from kvproof.check.finding import Finding
 from kvproof.check.subject import NULL_BLOCK, Config, Observation, Pair
 from kvproof.check.truth import Sequence as Seq
@@ -61,12 +62,20 @@ class Explainer:
         self.num_reserved = 0
         self.fired = fired
         self.seen = first
+        self.order: EvictionOrder | None = None
+
+    def watch_eviction_order(self) -> None:
+        """From now on hold the victims of each call against the policy: least recently used first."""
+        goes_before = self.machine.word("goes_before")
+        self.order = EvictionOrder(self.state, self.config.num_gpu_blocks, goes_before, self.fired)
 
     # Running programs ------------------------------------------------------------------------------------------
 
     def run(self, program: Program, about: str) -> None:
         """Run a program; a firing that is refused is a finding about the call `about`."""
         rules, state, fired = self.rules, self.state, self.fired
+        if self.order is not None:
+            program = self.order.watched(program)
         for name, arguments in program:
             fired[name] += 1
             if name == "append":
@@ -340,6 +349,8 @@ class Explainer:
     def compare_pool(self, about: str, is_at_rest: Callable[[], bool]) -> None:
         """Refcounts, free lists and counters that the subject shows are those of the specification."""
         state, seen = self.state, self.seen
+        if self.order is not None:
+            self.order.judge(about)
         if len(seen.reserved) != self.num_reserved:
             self._set_aside(seen.reserved)
         if seen.refs is not None and seen.refs != state.refcount:

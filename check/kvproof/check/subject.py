@@ -86,6 +86,7 @@ class Capabilities:
     window_drop_when_refused: bool = False  # a refused append may still drop what no one can read
     ordered_steps: bool = False  # a step appends and swaps out first, then swaps in, then admits
     whole_chunks: bool = False  # with caching, every chunk of a prompt but the last ends where a block ends
+    evicts_lru: bool = False  # its policy: the least recently used first, among equals the longest prefix
     same_step_hits: bool = False  # a hit may name blocks computed in the very step of the reader
     async_steps: int = 0  # of a scheduler: steps that may be under way when the next one is scheduled
     steps_in_order: bool = False  # the device starts no step before the one before has ended

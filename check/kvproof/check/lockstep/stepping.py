@@ -23,6 +23,8 @@ class Stepping(Judge):
         writes = worker.writes[:]
         step = [Scheduled(seq.id, stop - start, stop) for seq, start, stop in writes if not seq.is_encoder]
         self._call("total-calls", "step_scheduled", step, self.now)
+        if explainer.order is not None:
+            explainer.order.used([seq.slot for seq, _, _ in writes if not seq.is_encoder], self.now)
         other = worker.in_other_order(lookahead) if worker.order_may_matter() else None
         copies = worker.copies[:]
         worker.execute(lookahead)

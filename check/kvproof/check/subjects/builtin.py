@@ -114,6 +114,7 @@ class BuiltIn:
         reset=True,
         waiting_groups=True,
         watermark=True,
+        evicts_lru=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 

@@ -1,0 +1,96 @@
+"""Whether a subject evicts the least recently used: what it declares as its policy is held against the specification.
+
+The rule `evict` leaves the victim open; `kvproof.spec.eviction_policy` says which block goes before another. A block is
+used by each step that is scheduled for a sequence whose table names it, at the time of that step; its prefix is as long
+as the entries up to its own. When a block is taken for something else it has not been used yet.
+
+Nothing is judged where there are host blocks: what a swap leaves behind and brings back is of equal content, and which
+of the two a manager keeps, and as used when, cannot be seen from outside.
+
+Judged is each call as a whole, since the victims of one call may be taken in any order: none of them may have been
+evicted before a block that could have been evicted all along, and still can. A block whose content another block has
+too is left out on both sides: nothing is lost with it, and a manager may take it as if it were free.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+from kvproof.check.finding import Finding
+from kvproof.spec.operations import Program
+from kvproof.spec.state import EVICTABLE, FREE, State
+
+NEVER = -1
+WITNESS = "eviction with a choice"
+
+
+class EvictionOrder:
+    """When each GPU block was used last, how long its prefix is, and which were evicted by the call under way."""
+
+    def __init__(
+        self, state: State, num_gpu_blocks: int, goes_before: Callable[..., bool], fired: Counter[str]
+    ) -> None:
+        self.state, self.num_gpu_blocks = state, num_gpu_blocks
+        self.goes_before, self.fired = goes_before, fired
+        self.last_used = [NEVER] * len(state.status)
+        self.prefix = [0] * len(state.status)
+        self._candidates: list[int] = []  # at the first eviction of the call,
+        self._ages: tuple[list[int], list[int]] = ([], [])  # and when they were used, with how long a prefix
+        self._victims: list[int] = []
+
+    def watched(self, program: Program) -> Program:
+        """The same firings; what they tell of the use of blocks is noted before each."""
+        state = self.state
+        for name, arguments in program:
+            if name == "evict":
+                self._note_victim(arguments[0])
+            elif name == "promote":
+                seq, index = arguments
+                self.prefix[state.table[seq][index]] = index + 1
+            elif name in ("append", "reserve"):
+                block = arguments[1]
+                if 0 <= block < len(state.status) and state.status[block] == FREE:
+                    self.last_used[block] = NEVER
+            yield name, arguments
+
+    def _note_victim(self, block: int) -> None:
+        if not 0 <= block < self.num_gpu_blocks or self.state.status[block] != EVICTABLE:
+            return
+        if not self._victims:
+            gpu = range(self.num_gpu_blocks)
+            self._ages = self.last_used[:], self.prefix[:]
+            self._candidates = [b for b in gpu if self.state.status[b] == EVICTABLE and self._is_only_one(b)]
+        if block in self._candidates:
+            self._victims.append(block)
+
+    def _is_only_one(self, block: int) -> bool:
+        """No other block of the GPU is cached under this content."""
+        state, row = self.state, self.state.content[block]
+        return not any(state.cached[b] and state.content[b] == row for b in range(self.num_gpu_blocks) if b != block)
+
+    def used(self, seqs: list[int], now: int) -> None:
+        """A step was scheduled for these sequences."""
+        state, last_used = self.state, self.last_used
+        for seq in seqs:
+            for block in state.table[seq][state.first[seq] : state.num_blocks[seq]]:
+                last_used[block] = now
+
+    def judge(self, about: str) -> None:
+        """The call is over: none that was evicted should have outlived one that was not. Raises Finding."""
+        victims, self._victims = self._victims, []
+        if not victims:
+            return
+        left = [b for b in self._candidates if b not in victims and self.state.status[b] == EVICTABLE]
+        self.fired[WITNESS] += bool(left)
+        for victim in victims:
+            for other in left:
+                if self.goes_before(*self._ages, other, victim):
+                    raise Finding(
+                        "eviction-order",
+                        f"{about}: block {victim} was evicted ({self._described(victim)}), and block {other} was not "
+                        f"({self._described(other)})",
+                    )
+
+    def _described(self, block: int) -> str:
+        at, prefix = (ages[block] for ages in self._ages)
+        used = "never used" if at == NEVER else f"last used at {at}"
+        return f"{used}, prefix of {prefix} blocks"
