@@ -42,12 +42,12 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "reset": (),
 }
 LOOP_ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "add": (int, Ids, Ids, Positive, KeyData, list[ImageData], Encoder | None),
+    "add": (int, Ids, Ids, Positive, KeyData, list[ImageData], Encoder | None, tuple[int, bool]),
     "abort": (int,),
     "stop": (),
     "schedule": (),
     "launch": (Ids,),
-    "complete": (Ids, list[tuple[int, int]], list[int]),
+    "complete": (Ids, list[tuple[int, int]], list[int], list[int]),
 }
 POOL_ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "take": (int, Positive),

@@ -57,7 +57,9 @@ def call_of(operation: Operation, config: Config) -> str:
             return f"free(sequence {seq})"
         case ("add", request, seqs, tokens, max_tokens, *more):
             wanted = f"generates {_count(max_tokens, 'token')}"
-            return f"add(request {request}, {_named(seqs)}, {_tokens(tokens)}{_extras(more)}, {wanted})"
+            return (
+                f"add(request {request}, {_named(seqs)}, {_tokens(tokens)}{_extras(more)}, {wanted}{_elsewhere(more)})"
+            )
         case ("abort", request):
             return f"abort(request {request})"
         case ("launch", tokens):
@@ -99,11 +101,23 @@ def _tokens(tokens: Sequence[int]) -> str:
     return f"{_count(len(tokens), 'token')}: {' '.join(str(token) for token in tokens)}"
 
 
-def _results(tokens: Sequence[int], forks: Sequence[Sequence[int]] = (), stops: Sequence[int] = ()) -> str:
+def _elsewhere(more: Sequence[Any]) -> str:
+    num_tokens, is_sent = more[3] if len(more) > 3 else (0, False)
+    said = f", {_count(num_tokens, 'token')} from elsewhere" if num_tokens else ""
+    return said + (", sent when over" if is_sent else "")
+
+
+def _results(
+    tokens: Sequence[int],
+    forks: Sequence[Sequence[int]] = (),
+    stops: Sequence[int] = (),
+    arrivals: Sequence[int] = (),
+) -> str:
     """What the model gives back; tokens go to the sequences that sample, in turn."""
     said = [f"samples {' '.join(str(token) for token in tokens)}"]
     said += [f"forks sequence {parent} into {child}" for parent, child in forks]
     said += [f"ends sequence {seq}" for seq in stops]
+    said += [f"the transfer of sequence {seq} is over" for seq in arrivals]
     return ", ".join(said)
 
 

@@ -89,6 +89,7 @@ class Capabilities:
     evicts_lru: bool = False  # its policy: the least recently used first, among equals the longest prefix
     same_step_hits: bool = False  # a hit may name blocks computed in the very step of the reader
     async_steps: int = 0  # of a scheduler: steps that may be under way when the next one is scheduled
+    transfers: bool = False  # of a scheduler: KV comes from elsewhere and is sent there while steps run
     steps_in_order: bool = False  # the device starts no step before the one before has ended
     exchanges_at_step: bool = False  # after a step, blocks that it filled may give way to cached ones of equal content
 

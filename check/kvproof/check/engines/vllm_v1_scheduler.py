@@ -81,6 +81,21 @@ class Platform:
         return False
 
 
+class Connectors:
+    """The factory of KV connectors: the one that the configuration names."""
+
+    @staticmethod
+    def create_connector(config: Any, **options: Any) -> Any:
+        """It."""
+        return config.kv_transfer_config.connector
+
+
+class Role:
+    """On which side a connector works."""
+
+    SCHEDULER = 0
+
+
 class Options:
     """A configuration: what is given, and None, which is off, for everything else."""
 
@@ -117,8 +132,6 @@ HOLLOW = (
     "distributed.ec_transfer.ec_connector.metrics",
     "distributed.kv_transfer",
     "distributed.kv_transfer.kv_connector",
-    "distributed.kv_transfer.kv_connector.factory",
-    "distributed.kv_transfer.kv_connector.v1",
     "distributed.kv_transfer.kv_connector.v1.base",
     "distributed.kv_transfer.kv_connector.v1.metrics",
     "lora",
@@ -164,6 +177,13 @@ STAND_INS: dict[str, dict[str, Any]] = {
     **{name: names for name, names in OF_THE_MANAGER.items() if name not in ("v1.request", "v1.utils", "config")},
     "_bc_linter": {"bc_linter_include": itself},
     "config": {**OF_THE_MANAGER["config"], "KVEventsConfig": Hollow},
+    "distributed.kv_transfer.kv_connector.factory": {"KVConnectorFactory": Connectors},
+    "distributed.kv_transfer.kv_connector.v1": {
+        "KVConnectorBase_V1": Hollow,
+        "KVConnectorRole": Role,
+        "SupportsHMA": NoStructure,
+        "supports_hma": bool,
+    },
     "platforms": {"current_platform": Platform()},
     "distributed.kv_events": {
         **OF_THE_MANAGER["distributed.kv_events"],

@@ -16,7 +16,7 @@ import msgspec
 
 from kvproof.check.explorer_subject import SubjectExploration
 from kvproof.check.finding import Finding
-from kvproof.check.loop.subject import Chunk, LoopConfig, Step
+from kvproof.check.loop.subject import Chunk, Load, LoopConfig, Step
 from kvproof.check.pool.subject import PoolConfig
 from kvproof.check.scopes import Scope
 from kvproof.check.subject import (
@@ -34,7 +34,7 @@ from kvproof.check.walk import Walk
 from kvproof.spec.identity import Image, Key
 
 TUPLES: dict[str, Any] = {
-    kind.__name__: kind for kind in (Admitted, Chunk, Image, Key, Observation, Refused, Reserved, Scheduled, Step)
+    kind.__name__: kind for kind in (Admitted, Chunk, Image, Key, Load, Observation, Refused, Reserved, Scheduled, Step)
 }
 RECORDS: dict[str, Any] = {
     kind.__name__: kind

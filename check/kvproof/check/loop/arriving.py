@@ -24,8 +24,12 @@ class Arriving(LoopBase):
         key: Sequence[Any] = (),
         images: Sequence[Sequence[Any]] = (),
         encoder: Sequence[Any] | None = None,
+        elsewhere: tuple[int, bool] = (0, False),
     ) -> bool:
-        """A request arrives: sequences with one prompt, perhaps with an encoder (sequence, tokens)."""
+        """A request arrives: sequences with one prompt, perhaps with an encoder (sequence, tokens).
+
+        elsewhere: for how many tokens there is KV to load, and whether its own is sent when it is over.
+        """
         ids = [*seq_ids, *([encoder[0]] if encoder else [])]
         too_long = len(tokens) > (NUM_ENTRIES_MAX - 8) * self.config.block_size
         if self.last_step is not None or request_id in self.requests or not tokens or not seq_ids or max_tokens < 1:
@@ -40,6 +44,10 @@ class Arriving(LoopBase):
             request.encoder = self._new_sequence(encoder[0], request, Key(salt="encoder"), (), encoder[1])
             request.encoder.is_encoder = True
         self.requests[request_id] = request
+        if self.config.transfers:
+            num_tokens = min(elsewhere[0], len(tokens)) // self.config.block_size * self.config.block_size
+            request.is_sent = elsewhere[1]
+            self._call("total-calls", "elsewhere", request_id, num_tokens, request.is_sent)
         told = (encoder[0], list(encoder[1])) if encoder else None
         arguments = (request_id, list(seq_ids), list(tokens), whole, pictures, max_tokens, told)
         self._call("total-calls", "add_request", *arguments)

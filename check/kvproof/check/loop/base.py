@@ -51,6 +51,9 @@ class LoopBase(Admitting, Growing, Stepping):
         self.groups: dict[int, Group] = {}
         self.requests: dict[int, Request] = {}
         self.under_way: list[UnderWay] = []  # steps, the oldest first
+        self.loading: dict[int, list[int]] = {}  # sequences whose KV is coming, and its flights
+        self.sending: dict[int, list[int]] = {}  # sequences, over, whose KV is being sent
+        self.apart: set[int] = set()  # sequences that have tables, and no place among those that run
         self.scheduled: Step | None = None  # by the last operation
         self.using: dict[int, Seq] = {}  # sequences whose blocks the step that is being explained uses
         self.num_steps = 0
@@ -87,3 +90,4 @@ class LoopBase(Admitting, Growing, Stepping):
         del self.requests[request.id]
         for seq in request.everyone():
             del self.seqs[seq.id]
+            self.apart.discard(seq.id)

@@ -21,10 +21,14 @@ def draw(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | Non
     longest = drawn["block_size"] * min(drawn["num_gpu_blocks"] + 1, NUM_ENTRIES_FOR_TOKENS_MAX)
     drawn["max_model_len"] = pick((longest, longest, random.randint(1, longest)))
     drawn["max_num_seqs"] = pick((1, 2, 4, 8, 16))
-    if capabilities.async_steps:
+    if capabilities.transfers:
+        drawn["transfers"] = pick((False, False, True))
+    if capabilities.async_steps and not drawn.get("transfers"):
         drawn["async_steps"] = pick((0, *range(1, capabilities.async_steps + 1)))
     drawn["preemption"] = pick(("auto", "auto", "auto", "recompute", "swap")) if capabilities.swap else "auto"
     drawn |= fixed
+    if drawn.get("transfers"):
+        drawn |= {"window": None, "async_steps": 0} | fixed
     if drawn.get("async_steps"):
         drawn |= {"group_size": 1, "cross": False}
     least = drawn["max_num_seqs"]

@@ -61,6 +61,7 @@ class LoopLockstep(LoopStepping):
 
 def _told(step: Step) -> str:
     said = [f"sequence {c.seq}: {c.start} to {c.stop}" + (f", hit {c.hit}" if c.hit else "") for c in step.chunks]
+    said += [f"sequence {load.seq}: loads {load.hit} to {load.stop}" for load in step.loads]
     for name in ("swap_in", "swap_out", "copies", "ignored", "failed"):
         if getattr(step, name):
             said.append(f"{name.replace('_', ' ')} {list(getattr(step, name))}")

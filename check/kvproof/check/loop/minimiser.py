@@ -14,6 +14,7 @@ from kvproof.spec.trace import Operation
 PLAIN_KEY = (None, 0, None)
 
 SIMPLER: tuple[tuple[str, Callable[[LoopConfig], Iterator[Any]]], ...] = (
+    ("transfers", lambda c: iter((False,))),
     ("async_steps", lambda c: iter(range(c.async_steps))),
     ("preemption", lambda c: iter(("auto",))),
     ("max_num_batched_tokens", lambda c: iter((c.max_num_batched_tokens + 64,))),  # a budget that nobody reaches
@@ -46,6 +47,13 @@ class LoopMinimiser(Minimiser):
 def simpler_operations(operation: Operation) -> Iterator[Operation]:
     """Operations of the same name that say less."""
     match operation:
+        case ("add", _, _, tokens, _, _, _, _, (num_tokens, is_sent)):
+            if num_tokens:
+                yield (*operation[:-1], (0, is_sent))
+                yield (*operation[:-1], (num_tokens // 2, is_sent))
+            if is_sent:
+                yield (*operation[:-1], (num_tokens, False))
+            yield from ((*simpler, operation[-1]) for simpler in simpler_operations(operation[:-1]))
         case ("add", request, seqs, tokens, max_tokens, key, images, encoder):
             if len(seqs) > 1:
                 yield ("add", request, seqs[:1], tokens, max_tokens, key, images, encoder)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from kvproof.check.finding import Finding
 from kvproof.check.loop.base import LoopBase
 from kvproof.check.loop.requests import Request
-from kvproof.check.loop.subject import Chunk, Step
+from kvproof.check.loop.subject import Chunk, Load, Step
 from kvproof.check.subject import Pair
 from kvproof.check.truth import Sequence as Seq
 from kvproof.check.truth import Status
@@ -33,7 +33,7 @@ class Scheduling(LoopBase):
         chunks = self._chunks_by_sequence(step)
         for request_id in (*step.ignored, *step.failed):
             self._ended(request_id, chunks, request_id in step.failed)
-        num_left = self._leave(step, chunks)
+        num_left = self._leave(step, {*chunks, *(load.seq for load in step.loads)})
         running, swapped, waiting = self._by_status(step)
         for seq, chunk in running:
             self._grow(seq, chunk, step.copies)
@@ -41,14 +41,32 @@ class Scheduling(LoopBase):
             self._swap_in(swapped, step)
         if waiting:
             self._admit(waiting)
+        for load in step.loads:
+            self._load(load, chunks)
         if swapped or waiting:
             self._hold_places()
-        return bool(chunks or num_left or step.ignored or step.failed)
+        return bool(chunks or num_left or step.ignored or step.failed or step.loads)
+
+    def _not_arrived(self, seq_id: int) -> Finding:
+        return Finding("in-flight-held", f"{ABOUT}: sequence {seq_id} is scheduled, and its KV has not arrived")
+
+    def _load(self, load: Load, chunks: dict[int, Chunk]) -> None:
+        """A waiting sequence got its table, and the KV that is to come is in flight until it has arrived."""
+        seq = self.seqs.get(load.seq)
+        if load.seq in chunks:
+            raise self._not_arrived(load.seq)
+        if seq is None or seq.status is not WAITING or not load.hit < load.stop <= len(seq.tokens):
+            raise Finding("no-use-after-free", f"{ABOUT}: {load} is of no sequence that waits and has those tokens")
+        seq.status, seq.computed, seq.hit = RUNNING, load.stop, load.hit
+        self.explainer.admitted(seq, 0, load.hit, self.config.caching, ABOUT, self.capabilities.same_step_hits)
+        self.loading[seq.id] = self.pending.launch([seq], ABOUT)
+        self.apart.add(seq.id)
+        self.fired["load"] += 1
 
     def _hold_places(self) -> None:
         """Somebody was let in: there are places for all. Forks alone may take more, since nobody asks the scheduler."""
         members = [seq for r in self.requests.values() if not r.is_doomed for seq in r.members]
-        num_running = sum([seq.status is RUNNING for seq in members])
+        num_running = sum([seq.status is RUNNING and seq.id not in self.apart for seq in members])
         if num_running > self.config.max_num_seqs:
             raise Finding(
                 "budget-kept",
@@ -130,7 +148,7 @@ class Scheduling(LoopBase):
                 f"of {config.num_gpu_blocks - reserved - held_back} that it may use",
             )
 
-    def _leave(self, step: Step, chunks: dict[int, Chunk]) -> int:
+    def _leave(self, step: Step, chunks: set[int]) -> int:
         """Sequences that are not in the step: unchanged, preempted or swapped out. How many groups left the GPU."""
         tables, leaving, num_tables = self.explainer.seen.tables, list[Request](), 0
         for seq_id, seq in self.seqs.items():
@@ -205,6 +223,9 @@ class Scheduling(LoopBase):
         self._compute(seq, chunk)
 
     def _compute(self, seq: Seq, chunk: Chunk) -> None:
+        if seq.id in self.loading:
+            raise self._not_arrived(seq.id)
+        self.apart.discard(seq.id)
         seq.computed = chunk.stop
         self.using[seq.id] = seq
         self.worker.writes.append((seq, chunk.start, chunk.stop))
@@ -245,7 +266,7 @@ class Scheduling(LoopBase):
             first, hit = self.seqs[chunks[0].seq], chunks[0].hit
             for seq in request.everyone():
                 seq.status = RUNNING
-            if caching:
+            if caching and not (self.config.async_steps or self.config.transfers):  # else it may learn of KV later
                 self._note_missed_hit(first, hit)
             explainer.admitted(first, self.config.window or 0, hit, caching, ABOUT, self.capabilities.same_step_hits)
             for chunk in chunks[1:]:

@@ -54,7 +54,10 @@ class LoopStepping(Arriving, Scheduling):
 
     def _hold_progress(self, has_moved: bool) -> None:
         waiting = [r for r in unfinished(self.requests) if r.members[0].status is not Status.RUNNING]
-        if not has_moved and not self.under_way and waiting and len(waiting) == len(self.requests):
+        if self.last_step is not None and (self.loading or self.sending):
+            self.last_step += 1  # who waits for a transfer waits for nobody's fault
+        is_idle = not (has_moved or self.under_way or self.loading or self.sending or self.apart)
+        if is_idle and waiting and len(waiting) == len(self.requests):
             first = waiting[0]
             raise Finding(
                 "progress",
@@ -99,9 +102,16 @@ class LoopStepping(Arriving, Scheduling):
         return True
 
     def op_complete(
-        self, tokens: Sequence[int], forks: Sequence[Sequence[int]] = (), stops: Sequence[int] = ()
+        self,
+        tokens: Sequence[int],
+        forks: Sequence[Sequence[int]] = (),
+        stops: Sequence[int] = (),
+        arrivals: Sequence[int] = (),
     ) -> bool:
-        """The results of the oldest step go back: forks, a token for each sequence computed to its end, ends."""
+        """The results of the oldest step go back: forks, a token for each sequence computed to its end, ends.
+
+        arrivals: sequences whose KV has come, or has been sent.
+        """
         if not self.under_way or not self.is_launched or not tokens:
             return False
         under = self.under_way.pop(0)
@@ -124,10 +134,33 @@ class LoopStepping(Arriving, Scheduling):
             if i in under.over or (i in stops and all(child.id != i for child in children))
         ]
         told = [(parent.id, child.id) for parent, child in pairs]
+        sent, received = ([i for i in arrivals if i in about] for about in (self.sending, self.loading))
+        if self.config.transfers:
+            self._call("total-calls", "arrived", sent, received)
         self._call("total-calls", "complete", sampled, told, [seq.id for seq in ended])
         self.pending.land(under.flights, "complete()")
+        self._arrive(sent, received)
+        for seq in ended:
+            if self.requests[seq.group.id].is_sent and seq.slot >= 0:
+                self.sending[seq.id] = self.pending.launch([seq], "complete()")
+                self.fired["send"] += 1
         self._completed(pairs, children, ended)
         return True
+
+    def _arrive(self, sent: Sequence[int], received: Sequence[int]) -> None:
+        """Transfers are over: what has come can be read, if its sequence is still there, and blocks are let go."""
+        for seq_id in received:
+            flights, seq = self.loading.pop(seq_id), self.seqs.get(seq_id)
+            if seq is not None and seq.slot >= 0:
+                writes = [(seq, seq.hit, seq.computed)]
+                self.worker.writes += writes
+                self.worker.execute(0)
+                self.explainer.executed(writes)
+            else:
+                self.fired["loaded in vain"] += 1
+            self.pending.land(flights, "complete()")
+        for seq_id in sent:
+            self.pending.land(self.sending.pop(seq_id), "complete()")
 
     def _sampling(self, step: Step) -> list[Seq]:
         """The sequences that the step computes to their ends."""
@@ -192,4 +225,4 @@ class LoopStepping(Arriving, Scheduling):
 
     def is_done(self) -> bool:
         """Whether every request is over and no step is under way."""
-        return not self.under_way and not self.requests
+        return not (self.under_way or self.requests or self.loading or self.sending)

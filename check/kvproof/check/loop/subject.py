@@ -31,6 +31,7 @@ class LoopConfig(Config):
     max_model_len: int = 64  # tokens of one sequence; the engine ends a sequence that has as many
     preemption: str = "auto"
     async_steps: int = 0  # steps that may be under way when the next one is scheduled
+    transfers: bool = False  # KV may come from elsewhere, or be sent there when a request is over, while steps run
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that differ from the default."""
@@ -52,12 +53,20 @@ class Chunk(NamedTuple):
     hit: int = 0
 
 
+class Load(NamedTuple):
+    """A sequence got its table, and waits: the KV of positions `hit` (so far it is cached) to `stop` is coming."""
+
+    seq: int
+    hit: int
+    stop: int
+
+
 class Step(NamedTuple):
     """What the scheduler wants done, in this order: swap in, swap out, copies, chunks.
 
     Pairs of a swap are device-relative, those of a copy absolute. chunks: in the order in which sequences got their
     slots. ignored: requests that it ended because no later step could run them. failed: requests that it ended because
-    it could not make room for them.
+    it could not make room for them. loads: of sequences that wait for KV from elsewhere, and are in no chunk yet.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -66,6 +75,7 @@ class Step(NamedTuple):
     copies: Sequence[Pair] = ()
     ignored: Sequence[int] = ()
     failed: Sequence[int] = ()
+    loads: Sequence[Load] = ()
 
 
 class LoopSubject(Protocol):
@@ -105,3 +115,14 @@ class LoopSubject(Protocol):
 
     def observe(self) -> Observation:
         """What the block manager shows. Changes nothing."""
+
+
+class TransferringSubject(LoopSubject, Protocol):
+    """A scheduler that works with transfers, which run beside the steps. What a transfer uses stays held meanwhile."""
+
+    def elsewhere(self, request: int, num_tokens: int, is_sent: bool) -> None:
+        """Of a request that is about to be added: so many tokens of its prompt have KV elsewhere, in whole blocks; and
+        whether its KV shall be sent when it has ended by itself."""
+
+    def arrived(self, sent: list[int], received: list[int]) -> None:
+        """The sequences whose KV has been sent, or has come, since the last `complete`; called before the next one."""

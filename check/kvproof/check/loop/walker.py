@@ -38,6 +38,7 @@ class LoopDriver:
         self.forks = pick((0.0, 0.2, 0.5)) if subject.capabilities.fork else 0.0
         self.stops = pick((0.0, 0.0, 0.1))
         self.ahead = pick((0.5, 0.9, 1.0)) if config.async_steps else 0.0  # a step before the results of another
+        self.arrivals = pick((0.2, 0.5, 1.0)) if config.transfers else 0.0
         self.num_requests_max = random.randint(1, 8)
         self.num_generated_max = pick((1, 4, 12, 30))
         fitting = min(config.max_model_len, config.num_gpu_blocks * config.block_size)
@@ -78,8 +79,12 @@ class LoopDriver:
     def _complete(self) -> Operation:
         random, judge = self.random, self.judge
         samples = self._tokens()
+        arrivals: tuple[tuple[int, ...], ...] = ()
+        if self.config.transfers:
+            under_way = (*judge.loading, *judge.sending)
+            arrivals = (tuple(i for i in under_way if judge.last_step is not None or random.random() < self.arrivals),)
         if not (self.forks or self.stops):
-            return "complete", samples
+            return ("complete", samples, (), (), *arrivals) if arrivals else ("complete", samples)
         forks: list[tuple[int, int]] = []
         stops: list[int] = []
         for chunk in judge.under_way[0].step.chunks:
@@ -91,7 +96,7 @@ class LoopDriver:
                     forks.append((chunk.seq, self.num_seqs))
             elif self.stops and random.random() < self.stops:
                 stops.append(chunk.seq)
-        return "complete", samples, tuple(forks), tuple(stops)
+        return "complete", samples, tuple(forks), tuple(stops), *arrivals
 
     def _add(self) -> Operation:
         random, config = self.random, self.config
@@ -115,7 +120,10 @@ class LoopDriver:
             self.num_seqs += 1
             encoder = (self.num_seqs, self.prompts.some(random.randint(1, 2 * config.block_size)))
         max_tokens = random.randint(1, self.num_generated_max)
-        return "add", self.num_requests, tuple(seqs), tokens, max_tokens, key, images, encoder
+        whole = "add", self.num_requests, tuple(seqs), tokens, max_tokens, key, images, encoder
+        if not config.transfers:
+            return whole
+        return *whole, (random.choice((0, random.randint(0, len(tokens)))), random.random() < 0.5)
 
     def run(self, operations: list[Operation], length: int) -> None:
         """Draw and apply so many operations, then drain."""

@@ -9,8 +9,10 @@ The engine core takes aborts between steps only; one that comes within a step is
 or, scheduling asynchronously, when it is launched. Steps run on the device one after another, so that a block given up
 while a step writes to it may be given away at once.
 
-Limits: one sequence for each request, no images, no drafting, no KV connector; one KV cache group, of full attention,
-or of a sliding window without the prefix cache.
+With transfers (from 0.31 on) the scheduler has a KV connector, `vllm_v1_transfers`.
+
+Limits: one sequence for each request, no images, no drafting; one KV cache group, of full attention, or of a sliding
+window without the prefix cache; transfers only with full attention, and one step at a time.
 """
 
 import inspect
@@ -24,6 +26,7 @@ from kvproof.check.loop.subject import Chunk, LoopConfig, Step
 from kvproof.check.subject import Assumption, Capabilities, Observation, Unsupported
 from kvproof.check.subjects.vllm_v1_shown import Shown, cache_config, made
 from kvproof.check.subjects.vllm_v1_told import Adapter
+from kvproof.check.subjects.vllm_v1_transfers import Connector
 from kvproof.spec.identity import Image, Key
 
 ASSUMPTIONS = (
@@ -63,6 +66,8 @@ class VllmV1Scheduler:
         self._modules = modules
         if "num_stale_output_tokens" in inspect.getsource(modules.scheduler):
             self.capabilities = replace(self.capabilities, async_steps=1)
+        if "kv_holding_waiting" in inspect.getsource(modules.scheduler):
+            self.capabilities = replace(self.capabilities, transfers=True)
         modules.utils.init_none_hash(content_hash)
 
     def open(self, config: LoopConfig) -> None:
@@ -73,11 +78,16 @@ class VllmV1Scheduler:
             raise Unsupported("no host blocks, watermark, groups of several sequences, encoder or images")
         if config.lookahead:
             raise Unsupported("no drafting")
+        if config.transfers and (config.window or config.async_steps):
+            raise Unsupported("transfers only with full attention, and one step at a time")
         # The engine takes prompts of less than its length, the judge those of at most its own.
         self._length = config.max_model_len + 1
         if -(-self._length // config.block_size) > config.num_gpu_blocks - 1:
             raise Unsupported("the longest sequence does not fit the pool")
         self._config = config
+        self._connector = Connector()
+        self._elsewhere: dict[int, tuple[int, bool]] = {}  # by request, until it is added
+        self._arrived: tuple[list[int], list[int]] = [], []
         wanted = {
             "vllm_config": self._options(config),
             "kv_cache_config": cache_config(self._modules.interface, config),
@@ -128,6 +138,7 @@ class VllmV1Scheduler:
             ),
             aux_output_config=Options(),
             observability_config=Options(per_request_spec_decode_metrics="none"),
+            kv_transfer_config=self._transfers(config),
             ec_manager_config=Options(get_encoder_cache_manager_obj=lambda: None),
             num_speculative_tokens=0,
             num_lookahead_tokens=0,
@@ -136,6 +147,24 @@ class VllmV1Scheduler:
             max_in_flight_tokens=config.max_num_batched_tokens * (1 + config.async_steps),
             max_concurrent_batches=1 + config.async_steps,
         )
+
+    def _transfers(self, config: LoopConfig) -> Options | None:
+        if not config.transfers:
+            return None
+        return Options(
+            connector=self._connector,
+            kv_load_failure_policy="recompute",
+            is_kv_consumer=True,
+            is_kv_producer=False,
+        )
+
+    def elsewhere(self, request: int, num_tokens: int, is_sent: bool) -> None:
+        """For the connector, when the request is added."""
+        self._elsewhere[request] = num_tokens, is_sent
+
+    def arrived(self, sent: list[int], received: list[int]) -> None:
+        """For the next `update_from_output`."""
+        self._arrived = sent, received
 
     def add_request(
         self,
@@ -166,6 +195,10 @@ class VllmV1Scheduler:
         }
         self._requests[seq] = made(self._modules.request.Request, wanted)
         self._seq_of[request] = seq
+        num_tokens, is_sent = self._elsewhere.pop(request, (0, False))
+        self._connector.num_elsewhere[seq] = num_tokens
+        if is_sent:
+            self._connector.sent.add(seq)
         self._scheduler.add_request(self._requests[seq])
 
     def abort(self, request: int) -> None:
@@ -190,7 +223,7 @@ class VllmV1Scheduler:
             chunks.append(Chunk(int(name), start, stop, 0 if name in running else start))
         ignored = self._refused[:]
         self._refused.clear()
-        return Step(chunks, ignored=ignored)
+        return Step(chunks, ignored=ignored, loads=self._connector.taken_loads())
 
     def launch(self) -> None:
         """The scheduler is told nothing."""
@@ -212,11 +245,17 @@ class VllmV1Scheduler:
                 sampled_token_ids=[Tokens([sampled[int(n)]] if int(n) in sampled else []) for n in names],
                 prompt_logprobs_dict={},
                 prompt_token_id_logprobs_dict={},
+                kv_connector_output=self._transferred(),
             ),
         )
         for seq in finished:
             del self._requests[seq]
         self._let_go()
+
+    def _transferred(self) -> Options | None:
+        sent, received = ([str(seq) for seq in seqs] for seqs in self._arrived)
+        self._arrived = [], []
+        return Options(finished_sending=sent, finished_recving=received) if sent or received else None
 
     def _let_go(self) -> None:
         """Carry out the aborts that came within a step."""
@@ -225,8 +264,11 @@ class VllmV1Scheduler:
             self.abort(request)
 
     def observe(self) -> Observation:
-        """What the manager shows."""
-        return self._shown.observe()
+        """What the manager shows. What is over has no table, though a transfer may hold its blocks."""
+        seen = self._shown.observe()
+        for name in [name for name in seen.tables if name not in self._requests]:
+            del seen.tables[name]
+        return seen
 
 
 def make(version: str = "0.33.0", cache: Path | None = None) -> VllmV1Scheduler:
