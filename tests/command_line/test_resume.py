@@ -86,3 +86,31 @@ def test_a_hunt_that_makes_no_sense_is_said_in_one_line(folder: Path, arguments:
     done = hunt(*arguments, "--budget", "1")
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+def test_what_a_hunt_was_told_to_keep_is_kept_by_every_run_and_when_it_is_resumed(folder: Path) -> None:
+    options = ("--no-isolation", "--budget", "1", "--fix", "block_size=3", "--fix", "caching=false")
+    assert hunt("--subject", "faulty.py:Forgetful", "--seed", "3", *options).exit_code == 1
+    traces = [json.loads((folder / ".kvproof" / check["trace"]).read_text()) for check in _refuted(folder)]
+    assert {check["id"].partition("/")[0] for check in _refuted(folder)} == {"walker"}  # no scope has such blocks
+    assert {trace["num_operations_before"] > 0 for trace in traces} == {True}
+    kept = json.loads((folder / ".kvproof" / "hunt.json").read_text())
+    assert kept["fixed"] == {"block_size": 3, "caching": False}
+    assert kept["scopes"] == []
+    done = hunt("--resume", ".kvproof", "--fix", "caching=true")
+    assert (done.exit_code, "leave --fix out" in done.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("caching", "--fix takes NAME=VALUE"),
+        ("cashing=true", "a configuration has no field 'cashing'"),
+        ("block_size=0", "block_size is at least 1"),
+        ("caching=maybe", "this makes no configuration"),
+    ],
+)
+def test_a_field_that_cannot_be_kept_is_refused(said: str, answer: str) -> None:
+    done = hunt("--subject", "kvproof", "--fix", said)
+    assert done.exit_code == 2
+    assert answer in " ".join(done.output.split())

@@ -36,6 +36,10 @@ def hunt(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Go on after a finding; report one of each kind.")
     ] = False,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option("--fix", metavar="NAME=VALUE", help="Keep a field of the configuration, such as caching=false."),
+    ] = None,
     resume: Annotated[
         Path | None, typer.Option("--resume", metavar="DIR", help="Go on with the hunt whose --out folder this is.")
     ] = None,
@@ -48,18 +52,21 @@ def hunt(
     """Look for counterexamples of one subject: growing scopes first, then random walks until the budget ends."""
     with guarded():
         from kvproof.check.commands.exploring import subject_stage
+        from kvproof.check.commands.fixing import agrees, fixed_fields
         from kvproof.check.commands.gate import HUNTED_SCOPES
         from kvproof.check.commands.naming import factory_of, level_of
         from kvproof.check.commands.resuming import Bookmark, Progress, resumed
         from kvproof.check.commands.running import Request, run_stages
         from kvproof.check.commands.walking import walker_stage
 
+        if resume is not None and fix:
+            raise UsageError("--resume goes on with what the hunt was told to keep; leave --fix out")
         if resume is not None:
             bookmark = resumed(resume, subject, seed)
         elif subject is None:
             raise UsageError("hunt whom? name --subject, or --resume the folder of a hunt")
         else:
-            bookmark = Bookmark(out, Progress(subject, settled_seed(seed)))
+            bookmark = Bookmark(out, Progress(subject, settled_seed(seed), fixed_fields(fix or [])))
         progress = bookmark.progress
         make, one = factory_of(progress.subject, isolation, budget)
         if level is not None and level != level_of(one):
@@ -69,10 +76,14 @@ def hunt(
         saving = request.saving(make)
         stages = [bookmark.stage()] if bookmark.earlier else []
         if level_of(one) == "manager":
-            scopes = {name: scope for name, scope in HUNTED_SCOPES.items() if name not in progress.scopes}
+            scopes = {
+                name: scope
+                for name, scope in HUNTED_SCOPES.items()
+                if name not in progress.scopes and agrees(scope, progress.fixed)
+            }
             done = bookmark.scope_is_done
             share = min(EXPLORER_SHARE, 100 * EXPLORER_SECONDS_MAX / budget)
             stages.append(subject_stage(make, one, scopes, saving, share, True, keep_going, done))
         share = 100.0 - sum(stage.share for stage in stages)
-        stages.append(walker_stage(make, one, saving, share, NUM_OPERATIONS_MAX, keep_going, bookmark))
+        stages.append(walker_stage(make, one, saving, share, NUM_OPERATIONS_MAX, keep_going, bookmark, progress.fixed))
         raise typer.Exit(run_stages(request, stages, one, stops_at_first=not keep_going and resume is None))

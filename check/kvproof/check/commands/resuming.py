@@ -1,11 +1,13 @@
 """Where a hunt has come to: written as it goes, so that `kvproof hunt --resume DIR` goes on from there.
 
 The walker's runs are numbered by the seed, so going on at a number gives the very runs that one long hunt would have
-given. Scopes that were searched to their end are not searched again; what was found before is told again.
+given, until something is found that runs are steered around. Scopes that were searched to their end are not searched
+again; what was found before is told again.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -25,6 +27,7 @@ class Progress(msgspec.Struct, forbid_unknown_fields=True):
 
     subject: str
     seed: int
+    fixed: dict[str, Any] = {}
     scopes: list[str] = []
     next_run: int = 0
     num_operations: int = 0

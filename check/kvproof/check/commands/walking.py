@@ -64,12 +64,14 @@ def walker_stage(
     max_operations: int = NUM_OPERATIONS_MAX,
     keeps_going: bool = False,
     bookmark: Bookmark | None = None,
+    fixed: dict[str, Any] | None = None,
 ) -> Stage:
     """Walk until something is refuted, so many operations are done, or the time is up.
 
     Going on, findings of one property and mechanism that need the same features are one, minimised and reported once,
     as soon as it is there, and most of the runs after it are steered around it. What is excused (known, or outside the
-    contract of the engine) never ends a walk. bookmark: where an earlier walk of this hunt has come to.
+    contract of the engine) never ends a walk. bookmark: where an earlier walk of this hunt has come to. fixed: fields
+    of the configuration that every run keeps.
     """
     search = Search.of(subject)
     judge = search.judge
@@ -86,6 +88,7 @@ def walker_stage(
                 stint.seed,
                 max_operations=max_operations - total.num_operations,
                 seconds=left if bookmark is None else min(left, BOOKMARK_SECONDS),
+                fixed=fixed,
                 progress=stint.further(num_before + total.num_operations),
                 conduct=Conduct(first_run + total.num_drawn, told=tuple(passed)),
             )
