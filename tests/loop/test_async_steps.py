@@ -122,6 +122,17 @@ class Ahead:
         return Observation(tables, (len(self.free), 0), (), refs, self.free[:])
 
 
+class HidesWhatItHolds(Ahead):
+    """Whoever is over has no table, though its blocks are held."""
+
+    def observe(self) -> Observation:
+        seen = super().observe()
+        for seq in [seq for seq in seen.tables if self.requests[seq].is_over]:
+            for block in seen.tables.pop(seq)[0]:
+                seen.refs[block] = 0  # type: ignore[index]
+        return seen
+
+
 class GivesUpAtOnce(Ahead):
     """What a step under way uses is not held."""
 
@@ -196,6 +207,14 @@ def test_a_step_goes_on_with_a_token_that_another_samples() -> None:
     assert judge.seqs[10].tokens[3:] == [0, 5]
     assert not judge.apply(("schedule",))  # one may be under way besides, not two
     assert [judge.apply(("complete", (0,))) for _ in range(3)] == [True, True, False]
+
+
+def test_blocks_may_be_held_without_a_table() -> None:
+    done = walk_loop(HidesWhatItHolds(), 1, max_operations=4_000, seconds=100.0)
+    assert done.finding is None, done.finding
+    assert done.witnesses["aborted in flight"]
+    aborted: list[Operation] = [add(1, 3, 9), ("schedule",), ("abort", 1)]
+    assert replay_loop(HidesWhatItHolds(), LoopConfig(), [*aborted, ("launch",), ("complete", (0,))]) is None
 
 
 def test_what_runs_in_vain_is_held_until_its_step_is_complete() -> None:

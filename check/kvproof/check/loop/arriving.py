@@ -78,10 +78,16 @@ class Arriving(LoopBase):
         return True
 
     def _given_up(self, about: str, touched: Sequence[Seq] = ()) -> None:
-        """Observe. A request that is over while a step uses its blocks may give them up now or later."""
+        """Observe. A request that is over while a step uses its blocks may give them up now or later.
+
+        A step that is scheduled will be executed, whoever is over. Where somebody of it goes before it is launched, it
+        is executed while its tables are known: what is in flight is held, so that later comes to the same.
+        """
         doomed = [seq for request in self.requests.values() if request.is_doomed for seq in request.everyone()]
         tables = self._call("total-calls", "observe").tables
         gone = [seq for seq in doomed if seq.slot >= 0 and tables.get(seq.id) is None]
+        if gone:
+            self._execute()
         self._observe(about, [*gone, *touched])
         for seq in gone:
             self.explainer.freed(seq, about)

@@ -85,6 +85,17 @@ class LoopBase(Admitting, Growing, Stepping):
         """Whether a step under way uses blocks of the request."""
         return any(seq.id in under.seqs for under in self.under_way for seq in request.everyone())
 
+    def _execute(self) -> None:
+        """The worker does what was scheduled, and everyone reads back."""
+        worker, lookahead = self.worker, self.config.lookahead
+        if worker.is_pending:
+            writes, copies = worker.writes[:], worker.copies[:]
+            other = worker.in_other_order(lookahead) if worker.order_may_matter() else None
+            worker.execute(lookahead)
+            self.explainer.executed(writes)
+            self._compare_memory(other, copies)
+        worker.fresh.clear()
+
     def _forget(self, request: Request) -> None:
         """A request is over; nothing of it is to be seen any more."""
         del self.requests[request.id]

@@ -82,16 +82,10 @@ class LoopStepping(Arriving, Scheduling):
         """The worker executes the step, and everyone reads back; with `async_steps`, it samples these tokens now."""
         if self.is_launched or (self.config.async_steps and not tokens):
             return False
-        worker, explainer, lookahead, under = self.worker, self.explainer, self.config.lookahead, self.under_way[-1]
+        under = self.under_way[-1]
         self._call("total-calls", "launch")
         under.is_launched = True
-        if worker.is_pending:
-            writes, copies = worker.writes[:], worker.copies[:]
-            other = worker.in_other_order(lookahead) if worker.order_may_matter() else None
-            worker.execute(lookahead)
-            explainer.executed(writes)
-            self._compare_memory(other, copies)
-        worker.fresh.clear()
+        self._execute()
         if self.capabilities.steps_in_order:
             self.pending.land(under.flights, "launch()")
             if any(request.is_doomed for request in self.requests.values()):
