@@ -305,25 +305,6 @@ FAULTS = [
         CACHED | {"block_size": 2, "num_gpu_blocks": 6, "chunked": True},
     ),
     Fault(
-        "the evictor takes the newest",
-        CACHE,
-        "release",
-        "(last_accessed[block_id], -content.depth",
-        "(-last_accessed[block_id], -content.depth",
-        {"eviction-order"},
-        CACHED | {"block_size": 1, "num_gpu_blocks": 3},
-        num_operations=10,  # two are computed and freed one after the other, and a third needs the room
-    ),
-    Fault(
-        "the evictor takes the shortest prefix",
-        CACHE,
-        "release",
-        "-content.depth * block_size",
-        "content.depth * block_size",
-        {"eviction-order"},
-        CACHED | {"block_size": 1, "num_gpu_blocks": 3},
-    ),
-    Fault(
         "the cache is reset while in use",
         STATE,
         "reset_prefix_cache",
