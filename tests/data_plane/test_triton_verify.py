@@ -84,3 +84,11 @@ def test_memory_of_another_shape_is_refused_before_anything_runs() -> None:
         triton_verify.wrong_words(torch.zeros(3, 3), keys, keys)
     with pytest.raises(ValueError, match="but 3 and 2 keys"):
         triton_verify.wrong_words(torch.zeros((3, 3), dtype=torch.int64), keys, keys[:2])
+
+
+def test_the_grid_of_a_pool_of_1_tb_is_one_that_cuda_can_launch() -> None:
+    # Rows of 2 KiB in tiles of 8 rows and 256 words, 8 tiles for each program.
+    along_rows, along_words = triton_verify.grid_of(2**40 // 2048, 256, 8, 256)
+    assert (along_rows, along_words) == (2**40 // 2048 // 64, 1)
+    assert along_rows < 2**31
+    assert along_words < 2**16

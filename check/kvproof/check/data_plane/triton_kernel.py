@@ -30,13 +30,14 @@ def count_wrong_words(
     """Add to counts[row] the words that differ from keys[row] XOR columns[word]; firsts[row] is the least of them.
 
     memory: int64 [num_rows, num_words], rows row_stride words apart. counts: int32, 0 before. firsts: int32, NO_WORD
-    before. Grid: (tiles of WORDS words, groups of ROW_TILES tiles of ROWS rows).
+    before. Grid: (groups of ROW_TILES tiles of ROWS rows, tiles of WORDS words): CUDA allows 65,535 in the second axis
+    only, and pools of many GB have more groups of rows.
     """
-    word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
+    word = tl.program_id(1) * WORDS + tl.arange(0, WORDS)
     is_word = word < num_words
     column = tl.load(columns + word, mask=is_word, other=0)
     for tile in range(ROW_TILES):
-        row = (tl.program_id(1) * ROW_TILES + tile) * ROWS + tl.arange(0, ROWS)
+        row = (tl.program_id(0) * ROW_TILES + tile) * ROWS + tl.arange(0, ROWS)
         is_row = row < num_rows
         key = tl.load(keys + row, mask=is_row, other=0)
         is_here = is_row[:, None] & is_word[None, :]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -58,22 +59,29 @@ def wrong_words(memory: torch.Tensor, keys: Words, columns: Words) -> WrongWords
         return WrongWords(counts, firsts)
     words = min(_power_of_two(num_words), WORDS_MAX)
     rows = max(1, TILE_WORDS // words)
-    grid = (-(-num_words // words), -(-num_rows // (rows * ROW_TILES)))
+    grid = grid_of(num_rows, num_words, rows, words)
     row_keys, word_keys = (torch.from_numpy(part.view(np.int64)).to(memory.device) for part in (keys, columns))
-    count_wrong_words[grid](
-        memory,
-        row_keys,
-        word_keys,
-        counts,
-        firsts,
-        num_rows,
-        num_words,
-        memory.stride(0),
-        ROW_TILES=ROW_TILES,
-        ROWS=rows,
-        WORDS=words,
-    )
+    # Triton launches on the current device, which need not be that of the memory.
+    with torch.cuda.device(memory.device) if memory.is_cuda else nullcontext():
+        count_wrong_words[grid](
+            memory,
+            row_keys,
+            word_keys,
+            counts,
+            firsts,
+            num_rows,
+            num_words,
+            memory.stride(0),
+            ROW_TILES=ROW_TILES,
+            ROWS=rows,
+            WORDS=words,
+        )
     return WrongWords(counts, firsts)
+
+
+def grid_of(num_rows: int, num_words: int, rows: int, words: int) -> tuple[int, int]:
+    """Programs along the rows and along the words of a row, for tiles of so many rows and words."""
+    return -(-num_rows // (rows * ROW_TILES)), -(-num_words // words)
 
 
 def _power_of_two(number: int) -> int:

@@ -146,7 +146,8 @@ class StormEngine:
         if num_slots:
             geometry = self.decoder.geometry
             ahead = PagedMemory(self.memory, table, table, num_tokens, num_tokens + num_slots, list, list)
-            junk = torch.full((num_slots, geometry.num_kv_heads, geometry.head_size), ELEMENT_MAX)
+            shape = num_slots, geometry.num_kv_heads, geometry.head_size
+            junk = torch.full(shape, ELEMENT_MAX, device=self.decoder.device)
             for layer in range(geometry.num_layers):
                 ahead.write(layer, junk, junk)
 

@@ -83,7 +83,7 @@ class ExactDecoder:
             scores = (queries[:, None] * keys[None, :, :, None]).sum(-1) + bias
             weights = stirred(scores) * is_seen[:, :, None, None]
             context = (weights[..., None] * values[None, :, :, None]).sum(1)
-            hidden = hidden + _apply(self.output[layer], context.view(num_tokens, geometry.width))
+            hidden = hidden + _apply(self.output[layer], context.reshape(num_tokens, geometry.width))
         return _apply(self.head, stirred(hidden))
 
 
