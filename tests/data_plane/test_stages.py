@@ -61,8 +61,8 @@ def failed(mapping: str, step: int, *rows: WrongRow) -> CaseResult:
 def give(monkeypatch: pytest.MonkeyPatch) -> Give:
     """Runs the stage on a harness that has found this."""
 
-    def run(cases: Iterable[CaseResult], faults: Iterable[FaultResult] = ()) -> list[Said]:
-        found = CorrectnessResult(3, "cpu", tuple(cases), 9, tuple(faults), (), (), (), 1.0)
+    def run(cases: Iterable[CaseResult], faults: Iterable[FaultResult] = (), is_cut: bool = False) -> list[Said]:
+        found = CorrectnessResult(3, "cpu", tuple(cases), 9, tuple(faults), (), (), (), 1.0, is_cut)
         monkeypatch.setattr(correctness, "run_correctness", lambda config, progress, on_case: found)
         return said_by(correctness_stage(Moving("cpu", ("engine",)), 1))
 
@@ -192,6 +192,10 @@ def test_an_interrupt_keeps_what_was_refuted_and_leaves_the_rest_open(monkeypatc
     assert [case.status for case in plane.cases] == ["passed", "failed"]
 
 
-def test_an_executor_that_no_time_was_left_for_is_unknown(give: Give) -> None:
-    said = [check for check in give([replace(PASSED, executor="block-copy")]) if isinstance(check, Check)]
-    assert {check.verdict for check in said if check.id.endswith("engine")} == {Verdict.UNKNOWN}
+def test_what_no_time_was_left_for_is_unknown_and_what_cannot_be_run_is_unsupported(give: Give) -> None:
+    empty = replace(PASSED, mapping="empty")
+    assert set(verdicts(give([empty], is_cut=True)).values()) == {Verdict.UNKNOWN}
+    assert set(verdicts(give([empty])).values()) == {Verdict.UNSUPPORTED}
+    cannot = verdicts(give([replace(PASSED, status=CaseStatus.SKIPPED, reason="it needs CUDA")], is_cut=True))
+    assert (cannot["swap-mapping"], cannot["mapping-hazard-free"]) == (Verdict.UNSUPPORTED, Verdict.UNKNOWN)
+    assert verdicts(give([PASSED], is_cut=True))["swap-mapping"] is Verdict.NOT_REFUTED

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 JUDGE = "data plane"
 SWAPS, COPIES, HAZARDS = "swap-mapping", "cow-copied", "mapping-hazard-free"
 LINTER, REFUSED = "linter", "REFUSED_MAPPING"
+NO_PAIRS, NO_MANAGER = "no mapping of this run has such pairs", "no mapping of this run came from a manager"
 SECONDS_MIN = 0.2  # with less, nothing is begun
 
 
@@ -70,7 +71,8 @@ def correctness_stage(moving: Moving, share: float) -> Stage:
             yield from (check for check in _all_decided(promised, cases) if check.verdict is Verdict.REFUTED)
             raise
         add_correctness(moving.plane, found)
-        yield from _all_decided(promised, found.cases)
+        decided = _all_decided(promised, found.cases)
+        yield from map(_left_open, decided) if found.is_cut else decided
         yield from _self_test(found)
 
     return Stage(JUDGE, share, promised, run)
@@ -110,11 +112,16 @@ def _decided(check: Check, cases: Sequence[CaseResult]) -> Check:
     if run:
         text = "every case with such a mapping ended at another finding"
         return replace(check, verdict=Verdict.UNKNOWN, seconds=seconds, counts=counts, text=text)
-    if not cases:
-        return replace(check, verdict=Verdict.UNKNOWN, text="the time was over before any case of it was run")
     reasons = dict.fromkeys(case.reason for case in cases if case.reason)
-    text = "; ".join(reasons) or "no mapping of this run has such pairs"
+    text = "; ".join(reasons) or NO_PAIRS
     return replace(check, verdict=Verdict.UNSUPPORTED, text=text)
+
+
+def _left_open(check: Check) -> Check:
+    """In a run that was cut short, what no case spoke of is open, unless no case could."""
+    if check.verdict is Verdict.UNSUPPORTED and check.text in (NO_PAIRS, NO_MANAGER):
+        return replace(check, verdict=Verdict.UNKNOWN, text="the time was over before any case of it was run")
+    return check
 
 
 def _linted(check: Check, cases: Sequence[CaseResult]) -> Check:
@@ -126,7 +133,7 @@ def _linted(check: Check, cases: Sequence[CaseResult]) -> Check:
     if refused:
         return replace(check, verdict=Verdict.REFUTED, text=_refutation(refused))
     if not theirs:
-        return replace(check, verdict=Verdict.UNSUPPORTED, text="no mapping of this run came from a manager")
+        return replace(check, verdict=Verdict.UNSUPPORTED, text=NO_MANAGER)
     pairs = sum(case.num_pairs for case in theirs.values())
     return replace(check, verdict=Verdict.NOT_REFUTED, counts={"mappings linted": len(theirs), "pairs": pairs}, text="")
 

@@ -189,6 +189,7 @@ def run_correctness(
         tuple(lints),
         tuple(plan.notes),
         time.perf_counter() - began,
+        plan.is_cut,
     )
 
 

@@ -160,7 +160,10 @@ class LintResult:
 
 @dataclass(frozen=True)
 class CorrectnessResult:
-    """Everything. `notes` say what was adapted, left out or reduced, in full sentences."""
+    """Everything. `notes` say what was adapted, left out or reduced, in full sentences.
+
+    is_cut: the time was over, or an executor given up, before everything that was planned had been run.
+    """
 
     seed: int
     device: str
@@ -171,6 +174,7 @@ class CorrectnessResult:
     lints: tuple[LintResult, ...]
     notes: tuple[str, ...]
     seconds: float
+    is_cut: bool = False
 
     @property
     def findings(self) -> list[tuple[CaseResult, DataFinding]]:
