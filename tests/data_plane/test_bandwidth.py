@@ -36,7 +36,7 @@ def loop(times: int = 1, forgets: bool = False) -> Executor:
 
 
 def measured(*executors: Executor) -> Bandwidth:
-    return run_bandwidth(BandwidthConfig(executors, seconds=0.3, num_pairs=4, num_places=4))
+    return run_bandwidth(BandwidthConfig(executors, seconds=0.1, num_pairs=4, num_places=4))
 
 
 def test_every_move_and_every_way_to_compare_is_timed_against_the_plain_copy_of_its_direction() -> None:

@@ -25,6 +25,12 @@ FEW = CorrectnessConfig(
 )
 
 
+@pytest.fixture
+def _no_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plants none: what a test says of the cases, it need not wait for them."""
+    monkeypatch.setattr(correctness, "judge_faults", lambda device, on_progress: [])
+
+
 @pytest.fixture(scope="module")
 def result() -> CorrectnessResult:
     return run_correctness(FEW)
@@ -68,6 +74,7 @@ def test_progress_ends_where_it_said_it_would() -> None:
     assert all(0 <= done <= total for _, done, total in told)
 
 
+@pytest.mark.usefixtures("_no_faults")
 def test_a_wrong_engine_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def prepare(caches: Caches) -> MoveBlocks:
         move = BUILT_IN["block-copy"].prepare(caches)
@@ -93,6 +100,7 @@ def test_a_run_of_nothing_is_not_right(result: CorrectnessResult) -> None:
     assert not replace(result, cases=skipped).is_right
 
 
+@pytest.mark.usefixtures("_no_faults")
 def test_where_memory_is_short_pools_are_smaller_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     config = replace(FEW, executors=("engine",), layouts=("nhd",), dtypes=("bfloat16",), mappings=("one",))
     result = run_correctness(replace(config, memory_bytes_max=40_000))
@@ -144,6 +152,7 @@ def test_when_the_time_is_over_no_case_begins_and_that_is_said() -> None:
     assert any("too few for any two values of two axes to meet" in note for note in result.notes)
 
 
+@pytest.mark.usefixtures("_no_faults")
 def test_executors_take_turns() -> None:
     told: list[str] = []
     config = replace(FEW, executors=("engine", "block-copy", "index-copy"), is_short=False)
@@ -151,6 +160,7 @@ def test_executors_take_turns() -> None:
     assert told[:6] == ["engine", "block-copy", "index-copy"] * 2
 
 
+@pytest.mark.usefixtures("_no_faults")
 def test_an_executor_that_hangs_is_not_run_again_and_the_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BUILT_IN, "index-copy", Executor("index-copy", hanging))
     result = run_correctness(replace(FEW, executors=("index-copy", "engine"), step_seconds_max=0.2))
@@ -160,6 +170,7 @@ def test_an_executor_that_hangs_is_not_run_again_and_the_others_are(monkeypatch:
     assert any(note.startswith("index-copy was not run again when it had hung") for note in result.notes)
 
 
+@pytest.mark.usefixtures("_no_faults")
 def test_what_the_linter_warns_of_and_a_manager_gave_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     step = Step(Moves(swap_in=((1, 2),), swap_out=((2, 3),)))
     monkeypatch.setattr(correctness, "scenario", lambda kind, *sizes: Scenario(kind, 0, 24, 20, 4, (step, step)))
