@@ -114,3 +114,17 @@ def test_a_field_that_cannot_be_kept_is_refused(said: str, answer: str) -> None:
     done = hunt("--subject", "kvproof", "--fix", said)
     assert done.exit_code == 2
     assert answer in " ".join(done.output.split())
+
+
+def test_nothing_is_promised_of_what_a_hunt_was_told_to_leave_off(folder: Path) -> None:
+    off = ("--fix", "caching=false", "--fix", "num_host_blocks=0", "--fix", "window=none")
+    assert hunt("--subject", "kvproof", "--seed", "1", "--budget", "3", *off).exit_code in (0, 4)  # as far as it came
+    document = json.loads((folder / ".kvproof" / "result.json").read_text())
+    verdicts = {check["id"]: check["verdict"] for check in document["checks"]}
+    assert verdicts["walker/read-back"] == "not refuted"
+    assert {verdicts[f"walker/{name}"] for name in ("hit-computed", "swap-mapping", "window-kept")} == {"unsupported"}
+    expected = {
+        one["name"] for one in document["witnesses"] if one.get("is_expected", True) and one["judge"] == "walker"
+    }
+    assert "copy-on-write" in expected
+    assert not expected & {"hit", "evict", "slide", "begin_swap", "swap_in"}

@@ -1,15 +1,33 @@
-"""`--fix NAME=VALUE`: fields of the configuration that every run of a hunt keeps."""
+"""`--fix NAME=VALUE`: fields of the configuration that every run of a hunt keeps.
+
+Where a field keeps something off, nothing is promised of it: the subject is claimed for as if it could not do it.
+"""
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from kvproof.check.commands.guard import UsageError
 from kvproof.check.configurations import check_fixed
 from kvproof.check.explorer_subject import config_of
 from kvproof.check.scopes import Scope
+from kvproof.check.steering import PLAINEST
+from kvproof.check.subject import Capabilities
 
 WORDS = {"true": True, "false": False, "none": None}
+NEEDED = {  # the capability that a field makes use of
+    "num_host_blocks": "swap",
+    "watermark": "watermark",
+    "window": "window",
+    "caching": "caching",
+    "lookahead": "lookahead",
+    "chunked": "chunked",
+    "group_size": "waiting_groups",
+    "keys": "adapters",
+    "images": "images",
+    "cross": "cross",
+}
 
 
 def fixed_fields(said: Iterable[str]) -> dict[str, Any]:
@@ -34,6 +52,18 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+class Narrowed:
+    """A subject, with no capability that the kept fields leave without use."""
+
+    def __init__(self, subject: Any, fixed: dict[str, Any]) -> None:
+        self._subject = subject
+        off = {NEEDED[name]: False for name, plain in PLAINEST.items() if name in fixed and fixed[name] == plain}
+        self.capabilities: Capabilities = replace(subject.capabilities, **off)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._subject, name)
 
 
 def agrees(scope: Scope, fixed: dict[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from kvproof.check.commands.claims import (
     noted,
     refuted_by,
 )
+from kvproof.check.commands.fixing import Narrowed
 from kvproof.check.commands.resuming import Bookmark
 from kvproof.check.commands.saving import Saving
 from kvproof.check.isolation.searching import walk, walk_loop, walk_pool
@@ -73,7 +74,7 @@ def walker_stage(
     contract of the engine) never ends a walk. bookmark: where an earlier walk of this hunt has come to. fixed: fields
     of the configuration that every run keeps.
     """
-    search = Search.of(subject)
+    search = Search.of(Narrowed(subject, fixed) if fixed else subject)
     judge = search.judge
 
     def run(stint: Stint) -> Iterator[Said]:
