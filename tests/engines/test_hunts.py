@@ -15,6 +15,7 @@ from kvproof.check.engines import bring
 pytestmark = pytest.mark.engine
 BUDGET_SECONDS = 120
 NUM_OPERATIONS_MAX = 12
+TRACES = Path(__file__).parents[2] / "examples" / "traces"
 
 
 def kvproof(*arguments: str) -> str:
@@ -56,3 +57,10 @@ def test_a_hunt_finds_a_fault_that_was_released_and_its_run_is_silent_once_it_is
     assert all(kvproof("replay", str(path)).startswith("FAILED") for path in short)
     if repaired is not None:
         assert any(kvproof("replay", str(path), "--subject", repaired).startswith("FIXED") for path in short)
+
+
+@pytest.mark.parametrize("path", sorted(TRACES.glob("*.json")), ids=lambda path: path.stem)
+def test_a_run_that_is_kept_still_refutes_what_it_says(path: Path) -> None:
+    subject = json.loads(path.read_text())["subject"]
+    bring.add(f"vllm=={subject.partition('==')[2]}")
+    assert kvproof("replay", str(path)).startswith("FAILED")
