@@ -2,10 +2,9 @@
 
 The rule `evict` leaves the victim open; `kvproof.spec.eviction_policy` says which block goes before another. A block is
 used by each step that is scheduled for a sequence whose table names it, at the time of that step; its prefix is as long
-as the entries up to its own. When a block is taken for something else it has not been used yet.
-
-Nothing is judged where there are host blocks: what a swap leaves behind and brings back is of equal content, and which
-of the two a manager keeps, and as used when, cannot be seen from outside.
+as the entries up to its own. When a block is taken for something else it has not been used yet. What a swap brings was
+used when its sequence was. Where it is brought to a block that has that content already, a manager may have evicted and
+filled it, or joined it: the two look alike, and the block is left out until it is used again.
 
 Judged is each call as a whole, since the victims of one call may be taken in any order: none of them may have been
 evicted before a block that could have been evicted all along, and still can. A block whose content another block has
@@ -33,6 +32,8 @@ class EvictionOrder:
         self.goes_before, self.fired = goes_before, fired
         self.last_used = [NEVER] * len(state.status)
         self.prefix = [0] * len(state.status)
+        self.is_vague = [False] * len(state.status)  # when it was used cannot be told
+        self.seq_used = [NEVER] * len(state.live)
         self._candidates: list[int] = []  # at the first eviction of the call,
         self._ages: tuple[list[int], list[int]] = ([], [])  # and when they were used, with how long a prefix
         self._victims: list[int] = []
@@ -50,7 +51,28 @@ class EvictionOrder:
                 block = arguments[1]
                 if 0 <= block < len(state.status) and state.status[block] == FREE:
                     self.last_used[block] = NEVER
+                    self.is_vague[block] = False
+            elif name == "move_entry":
+                seq, block = arguments
+                self._note_moved(seq, state.moving[seq] + 1, block)
+            elif name == "follow_entry":
+                seq, leader = arguments
+                block = state.table[leader][state.moving[seq]]
+                self.last_used[block] = max(self.last_used[block], self.seq_used[seq])
+            elif name == "rehit_entry":
+                self.is_vague[arguments[1]] = True
+            elif name == "admit":
+                self.seq_used[arguments[0]] = NEVER
+            elif name == "fork":
+                parent, child = arguments[:2]
+                self.seq_used[child] = self.seq_used[parent]
             yield name, arguments
+
+    def _note_moved(self, seq: int, prefix: int, target: int) -> None:
+        """What arrives was used when its sequence was."""
+        if 0 <= target < len(self.last_used):
+            self.last_used[target], self.prefix[target] = self.seq_used[seq], prefix
+            self.is_vague[target] = False
 
     def _note_victim(self, block: int) -> None:
         if not 0 <= block < self.num_gpu_blocks or self.state.status[block] != EVICTABLE:
@@ -58,12 +80,14 @@ class EvictionOrder:
         if not self._victims:
             gpu = range(self.num_gpu_blocks)
             self._ages = self.last_used[:], self.prefix[:]
-            self._candidates = [b for b in gpu if self.state.status[b] == EVICTABLE and self._is_only_one(b)]
+            self._candidates = [b for b in gpu if self.state.status[b] == EVICTABLE and self._is_judged(b)]
         if block in self._candidates:
             self._victims.append(block)
 
-    def _is_only_one(self, block: int) -> bool:
-        """No other block of the GPU is cached under this content."""
+    def _is_judged(self, block: int) -> bool:
+        """When it was used is known, and no other block of the GPU is cached under its content."""
+        if self.is_vague[block]:
+            return False
         state, row = self.state, self.state.content[block]
         return not any(state.cached[b] and state.content[b] == row for b in range(self.num_gpu_blocks) if b != block)
 
@@ -71,8 +95,10 @@ class EvictionOrder:
         """A step was scheduled for these sequences."""
         state, last_used = self.state, self.last_used
         for seq in seqs:
+            self.seq_used[seq] = now
             for block in state.table[seq][state.first[seq] : state.num_blocks[seq]]:
                 last_used[block] = now
+                self.is_vague[block] = False
 
     def judge(self, about: str) -> None:
         """The call is over: none that was evicted should have outlived one that was not. Raises Finding."""

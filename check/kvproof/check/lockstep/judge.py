@@ -44,7 +44,7 @@ class Judge:
         self.explainer = Explainer(config, first, self.identities, self.fired)
         self.worker = self.explainer.worker
         self.state = self.explainer.state
-        if self.capabilities.evicts_lru and config.caching and not config.num_host_blocks:
+        if self.capabilities.evicts_lru and config.caching:
             self.explainer.watch_eviction_order()
         self.explainer.compare_pool("open", self._is_at_rest)
 
