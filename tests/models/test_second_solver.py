@@ -4,10 +4,11 @@ import pytest
 import z3
 
 from kvproof.models.induction import Induction
-from kvproof.models.instances import where_denied
+from kvproof.models.instances import where_denied, where_next_fired
 from kvproof.models.obligation import Hypothesis, Obligation
+from kvproof.models.operations import FIRED, SO_FAR, contract_obligations
 from kvproof.models.products import by_lemma_where_divided, lesser_has_less
-from kvproof.models.second_solver import ask, version
+from kvproof.models.second_solver import EFFORT_MAX, ask, version
 from kvproof.models.solving import Settings, decide
 from kvproof.models.translation.translator import Translator
 from kvproof.models.workers import decide_all
@@ -72,6 +73,24 @@ def test_what_is_said_where_a_claim_is_denied_is_no_more_than_the_claim_before()
     assert decide(there).answer.verdict is not Verdict.PROVED
     assert where_denied(obligation("other", z3.ForAll([X], F(X) > 0), before)).hypotheses == (before,)
     assert where_denied(obligation("kept", F(Y) > 0, before)).goal.eq(F(Y) > 0)  # type: ignore[union-attr]
+
+
+def test_what_a_contract_says_of_all_firings_is_said_of_the_next_and_no_more() -> None:
+    so_far = Hypothesis(SO_FAR, z3.And(N > 2, z3.ForAll([X], F(X) > X), z3.ForAll([X, Y], F(X) > F(Y) - SIZE)))
+    one = obligation("next", F(N) > 3, so_far, Hypothesis(f"parameter {FIRED}", N >= 0))
+    told = where_next_fired(one).hypotheses[-1]
+    assert told.formula.eq(z3.And([F(N) > N]))
+    assert decide(obligation("follows", told.formula, so_far)).answer.verdict is Verdict.PROVED
+    assert where_next_fired(obligation("no contract", F(N) > 3, so_far)).hypotheses == (so_far,)
+
+
+def test_what_a_swap_finds_is_proved_again_in_the_first_way_once_it_is_said_of_the_next_firing() -> None:
+    contract = next(one for one in COLLECTED.contracts if one.rule == "move_entry")
+    claims = contract_obligations(Induction(Translator()), contract)
+    one = next(one for one in claims if one.claim == "is enabled, by rehit_entry: the next entry is full")
+    answer = ask(*where_next_fired(one).question(), Settings())
+    assert answer.verdict is Verdict.PROVED
+    assert answer.effort < EFFORT_MAX
 
 
 def test_the_lemma_about_products_is_no_assumption_but_true() -> None:

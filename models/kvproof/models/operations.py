@@ -22,6 +22,7 @@ from kvproof.spec.language import COLLECTED, Contract
 
 SUITE = "operations"
 FIRED = "fired"  # the parameter of a contract that counts its firings
+SO_FAR = "so far"  # the hypothesis that says what holds after any number of them
 
 
 def obligations(text: Text | None = None) -> Iterator[Obligation]:
@@ -124,7 +125,7 @@ class _Proof:
 
         so_far = words.truth(contract.so_far, self.start, self.state)
         reachable = at_start + self.induction.assumed
-        going = reachable + hypotheses([("so far", so_far)])
+        going = reachable + hypotheses([(SO_FAR, so_far)])
         left = words.number(contract.left, self.state)
         unfinished = going + hypotheses([("something is left", left > 0)])
         if contract.can_choose:

@@ -11,7 +11,7 @@ from kvproof.check.commands.guard import UsageError
 from kvproof.check.commands.output import Output
 from kvproof.check.commands.proof_progress import ProofProgress
 from kvproof.models import second_solver
-from kvproof.models.instances import where_denied
+from kvproof.models.instances import where_denied, where_next_fired
 from kvproof.models.solving import Decided, Settings
 from kvproof.models.workers import decide_all
 from kvproof.spec.verdict import Check, Verdict
@@ -32,7 +32,7 @@ def second_opinions(
 ) -> Iterator[tuple[Decided, Check]]:
     """Ask cvc5 all that Z3 was asked; what is kept word for word was asked of nobody."""
     first = {one.obligation.id: one for one in decided if not one.is_kept}
-    again = (where_denied(one.obligation) for one in first.values())
+    again = (where_next_fired(where_denied(one.obligation)) for one in first.values())
     with ProofProgress(console, "second solver") as progress:
         for one in decide_all(again, settings, num_processes, second_solver.ask):
             check = opinion(first[one.obligation.id], one)
