@@ -1,7 +1,7 @@
 """`kvproof prove` as its users call it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,14 @@ import kvproof.reports
 from kvproof.check.command_line import app
 from kvproof.models import suites
 from kvproof.models.obligation import Hypothesis, Obligation
+from kvproof.models.solving import Decided, Settings, decide
 from kvproof.models.suites import Refutation
 
 X, Y, Z = z3.Ints("x y z")
 
 
 def kvproof_prove(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["prove", *arguments])
+    return CliRunner().invoke(app, ["prove", "--jobs", "1", *arguments])
 
 
 def mixed() -> Iterator[Obligation]:
@@ -38,7 +39,12 @@ def shown(obligation: Obligation, text: object, seconds: float) -> Refutation | 
 
 @pytest.fixture
 def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A suite of three obligations in place of ours; a run shows the wrong one to be wrong."""
+    """A suite of three obligations in place of ours, decided here; a run shows the wrong one to be wrong."""
+
+    def decided_here(obligations: Iterable[Obligation], settings: Settings, num_processes: int) -> Iterator[Decided]:
+        return (decide(one, settings) for one in obligations)
+
+    monkeypatch.setattr("kvproof.check.commands.proving.decide_all", decided_here)
     monkeypatch.setattr(suites, "obligations_of", lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.commands.proving.obligations_of", lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.commands.proving.SUITES", {"mixed": ""})
@@ -124,7 +130,7 @@ def test_another_text_is_proved_or_refuted_with_a_state_before_and_after(tmp_pat
     text, file = tmp_path / "mine.py", tmp_path / "proofs.json"
     text.write_text(FORGETS)
     name = "specification/evict/nothing_is_known_of_a_free_block"
-    done = kvproof_prove("--text", str(text), "--only", name, "--timeout", "2", "--json", str(file))
+    done = kvproof_prove("--text", str(text), "--only", name, "--timeout", "0.3", "--json", str(file))
     assert done.exit_code == 1, done.output
     assert f"refuted: {name}\n  A free or reserved block is not cached and has nothing written.\n" in done.output
     (check,) = json.loads(file.read_text())["checks"]

@@ -12,12 +12,15 @@ from typer.testing import CliRunner, Result
 from kvproof.check.command_line import app
 from kvproof.check.commands.second_opinion import opinion
 from kvproof.models import second_solver
+from kvproof.models.induction import Induction
 from kvproof.models.obligation import Obligation
 from kvproof.models.solving import Answer, Decided
+from kvproof.models.translation.translator import Translator
+from kvproof.spec.language import COLLECTED
 from kvproof.spec.verdict import Exit, Verdict
 
 X = z3.Int("x")
-PART = "arithmetic/copies of one block"
+PART = "mapping/swap-in and copy"
 
 
 def kvproof_prove(*arguments: str) -> Result:
@@ -88,7 +91,9 @@ def test_questions_are_not_written_where_a_file_is(tmp_path: Path) -> None:
     assert "takes a folder" in done.stderr
 
 
-def test_cores_say_what_each_proof_rests_on_and_which_invariants_a_rule_needed() -> None:
+def test_cores_say_what_each_proof_rests_on_and_which_invariants_a_rule_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = next(rule for rule in COLLECTED.rules if rule.__name__ == "begin_swap")
+    monkeypatch.setattr("kvproof.check.commands.proving.obligations_of", lambda _: Induction(Translator()).rule(rule))
     done = kvproof_prove("--only", "specification/begin_swap", "--cores", "--json", "-")
     checks = json.loads(done.stdout)["checks"]
     texts = {one["id"].rpartition("/")[2]: one["text"] for one in checks}
