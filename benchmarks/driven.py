@@ -100,11 +100,11 @@ def ours() -> Driven:
 def theirs() -> Driven:
     """vLLM's, which is brought in if it is not here yet. Raises EngineError."""
     try:
-        manager, status = import_manager(VLLM_VERSION)
+        brought = import_manager(VLLM_VERSION)
     except EngineError:
         bring.add(f"vllm=={VLLM_VERSION}")
-        manager, status = import_manager(VLLM_VERSION)
-    return Driven(THEIRS, manager, status)
+        brought = import_manager(VLLM_VERSION)
+    return Driven(THEIRS, brought.make, brought.status)
 
 
 # Timed loops ------------------------------------------------------------------------------------------------------

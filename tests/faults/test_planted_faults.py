@@ -282,7 +282,7 @@ FAULTS = [
         "take",
         "self.forget(block_id)",
         "pass",
-        {"sharing-equal", "hit-computed", "no-use-after-free"},
+        {"sharing-equal", "hit-computed", "no-use-after-free", "eviction-order"},
         num_operations=9,  # one content is cached, evicted by another, and asked for again
     ),
     Fault(

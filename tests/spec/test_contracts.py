@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.exploration.mutants import Mutant, mutated
+from kvproof.check.exploration.mutants import mutated
 from kvproof.check.exploration.rules import RuleLevel
 from kvproof.check.scopes import Scope, sizes_of
+from kvproof.models.mutation import Mutant
 from kvproof.spec.language import COLLECTED, Contract
 from kvproof.spec.native import Machine
 from kvproof.spec.state import State

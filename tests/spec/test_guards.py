@@ -6,9 +6,10 @@ from functools import cache
 
 import pytest
 
-from kvproof.check.exploration.mutants import Mutant, deletions, mutated
+from kvproof.check.exploration.mutants import mutated
 from kvproof.check.exploration.rules import RuleLevel
 from kvproof.check.scopes import Scope, sizes_of
+from kvproof.models.mutation import Mutant, deletions
 from kvproof.spec.native import Guard, Machine
 from kvproof.spec.state import State
 

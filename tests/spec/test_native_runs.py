@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.exploration.mutants import Mutant, mutated
+from kvproof.check.exploration.mutants import mutated
 from kvproof.check.exploration.rules import RuleLevel
 from kvproof.check.scopes import Scope, sizes_of
+from kvproof.models.mutation import Mutant
 from kvproof.spec.native import FIELDS, CheckFailed, Machine, Sizes
 from kvproof.spec.state import State
 
