@@ -1,8 +1,8 @@
 """Which judge notices each mutant of the rules: a proof, or else the explorer, or else nobody.
 
 What a proof does not notice may be the same rule in other words, which is proved as well; or a rule that forbids what
-it need not, or allows what does no harm, which the explorer notices by what can be reached. What is left and is no
-other rule has its reason in `ARGUED`. Anything else is alive: no judge watches what was changed.
+it need not, or allows what does no harm, which the explorer notices by what can be reached. Anything else is alive: no
+judge watches what was changed.
 """
 
 import multiprocessing
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from time import monotonic
 
-from kvproof.check.argued import ARGUED
 from kvproof.check.exploration.mutants import noticed
 from kvproof.models.mutation import Mutant
 from kvproof.models.mutation_proofs import MutantProver
@@ -19,8 +18,8 @@ from kvproof.models.translation.errors import NotInLanguage
 
 PROVER, EXPLORER = "prover", "explorer"
 JUDGES = (PROVER, EXPLORER)
-EQUIVALENT, BY_ARGUMENT, ALIVE = "equivalent", "argued", "alive"
-COLUMNS = (*JUDGES, EQUIVALENT, BY_ARGUMENT, ALIVE)
+EQUIVALENT, ALIVE = "equivalent", "alive"
+COLUMNS = (*JUDGES, EQUIVALENT, ALIVE)
 NO_TEXT = "the changed text is not in the language of the specification"
 
 
@@ -63,7 +62,7 @@ def _verdict(mutant: Mutant, judges: tuple[str, ...]) -> tuple[str, str]:
             return PROVER, NO_TEXT
     if EXPLORER in judges and (found := noticed(mutant)):
         return EXPLORER, found
-    return (BY_ARGUMENT, ARGUED[mutant.id]) if mutant.id in ARGUED else (ALIVE, "")
+    return ALIVE, ""
 
 
 @cache
