@@ -10,6 +10,7 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import driven, manager
 from kvproof.check.engines import EngineError, bring
+from kvproof.check.engines.vllm_v0 import Manager
 from kvproof.impl import SequenceStatus
 
 OURS, THEIRS, GOALS = driven.OURS, driven.THEIRS, manager.GOALS
@@ -164,10 +165,10 @@ def test_sources_that_cannot_be_had_are_one_line_that_says_how(monkeypatch: pyte
 def test_sources_that_are_not_here_are_brought_in(monkeypatch: pytest.MonkeyPatch) -> None:
     brought: list[str] = []
 
-    def import_brought(version: str) -> tuple[Any, Any]:
+    def import_brought(version: str) -> Manager:
         if f"vllm=={version}" not in brought:
             raise EngineError("not here")
-        return Recording, SequenceStatus
+        return Manager(Recording, SequenceStatus, 2)
 
     monkeypatch.setattr(driven, "import_manager", import_brought)
     monkeypatch.setattr(bring, "add", brought.append)
