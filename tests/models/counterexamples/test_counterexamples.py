@@ -5,6 +5,7 @@ import copy
 import time
 
 from kvproof.models.counterexamples.case import RULES, Counterexample, case_of
+from kvproof.models.counterexamples.clauses import false_clauses
 from kvproof.models.counterexamples.instances import INSTANCES, Candidate, Search
 from kvproof.models.counterexamples.picture import data, lines
 from kvproof.models.counterexamples.replay import Replay
@@ -143,6 +144,15 @@ def test_an_invariant_that_reads_what_is_not_there_is_shown() -> None:
     assert found is not None
     assert "  state.pins[b + 1] has a Block in range" in lines(found)
     assert not any(line.startswith("After") for line in lines(found))
+
+
+def test_a_claim_of_which_a_part_cannot_be_read_is_shown_by_the_part_before() -> None:
+    text = changed(("reserve", "state.num_blocks[seq] += 1", "state.num_blocks[seq] += 2"))
+    found = shown(text, "reserve", "tables_name_blocks")
+    at = found.clauses[0].at
+    found.after.table[at["s"]][at["i"]] = -3
+    clauses = false_clauses(text, found.sizes, "tables_name_blocks", found.after)
+    assert [one.text for one in clauses if one.at == at] == ["implies(has_entry(state, s, i), 0 <= state.table[s][i])"]
 
 
 def test_what_is_right_has_no_counterexample() -> None:

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvproof.models.counterexamples.case import Clause
+from kvproof.models.counterexamples.replay import OutOfRange, TooSmall
 from kvproof.models.translation.text import Text, place_of
 from kvproof.spec.native import FIELDS, Machine, Sizes
 from kvproof.spec.state import State
 
 Domains = tuple[tuple[str, str], ...]  # name of a variable -> name of its domain
 CLAUSES_MAX = 3  # shown of one claim
+NOT_THERE = (IndexError, OutOfRange, TooSmall)  # of a list, and of one that is watched
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +99,11 @@ def _word(name: str, expression: ast.expr, state_name: str, domains: Domains, at
 def _false_at(machine: Machine, number: int, part: _Part, state: State) -> Iterator[dict[str, int]]:
     ranges = [machine.names[domain] for _, domain in part.domains]
     for values in itertools.product(*ranges):
-        if not machine.names[_name(number)](state, *values):
+        try:
+            is_true = machine.names[_name(number)](state, *values)
+        except NOT_THERE:
+            continue  # a part to the left is false, and is shown
+        if not is_true:
             yield dict(zip((name for name, _ in part.domains), values, strict=True))
 
 
@@ -106,6 +112,6 @@ def _clause(machine: Machine, number: int, part: _Part, at: dict[str, int], stat
     for place, expression in enumerate(part.reads, start=1):
         try:
             values[ast.unparse(expression)] = machine.names[_name(number, place)](state, *at.values())
-        except IndexError:
+        except NOT_THERE:
             continue  # a part to the left decides before it is read
     return Clause(place_of(file, part.condition), ast.unparse(part.condition), at, values)
