@@ -14,6 +14,7 @@ from kvproof.check import walker
 from kvproof.check.command_line import app
 from kvproof.check.commands.saving import Saving
 from kvproof.check.commands.walking import walker_stage
+from kvproof.check.isolation.template import compile_rules
 from kvproof.check.session import Stint
 from kvproof.check.store import Store
 from kvproof.check.subjects import find, listed
@@ -55,6 +56,7 @@ def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The file with faulty subjects, in a working folder of its own."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "faulty.py").write_text(FAULTY)
+    compile_rules()  # once, and on no budget's time
     return "faulty.py"
 
 
@@ -154,10 +156,11 @@ def test_an_unfinished_search_is_inconclusive(faulty: str) -> None:
 
 
 def test_a_hunt_shows_saves_and_replays_what_it_found(faulty: str) -> None:
-    done = kvproof("hunt", "--subject", f"{faulty}:Forgetful", "--seed", "5", "--budget", "20", "--json", "result.json")
+    options = ("--stop-at-first", "--seed", "5", "--budget", "60", "--json", "result.json")
+    done = kvproof("hunt", "--subject", f"{faulty}:Forgetful", *options)
     assert done.exit_code == 1
     lines = done.output.splitlines()
-    assert lines[0].endswith(f"subject {faulty}:Forgetful, seed 5, budget 20 s")
+    assert lines[0].endswith(f"subject {faulty}:Forgetful, seed 5, budget 60 s")
     assert lines[-1].startswith(f"{faulty}:Forgetful is refuted: refcount-exact. ")
     assert lines[-1].endswith("seed 5.")
     (found,) = failures(json.loads(Path("result.json").read_text()))
@@ -190,8 +193,8 @@ def test_a_walk_that_keeps_going_repeats_from_its_seed(faulty: str) -> None:
     assert traces[0] == traces[1] != traces[2]
 
 
-def test_a_hunt_that_keeps_going_reports_one_of_each_kind(faulty: str) -> None:
-    done = kvproof("hunt", "--subject", f"{faulty}:Raising", "--seed", "1", "--budget", "2", "--keep-going")
+def test_a_hunt_reports_one_of_each_kind(faulty: str) -> None:
+    done = kvproof("hunt", "--subject", f"{faulty}:Raising", "--seed", "1", "--budget", "4", "--no-isolation")
     assert done.exit_code == 1
     found = {check["id"]: check for check in failures(stored()) if check["judge"] == "walker"}
     assert {"walker/refcount-exact/fork", "walker/total-calls/preempt-RuntimeError"} <= found.keys()
@@ -201,7 +204,7 @@ def test_a_hunt_that_keeps_going_reports_one_of_each_kind(faulty: str) -> None:
 
 
 def test_a_subject_that_does_not_repeat_is_refuted_as_nondeterministic(faulty: str) -> None:
-    assert kvproof("hunt", "--subject", f"{faulty}:Moody", "--budget", "5").exit_code == 1
+    assert kvproof("hunt", "--subject", f"{faulty}:Moody", "--stop-at-first", "--budget", "5").exit_code == 1
     assert [check["property"] for check in failures(stored())] == ["nondeterministic"]
 
 

@@ -8,8 +8,16 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check import walker
 from kvproof.check.command_line import app
-from kvproof.check.subjects import builtin
+from kvproof.check.commands.resuming import Bookmark, Progress, resumed
+from kvproof.check.commands.saving import Saving
+from kvproof.check.commands.walking import walker_stage
+from kvproof.check.isolation.template import compile_rules
+from kvproof.check.session import Stint
+from kvproof.check.store import Store
+from kvproof.check.subjects import builtin, find
 from kvproof.check.walk import Conduct
+from kvproof.spec.verdict import Check, Run, Verdict
+from kvproof.spec.verdict import Result as Document
 
 FAULTY = """
 from kvproof.check.subjects.builtin import BuiltIn
@@ -19,6 +27,10 @@ class Forgetful(BuiltIn):
         super().fork(parent, child)
         for block in self.manager.tables[parent].ids:
             self.manager.refcounts[block] -= 1
+
+class Twice(Forgetful):
+    def preempt(self, group):
+        raise RuntimeError("no preemption here")
 """
 
 
@@ -31,6 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with a faulty subject."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "faulty.py").write_text(FAULTY)
+    compile_rules()  # once, and on no budget's time
     return tmp_path
 
 
@@ -45,7 +58,7 @@ def test_runs_passed_over_are_the_first_of_the_seed() -> None:
 
 
 def test_a_hunt_goes_on_with_the_next_run_and_tells_what_it_found_before(folder: Path) -> None:
-    options = ("--no-isolation", "--budget", "1", "--keep-going")
+    options = ("--no-isolation", "--budget", "1")
     assert hunt("--subject", "faulty.py:Forgetful", "--seed", "3", *options).exit_code == 1
     before = json.loads((folder / ".kvproof" / "hunt.json").read_text())
     found = {check["id"] for check in _refuted(folder)}
@@ -61,6 +74,39 @@ def test_a_hunt_goes_on_with_the_next_run_and_tells_what_it_found_before(folder:
     assert found <= {check["id"] for check in _refuted(folder)}
 
 
+def test_a_hunt_in_two_parts_finds_what_one_long_hunt_finds(folder: Path) -> None:
+    make = find("faulty.py:Twice")
+
+    def hunted(bookmark: Bookmark, num_operations: int) -> set[str]:
+        bookmark.folder.mkdir(exist_ok=True)
+        saving = Saving(make, "faulty.py:Twice", 3, Store(bookmark.folder))
+        bookmark.remind(saving)
+        stage = walker_stage(make, make(), saving, 1.0, num_operations, keeps_going=True, bookmark=bookmark)
+        said = [one for one in stage.run(Stint(3, 1_000.0, lambda count: None)) if isinstance(one, Check)]
+        found = [one for one in said if one.verdict is Verdict.REFUTED and one.trace]
+        document = Document(Run("0", "hunt", "faulty.py:Twice", 3), [*bookmark.earlier, *found])
+        Store(bookmark.folder).write_all(document)
+        return {f"{one.id} {one.trace}" for one in document.checks}
+
+    whole, first = Bookmark(folder / "whole", Progress("faulty.py:Twice", 3)), folder / "parts"
+    parts = hunted(Bookmark(first, Progress("faulty.py:Twice", 3)), 700)
+    again = resumed(first, None, None)
+    met = [one.told for one in again.progress.met]
+    assert parts | hunted(again, 1_300) == hunted(whole, 2_000)
+    assert met == [one.told for one in whole.progress.met][: len(met)] != []
+    assert len(again.progress.met) == len(whole.progress.met) == len({one.told for one in whole.progress.met})
+
+
+def test_what_is_not_hunted_for_is_told_and_is_no_failure(folder: Path) -> None:
+    options = ("--no-isolation", "--budget", "4", "--seed", "3", "--subject", "faulty.py:Twice", "--stop-at-first")
+    assert hunt(*options, "--property", "refcount-exact").exit_code == 1
+    found = {check["property"]: check.get("excused", "") for check in _refuted(folder)}
+    assert found == {"total-calls": "not what is hunted for", "refcount-exact": ""}
+    assert json.loads((folder / ".kvproof" / "hunt.json").read_text())["properties"] == ["refcount-exact"]
+    assert hunt(*options, "--property", "swap-mapping").exit_code in (0, 4)
+    assert {check.get("excused", "") for check in _refuted(folder)} == {"not what is hunted for"}
+
+
 def _refuted(folder: Path) -> list[dict[str, str]]:
     document = json.loads((folder / ".kvproof" / "result.json").read_text())
     return [check for check in document["checks"] if check["verdict"] == "refuted" and check["trace"]]
@@ -73,6 +119,11 @@ def _refuted(folder: Path) -> list[dict[str, str]]:
         (("--resume", "nowhere"), "nowhere holds no hunt that can be resumed: it has no hunt.json"),
         (("--resume", "there", "--seed", "4"), "the hunt in there has seed 3; leave --seed out"),
         (("--resume", "there", "--subject", "kvproof-scheduler"), "the hunt in there has subject kvproof; leave"),
+        (("--resume", "there", "--property", "read-back"), "told to keep; leave --property out"),
+        (
+            ("--subject", "kvproof", "--property", "read-bach"),
+            "no property 'read-bach' (did you mean read-back?); there",
+        ),
         (("--subject", "kvproof", "--level", "loop"), "kvproof is of level manager"),
         (("--subject", "kvproof", "--level", "page"), "there is no level 'page'; there are pool, manager, loop"),
     ],

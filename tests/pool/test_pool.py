@@ -204,7 +204,7 @@ def test_a_hunt_of_a_pool_saves_a_trace_that_replays(tmp_path: Path, monkeypatch
         "from kvproof.check.subjects.pool import OwnPool\n\n\nclass Faulty(OwnPool):\n"
         "    def share(self, blocks):\n        super().share(blocks)\n        self.refcounts[blocks[0]] -= 1\n"
     )
-    options = ("--level", "pool", "--budget", "5", "--seed", "1", "--no-isolation")
+    options = ("--level", "pool", "--budget", "5", "--seed", "1", "--no-isolation", "--stop-at-first")
     done = CliRunner().invoke(app, ["hunt", "--subject", "faulty.py:Faulty", *options])
     assert done.exit_code == 1, done.output
     (saved,) = (tmp_path / ".kvproof" / "crashes").glob("*.json")

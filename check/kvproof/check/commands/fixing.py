@@ -1,4 +1,4 @@
-"""`--fix NAME=VALUE`: fields of the configuration that every run of a hunt keeps.
+"""What a hunt is told to keep to: `--fix NAME=VALUE`, fields of the configuration, and `--property ID`.
 
 Where a field keeps something off, nothing is promised of it: the subject is claimed for as if it could not do it.
 """
@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from kvproof.check.commands.guard import UsageError
+from kvproof.check.commands.naming import did_you_mean
 from kvproof.check.configurations import check_fixed
 from kvproof.check.explorer_subject import config_of
 from kvproof.check.scopes import Scope
 from kvproof.check.steering import PLAINEST
 from kvproof.check.subject import Capabilities
+from kvproof.spec.properties import SENTENCES
 
 WORDS = {"true": True, "false": False, "none": None}
 NEEDED = {  # the capability that a field makes use of
@@ -43,6 +45,15 @@ def fixed_fields(said: Iterable[str]) -> dict[str, Any]:
     except ValueError as error:
         raise UsageError(f"--fix: {error}") from None
     return fixed
+
+
+def wanted_properties(said: Iterable[str]) -> list[str]:
+    """The properties that are hunted for, each once. Raises UsageError."""
+    for name in said:
+        if name not in SENTENCES:
+            question = did_you_mean(name, list(SENTENCES))
+            raise UsageError(f"--property: there is no property {name!r}{question}; there are {', '.join(SENTENCES)}")
+    return list(dict.fromkeys(said))
 
 
 def _value(text: str) -> Any:

@@ -31,11 +31,21 @@ def hunt(
     level: Annotated[
         str | None, typer.Option("--level", metavar="LEVEL", help="pool, manager or loop, if S has several.")
     ] = None,
-    budget: BudgetOption = 300.0,
+    budget: BudgetOption = 60.0,
     seed: SeedOption = None,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Go on after a finding; report one of each kind.")
-    ] = False,
+        bool,
+        typer.Option(
+            "--keep-going/--stop-at-first",
+            help="Hunt until the time is up, one finding of each kind; or end at the first.",
+        ),
+    ] = True,
+    wanted: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property", metavar="ID", help="Hunt for this; any other finding is told and is no failure. Repeatable."
+        ),
+    ] = None,
     fix: Annotated[
         list[str] | None,
         typer.Option("--fix", metavar="NAME=VALUE", help="Keep a field of the configuration, such as caching=false."),
@@ -49,24 +59,30 @@ def hunt(
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
-    """Look for counterexamples of one subject: growing scopes first, then random walks until the budget ends."""
+    """Look for counterexamples of one subject: growing scopes first, then random walks until the budget ends.
+
+    A loud fault does not end it: findings are grouped by property and mechanism, one of each is minimised, saved and
+    told as soon as it is there, and later runs are steered around it.
+    """
     with guarded():
         from kvproof.check.commands.exploring import subject_stage
-        from kvproof.check.commands.fixing import agrees, fixed_fields
+        from kvproof.check.commands.fixing import agrees, fixed_fields, wanted_properties
         from kvproof.check.commands.gate import HUNTED_SCOPES
         from kvproof.check.commands.naming import factory_of, level_of
         from kvproof.check.commands.resuming import Bookmark, Progress, resumed
         from kvproof.check.commands.running import Request, run_stages
         from kvproof.check.commands.walking import walker_stage
 
-        if resume is not None and fix:
-            raise UsageError("--resume goes on with what the hunt was told to keep; leave --fix out")
+        if resume is not None and (fix or wanted):
+            option = "--fix" if fix else "--property"
+            raise UsageError(f"--resume goes on with what the hunt was told to keep; leave {option} out")
         if resume is not None:
             bookmark = resumed(resume, subject, seed)
         elif subject is None:
             raise UsageError("hunt whom? name --subject, or --resume the folder of a hunt")
         else:
-            bookmark = Bookmark(out, Progress(subject, settled_seed(seed), fixed_fields(fix or [])))
+            kept = fixed_fields(fix or []), wanted_properties(wanted or [])
+            bookmark = Bookmark(out, Progress(subject, settled_seed(seed), *kept))
         progress = bookmark.progress
         make, one = factory_of(progress.subject, isolation, budget)
         if level is not None and level != level_of(one):
@@ -74,6 +90,8 @@ def hunt(
             raise UsageError(f"{progress.subject} is of level {level_of(one)}" if level in LEVELS else wrong)
         request = Request("hunt", progress.subject, progress.seed, budget, bookmark.folder, json, known, contract_fails)
         saving = request.saving(make)
+        saving.wanted = frozenset(progress.properties)
+        bookmark.remind(saving)
         stages = [bookmark.stage()] if bookmark.earlier else []
         if level_of(one) == "manager":
             scopes = {

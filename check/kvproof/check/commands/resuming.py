@@ -1,8 +1,8 @@
 """Where a hunt has come to: written as it goes, so that `kvproof hunt --resume DIR` goes on from there.
 
 The walker's runs are numbered by the seed, so going on at a number gives the very runs that one long hunt would have
-given, until something is found that runs are steered around. Scopes that were searched to their end are not searched
-again; what was found before is told again.
+given, since what they are steered around is kept with the number. Scopes that were searched to their end are not
+searched again; what was found before is told again.
 """
 
 from collections.abc import Iterator
@@ -11,8 +11,11 @@ from typing import Any
 
 import msgspec
 
+from kvproof.check.commands.claims import Refutation
 from kvproof.check.commands.guard import UsageError
+from kvproof.check.commands.saving import Saving
 from kvproof.check.session import Said, Stage, Stint
+from kvproof.check.steering import Told
 from kvproof.check.store import RESULT, explained
 from kvproof.reports.atomic import write_atomically
 from kvproof.reports.document import DocumentError, read
@@ -22,13 +25,23 @@ FILE = "hunt.json"
 BEFORE = "before"
 
 
+class Met(msgspec.Struct, forbid_unknown_fields=True):
+    """A finding of the walk: as what it was met, which runs are steered around, and what was told of it."""
+
+    judge: str
+    told: Told
+    found: Refutation
+
+
 class Progress(msgspec.Struct, forbid_unknown_fields=True):
-    """What a hunt has done: the scopes that are done, and the next run of the walker."""
+    """What a hunt has done: the scopes that are done, the next run of the walker, and what it has met."""
 
     subject: str
     seed: int
     fixed: dict[str, Any] = {}
+    properties: list[str] = []
     scopes: list[str] = []
+    met: list[Met] = []
     next_run: int = 0
     num_operations: int = 0
     num_runs: int = 0
@@ -50,6 +63,20 @@ class Bookmark:
         """A scope was searched to its end, or to its first finding."""
         self.progress.scopes.append(name)
         self.write()
+
+    def has_met(self, judge: str, told: Told, found: Refutation) -> None:
+        """The walker has come across a finding."""
+        self.progress.met.append(Met(judge, told, found))
+        self.write()
+
+    def met_by(self, judge: str) -> list[Met]:
+        """What this judge came across before."""
+        return [one for one in self.progress.met if one.judge == judge]
+
+    def remind(self, saving: Saving) -> None:
+        """Let what was met before be neither shortened nor saved again."""
+        for one in self.progress.met:
+            saving.remember(one.judge, one.told, one.found)
 
     def walked(self, num_drawn: int, num_runs: int, num_operations: int) -> None:
         """The walker has done so much more."""

@@ -12,6 +12,7 @@ from kvproof.check.subject import Config, ManagerSubject
 from kvproof.spec.trace import Operation
 
 SHORTEN_SECONDS_MIN, SHORTEN_SECONDS_MAX = 2.0, 10.0
+NOT_WANTED = "not what is hunted for"
 LONG = 12  # operations; a longer run is sought again
 NUM_WALKS_MAX = 4  # so often
 
@@ -27,7 +28,12 @@ class Saving:
     known: KnownFindings = field(default_factory=KnownFindings)
     contract_fails: bool = False
     seconds: float = SHORTEN_SECONDS_MAX  # to shorten one finding
+    wanted: frozenset[str] = frozenset()  # properties that are hunted for; all, if empty
     _saved: list[tuple[str, Told, Refutation]] = field(default_factory=list, init=False)  # with their judges
+
+    def remember(self, judge: str, told: Told, found: Refutation) -> None:
+        """What a judge found in an earlier part of this hunt is not saved again."""
+        self._saved.append((judge, told, found))
 
     def save(
         self, judge: str, config: Config, operations: list[Operation], finding: Finding, num_before: int
@@ -69,8 +75,13 @@ class Saving:
             return
         about = found.property, found.signature, self.subject
         found.excused = self.known.excuse(*about)
+        if not found.excused and not self._is_wanted(finding):
+            found.excused = NOT_WANTED
         if not found.excused and (expired := self.known.expired(*about)):
             found.text += f"\n{expired}"
+
+    def _is_wanted(self, finding: Finding) -> bool:
+        return not self.wanted or finding.property in self.wanted
 
     def _shorter(
         self, config: Config, operations: list[Operation], finding: Finding
@@ -79,13 +90,14 @@ class Saving:
         from kvproof.check.loop import LoopConfig
         from kvproof.check.pool import PoolConfig
 
+        seconds = self.seconds if self._is_wanted(finding) else min(self.seconds, SHORTEN_SECONDS_MIN)
         for kind, minimise in ((LoopConfig, minimise_loop), (PoolConfig, minimise_pool)):
             if isinstance(config, kind):
-                return minimise(self.make, finding, seconds=self.seconds, config=config, operations=operations)
+                return minimise(self.make, finding, seconds=seconds, config=config, operations=operations)
         return shortest(
             self.make,
             finding,
-            seconds=self.seconds,
+            seconds=seconds,
             config=config,
             operations=operations,
             seed=self.seed,

@@ -70,9 +70,9 @@ def walker_stage(
     """Walk until something is refuted, so many operations are done, or the time is up.
 
     Going on, findings of one property and mechanism that need the same features are one, minimised and reported once,
-    as soon as it is there, and most of the runs after it are steered around it. What is excused (known, or outside the
-    contract of the engine) never ends a walk. bookmark: where an earlier walk of this hunt has come to. fixed: fields
-    of the configuration that every run keeps.
+    as soon as it is there, and most of the runs after it are steered around it. What is excused (known, not hunted for,
+    or outside the contract of the engine) never ends a walk. bookmark: where an earlier walk of this hunt has come to.
+    fixed: fields of the configuration that every run keeps.
     """
     search = Search.of(Narrowed(subject, fixed) if fixed else subject)
     judge = search.judge
@@ -80,8 +80,9 @@ def walker_stage(
     def run(stint: Stint) -> Iterator[Said]:
         deadline = time.monotonic() + stint.seconds
         total, outcome = Walk(), Outcome(Verdict.NOT_REFUTED, {}, 0.0)
-        told: dict[Told, None] = {}
-        passed: dict[Told, None] = {}
+        before = [] if bookmark is None else bookmark.met_by(judge)
+        told: dict[Told, None] = {_kind(one.found): None for one in before}
+        passed: dict[Told, None] = {one.told: None for one in before}
         first_run, num_before, runs_before = _where(bookmark)
         while total.num_operations < max_operations and (left := deadline - time.monotonic()) > 0:
             done = search.walk(
@@ -101,8 +102,12 @@ def walker_stage(
             if done.finding is None:
                 continue
             found = saving.save(judge, done.config, done.operations, done.finding, num_before + total.num_operations)
-            passed[(*done.finding.kind_of_run(done.operations), found.features)] = None
-            if _is_new(told, found, keeps_going):
+            met_as: Told = *done.finding.kind_of_run(done.operations), found.features
+            passed[met_as] = None
+            is_new = _is_new(told, found, keeps_going)
+            if bookmark is not None:
+                bookmark.has_met(judge, met_as, found)
+            if is_new:
                 outcome.refutations.append(found)
                 outcome.seconds = total.seconds
                 yield refuted_by(judge, found, outcome)
@@ -132,9 +137,14 @@ def _where(bookmark: Bookmark | None) -> tuple[int, int, int]:
     return bookmark.progress.next_run, bookmark.progress.num_operations, bookmark.progress.num_runs
 
 
+def _kind(found: Refutation) -> Told:
+    """What makes two findings one for whoever reads of them."""
+    return found.property, found.signature, found.features
+
+
 def _is_new(told: dict[Told, None], found: Refutation, keeps_going: bool) -> bool:
     """Whether it is the first of its property, mechanism and features; if several are told, each has a name."""
-    kind = found.property, found.signature, found.features
+    kind = _kind(found)
     if kind in told:
         return False
     if keeps_going or found.excused:
