@@ -4,6 +4,10 @@ After each call the subject is observed. The choices it made (which block, which
 tables it shows; with them the program of the operation is run by the specification. A guard that refuses is the
 finding, with the property that the guard names. When the program has run, the specification knows every table,
 refcount, list and counter; each must be what the subject shows. Nothing is searched, and no rule is stated here.
+
+With several KV groups a sequence of the subject is one sequence of the specification in each group, all over one pool.
+One call is about all of them, and does so in this order: what the windows left is given up in every group; then what
+was hit is taken in every group; and then only are blocks taken for something new.
 """
 
 from collections import Counter
@@ -52,12 +56,13 @@ class Explainer:
         self.block_size = config.block_size
         self.num_blocks = config.num_gpu_blocks + config.num_host_blocks
         pools = config.num_gpu_blocks, config.num_host_blocks
-        sizes = Sizes(*pools, config.block_size, NUM_SEQS_MAX, NUM_ENTRIES_MAX, num_flights)
+        num_tables = NUM_SEQS_MAX * len(config.kv_groups)
+        sizes = Sizes(*pools, config.block_size, num_tables, NUM_ENTRIES_MAX, num_flights)
         self.machine = Machine(sizes, with_ghosts=False, with_checks=False)
         self.rules = self.machine.rules
         self.state: State = self.machine.first_state()
         self.worker = Worker(self.num_blocks, config.block_size)
-        self.free_slots = list(range(NUM_SEQS_MAX - 1, -1, -1))
+        self.free_slots = list(range(num_tables - 1, -1, -1))
         self.copied: list[Pair] = []
         self.num_reserved = 0
         self.fired = fired
@@ -138,20 +143,20 @@ class Explainer:
         return text
 
     def take_slot(self, seq: Seq) -> None:
-        """Give a sequence its number in the state of the specification."""
+        """Give a part of a sequence its number in the state of the specification."""
         seq.slot = self.free_slots.pop()
 
     # What a call has shown --------------------------------------------------------------------------------------
 
     def table_of(self, seq: Seq, about: str) -> list[int]:
-        """The table the subject shows for a sequence, NULL for the null block; ids in range."""
+        """The table the subject shows for a part of a sequence, NULL for the null block; ids in range."""
         tables = self.seen.tables.get(seq.id)
         if tables is None:
             raise Finding("frame-kept", f"{about}: sequence {seq.id} has no table")
-        seq.shown = table = tables[0]
+        seq.shown = table = tables[seq.kv_group]
         if table and not -1 <= min(table) <= max(table) < self.num_blocks:
             raise Finding(
-                "no-use-after-free", f"{about}: the table of sequence {seq.id} is {table}, of {self.num_blocks} blocks"
+                "no-use-after-free", f"{about}: the table of {seq.name} is {table}, of {self.num_blocks} blocks"
             )
         if NULL_BLOCK in table:
             null = self.machine.null
@@ -164,53 +169,61 @@ class Explainer:
             self.run(operations.set_aside(self.state, block), "keeping a block for itself")
         self.num_reserved = len(reserved)
 
-    def admitted(self, seq: Seq, window: int, hit: int, caching: bool, about: str, hits_in_step: bool = False) -> None:
-        """A waiting sequence got its table, the first `hit` tokens of which need not be computed.
+    def admitted(self, seq: Seq, hit: int, caching: bool, about: str, hits_in_step: bool = False) -> None:
+        """A waiting sequence got its tables, the first `hit` tokens of which need not be computed.
 
         hits_in_step: what is hit may be computed by another in this very step, as a step writes before it reads. Such
         a block is shared, not hit, and `executed` holds that somebody does compute it.
         """
-        table, size = self.table_of(seq, about), self.block_size
+        size = self.block_size
         if not 0 <= hit <= len(seq.tokens) or hit % size:
             raise Finding("hit-computed", f"{about}: a hit of {hit} tokens on a prompt of {len(seq.tokens)}")
-        if hit // size > len(table):
-            raise Finding("hit-computed", f"{about}: a hit of {hit} tokens, and a table of {len(table)} blocks")
-        self.take_slot(seq)
-        named = table.__getitem__
+        tables = [self.table_of(part, about) for part in seq.parts]
+        for part, table in zip(seq.parts, tables, strict=True):
+            if hit // size > len(table):
+                raise Finding("hit-computed", f"{about}: a hit of {hit} tokens, and a table of {len(table)} blocks")
+            self.take_slot(part)
+            self._hit(part, table, hit // size, about, hits_in_step)
+        for part, table in zip(seq.parts, tables, strict=True):
+            self._take(part, table, caching, about)
+            self._compare_table(part, table, about)
+
+    def _hit(self, seq: Seq, table: list[int], num_hit: int, about: str, hits_in_step: bool) -> None:
+        """One part comes to be, with the entries that were hit."""
+        state, size, named = self.state, self.block_size, table.__getitem__
         first = self._num_left(table)
-        num_hit = hit // size
-        if hits_in_step:
-            num_hit = next((i for i in range(num_hit) if not self.state.computed[table[i]]), num_hit)
         if first:
             program = operations.admit_past_window(
-                self.state, size, seq.slot, window, seq.identities, first, len(table), named
+                state, size, seq.slot, seq.window, seq.identities, first, len(table), named
             )
         else:
+            if hits_in_step:
+                num_hit = next((i for i in range(num_hit) if not state.computed[table[i]]), num_hit)
             program = operations.admit_sequence(
-                self.state, size, seq.slot, window, seq.identities, num_hit, len(table), named, caching
+                state, size, seq.slot, seq.window, seq.identities, num_hit, num_hit, named, False
             )
         self.run(program, about)
-        self._compare_table(seq, table, about)
+
+    def _take(self, seq: Seq, table: list[int], caching: bool, about: str) -> None:
+        """One part gets the entries that it does not have yet."""
+        state, slot, named = self.state, seq.slot, table.__getitem__
+        self.run(
+            operations.know_tokens(state, self.block_size, slot, seq.identities, len(table), named, caching), about
+        )
+        self.run(operations.reserve_entries(state, slot, len(table), named), about)
 
     def extended(self, seq: Seq, copies: Sequence[Pair], caching: bool, about: str) -> None:
-        """A running sequence got slots: what the window left, new entries, copies, exchanges, lookahead."""
-        state, size = self.state, self.block_size
-        old = seq.shown
-        table = self.table_of(seq, about)
-        slot = seq.slot
-        if table == old and state.num_full[slot] * size + state.num_filled[slot] == len(seq.identities):
+        """A running sequence got slots: what the windows left, new entries, copies, exchanges, lookahead."""
+        state = self.state
+        changed = self._slid(seq, about)
+        if not changed:
             return
-        first = self._num_left(table)
-        if first != state.first[slot]:
-            self.run(operations.slide_window(state, slot, first), about)
-            self.fired["window left an entry"] += 1
-        named = table.__getitem__
-        if state.num_blocks[slot] * size > len(seq.identities):
-            self.run(operations.drop_reserved(state, slot, self._num_kept(seq, table)), about)
         self.copied.clear()
-        self.run(operations.know_tokens(state, size, slot, seq.identities, len(table), named, caching), about)
-        self.run(operations.reserve_entries(state, slot, len(table), named), about)
-        self._compare_table(seq, table, about)
+        for part, table in changed:
+            if state.num_blocks[part.slot] * self.block_size > len(part.identities):
+                self.run(operations.drop_reserved(state, part.slot, self._num_kept(part, table)), about)
+            self._take(part, table, caching, about)
+            self._compare_table(part, table, about)
         for _, target in copies:  # onto a block that the same call gave up again: what it was cached under is gone
             if state.status[target] == EVICTABLE:
                 self.run(operations.take(state, target), about)
@@ -220,16 +233,33 @@ class Explainer:
                     "cow-copied", f"{about}: an entry went {pair[0]} -> {pair[1]}, and no such copy was emitted"
                 )
 
+    def _slid(self, seq: Seq, about: str) -> list[tuple[Seq, list[int]]]:
+        """What the windows left is given up; the parts of which more is to be explained, with their tables."""
+        state, changed = self.state, []
+        for part in seq.parts:
+            old, slot = part.shown, part.slot
+            table = self.table_of(part, about)
+            num_known = state.num_full[slot] * self.block_size + state.num_filled[slot]
+            if table == old and num_known == len(part.identities):
+                continue
+            first = self._num_left(table)
+            if first != state.first[slot]:
+                self.run(operations.slide_window(state, slot, first), about)
+                self.fired["window left an entry"] += 1
+            changed.append((part, table))
+        return changed
+
     def exchanged(self, seq: Seq, about: str) -> None:
         """After a step that filled them, entries of a sequence name cached blocks of equal content."""
-        old = seq.shown
-        table = self.table_of(seq, about)
-        if table == old:
-            return
-        if len(table) == len(old):
-            self.run(operations.exchange_entries(self.state, seq.slot, table.__getitem__), about)
-            self.fired["exchange after a step"] += 1
-        self._compare_table(seq, table, about)
+        for part in seq.parts:
+            old = part.shown
+            table = self.table_of(part, about)
+            if table == old:
+                continue
+            if len(table) == len(old):
+                self.run(operations.exchange_entries(self.state, part.slot, table.__getitem__), about)
+                self.fired["exchange after a step"] += 1
+            self._compare_table(part, table, about)
 
     def _num_left(self, table: list[int]) -> int:
         """Entries that the window has left: the null blocks that a table begins with."""
@@ -257,19 +287,21 @@ class Explainer:
         else:
             index = next(i for i, pair in enumerate(zip(table, expected, strict=True)) if pair[0] != pair[1])
             text = f"block {expected[index]} at entry {index}, and shows {table[index]}"
-        raise Finding("frame-kept", f"{about}: sequence {seq.id} has {text}; no rule explains it")
+        raise Finding("frame-kept", f"{about}: {seq.name} has {text}; no rule explains it")
 
     def forked(self, parent: Seq, child: Seq, about: str) -> None:
         """A child shares every block of its parent."""
-        self.take_slot(child)
-        self.run(operations.fork_sequence(parent.slot, child.slot), about)
-        self.table_of(child, about)
+        for old, new in zip(parent.parts, child.parts, strict=True):
+            self.take_slot(new)
+            self.run(operations.fork_sequence(old.slot, new.slot), about)
+            self.table_of(new, about)
 
     def freed(self, seq: Seq, about: str) -> None:
         """A sequence gave up every block."""
-        self.run(operations.free_sequence(self.state, seq.slot), about)
-        self.free_slots.append(seq.slot)
-        seq.slot, seq.shown = -1, []
+        for part in seq.parts:
+            self.run(operations.free_sequence(self.state, part.slot), about)
+            self.free_slots.append(part.slot)
+            part.slot, part.shown = -1, []
 
     def swapped(self, seqs: Sequence[Seq], pairs: Sequence[Pair], is_out: bool, about: str) -> list[Pair]:
         """A group moved to the other device along `pairs`; returned as absolute ids."""
@@ -285,25 +317,26 @@ class Explainer:
         if len(set(moved.values())) != len(moved) or len(moved) != len(set(pairs)):
             raise Finding("swap-mapping", f"{about}: the pairs are not one-to-one: {sorted(set(pairs))}")
         tables = {}
-        for seq in seqs:
+        parts = [part for seq in seqs for part in seq.parts]
+        for seq in parts:
             old = seq.shown
             tables[seq.slot] = table = self.table_of(seq, about)
             if len(table) != len(old):
-                raise Finding("swap-mapping", f"{about}: the table of sequence {seq.id} went {old} -> {seq.shown}")
+                raise Finding("swap-mapping", f"{about}: the table of {seq.name} went {old} -> {seq.shown}")
             for index, (before, after) in enumerate(zip(old, seq.shown, strict=True)):
                 if before != NULL_BLOCK and moved.get(before) != after:
                     raise Finding(
                         "swap-mapping",
-                        f"{about}: entry {index} of sequence {seq.id} went {before} -> {after}, but the pairs map "
+                        f"{about}: entry {index} of {seq.name} went {before} -> {after}, but the pairs map "
                         f"{before} to {moved.get(before)} (absolute ids)",
                     )
-        slots = [seq.slot for seq in seqs]
+        slots = [part.slot for part in parts]
         self.run(operations.swap_group(self.state, self.block_size, slots, lambda s, i: tables[s][i]), about)
         if self.config.caching:
             for slot in slots:
                 self.run(operations.register_entries(self.state, self.block_size, slot), about)
-        for seq in seqs:
-            self._compare_table(seq, tables[seq.slot], about)
+        for part in parts:
+            self._compare_table(part, tables[part.slot], about)
         return [(source + bases[0], target + bases[1]) for source, target in pairs]
 
     def executed(self, writes: Sequence[tuple[Seq, int, int]]) -> None:
@@ -314,10 +347,11 @@ class Explainer:
         """
         behind = []
         for seq, start, stop in writes:
-            if self._num_done(seq) < start:
-                behind.append((seq, start, stop))
-            else:
-                self._computed(seq, stop)
+            for part in seq.parts:
+                if self._num_done(part) < start:
+                    behind.append((part, start, stop))
+                else:
+                    self._computed(part, stop)
         while behind:
             behind.sort(key=lambda write: not self._can_catch_up(write[0], write[1]))
             seq, start, stop = behind.pop(0)

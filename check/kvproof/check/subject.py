@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from kvproof.spec.identity import Image, Key
 
 NULL_BLOCK = -1
+FULL, WINDOW = KINDS = "full", "window"  # what layers of a KV group read back: all, or so many tokens
 Pair = tuple[int, int]
 
 
@@ -56,7 +57,14 @@ class Config:
     keys: int = 1  # what differs besides tokens: 1 nothing, 2 adapters, 3 adapters and salts
     images: bool = False
     cross: bool = False  # groups may have an encoder sequence with a cross-attention table
-    kv_groups: tuple[str, ...] = ("full",)
+    kv_groups: tuple[str, ...] = ("full",)  # of layers, each with its tables; of several, those of "window" have it
+
+    @property
+    def windows(self) -> tuple[int, ...]:
+        """For each KV group, how many tokens its layers read back, 0 for all; a group that is alone has the window."""
+        if len(self.kv_groups) == 1:
+            return (self.window or 0,)
+        return tuple((self.window or 0) if kind == WINDOW else 0 for kind in self.kv_groups)
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that differ from the default."""
@@ -91,6 +99,7 @@ class Capabilities:
     async_steps: int = 0  # of a scheduler: steps that may be under way when the next one is scheduled
     transfers: bool = False  # of a scheduler: KV comes from elsewhere and is sent there while steps run
     steps_in_order: bool = False  # the device starts no step before the one before has ended
+    kv_groups: bool = False  # several groups of layers, each with tables of its own, over one pool of GPU blocks
     exchanges_at_step: bool = False  # after a step, blocks that it filled may give way to cached ones of equal content
 
 

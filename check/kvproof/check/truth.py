@@ -1,4 +1,9 @@
-"""What the judge knows: the sequences it told the subject of, their tokens, and what was computed of them."""
+"""What the judge knows: the sequences it told the subject of, their tokens, and what was computed of them.
+
+A sequence has a table in each KV group of its manager. What belongs to one table (the identities that its blocks hold,
+how far back its layers read, its number in the state of the specification) is kept in a *part*; the sequence itself is
+its part in the first group, so that with one group there is nothing besides.
+"""
 
 from enum import Enum
 
@@ -15,7 +20,9 @@ class Status(Enum):
 
 
 class Sequence:
-    """One sequence: its tokens (as told), the identity of each position, and how far it is computed."""
+    """One sequence, or its part in a further KV group: its tokens (as told), the identity of each position, and how
+    far it is computed. Tokens are one list for all parts; what happens to a sequence is kept in the first part alone.
+    """
 
     __slots__ = (
         "computed",
@@ -27,16 +34,23 @@ class Sequence:
         "is_busy",
         "is_encoder",
         "key",
+        "kv_group",
         "last",
         "num_prompt",
+        "parts",
         "shown",
         "slot",
         "status",
         "tokens",
+        "window",
     )
 
-    def __init__(self, seq_id: int, group: "Group", key: Key, images: tuple[Image, ...], root: int) -> None:
+    def __init__(
+        self, seq_id: int, group: "Group", key: Key, images: tuple[Image, ...], root: int, window: int = 0
+    ) -> None:
         self.id, self.group, self.key, self.images = seq_id, group, key, images
+        self.kv_group, self.window = 0, window
+        self.parts: tuple[Sequence, ...] = (self,)
         self.tokens: list[int] = []
         self.identities: list[int] = []
         self.last = root  # the identity of the last position, or the root
@@ -49,6 +63,22 @@ class Sequence:
         self.slot = NONE  # its number in the state of the specification
         self.shown: list[int] = []  # the table as last observed
 
+    def add_part(self, root: int, window: int) -> None:
+        """The sequence has a table in one more KV group."""
+        part = Sequence(self.id, self.group, self.key, self.images, root, window)
+        part.kv_group, part.tokens = len(self.parts), self.tokens
+        self.parts = (*self.parts, part)
+
+    @property
+    def name(self) -> str:
+        """The part, for people."""
+        return f"sequence {self.id}" + (f" in KV group {self.kv_group}" if self.kv_group else "")
+
+    @property
+    def tables(self) -> list[list[int]]:
+        """The tables as last observed, by KV group."""
+        return [part.shown for part in self.parts]
+
     @property
     def num_unseen(self) -> int:
         """Tokens that no step has computed or is about to."""
@@ -56,14 +86,20 @@ class Sequence:
 
     def grow(self, identities: Identities, token: int) -> None:
         """One more token is known."""
-        self.last = identities.after(self.last, item_at(len(self.tokens), token, self.images))
+        item = item_at(len(self.tokens), token, self.images)
         self.tokens.append(token)
-        self.identities.append(self.last)
+        for part in self.parts:
+            part.last = identities.after(part.last, item)
+            part.identities.append(part.last)
 
     def forked(self, child_id: int) -> "Sequence":
         """A child with the same tokens, as far computed."""
-        child = Sequence(child_id, self.group, self.key, self.images, self.last)
-        child.tokens, child.identities = self.tokens[:], self.identities[:]
+        child = Sequence(child_id, self.group, self.key, self.images, self.last, self.window)
+        child.tokens = self.tokens[:]
+        for part in self.parts[1:]:
+            child.add_part(part.last, part.window)
+        for old, new in zip(self.parts, child.parts, strict=True):
+            new.identities = old.identities[:]
         child.num_prompt, child.computed, child.status = self.num_prompt, self.computed, self.status
         return child
 

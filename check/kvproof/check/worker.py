@@ -57,11 +57,12 @@ class Worker:
             slots[block] = [EMPTY] * self.block_size
         self.fresh.clear()
         for seq, start, stop in self.writes:
-            self._write(seq, start, stop, seq.identities)
-            if lookahead and not seq.is_encoder:
-                first = max(stop, len(seq.tokens))
-                last = min(stop + lookahead, len(seq.shown) * self.block_size)
-                self._write(seq, first, last, None)
+            for part in seq.parts:
+                self._write(part, start, stop, part.identities)
+                if lookahead and not seq.is_encoder:
+                    first = max(stop, len(seq.tokens))
+                    last = min(stop + lookahead, len(part.shown) * self.block_size)
+                    self._write(part, first, last, None)
         self.writes.clear()
 
     def _write(self, seq: Sequence, start: int, stop: int, values: list[int] | None) -> None:

@@ -2,8 +2,9 @@
 
 The KV of a token depends on the token, on every token before it, on the adapter, on the images and where they lie,
 and on the salt that keeps tenants apart. An identity is an interned number for (identity of the position before,
-what stands here); the identity before the first position is the root of (adapter, salt). Interning compares by
-equality, so nothing rests on a hash.
+what stands here); the identity before the first position is the root of (adapter, salt). Layers whose KV lies in
+blocks of another KV group have other KV of the same tokens, so each group has roots of its own. Interning compares
+by equality, so nothing rests on a hash.
 """
 
 from typing import NamedTuple
@@ -25,6 +26,13 @@ class Image(NamedTuple):
     length: int
 
 
+class Root(NamedTuple):
+    """Where the identities of a sequence begin, in one KV group."""
+
+    key: Key
+    kv_group: int = 0
+
+
 Item = tuple[int, str | None, int]  # token, image, row of the image
 
 
@@ -40,19 +48,19 @@ class Identities:
     """The interned identities of one run. Numbers start at 0, in the order in which they are first asked for."""
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple[int, Item] | Key, int] = {}
-        self._keys: list[tuple[int, Item] | Key] = []
+        self._numbers: dict[tuple[int, Item] | Root, int] = {}
+        self._keys: list[tuple[int, Item] | Root] = []
 
-    def _number(self, key: tuple[int, Item] | Key) -> int:
+    def _number(self, key: tuple[int, Item] | Root) -> int:
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._keys)
             self._keys.append(key)
         return number
 
-    def root(self, key: Key) -> int:
-        """The identity before the first position of a sequence with this key."""
-        return self._number(key)
+    def root(self, key: Key, kv_group: int = 0) -> int:
+        """The identity before the first position of a sequence with this key, in the layers of a KV group."""
+        return self._number(Root(key, kv_group))
 
     def after(self, before: int, item: Item) -> int:
         """The identity of a position, given the identity before it and what stands there."""
@@ -62,11 +70,13 @@ class Identities:
         """The tokens, and whatever else the KV depends on, in words."""
         items: list[Item] = []
         at = self._keys[identity]
-        while not isinstance(at, Key):
+        while not isinstance(at, Root):
             items.append(at[1])
             at = self._keys[at[0]]
         tokens = [token for token, _, _ in reversed(items)]
         images = sorted({f"image {name}" for _, name, _ in items if name is not None})
-        extras = [f"adapter {at.adapter_name or at.adapter_id}"] if at.adapter_id else []
-        extras += [f"salt {at.salt}"] if at.salt else []
+        key = at.key
+        extras = [f"adapter {key.adapter_name or key.adapter_id}"] if key.adapter_id else []
+        extras += [f"salt {key.salt}"] if key.salt else []
+        extras += [f"KV group {at.kv_group}"] if at.kv_group else []
         return ", ".join([f"tokens {tokens}", *extras, *images])

@@ -28,10 +28,10 @@ class Lockstep(Admitting, Releasing, Stepping):
         try:
             return handler(*operation[1:])  # type: ignore[no-any-return]
         except Finding:
-            check_observation(self.explainer.seen, 1)
+            check_observation(self.explainer.seen, len(self.config.kv_groups))
             raise
         except (TypeError, AttributeError, IndexError, KeyError) as error:
-            check_observation(self.explainer.seen, 1)
+            check_observation(self.explainer.seen, len(self.config.kv_groups))
             raise AssertionError(f"the judge failed in {operation}: {type(error).__name__}: {error}") from error
 
 

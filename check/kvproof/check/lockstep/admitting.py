@@ -29,15 +29,15 @@ class Admitting(Judge):
         """A group of waiting sequences with the same prompt exists; perhaps with an encoder (sequence, tokens)."""
         ids = [*seq_ids, *([encoder[0]] if encoder else [])]
         too_long = len(tokens) > (NUM_ENTRIES_MAX - 8) * self.config.block_size
-        full = len(self.seqs) + len(ids) > len(self.explainer.free_slots) + len(self.seqs) - self._num_waiting()
+        num_tables = (self._num_waiting() + len(ids)) * len(self.config.kv_groups)
+        full = num_tables > len(self.explainer.free_slots)
         if gid in self.groups or any(i in self.seqs for i in ids) or not tokens or not seq_ids or too_long or full:
             return False
         group, whole, pictures = Group(gid), Key(*key), tuple(Image(*image) for image in images)
         for seq_id in seq_ids:
             group.members.append(self._new_sequence(seq_id, group, whole, pictures, tokens))
         if encoder:
-            group.encoder = self._new_sequence(encoder[0], group, Key(salt="encoder"), (), encoder[1])
-            group.encoder.is_encoder = True
+            group.encoder = self._new_encoder(encoder[0], group, encoder[1])
         self.groups[gid] = group
         self._call("total-calls", "new", gid, list(seq_ids), list(tokens), whole, pictures)
         if encoder:
@@ -50,11 +50,19 @@ class Admitting(Judge):
     def _new_sequence(
         self, seq_id: int, group: Group, key: Key, images: tuple[Image, ...], tokens: Sequence[int]
     ) -> Seq:
-        seq = Seq(seq_id, group, key, images, self.identities.root(key))
+        window, *further = self.config.windows
+        seq = Seq(seq_id, group, key, images, self.identities.root(key), window)
+        for number, window in enumerate(further, 1):
+            seq.add_part(self.identities.root(key, number), window)
         for token in tokens:
             seq.grow(self.identities, token)
         seq.num_prompt = len(tokens)
         self.seqs[seq_id] = seq
+        return seq
+
+    def _new_encoder(self, seq_id: int, group: Group, tokens: Sequence[int]) -> Seq:
+        seq = self._new_sequence(seq_id, group, Key(salt="encoder"), (), tokens)
+        seq.is_encoder, seq.window = True, 0
         return seq
 
     def op_lookup(self, gid: int) -> bool:
@@ -113,13 +121,13 @@ class Admitting(Judge):
         self._observe(about, touched)
         if caching:
             self._note_missed_hit(first, hit)
-        explainer.admitted(first, self.config.window or 0, hit, caching, about, self.capabilities.same_step_hits)
+        explainer.admitted(first, hit, caching, about, self.capabilities.same_step_hits)
         for seq in group.members[1:]:
             explainer.forked(first, seq, about)
-            if seq.shown != first.shown:
-                raise Finding("sharing-equal", f"{about}: tables {first.shown} and {seq.shown} of one prompt")
+            if seq.tables != first.tables:
+                raise Finding("sharing-equal", f"{about}: tables {first.tables} and {seq.tables} of one prompt")
         if group.encoder:
-            explainer.admitted(group.encoder, 0, 0, False, about)
+            explainer.admitted(group.encoder, 0, False, about)
             self.worker.writes.append((group.encoder, 0, len(group.encoder.tokens)))
             self.fired["cross-attention table"] += 1
         self._settle(about)
@@ -136,7 +144,7 @@ class Admitting(Judge):
         state, size = self.state, self.config.block_size
         if hit >= (len(seq.tokens) - 1) // size * size:
             return
-        row = operations.row_of(seq.identities, hit // size, size)
         gpu = range(self.config.num_gpu_blocks)
-        if any(state.computed[b] and state.content[b] == row for b in gpu):
+        rows = [operations.row_of(part.identities, hit // size, size) for part in seq.parts]
+        if all(any(state.computed[b] and state.content[b] == row for b in gpu) for row in rows):
             self.notes["hit-complete"] += 1

@@ -64,7 +64,7 @@ class Growing(Judge):
             self._exchange_filled(seq, about)
         self.explainer.extended(seq, copies, self.config.caching, about)
         self._settle(about)
-        num_slots = len(seq.shown) * self.config.block_size
+        num_slots = min(map(len, seq.tables)) * self.config.block_size
         is_decode = start >= seq.num_prompt  # only then are there drafts; a prompt's last chunk needs no room for them
         if is_decode and stop == len(seq.tokens) and num_slots < stop + self.config.lookahead:
             raise Finding(
@@ -77,12 +77,13 @@ class Growing(Judge):
 
     def _exchange_filled(self, seq: Seq, about: str) -> None:
         """Entries that an earlier step filled name cached blocks of equal content; `extended` explains the rest."""
-        shown, table = seq.shown, self.explainer.table_of(seq, about)
-        shared = min(len(shown), len(table))
-        if table[:shared] != shown[:shared]:
-            named = [*table[:shared], *shown[shared:]].__getitem__
-            self.explainer.run(operations.exchange_entries(self.state, seq.slot, named), about)
-        seq.shown = shown
+        for part in seq.parts:
+            shown, table = part.shown, self.explainer.table_of(part, about)
+            shared = min(len(shown), len(table))
+            if table[:shared] != shown[:shared]:
+                named = [*table[:shared], *shown[shared:]].__getitem__
+                self.explainer.run(operations.exchange_entries(self.state, part.slot, named), about)
+            part.shown = shown
 
     def _check_copies(self, copies: list[tuple[int, int]], about: str) -> None:
         check_pairs("reserve().copies", copies)
@@ -92,18 +93,19 @@ class Growing(Judge):
         self.answer = "copy " + ", ".join(f"{source} -> {target}" for source, target in copies)
 
     def _hold_window(self, seq: Seq, num_done: int, about: str) -> None:
-        window = self.config.window
-        if window is None:
+        if self.config.window is None:
             return
-        state, slot = self.state, seq.slot
-        held = state.num_blocks[slot] - state.first[slot]
-        bound = self.explainer.machine.names["entries_in_window"](
-            num_done, state.num_blocks[slot] * self.config.block_size, window
-        )
-        if held > bound:
-            raise Finding(
-                "window-kept", f"{about}: sequence {seq.id} holds {held} blocks, a window of {window} {bound}"
-            )
+        state, entries_in_window = self.state, self.explainer.machine.names["entries_in_window"]
+        for part in seq.parts:
+            if not part.window:
+                continue
+            slot = part.slot
+            held = state.num_blocks[slot] - state.first[slot]
+            bound = entries_in_window(num_done, state.num_blocks[slot] * self.config.block_size, part.window)
+            if held > bound:
+                raise Finding(
+                    "window-kept", f"{about}: {part.name} holds {held} blocks, a window of {part.window} {bound}"
+                )
 
     def op_append(self, gid: int) -> bool:
         """Every member of a running group gets a slot for the token it sampled."""
@@ -149,7 +151,7 @@ class Growing(Judge):
         about = f"fork({parent_id}, {child_id})"
         self._observe(about, [child])
         self.explainer.forked(parent, child, about)
-        if child.shown != parent.shown:
-            raise Finding("frame-kept", f"{about}: parent {parent.shown}, child {child.shown}")
+        if child.tables != parent.tables:
+            raise Finding("frame-kept", f"{about}: parent {parent.tables}, child {child.tables}")
         self._settle(about)
         return True

@@ -8,7 +8,17 @@ from typing import Any
 from kvproof.check.explain import Explainer
 from kvproof.check.finding import CONTRACT, AdapterError, Finding
 from kvproof.check.protocol_check import check_adapter, check_answer, check_observation
-from kvproof.check.subject import Admission, Config, ManagerSubject, Observation, OutsideContract, Unsupported
+from kvproof.check.subject import (
+    KINDS,
+    WINDOW,
+    Admission,
+    Capabilities,
+    Config,
+    ManagerSubject,
+    Observation,
+    OutsideContract,
+    Unsupported,
+)
 from kvproof.check.truth import Group, Status
 from kvproof.check.truth import Sequence as Seq
 from kvproof.spec.identity import Identities
@@ -26,8 +36,7 @@ class Judge:
 
     def __init__(self, subject: ManagerSubject, config: Config, identities: Identities | None = None) -> None:
         check_adapter(subject)
-        if len(config.kv_groups) != 1:
-            raise Unsupported("several KV groups are not judged at manager level yet")
+        check_kv_groups(config, subject.capabilities)
         self.subject, self.config, self.capabilities = subject, config, subject.capabilities
         self.identities = identities or Identities()
         self.seqs: dict[int, Seq] = {}
@@ -40,7 +49,7 @@ class Judge:
         self.answer = ""  # of the last operation, for people
         self._open()
         first = self._call("total-calls", "observe")
-        check_observation(first, 1)
+        check_observation(first, len(config.kv_groups))
         self.explainer = Explainer(config, first, self.identities, self.fired)
         self.worker = self.explainer.worker
         self.state = self.explainer.state
@@ -116,12 +125,8 @@ class Judge:
             if seq in touched:
                 continue
             shown = tables.get(seq_id)
-            if shown is None or shown[0] != seq.shown:
-                raise Finding(
-                    "frame-kept",
-                    f"{about}: the table of sequence {seq_id}, which it is not about, went "
-                    f"{seq.shown} -> {shown[0] if shown else 'gone'}",
-                )
+            if shown is None or shown[0] != seq.shown or (len(shown) > 1 and shown != seq.tables):
+                raise Finding("frame-kept", f"{about}: {changed(seq, shown, 'it is not about')}")
         if len(tables) > expected:
             left = {s: t for s, t in tables.items() if s not in self.seqs and any(t)}
             if left:
@@ -148,7 +153,7 @@ class Judge:
 
     def _num_blocks_needed(self, group: Group, lookahead: int) -> int:
         words = self.explainer.machine.names
-        need: int = words["blocks_for"](len(group.members[0].tokens) + lookahead)
+        need: int = words["blocks_for"](len(group.members[0].tokens) + lookahead) * len(self.config.kv_groups)
         return need + (words["blocks_for"](len(group.encoder.tokens)) if group.encoder else 0)
 
     def _judge_ok(self, group: Group, about: str) -> None:
@@ -187,6 +192,25 @@ class Judge:
     def _running(self, gid: int) -> Group | None:
         group = self.groups.get(gid)
         return group if group and group.all_are(Status.RUNNING) and not group.is_busy else None
+
+
+def check_kv_groups(config: Config, capabilities: Capabilities) -> None:
+    """Raise Unsupported for KV groups that the subject does not have, or that nothing is said of."""
+    if len(config.kv_groups) > 1 and not capabilities.kv_groups:
+        raise Unsupported("the subject has no several KV groups")
+    if not config.kv_groups or not set(config.kv_groups) <= set(KINDS):
+        raise Unsupported(f"KV groups are of {' or '.join(KINDS)}")
+    if len(config.kv_groups) > 1 and (config.window is None) == (WINDOW in config.kv_groups):
+        raise Unsupported("a window, and KV groups that have it, come together")
+    if len(config.kv_groups) > 1 and config.cross:
+        raise Unsupported("an encoder and several KV groups are not judged together")
+
+
+def changed(seq: Seq, shown: list[list[int]] | None, which: str) -> str:
+    """That the tables of a sequence changed, which should not have; the first that did, for people."""
+    pairs = [(part, table) for part, table in zip(seq.parts, shown or [], strict=False) if part.shown != table]
+    part, table = pairs[0] if pairs else (seq, "gone")
+    return f"the table of {part.name}, which {which}, went {part.shown} -> {table}"
 
 
 def _text(name: str, arguments: tuple[Any, ...]) -> str:

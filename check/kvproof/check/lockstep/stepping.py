@@ -24,7 +24,8 @@ class Stepping(Judge):
         step = [Scheduled(seq.id, stop - start, stop) for seq, start, stop in writes if not seq.is_encoder]
         self._call("total-calls", "step_scheduled", step, self.now)
         if explainer.order is not None:
-            explainer.order.used([seq.slot for seq, _, _ in writes if not seq.is_encoder], self.now)
+            slots = [part.slot for seq, _, _ in writes if not seq.is_encoder for part in seq.parts]
+            explainer.order.used(slots, self.now)
         other = worker.in_other_order(lookahead) if worker.order_may_matter() else None
         copies = worker.copies[:]
         worker.execute(lookahead)
@@ -65,14 +66,15 @@ class Stepping(Judge):
         """Who reads the wrong block, where, and what it finds there."""
         expected, found = self.state.memory[block], slots[block]
         slot = next(o for o in range(self.state.num_written[block]) if expected[o] != found[o])
-        reader = next((s for s in self.seqs.values() if s.slot >= 0 and self.state.position[s.slot][block] >= 0), None)
+        parts = [part for seq in self.seqs.values() for part in seq.parts if part.slot >= 0]
+        reader = next((part for part in parts if self.state.position[part.slot][block] >= 0), None)
         where = f"block {block}, slot {slot}"
         if reader is None:
             who = f"the prefix cache holds {where} for {self.identities.describe(expected[slot])}"
             property = "cache-content" if property == "read-back" else property
         else:
             position = self.state.position[reader.slot][block] * self.config.block_size + slot
-            who = f"sequence {reader.id} reads position {position} ({where})"
+            who = f"{reader.name} reads position {position} ({where})"
         holds = {-1: "nothing was written there", -2: "there is junk of a lookahead slot"}.get(found[slot])
         text = holds or f"there is the KV of {self.identities.describe(found[slot])}"
         return Finding(property, f"{prefix}{who}: {text}")

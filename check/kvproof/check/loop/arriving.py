@@ -41,8 +41,7 @@ class Arriving(LoopBase):
         for seq_id in seq_ids:
             request.members.append(self._new_sequence(seq_id, request, whole, pictures, tokens))
         if encoder:
-            request.encoder = self._new_sequence(encoder[0], request, Key(salt="encoder"), (), encoder[1])
-            request.encoder.is_encoder = True
+            request.encoder = self._new_encoder(encoder[0], request, encoder[1])
         self.requests[request_id] = request
         if self.config.transfers:
             num_tokens = min(elsewhere[0], len(tokens)) // self.config.block_size * self.config.block_size

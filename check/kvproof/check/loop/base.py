@@ -11,7 +11,7 @@ from typing import cast
 from kvproof.check.explain import Explainer
 from kvproof.check.lockstep.admitting import Admitting
 from kvproof.check.lockstep.growing import Growing
-from kvproof.check.lockstep.judge import GROWING
+from kvproof.check.lockstep.judge import GROWING, check_kv_groups
 from kvproof.check.lockstep.stepping import Stepping
 from kvproof.check.loop.pending import Pending, num_flights_max
 from kvproof.check.loop.protocol_check import check_loop_adapter
@@ -41,8 +41,9 @@ class LoopBase(Admitting, Growing, Stepping):
 
     def __init__(self, subject: LoopSubject, config: LoopConfig, identities: Identities | None = None) -> None:
         check_loop_adapter(subject)
-        if len(config.kv_groups) != 1:
-            raise Unsupported("several KV groups are not judged at loop level yet")
+        check_kv_groups(config, subject.capabilities)
+        if len(config.kv_groups) > 1 and (config.num_host_blocks or config.transfers):
+            raise Unsupported("several KV groups of a scheduler are judged without swap and transfers")
         self.subject = cast(ManagerSubject, subject)  # of whose calls only `open` and `observe` are used
         self.config: LoopConfig = config
         self.capabilities = subject.capabilities
@@ -64,7 +65,7 @@ class LoopBase(Admitting, Growing, Stepping):
         self.answer = ""  # of the last operation, for people
         self._open()
         first = self._call("total-calls", "observe")
-        check_observation(first, 1)
+        check_observation(first, len(config.kv_groups))
         num_flights = num_flights_max(config.num_gpu_blocks + config.num_host_blocks)
         self.explainer = Explainer(config, first, self.identities, self.fired, num_flights)
         self.pending = Pending(self.explainer, num_flights)

@@ -41,10 +41,10 @@ class LoopLockstep(LoopStepping):
         try:
             return getattr(self, f"op_{operation[0]}")(*operation[1:])  # type: ignore[no-any-return]
         except Finding:
-            check_observation(self.explainer.seen, 1)
+            check_observation(self.explainer.seen, len(self.config.kv_groups))
             raise
         except (TypeError, AttributeError, IndexError, KeyError) as error:
-            check_observation(self.explainer.seen, 1)
+            check_observation(self.explainer.seen, len(self.config.kv_groups))
             raise AssertionError(f"the judge failed in {operation}: {type(error).__name__}: {error}") from error
 
     def _given_up(self, about: str, touched: Sequence[Seq] = ()) -> None:

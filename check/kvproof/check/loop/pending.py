@@ -31,11 +31,11 @@ class Pending:
         explainer = self.explainer
         state, null = explainer.state, explainer.machine.null
         entries: dict[int, tuple[int, int]] = {}
-        for seq in seqs:
-            table = state.table[seq.slot]
-            for index in range(state.num_blocks[seq.slot]):
+        for slot in [part.slot for seq in seqs for part in seq.parts]:
+            table = state.table[slot]
+            for index in range(state.num_blocks[slot]):
                 if table[index] != null:
-                    entries.setdefault(table[index], (seq.slot, index))
+                    entries.setdefault(table[index], (slot, index))
         flights = [self.idle.pop() for _ in entries]
         explainer.run((("launch", (f, *entry)) for f, entry in zip(flights, entries.values(), strict=True)), about)
         return flights

@@ -14,6 +14,7 @@ pairs make of the table before.
 from collections.abc import Sequence
 
 from kvproof.check.finding import Finding
+from kvproof.check.lockstep.judge import changed
 from kvproof.check.loop.base import LoopBase
 from kvproof.check.loop.requests import Request
 from kvproof.check.loop.subject import Chunk, Load, Step
@@ -58,7 +59,7 @@ class Scheduling(LoopBase):
         if seq is None or seq.status is not WAITING or not load.hit < load.stop <= len(seq.tokens):
             raise Finding("no-use-after-free", f"{ABOUT}: {load} is of no sequence that waits and has those tokens")
         seq.status, seq.computed, seq.hit = RUNNING, load.stop, load.hit
-        self.explainer.admitted(seq, 0, load.hit, self.config.caching, ABOUT, self.capabilities.same_step_hits)
+        self.explainer.admitted(seq, load.hit, self.config.caching, ABOUT, self.capabilities.same_step_hits)
         self.loading[seq.id] = self.pending.launch([seq], ABOUT)
         self.apart.add(seq.id)
         self.fired["load"] += 1
@@ -136,7 +137,8 @@ class Scheduling(LoopBase):
         blocks_for, may_answer_never = machine.names["blocks_for"], machine.names["may_answer_never"]
         is_waiting = request.members[0].status is WAITING
         need = sum(
-            blocks_for(len(seq.tokens) + config.lookahead) for seq in request.members[: 1 if is_waiting else None]
+            blocks_for(len(seq.tokens) + config.lookahead) * len(config.kv_groups)
+            for seq in request.members[: 1 if is_waiting else None]
         )
         need += blocks_for(len(request.encoder.tokens)) if request.encoder else 0
         held_back = int(config.watermark * config.num_gpu_blocks)
@@ -164,17 +166,13 @@ class Scheduling(LoopBase):
                 continue
             if shown is not None:
                 num_tables += 1
-                if shown[0] == seq.shown:
+                if shown[0] == seq.shown and (len(shown) == 1 or shown == seq.tables):
                     continue
                 if seq.is_encoder and seq.group.members[0].id in chunks and seq.status is SWAPPED:
                     continue
             request = self.requests[seq.group.id]
             if seq.status is not RUNNING or any(member.id in chunks for member in request.members):
-                raise Finding(
-                    "frame-kept",
-                    f"{ABOUT}: the table of sequence {seq_id}, which the step does not run, went "
-                    f"{seq.shown} -> {shown[0] if shown else 'gone'}",
-                )
+                raise Finding("frame-kept", f"{ABOUT}: {changed(seq, shown, 'the step does not run')}")
             if request not in leaving:
                 leaving.append(request)
         if len(tables) > num_tables:
@@ -268,14 +266,14 @@ class Scheduling(LoopBase):
                 seq.status = RUNNING
             if caching and not (self.config.async_steps or self.config.transfers):  # else it may learn of KV later
                 self._note_missed_hit(first, hit)
-            explainer.admitted(first, self.config.window or 0, hit, caching, ABOUT, self.capabilities.same_step_hits)
+            explainer.admitted(first, hit, caching, ABOUT, self.capabilities.same_step_hits)
             for chunk in chunks[1:]:
                 seq = self.seqs[chunk.seq]
                 explainer.forked(first, seq, ABOUT)
-                if seq.shown != first.shown:
-                    raise Finding("sharing-equal", f"{ABOUT}: tables {first.shown} and {seq.shown} of one prompt")
+                if seq.tables != first.tables:
+                    raise Finding("sharing-equal", f"{ABOUT}: tables {first.tables} and {seq.tables} of one prompt")
             if request.encoder:
-                explainer.admitted(request.encoder, 0, 0, False, ABOUT)
+                explainer.admitted(request.encoder, 0, False, ABOUT)
                 self.worker.writes.append((request.encoder, 0, len(request.encoder.tokens)))
                 self.using[request.encoder.id] = request.encoder
                 self.fired["cross-attention table"] += 1

@@ -202,15 +202,15 @@ class LoopStepping(Arriving, Scheduling):
             else:
                 request.members.remove(seq)
                 del self.seqs[seq.id]
-        shares = [(parent, child, parent.shown) for parent, child in pairs]
+        shares = [(parent, child, parent.tables) for parent, child in pairs]
         over = [r for r in self.requests.values() if r.is_doomed and not self._is_in_flight(r)]
         for request in over:
             self._forget(request)
         self._given_up(about, children)
         for parent, child, shown in shares:
             explainer.forked(parent, child, about)
-            if child.shown != shown:
-                raise Finding("frame-kept", f"{about}: fork of {parent.id}: parent {shown}, child {child.shown}")
+            if child.tables != shown:
+                raise Finding("frame-kept", f"{about}: fork of {parent.id}: parent {shown}, child {child.tables}")
         for seq in (*ended, *(seq for request in over for seq in request.everyone())):
             if seq.slot >= 0 and seq.id not in self.seqs:
                 explainer.freed(seq, about)
