@@ -57,6 +57,7 @@ COUNTS = {
     "window-and-swap": 447,
     "swap-of-two": 132,
     "lookahead-of-two": 94,
+    "window-and-cache": 696,
     "flights": 1015,
     "transfers": 690,
 }

@@ -21,12 +21,14 @@ PINNED = {
     "window-and-swap": (447, 2669, 15),
     "swap": (1284, 9752, 14),
     "cache": (425, 9160, 8),
+    "window-and-cache": (696, 10261, 12),
     "flights": (1015, 4685, 16),
     "transfers": (690, 4179, 15),
     "rules-lookahead": (1641, 10312, 14),
     "rules-cache": (2604, 19399, 23),
 }
 FOR_REHITS = Scope(2, 1, 2, 1, 1, caching=True, fork=False, swap=True)
+FOR_HITS_PAST_A_WINDOW = Scope(2, 0, 2, 3, 1, caching=True, window=2, fork=False)
 FOR_LATE_WRITES = Scope(2, 0, 1, 1, 1, fork=False, num_flights=2, level="rules")
 
 
@@ -45,7 +47,7 @@ def test_small_scopes_together_fire_every_rule_and_meet_every_witness() -> None:
     assert (
         unexercised(
             explore_specification(scope, seconds=60)
-            for scope in [*scopes, SCOPES["rules-cache"], FOR_REHITS, FOR_LATE_WRITES]
+            for scope in [*scopes, SCOPES["rules-cache"], FOR_REHITS, FOR_HITS_PAST_A_WINDOW, FOR_LATE_WRITES]
         )
         == []
     )

@@ -20,6 +20,7 @@ SCOPES = [
     Scope(2, 0, 2, 2, 2, caching=True, level="rules"),
     Scope(2, 0, 2, 1, 1, caching=True, window=1, fork=False, level="rules"),
     Scope(2, 0, 1, 4, 2, window=2, fork=False, level="rules"),
+    Scope(2, 0, 1, 2, 1, caching=True, window=2, fork=False, level="rules"),
     Scope(2, 2, 2, 2, 1, swap=True, level="rules"),
     Scope(2, 2, 1, 2, 1, window=1, fork=False, swap=True, level="rules"),
     Scope(2, 2, 2, 1, 1, lookahead=1, swap=True, level="rules"),

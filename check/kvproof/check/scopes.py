@@ -66,6 +66,7 @@ SCOPES: dict[str, Scope] = {
     "swap": Scope(num_gpu_blocks=3, num_host_blocks=3, num_seqs=3, num_tokens=4, swap=True),
     "window-and-swap": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=4, window=1, swap=True),
     "cache": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4, caching=True),
+    "window-and-cache": Scope(num_gpu_blocks=3, num_tokens=3, block_size=1, caching=True, window=2, fork=False),
     "cache-and-swap": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=4, caching=True, swap=True),
     "flights": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4, num_flights=2),
     "transfers": Scope(2, 1, num_seqs=2, num_tokens=2, block_size=1, swap=True, num_flights=2),
@@ -80,6 +81,9 @@ SCOPES: dict[str, Scope] = {
     "rules-transfers": Scope(2, 1, num_seqs=2, num_tokens=1, block_size=1, swap=True, num_flights=1, level="rules"),
     "rules-cache-and-transfers": Scope(
         1, 1, num_seqs=2, num_tokens=1, block_size=1, caching=True, fork=False, swap=True, num_flights=1, level="rules"
+    ),
+    "rules-window-and-cache": Scope(
+        2, num_seqs=2, num_tokens=2, block_size=1, caching=True, window=2, fork=False, level="rules"
     ),
     "rules-cache-and-swap": Scope(
         num_gpu_blocks=2,

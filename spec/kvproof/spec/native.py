@@ -33,11 +33,12 @@ from kvproof.spec import (
     swap_progress,
     swap_rules,
     swap_schedule,
+    window_rules,
 )
 from kvproof.spec.language import COLLECTED, Domain, Field
 from kvproof.spec.state import State
 
-RULE_TEXTS: tuple[ModuleType, ...] = (steps, rules, cache_rules, swap_rules, flight_rules)
+RULE_TEXTS: tuple[ModuleType, ...] = (steps, rules, window_rules, cache_rules, swap_rules, flight_rules)
 TEXTS: tuple[ModuleType, ...] = (
     state,
     admission,

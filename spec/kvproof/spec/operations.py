@@ -77,6 +77,39 @@ def admit_past_window(
         yield "append", (seq, named(first + (index - first) % num_held), row_of(tokens, index, block_size), stop)
 
 
+def admit_past_window_hit(
+    state: State,
+    block_size: int,
+    seq: int,
+    window: int,
+    tokens: Sequence[int],
+    first: int,
+    num_hit: int,
+    num_entries: int,
+    named: Named,
+    caching: bool,
+) -> Program:
+    """A prompt gets its table with the first `num_hit` entries found in the cache, those before `first` as NULL.
+
+    A later token reads none of these: the window reaches back to entry `first` at most.
+    """
+    yield from hit_past_window(block_size, seq, tokens, first, num_hit, named)
+    yield "widen", (seq, window)
+    yield from know_tokens(state, block_size, seq, tokens, num_entries, named, caching)
+    yield from reserve_entries(state, seq, num_entries, named)
+
+
+def hit_past_window(
+    block_size: int, seq: int, tokens: Sequence[int], first: int, num_hit: int, named: Named
+) -> Program:
+    """The beginning of that, before the window is as wide as it shall be: entries skipped, and entries hit."""
+    yield "admit", (seq, 1)
+    for index in range(first):
+        yield "skip", (seq, row_of(tokens, index, block_size))
+    for index in range(first, num_hit):
+        yield "hit", (seq, named(index), row_of(tokens, index, block_size))
+
+
 def know_tokens(
     state: State,
     block_size: int,

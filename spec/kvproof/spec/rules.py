@@ -4,15 +4,14 @@ Guards first, with the property that an implementation breaks which acts althoug
 writes, with obligations in between. What an implementation may choose (which free block, which victim, which cached
 twin) is a parameter. A rule that is not enabled changes nothing.
 
-Here is the life of a sequence; `cache_rules` has the prefix cache, `swap_rules` the way to the other pool and back,
-`flight_rules` what a step or transfer still does to a block while the manager goes on.
+Here is the life of a sequence; `window_rules` has the sliding window, `cache_rules` the prefix cache, `swap_rules` the
+way to the other pool and back, `flight_rules` what a step or transfer still does to a block while the manager goes on.
 """
 
 from kvproof.spec.language import (
     BLOCK_SIZE,
     BLOCKS,
     INDEXES,
-    NULL,
     BlockId,
     Count,
     Row,
@@ -31,7 +30,6 @@ from kvproof.spec.state import (
     USED,
     State,
     at_rest,
-    can_still_be_read,
     free_in,
     has_arrived,
     has_entry,
@@ -221,17 +219,3 @@ def finish(state: State, seq: SeqId) -> None:
     state.done_full[seq] = 0
     state.done_filled[seq] = 0
     check(not state.live[seq] and all(not holds(state, seq, b) for b in BLOCKS), "no-leak-at-rest")
-
-
-@rule
-def slide(state: State, seq: SeqId) -> None:
-    """The sliding window leaves the first entry; NULL takes its place."""
-    require(at_rest(state, seq), "the sequence is live and not being swapped")
-    require(state.first[seq] < state.num_full[seq], "the first entry is full", "window-kept")
-    require(not can_still_be_read(state, seq, state.first[seq]), "no later token reads the entry left", "window-kept")
-    index = state.first[seq]
-    block = state.table[seq][index]
-    state.table[seq][index] = NULL
-    state.first[seq] += 1
-    lose(state, seq, block)
-    check(state.first[seq] == index + 1 and not holds(state, seq, block), "window-kept")

@@ -15,14 +15,14 @@ A *flight* is a pending access of one block: a step launched on the device reads
 and *fills* another with what it *brings*. The sequence that the block belonged to may be gone by then; the block is
 given to nobody before the last access has landed (`flight_rules`). Each access is counted as a *pin*.
 
-NULL is not a block: it stands in a table where a sliding window left one.
+NULL is not a block: it stands in a table where a sliding window left one, or never needed one.
 
 What a slot holds is an *identity*: a number for the token there together with everything its KV depends on,
 which is all before it, the adapter, images with their positions, and the salt (`identity`). Two slots hold the
 same KV exactly when the identities are equal; nothing here is compared by a hash.
 
-A table has, in this order: entries the window left, entries all of whose tokens are *known*, the tail in which
-`num_filled` are, and reserved entries (lookahead), in which none is. Tokens are known first; their KV is *done*
+A table has, in this order: entries the window left (or skipped), entries all of whose tokens are *known*, the tail in
+which `num_filled` are, and reserved entries (lookahead), in which none is. Tokens are known first; their KV is *done*
 later, when a step computes it, in order. `num_written` says how far a block is written, by whomever.
 
 A full block may be *cached* under its content, and then be found by other sequences; it may be hit, that is read
@@ -100,7 +100,7 @@ class State:
     window: list[int] = real(SEQS, to=COUNTS)  # positions a token can read back to, itself included; 0: all
     table: list[list[int]] = real(SEQS, INDEXES, to=ENTRIES)  # logical block number -> block id
     num_blocks: list[int] = real(SEQS, to=INDEXES)  # entries of the table, those left and those reserved included
-    first: list[int] = real(SEQS, to=INDEXES)  # entries before it were left by the sliding window
+    first: list[int] = real(SEQS, to=INDEXES)  # entries before it were left by the sliding window, or skipped
     num_full: list[int] = real(SEQS, to=INDEXES)  # entries all of whose tokens are known
     num_filled: list[int] = real(SEQS, to=SLOTS)  # tokens known in the entry after those
     done_full: list[int] = real(SEQS, to=INDEXES)  # entries all of whose KV this sequence may read
@@ -200,11 +200,17 @@ def pool_of_entry(state: State, seq: int, index: int) -> int:
 
 
 @word
-def can_still_be_read(state: State, seq: int, index: int) -> bool:
-    """Whether a token that is not done yet reads a slot of that entry."""
-    return state.window[seq] == 0 or (index + 1) * BLOCK_SIZE + state.window[seq] > (
+def is_within(state: State, seq: int, index: int, window: int) -> bool:
+    """Whether a token that is not done yet reads a slot of that entry, if it reads back as far as `window`."""
+    return window == 0 or (index + 1) * BLOCK_SIZE + window > (
         state.done_full[seq] * BLOCK_SIZE + state.done_filled[seq] + 1
     )
+
+
+@word
+def can_still_be_read(state: State, seq: int, index: int) -> bool:
+    """Whether a token that is not done yet reads a slot of that entry."""
+    return is_within(state, seq, index, state.window[seq])
 
 
 @word

@@ -148,6 +148,13 @@ def window_left_a_shared_block(state: State, rule: str, arguments: Arguments) ->
     return state.refcount[state.table[seq][state.first[seq]]] > 1
 
 
+@_witness(SEEN_BEFORE, "widen")
+def hit_past_a_window(state: State, rule: str, arguments: Arguments) -> bool:
+    """A prompt hits the blocks that its window reaches, and skips the entries before them."""
+    seq, window = arguments
+    return bool(window > 1 and 0 < state.first[seq] < state.num_blocks[seq])
+
+
 # The prefix cache -------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from kvproof.spec.native import Machine
 from kvproof.spec.operations import (
     Firing,
     Program,
+    admit_past_window_hit,
     admit_sequence,
     arrive,
     compute_tokens,
@@ -43,31 +44,48 @@ class Call:
     can_finish: bool = True
 
 
-def prompts(scope: Scope, state: State, seq: int, prompt: list[int], num_hit: int) -> Iterator[Call]:
-    """Admit a prompt: hit its first entries, share what is cached of the others or not, and compute the rest."""
+def prompts(scope: Scope, state: State, seq: int, prompt: list[int], num_hit: int, first: int = 0) -> Iterator[Call]:
+    """Admit a prompt: hit its first entries, share what is cached of the others or not, and compute the rest.
+
+    first: entries that are not hit but skipped, which they can be where the next token does not read back to them.
+    """
     size, gpu = scope.block_size, range(scope.num_gpu_blocks)
     num_entries = -(-(len(prompt) + (scope.lookahead if prompt else 0)) // size)
     rows = [row_of(prompt, index, size) for index in range(len(prompt) // size)]
-    found = {index: _found(state, gpu, row) for index, row in enumerate(rows)} if scope.caching else {}
-    hits = {index: [b for b in found[index] if state.computed[b]] for index in range(num_hit)}
-    for sought in [hits, found | hits] if any(found[index] for index in range(num_hit, len(found))) else [hits]:
+    found = {i: _found(state, gpu, row) for i, row in enumerate(rows) if i >= first} if scope.caching else {}
+    hits = {index: [b for b in found[index] if state.computed[b]] for index in range(first, num_hit)}
+    can_skip = not first or first * size + scope.window <= num_hit * size + 1
+    for sought in [hits, found | hits] if any(found[i] for i in found if i >= num_hit) else [hits]:
         for twins in _choices(sought):
-            num_taken = num_entries - len(twins)
+            num_taken = num_entries - first - len(twins)
             for victims, can_finish in _victims(state, gpu, num_taken, twins.values()):
-                operation = ("admit", seq, prompt, num_hit, twins, victims)
-                yield Call(operation, _prompted(scope, seq, prompt, num_hit, num_entries, twins, victims), can_finish)
+                operation = ("admit", seq, prompt, first, num_hit, twins, victims)
+                program = _prompted(scope, seq, prompt, first, num_hit, num_entries, twins, victims)
+                yield Call(operation, program, can_finish and can_skip)
 
 
 def _prompted(
-    scope: Scope, seq: int, prompt: list[int], num_hit: int, num_entries: int, twins: Twins, victims: Collection[int]
+    scope: Scope,
+    seq: int,
+    prompt: list[int],
+    first: int,
+    num_hit: int,
+    num_entries: int,
+    twins: Twins,
+    victims: Collection[int],
 ) -> Callable[[State], Program]:
-    size, gpu = scope.block_size, range(scope.num_gpu_blocks)
+    size, gpu, window, caching = scope.block_size, range(scope.num_gpu_blocks), scope.window, scope.caching
 
     def program(work: State) -> Program:
         def named(index: int) -> int:
             return twins[index] if index in twins else _to_take(work, gpu, victims)
 
-        yield from admit_sequence(work, size, seq, scope.window, prompt, num_hit, num_entries, named, scope.caching)
+        if first:
+            yield from admit_past_window_hit(
+                work, size, seq, window, prompt, first, num_hit, num_entries, named, caching
+            )
+        else:
+            yield from admit_sequence(work, size, seq, window, prompt, num_hit, num_entries, named, caching)
         yield from _computed(work, scope, seq, len(prompt) - num_hit * size)
 
     return program

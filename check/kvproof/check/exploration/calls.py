@@ -138,6 +138,16 @@ class CallLevel:
                     if num_hit and not self._is_computed(state, prompt, num_hit - 1):
                         break
                     yield from prompts(scope, state, seq, prompt, num_hit)
+                if scope.window:
+                    yield from self._past_a_window(state, seq, prompt)
+
+    def _past_a_window(self, state: State, seq: int, prompt: list[int]) -> Iterator[Call]:
+        """Prompts whose first entries are skipped, though not all of what the next token reads may be found."""
+        for num_hit in range(1, len(prompt) // self.scope.block_size + 1):
+            for first in range(num_hit, 0, -1):
+                if first < num_hit and not self._is_computed(state, prompt, first):
+                    break
+                yield from prompts(self.scope, state, seq, prompt, num_hit, first)
 
     def _appends(self, state: State, seq: int, live: list[int], used: set[int]) -> Iterator[Call]:
         if self._num_known(state, seq) < self.scope.num_tokens:

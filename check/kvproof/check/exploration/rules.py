@@ -81,6 +81,8 @@ class RuleLevel:
                 yield from (("fork", seq, child) for child in seqs)
             if scope.window:
                 yield "slide", seq
+            if scope.window and scope.caching:
+                yield from self._hits_past_a_window(state, seq, used)
             if scope.lookahead and state.num_blocks[seq] < scope.num_indexes:
                 yield from (("reserve", seq, block) for block in blocks)
             if scope.caching:
@@ -117,6 +119,13 @@ class RuleLevel:
                     yield "exchange", seq, full, block, row
             if state.num_filled[seq]:
                 yield from (("exchange", seq, full, twin, state.content[twin]) for twin in blocks)
+
+    def _hits_past_a_window(self, state: State, seq: int, used: set[int]) -> Iterator[Operation]:
+        windows = {1, self.scope.window}
+        yield from (("admit", seq, window) for window in windows - {self.scope.window})
+        if (state.num_full[seq] + 1) * self.scope.block_size <= self.scope.num_tokens:
+            yield from (("skip", seq, row) for row in self._rows(state, seq, self.scope.block_size, used))
+        yield from (("widen", seq, window) for window in windows)
 
     def _swap_rules(self, seq: int, seqs: list[int], blocks: list[int], flights: list[int]) -> Iterator[Operation]:
         yield "begin_swap", seq
