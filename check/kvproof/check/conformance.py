@@ -4,26 +4,28 @@
         run_conformance(Adapter)
 
 It explores small scopes, then walks; what it finds is run again, made as short as possible, saved with a regression
-test, and raised as an AssertionError whose text is the refutation.
+test, and raised as an AssertionError whose text is the refutation. The manager lives in a process of its own, so that a
+crash, a hang or memory without end is such a finding too, and not the end of the test run.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from kvproof.check.configurations import check_fixed
 from kvproof.check.crash import confirm, make_trace, refutation, save
-from kvproof.check.explorer_subject import explore_subject
-from kvproof.check.finding import Finding
+from kvproof.check.finding import AdapterError, Finding
+from kvproof.check.isolation.choosing import isolated
+from kvproof.check.isolation.limits import Limits
+from kvproof.check.isolation.remote import RemoteFactory
+from kvproof.check.isolation.searching import explore_subject, shortest, walk
 from kvproof.check.protocol_check import check_adapter
 from kvproof.check.scopes import Scope
-from kvproof.check.shortening import shortest
 from kvproof.check.subject import Config, ManagerSubject, Unsupported
-from kvproof.check.subjects import name_of
+from kvproof.check.subjects import UnknownSubject, name_of
 from kvproof.check.walk import Conduct
-from kvproof.check.walker import walk
 from kvproof.spec.trace import Operation
 
 EXPLORE_SHARE = 0.2  # of the time
@@ -57,6 +59,7 @@ def run_conformance(
     config: dict[str, Any] | None = None,
     expect: Iterable[str] = ("admitted",),
     crashes: str | Path = "crashes",
+    isolation: bool | None = None,
 ) -> None:
     """Raise AssertionError, with the shortest run found, if the manager breaks a property of the specification.
 
@@ -64,6 +67,8 @@ def run_conformance(
     At most so many operations are walked, for at most so many seconds; the seed repeats a run. config fixes fields of
     `Config`, the others are drawn. expect names what the walk must have met, so that it cannot pass by doing nothing
     (`fork`, `copy-on-write`, `pool full`, ...). crashes is the folder for counterexamples and their regression tests.
+    isolation: whether the subject is made and judged in a process of its own, by the name of its factory; left out, all
+    that has one but kvproof's own. What a test patched or captured is not there: say False to keep it in this process.
     Raises AdapterError if the adapter breaks the protocol, ValueError for an argument that makes no sense.
     """
     __tracebackhide__ = True
@@ -74,12 +79,20 @@ def run_conformance(
     check_fixed(config or {})
     if not callable(factory):
         raise ValueError(f"give what makes a subject: {type(factory).__name__}, and not one that is made")
-    subject = factory()
-    check_adapter(subject)
-    found = _explore(factory, seconds * EXPLORE_SHARE) if config is None else None
-    found = found or _walk(subject, operations, seconds, seed, config, set(expect))
-    if found is not None:
-        raise AssertionError(_saved(factory, subject.name, found, seed, Path(crashes)))
+    try:
+        make = isolated(factory, isolation, Limits.within(seconds))
+    except UnknownSubject as error:
+        raise AdapterError(f"{error} (in a process of its own; isolation=False keeps it in this one)") from None
+    try:
+        subject = make()
+        check_adapter(subject)
+        found = _explore(make, seconds * EXPLORE_SHARE) if config is None else None
+        found = found or _walk(subject, operations, seconds, seed, config, set(expect))
+        if found is not None:
+            raise AssertionError(_saved(make, name_of(factory) or subject.name, found, seed, Path(crashes)))
+    finally:
+        if make is not factory:
+            cast(RemoteFactory, make).close()
 
 
 def _explore(factory: Callable[[], ManagerSubject], seconds: float) -> Found | None:
@@ -122,20 +135,21 @@ def _walk(
     return None
 
 
-def _saved(factory: Callable[[], ManagerSubject], name: str, found: Found, seed: int, folder: Path) -> str:
+def _saved(make: Callable[[], ManagerSubject], name: str, found: Found, seed: int, folder: Path) -> str:
     """Minimise and save; the refutation as text."""
     config, operations = found.config, found.operations
-    finding = confirm(factory, config, operations, found.finding)
+    finding = confirm(make, config, operations, found.finding)
     if finding.property != "nondeterministic":
-        config, operations, finding = shortest(factory, config, operations, finding, seed, SHORTEN_SECONDS_MAX)
+        limits = {"seconds": SHORTEN_SECONDS_MAX, "seed": seed}
+        config, operations, finding = shortest(make, finding, config=config, operations=operations, **limits)
     trace = make_trace(
-        name_of(factory) or name,
+        name,
         finding,
         config,
         operations,
         found.judge,
         seed,
-        make=factory,
+        make=make,
         num_operations_before=found.num_operations_before,
     )
     path = save(folder, trace)

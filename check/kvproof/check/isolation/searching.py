@@ -66,11 +66,11 @@ def walk_pool(subject: Any, seed: int, *, conduct: Conduct = ALONE, **limits: An
 
 
 def explore_subject(
-    subject: Any, scope: Scope, *, seconds: float, progress: Callable[[int], None] | None = None
+    subject: Any, scope: Scope, *, seconds: float, progress: Callable[[int], None] | None = None, **limits: Any
 ) -> SubjectExploration:
-    """`explorer_subject.explore_subject`, where the subject lives."""
+    """`explorer_subject.explore_subject`, where the subject lives; limits: of a search in this process."""
     if not isinstance(subject, RemoteSubject):
-        return explorer_subject.explore_subject(subject, scope, seconds=seconds, progress=progress)
+        return explorer_subject.explore_subject(subject, scope, seconds=seconds, progress=progress, **limits)
     began = time.monotonic()
     try:
         return _searched(  # type: ignore[no-any-return]
