@@ -5,12 +5,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from kvproof.check.data_plane import triton_verify
+from kvproof.check.data_plane import compare, triton_verify
 
 # Shapes: less than a tile, not a power of two, many tiles of rows, two tiles of words, rows apart in a wider memory.
 PROGRAM = """
@@ -92,3 +94,77 @@ def test_the_grid_of_a_pool_of_1_tb_is_one_that_cuda_can_launch() -> None:
     assert (along_rows, along_words) == (2**40 // 2048 // 64, 1)
     assert along_rows < 2**31
     assert along_words < 2**16
+
+
+COMPILED = """
+import json
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from kvproof.check.data_plane.triton_kernel import count_wrong_words
+
+memory = dict.fromkeys(["memory", "keys", "columns"], "*i64") | dict.fromkeys(["counts", "firsts"], "*i32")
+sizes = {"num_rows": "i32", "num_words": "i32", "row_stride": "i32"}
+tiles = {"ROW_TILES": 8, "ROWS": 8, "WORDS": 256}
+said = []
+for ones in [], ["num_rows"], ["num_words", "row_stride"]:  # Triton compiles anew for a size that is 1
+    known = tiles | dict.fromkeys(ones, 1)
+    source = ASTSource(count_wrong_words, memory | sizes | dict.fromkeys(known, "constexpr"), known)
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32))
+    wide = [line for line in made.asm["ttir"].splitlines() if "muli" in line and "xi64>" in line]
+    said.append([len(made.asm["cubin"]) > 0, len(wide)])
+print(json.dumps(said))
+"""
+
+
+@needs_triton
+def test_the_kernel_compiles_for_a_hopper_gpu_and_counts_places_in_64_bits(tmp_path: Path) -> None:
+    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    environment.pop("TRITON_INTERPRET", None)
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    compiled = json.loads(done.stdout)
+    assert [is_made for is_made, _ in compiled] == [True] * 3
+    assert [num_wide for _, num_wide in compiled] == [1, 1, 0]  # a stride of 1 multiplies nothing
+
+
+FAR = """
+import json, sys, numpy, torch
+from kvproof.check.data_plane import pattern, triton_verify
+
+stride, rows, words = 2**30 + 8, 4, 16  # the last row lies 24 GiB behind the first, in a file of holes
+whole = torch.from_file(sys.argv[1], shared=True, size=3 * stride + words, dtype=torch.int64)
+memory = whole.as_strided((rows, words), (stride, 1))
+keys, columns = pattern.row_keys(numpy.arange(rows, dtype=numpy.uint64)), pattern.word_keys(words)
+memory.copy_(torch.from_numpy((keys[:, None] ^ columns).view(numpy.int64)))
+memory[3, 5] ^= 1
+found = triton_verify.wrong_words(memory, keys, columns)
+print(json.dumps([found.counts.tolist(), found.firsts[3].item()]))
+"""
+
+
+@needs_triton
+def test_words_more_than_2_to_the_31_behind_the_first_are_found_where_they_are(tmp_path: Path) -> None:
+    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", FAR, str(tmp_path / "sparse")], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[0, 0, 0, 1], 5]
+
+
+def test_a_kernel_that_fails_or_is_wrong_when_it_is_tried_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tried(bad_rows: Callable[..., object]) -> str:
+        monkeypatch.setattr(triton_verify, "is_available", lambda: True)
+        monkeypatch.setattr(triton_verify, "bad_rows", bad_rows)
+        triton_verify.refusal.cache_clear()
+        return triton_verify.refusal(torch.device("cpu"))
+
+    def cannot_compile(*given: object) -> object:
+        raise RuntimeError("Failed to find C compiler.\nSet CC.")
+
+    failed = "the Triton kernel failed when it was tried: RuntimeError: Failed to find C compiler."
+    assert tried(cannot_compile) == failed
+    assert tried(lambda *given: np.array([0])) == "the Triton kernel took rows [0] for wrong where row 3 was"
+    assert tried(compare.by_torch) == ""
+    triton_verify.refusal.cache_clear()

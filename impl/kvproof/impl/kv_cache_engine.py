@@ -20,7 +20,7 @@ __all__ = ["CacheEngine", "KVCacheEngine", "Moved"]
 
 
 class KVCacheEngine(BlockMover):
-    """A GPU pool and a CPU pool of KV blocks, zero at first; main memory is pinned where there is CUDA.
+    """A GPU pool and a CPU pool of KV blocks, zero at first; the CPU pool is pinned if the GPU pool is CUDA's.
 
     `gpu_cache` and `cpu_cache` are lists of one typed tensor per layer, in the layout of `shape`. `gpu_memory` and
     `cpu_memory` are the same as flat bytes. Without CUDA, or on request, the GPU pool lies in main memory as well.
@@ -41,7 +41,7 @@ class KVCacheEngine(BlockMover):
         require_at_least("num_cpu_blocks", num_cpu_blocks, 0)
         self.shape, self.num_layers = shape, num_layers
         gpu = default_device() if device is None else torch.device(device)
-        host, pinned, layers = torch.device("cpu"), torch.cuda.is_available(), range(num_layers)
+        host, pinned, layers = torch.device("cpu"), gpu.type == "cuda", range(num_layers)
         self.gpu_memory = [shape.allocate(num_gpu_blocks, gpu) for _ in layers]
         self.cpu_memory = [shape.allocate(num_cpu_blocks, host, pinned=pinned) for _ in layers]
         self.gpu_cache = [shape.typed(memory) for memory in self.gpu_memory]

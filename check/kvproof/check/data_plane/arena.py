@@ -29,17 +29,23 @@ class Plane:
 class Arena:
     """Memory of one pool on a device. `labels` say what each row must hold; `memory` is what it holds.
 
-    `memory` may be given, int64 [rows, words] and contiguous, so that another process shares it.
+    `memory` may be given, int64 [rows, words] and contiguous, so that another process shares it. is_pinned: main memory
+    that a GPU copies from and to by itself.
     """
 
     def __init__(
-        self, geometry: Geometry, pool: PoolId, device: torch.device, memory: torch.Tensor | None = None
+        self,
+        geometry: Geometry,
+        pool: PoolId,
+        device: torch.device,
+        memory: torch.Tensor | None = None,
+        *,
+        is_pinned: bool = False,
     ) -> None:
         self.geometry, self.pool, self.device = geometry, pool, device
         shape = (geometry.num_rows(pool), geometry.row_words)
         if memory is None:
-            pinned = device.type == "cpu" and torch.cuda.is_available()
-            memory = torch.empty(shape, dtype=torch.int64, device=device, pin_memory=pinned)
+            memory = torch.empty(shape, dtype=torch.int64, device=device, pin_memory=is_pinned)
         self.memory = memory.view(shape)
         self.columns = word_keys(geometry.row_words)
         guard = np.uint64(label(Kind.GUARD, pool, 0))

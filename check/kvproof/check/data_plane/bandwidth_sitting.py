@@ -198,6 +198,6 @@ def _ways_to_compare(device: torch.device) -> dict[str, compare.Comparer]:
     if device.type != "cuda":
         return {"memcmp": compare.by_memcmp, "torch": compare.by_torch}
     ways: dict[str, compare.Comparer] = {"torch on the device": compare.by_device}
-    if triton_verify.is_available():
+    if not triton_verify.refusal(device):
         ways["one Triton kernel"] = triton_verify.bad_rows
     return ways

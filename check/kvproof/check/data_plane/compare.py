@@ -38,7 +38,7 @@ def comparer_for(device: torch.device) -> Comparer:
     if device.type == "cuda":
         from kvproof.check.data_plane import triton_verify  # loads triton, which is there only for GPUs
 
-        return triton_verify.bad_rows if triton_verify.is_available() else by_device
+        return by_device if triton_verify.refusal(device) else triton_verify.bad_rows
     return by_memcmp if _memcmp() is not None else by_torch
 
 

@@ -49,7 +49,7 @@ def environment(device: torch.device) -> dict[str, str]:
         "processor": processor(),
         "cores usable": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1),
         "device": str(device),
-        "pinned memory": "yes" if torch.cuda.is_available() else "no: there is no CUDA",
+        "pinned memory": "yes" if device.type == "cuda" else "no: both pools lie in main memory",
     }
     if hasattr(os, "getloadavg"):
         seen["load at the start"] = f"{os.getloadavg()[0]:.1f}"

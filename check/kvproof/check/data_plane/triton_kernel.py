@@ -5,8 +5,6 @@ is loaded once, XORed with them and compared with its row's key: one load and tw
 memory sets the pace. Only a tile with a wrong word writes anything.
 """
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -14,19 +12,19 @@ NO_WORD = tl.constexpr(2147483647)
 
 
 @triton.jit
-def count_wrong_words(
-    memory: Any,
-    keys: Any,
-    columns: Any,
-    counts: Any,
-    firsts: Any,
-    num_rows: Any,
-    num_words: Any,
-    row_stride: Any,
+def count_wrong_words(  # type: ignore[no-untyped-def]  # the compiler reads annotations, and knows only its own
+    memory,
+    keys,
+    columns,
+    counts,
+    firsts,
+    num_rows,
+    num_words,
+    row_stride,
     ROW_TILES: tl.constexpr,  # noqa: N803
     ROWS: tl.constexpr,  # noqa: N803
     WORDS: tl.constexpr,  # noqa: N803
-) -> None:
+):
     """Add to counts[row] the words that differ from keys[row] XOR columns[word]; firsts[row] is the least of them.
 
     memory: int64 [num_rows, num_words], rows row_stride words apart. counts: int32, 0 before. firsts: int32, NO_WORD

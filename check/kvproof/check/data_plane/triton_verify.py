@@ -2,6 +2,9 @@
 
 Without CUDA the kernel runs only in Triton's interpreter (TRITON_INTERPRET=1 set before triton is imported), which
 proves its logic and says nothing of its speed; main memory is always verified by `compare`.
+
+Triton compiles at the first call, which needs a C compiler and a driver that goes with it. So the kernel is tried on a
+few words first; where it fails, or says something wrong, torch compares instead, and a report says why.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from contextlib import nullcontext
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +36,21 @@ class WrongWords(NamedTuple):
 def is_available() -> bool:
     """Whether triton can be imported and there is something for it to run on."""
     return importlib.util.find_spec("triton") is not None and (torch.cuda.is_available() or _is_interpreted())
+
+
+@cache
+def refusal(device: torch.device) -> str:
+    """Why the kernel is not used on this device; empty if it is. It is tried once, on rows of which one is wrong."""
+    if not is_available():
+        return "triton cannot be imported, or has no device to run on"
+    keys, columns = (np.arange(1, size + 1, dtype=np.uint64) << np.uint64(40) for size in (5, 3))
+    memory = torch.from_numpy((keys[:, None] ^ columns).view(np.int64)).to(device)
+    memory[3, 1] ^= 1
+    try:
+        found = bad_rows(memory, keys, columns).tolist()
+    except Exception as error:  # whatever a compiler, a linker or a driver may raise
+        return f"the Triton kernel failed when it was tried: {f'{type(error).__name__}: {error}'.splitlines()[0]}"
+    return "" if found == [3] else f"the Triton kernel took rows {found} for wrong where row 3 was"
 
 
 def bad_rows(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:

@@ -42,15 +42,21 @@ def caches_of(arenas: dict[PoolId, Arena]) -> Caches:
 
 
 class World:
-    """Two pools on a device, every row filled. `device` is that of the GPU pool; the CPU pool lies in main memory."""
+    """Two pools on a device, every row filled.
+
+    `device` is that of the GPU pool; the CPU pool lies in main memory, pinned if the other is a GPU's.
+    """
 
     def __init__(
         self, geometry: Geometry, device: torch.device, memories: dict[PoolId, torch.Tensor] | None = None
     ) -> None:
         self.geometry, self.device = geometry, device
-        devices = {PoolId.GPU: device, PoolId.CPU: torch.device("cpu")}
+        given = memories or {}
         self.arenas = {
-            pool: Arena(geometry, pool, devices[pool], memories[pool] if memories else None) for pool in PoolId
+            PoolId.GPU: Arena(geometry, PoolId.GPU, device, given.get(PoolId.GPU)),
+            PoolId.CPU: Arena(
+                geometry, PoolId.CPU, torch.device("cpu"), given.get(PoolId.CPU), is_pinned=device.type == "cuda"
+            ),
         }
         self.interpreter = Interpreter(geometry.num_gpu_blocks, geometry.num_cpu_blocks, geometry.rows_per_part)
         self.before: dict[PoolId, Words] = {}
