@@ -1,7 +1,7 @@
 """How many KV blocks fit: the device's memory, what a model takes of it, and the arithmetic.
 
-On CUDA the driver says what is free and torch what it took. In main memory the system says what is available, a
-control group's limit included, and the model's share is the growth of the process's resident set.
+On CUDA the driver says what is free and torch what it took. In main memory it is what the system and the limits of the
+process leave (`main_memory`), and the model's share is the growth of the process's resident set.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from .block_arithmetic import num_blocks_that_fit
 from .decoder import SMALL, Decoder, ModelGeometry
 from .errors import InvalidValueError, require_at_least
 from .kv_layout import block_bytes
+from .main_memory import STATUS, available_bytes, bytes_of
 
 Model = Callable[[torch.Tensor], object]
 
-_MEMINFO = Path("/proc/meminfo")
-_STATUS, _CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-_CONTROL_GROUP = Path("/sys/fs/cgroup")
+_CLEAR_PEAK = Path("/proc/self/clear_refs")
 
 
 class MemoryUse(NamedTuple):
@@ -63,11 +62,7 @@ def free_bytes(device: torch.device | str | None = None) -> int:
     device = default_device() if device is None else torch.device(device)
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    available = _bytes_of(_MEMINFO, "MemAvailable")
-    with suppress(OSError, ValueError):  # without a control group, or with the limit "max"
-        limit = int((_CONTROL_GROUP / "memory.max").read_text())
-        available = min(available, max(0, limit - int((_CONTROL_GROUP / "memory.current").read_text())))
-    return available
+    return available_bytes()
 
 
 def num_blocks(bytes_per_block: int, utilization: float = 0.9, device: torch.device | str | None = None) -> int:
@@ -82,11 +77,11 @@ def measure(model: Callable[[], object], device: torch.device | str | None = Non
         total = free_bytes(device)
         with suppress(OSError):  # some systems keep a process from resetting its peak
             _CLEAR_PEAK.write_text("5")
-        before, peak_before = _bytes_of(_STATUS, "VmRSS"), _bytes_of(_STATUS, "VmHWM")
+        before, peak_before = bytes_of(STATUS, "VmRSS"), bytes_of(STATUS, "VmHWM")
         model()
-        peak = _bytes_of(_STATUS, "VmHWM")
+        peak = bytes_of(STATUS, "VmHWM")
         # An old peak that was not passed says nothing of this run; what stayed resident is the least it took.
-        return MemoryUse(total, max(0, (peak if peak > peak_before else _bytes_of(_STATUS, "VmRSS")) - before))
+        return MemoryUse(total, max(0, (peak if peak > peak_before else bytes_of(STATUS, "VmRSS")) - before))
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
     model()
@@ -138,10 +133,3 @@ def profile_num_available_blocks(
     gpu = num_gpu_blocks(use.total, gpu_memory_utilization, use.peak, bytes_per_block)
     return gpu, num_cpu_blocks(cpu_swap_space, bytes_per_block)
 
-
-def _bytes_of(path: Path, name: str) -> int:
-    """The bytes of a line such as `VmRSS:  1234 kB`."""
-    for line in path.read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) * 1024
-    raise InvalidValueError("path", str(path), f"it must have a line {name}")
