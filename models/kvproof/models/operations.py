@@ -6,16 +6,17 @@ has several parts joined by `and` is proved part by part.
 """
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kvproof.models.induction import Induction, defined, hypotheses
-from kvproof.models.obligation import Hypothesis, Obligation
+from kvproof.models.induction import Induction, hypotheses
+from kvproof.models.obligation import WELL_DEFINED, Hypothesis, Obligation
 from kvproof.models.products import by_lemma_where_divided
+from kvproof.models.translation.conditions import Demand
 from kvproof.models.translation.maps import SymbolicState, Value
 from kvproof.models.translation.rules import Outcome
-from kvproof.models.translation.terms import Number, Truth, conjunction, is_truth
+from kvproof.models.translation.terms import Number, Truth, are_same, conjunction, is_truth
 from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Parameter, Translator
 from kvproof.spec.language import COLLECTED, Contract
@@ -39,6 +40,15 @@ def contract_obligations(induction: Induction, contract: Contract) -> Iterator[O
 
 def _function(name: str) -> Callable[..., Any]:
     return next(one for one in (*COLLECTED.words, *COLLECTED.rules) if one.__name__ == name)
+
+
+def _different(demands: Sequence[Demand]) -> list[Truth]:
+    """What is demanded, once."""
+    found: list[Truth] = []
+    for demand in demands:
+        if not any(are_same(one, demand.formula) for one in found):
+            found.append(demand.formula)
+    return found
 
 
 def _one_more(count: Any) -> Value:
@@ -172,10 +182,17 @@ class _Proof:
             if word is not None:
                 arguments = [one.value for one in (*self.words.given, *chosen)]
                 demands = self.induction.translator.call(word, *states, *arguments).demands
-                for one in defined(SUITE, contract.name, demands, assumed + self.known):
-                    yield Obligation(
-                        SUITE, one.subject, f"{word}: {one.claim}", one.property, one.hypotheses, one.goal, one.place
-                    )
+                yield from self._read(word, demands, assumed + self.known)
+
+    def _read(self, word: str, demands: Sequence[Demand], assumed: tuple[Hypothesis, ...]) -> Iterator[Obligation]:
+        """What a word reads is there; what it reads through one other word is one obligation."""
+        by_function: dict[str, list[Demand]] = {}
+        for demand in demands:
+            by_function.setdefault(demand.chain[-1], []).append(demand)
+        for function, read in by_function.items():
+            inner = "" if function == word else f", in {function}"
+            claim, goal = f"{word}: all that it reads is there{inner}", conjunction(*_different(read))
+            yield Obligation(SUITE, self.contract.name, claim, WELL_DEFINED, assumed, goal, read[0].place)
 
     def _reachable(self, which: str, state: SymbolicState) -> tuple[Hypothesis, ...]:
         """Every invariant, of one of the states."""

@@ -69,6 +69,10 @@ Ages = Annotated[list[int], BLOCKS]  # a number for each block
 Tokens = Annotated[list[int], COUNTS]  # an identity for each position of a sequence
 BlockNumbers = Annotated[list[int], BLOCKS]  # a number for each block
 StepNumbers = Annotated[list[int], STEPS]  # a number for each firing
+EntryNumbers = Annotated[list[int], INDEXES]  # a number for each entry of a table
+FlightNumbers = Annotated[list[int], FLIGHTS]  # a number for each flight
+Rows = Annotated[list[list[int]], INDEXES, SLOTS]  # the identities of each entry of a table
+Flag = Annotated[int, FLAGS]  # 1: it is so
 Places = Annotated[list[list[int]], SEQS, STEPS]  # a place in the table of each sequence, before each firing
 
 

@@ -18,6 +18,8 @@ from typing import Any
 
 from kvproof.spec import (
     admission,
+    admit_contract,
+    admit_progress,
     append_contract,
     cache_rules,
     eviction_policy,
@@ -47,6 +49,8 @@ TEXTS: tuple[ModuleType, ...] = (
     flight_invariants,
     append_contract,
     free_contract,
+    admit_progress,
+    admit_contract,
     swap_schedule,
     swap_progress,
     swap_contract,
