@@ -243,7 +243,7 @@ def test_only_what_is_not_ours_is_isolated_by_default(name: str, foreign: bool) 
 
 def test_a_hunt_outlives_its_subject_and_keeps_its_document_clean(folder: Path) -> None:
     command = [sys.executable, "-m", "kvproof.check.command_line", "hunt", "--subject", "ends.py:Exits"]
-    options = ["--seed", "1", "--budget", "2", "--stop-at-first", "--json", "-"]
+    options = ["--seed", "1", "--budget", "20", "--stop-at-first", "--json", "-"]
     done = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     document = json.loads(done.stdout)

@@ -161,6 +161,7 @@ class Replay:
     status: Status
     text: str
     finding: Finding | None = None
+    is_misnamed: bool = False  # an error because the file is no crash file, or nothing goes by the subject's name
 
 
 def replay(path: Path, subject: str | Factory | None = None, isolation: bool | None = None) -> Replay:
@@ -173,7 +174,7 @@ def replay(path: Path, subject: str | Factory | None = None, isolation: bool | N
         make = _factory(subject if subject is not None else _found_from(path, trace.subject), isolation)
         return _replayed(path, trace, make, subject if isinstance(subject, str) else trace.subject)
     except (CrashFileError, UnknownSubject) as error:
-        return Replay(Status.ERROR, str(error))
+        return Replay(Status.ERROR, str(error), is_misnamed=True)
     except AdapterError as error:
         return Replay(Status.ERROR, f"the adapter breaks the protocol: {error}")
     except Unsupported as error:

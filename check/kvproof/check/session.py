@@ -1,7 +1,8 @@
 """A run: stages one after the other, each with its part of the time, everything found stored at once.
 
 Every check that a stage will speak of is in the document from the beginning, as `unknown`. Whatever happens then (an
-interrupt, a fault of ours, a kill), what was not decided stays unknown, and never looks like success.
+interrupt, a fault of ours, a kill), what was not decided stays unknown, and never looks like success. A disk that is
+full on the way is said, and the run goes on: what it finds is still told.
 """
 
 import signal
@@ -81,9 +82,10 @@ class Session:
     progress: Progress
     stops_at_first: bool = False  # a stage that refutes is the last one
     _done: int = field(default=0, init=False)
+    _unkept: StoreError | None = field(default=None, init=False)  # why the last write failed
 
     def run(self) -> Exit:
-        """Run every stage; the exit code of the run. Raises StoreError, and AdapterError for a subject that is none."""
+        """Run every stage; the exit code of the run. Raises StoreError if nothing can be stored from the beginning."""
         begin = time.monotonic()
         self.result.checks = [check for stage in self.stages for check in stage.promised]
         self.store.open(self.result)
@@ -99,9 +101,22 @@ class Session:
             self._note(f"the adapter of {self.result.run.subject} breaks the protocol: {error}")
         self.result.run.is_complete = code is None
         self.result.run.seconds = round(time.monotonic() - begin, 3)
-        self.store.write_all(self.result)
+        self._keep(self.store.write_all)
         found = self.result.exit_code()
+        if code is None and self._unkept is not None:
+            code = self._unkept.exit_code
         return found if code is None or found is Exit.REFUTED else code
+
+    def _keep(self, write: Callable[[Result], None]) -> None:
+        """Write the result, or say why it is not written."""
+        try:
+            write(self.result)
+        except StoreError as error:
+            if self._unkept is None:
+                self._note(str(error))
+            self._unkept = error
+        else:
+            self._unkept = None
 
     def _run_stages(self, begin: float) -> Exit | None:
         code = None
@@ -112,7 +127,7 @@ class Session:
             seconds = left * stage.share / sum(later.share for later in self.stages[index:])
             try:
                 self._run_stage(stage, seconds)
-            except (KeyboardInterrupt, StoreError, AdapterError):
+            except (KeyboardInterrupt, AdapterError):
                 raise
             except BaseException as error:  # a subject may even raise SystemExit
                 code = Exit.INTERNAL
@@ -135,7 +150,7 @@ class Session:
                 if check.text == NOT_RUN and check.verdict is Verdict.UNKNOWN:
                     check.text = reason
             self.progress.end()
-        self.store.write_all(self.result)
+        self._keep(self.store.write_all)
 
     def _advance(self, count: int) -> None:
         self._done = count
@@ -154,7 +169,7 @@ class Session:
             self._is_told_by(said)
         if is_news:
             self.progress.say(f"refuted: {said.id}: {said.text}")
-        self.store.write_result(self.result)
+        self._keep(self.store.write_result)
 
     def _is_told_by(self, said: Check) -> None:
         """A check that was promised of a property is told by those of its single findings."""
@@ -164,8 +179,11 @@ class Session:
                 return
 
     def _report_fault(self, stage: Stage, error: BaseException) -> None:
-        log = self.store.write_log("".join(traceback.format_exception(error)))
         what = f"{type(error).__name__}: {error}".splitlines()[0]
+        try:
+            log = str(self.store.write_log("".join(traceback.format_exception(error))))
+        except StoreError as unkept:
+            log = f"it ({unkept})"
         self._note(f"{stage.name} failed by a fault of kvproof, not of the subject: {what}; please report {log}")
 
     def _note(self, message: str) -> None:

@@ -1,6 +1,5 @@
 """`kvproof bisect`: in which releases of an engine a counterexample holds."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -23,20 +22,16 @@ def bisect(
 
     Exits with 0 if every release gave an answer, whichever, and with 4 if one could not be run.
     """
-    with guarded():
+    with guarded(json):
         import msgspec
 
         from kvproof.check.bisection import Answer, Outcome, engine_of, releases_of
         from kvproof.check.bisection import bisect as run
+        from kvproof.check.commands.document import write_document
         from kvproof.check.commands.output import output, say
-        from kvproof.check.commands.running import STANDARD_OUTPUT, require_writable
         from kvproof.check.engines import EngineError
-        from kvproof.check.store import explained
-        from kvproof.reports.atomic import write_atomically
 
-        console = output(to_stderr=json == STANDARD_OUTPUT)
-        if json is not None and json != STANDARD_OUTPUT:
-            require_writable(json)
+        console = output()
         try:
             named = releases_of(engine_of(subject), releases)
         except EngineError as error:
@@ -50,11 +45,7 @@ def bisect(
         say(console, "")
         say(console, found.sentence())
         data = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
-        if json == STANDARD_OUTPUT:
-            sys.stdout.buffer.write(data)
-            sys.stdout.flush()
-        elif json is not None:
-            with explained(json):
-                write_atomically(json, data)
+        if json is not None:
+            write_document(json, data)
         unknown = any(answer.outcome is Outcome.UNKNOWN for answer in found.releases)
         raise typer.Exit(Exit.INCONCLUSIVE if unknown else Exit.OK)

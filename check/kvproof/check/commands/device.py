@@ -41,7 +41,7 @@ def device(
     Compares every byte of both pools after each step, generates text through paged memory, and plants faults into its
     own run to show that it would notice. Writes device.html.
     """
-    with guarded():
+    with guarded(json):
         from kvproof.check.commands.generating import generating_stage
         from kvproof.check.commands.moving import Moving, correctness_stage
         from kvproof.check.commands.running import Request, run_stages

@@ -36,7 +36,7 @@ def explore(
     json: JsonOption = None,
 ) -> None:
     """Reach every state of one scope, of the specification or of a subject. Nothing is drawn: no seed is needed."""
-    with guarded():
+    with guarded(json):
         from dataclasses import replace
 
         from kvproof.check.commands.exploring import specification_stage, subject_stage

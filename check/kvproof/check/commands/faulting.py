@@ -10,7 +10,7 @@ from pathlib import Path
 from kvproof.check.commands.guard import UsageError
 from kvproof.check.commands.naming import did_you_mean
 from kvproof.check.commands.output import PLAIN_INTERVAL_SECONDS, Output, output, say
-from kvproof.check.commands.running import STANDARD_OUTPUT, host, now, require_writable, version, write_json
+from kvproof.check.commands.running import host, now, version, write_json
 from kvproof.check.session import interruptible
 from kvproof.check.spec_faults import ALIVE, COLUMNS, Judged, judge_all
 from kvproof.models.mutation import Mutant, changes, deletions
@@ -41,9 +41,7 @@ class Faulting:
 
 def run_faults(faulting: Faulting) -> Exit:
     """Judge every mutant asked for, print and store it. Raises StoreError, UsageError."""
-    console = output(to_stderr=faulting.json == STANDARD_OUTPUT)
-    if faulting.json is not None and faulting.json != STANDARD_OUTPUT:
-        require_writable(faulting.json)
+    console = output()
     mutants = faulting.mutants()
     run = Run(version(), FAULTS, "the specification", 0, host(), now())
     result = Result(run)

@@ -36,7 +36,7 @@ def faults(
     A mutant is killed by an obligation that is no longer proved, or by an exploration that breaks a claim or reaches
     other states; or it is proved to be the same rule. What is alive nobody watches: exit code 1.
     """
-    with guarded():
+    with guarded(json):
         from kvproof.check.commands.faulting import Faulting, run_faults
 
         judges = tuple(one.value for one in FaultJudge if not judge or one in judge)

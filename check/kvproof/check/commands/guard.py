@@ -24,14 +24,16 @@ def fail(message: str, code: Exit) -> typer.Exit:
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
-    """What every command runs in."""
+def guarded(json: Path | None = None) -> Iterator[None]:
+    """What every command runs in; json: where its document shall go."""
+    from kvproof.check.commands.document import document_to
     from kvproof.check.finding import AdapterError
     from kvproof.check.store import StoreError
     from kvproof.reports.document import DocumentError
 
     try:
-        yield
+        with document_to(json):
+            yield
     except typer.Exit:
         raise
     except StoreError as error:

@@ -64,7 +64,7 @@ def hunt(
     A loud fault does not end it: findings are grouped by property and mechanism, one of each is minimised, saved and
     told as soon as it is there, and later runs are steered around it.
     """
-    with guarded():
+    with guarded(json):
         from kvproof.check.commands.exploring import subject_stage
         from kvproof.check.commands.fixing import agrees, fixed_fields, wanted_properties
         from kvproof.check.commands.gate import HUNTED_SCOPES

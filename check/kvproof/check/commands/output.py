@@ -24,9 +24,9 @@ class Output(Console):
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
-def output(to_stderr: bool = False) -> Output:
+def output() -> Output:
     """The console of a command: plain and as wide as needed unless a person looks at it."""
-    file = sys.stderr if to_stderr else sys.stdout
+    file = sys.stdout
     if file.isatty() and not os.environ.get("CI"):
         return Output(file=file, highlight=False, soft_wrap=False)
     return Output(file=file, width=WIDTH_OF_PLAIN_TEXT, force_terminal=False, no_color=True, highlight=False)

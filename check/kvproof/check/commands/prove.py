@@ -55,7 +55,7 @@ def prove(
     the other suites claim of arithmetic and of lists of copies. Nothing is drawn: the seed only moves the solver.
     What is not proved is searched for a small state from which a run breaks it; if none is found it is unknown.
     """
-    with guarded():
+    with guarded(json):
         from kvproof.check.commands.besides import Besides
         from kvproof.check.commands.proving import Proving, run_proofs
         from kvproof.models.solving import Settings

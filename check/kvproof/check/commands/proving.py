@@ -15,7 +15,7 @@ from kvproof.check.commands.output import Output, output, say
 from kvproof.check.commands.proof_needs import needs
 from kvproof.check.commands.proof_progress import ProofProgress
 from kvproof.check.commands.proof_report import proof_lines
-from kvproof.check.commands.running import STANDARD_OUTPUT, host, now, require_writable, version, write_json
+from kvproof.check.commands.running import host, now, version, write_json
 from kvproof.check.commands.vacuous import HYPOTHESES, NAMES, VACUITY, Noted, fires
 from kvproof.check.session import interruptible
 from kvproof.models.counterexamples.case import RULES
@@ -70,9 +70,7 @@ class Proving:
 
 def run_proofs(proving: Proving) -> Exit:
     """Decide everything asked for, print and store it. Raises StoreError, UsageError, NotInLanguage."""
-    console = output(to_stderr=proving.json == STANDARD_OUTPUT)
-    if proving.json is not None and proving.json != STANDARD_OUTPUT:
-        require_writable(proving.json)
+    console = output()
     besides = proving.besides
     besides.prepare(proving.settings, proving.is_whole)
     run = Run(version(), "prove", SUBJECT, proving.settings.seed, host() | {"z3": z3.get_version_string()}, now())

@@ -1,13 +1,16 @@
 """`kvproof replay`: run saved counterexamples again."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kvproof.check.commands.guard import guarded
 from kvproof.check.commands.options import IsolationOption
 from kvproof.spec.verdict import Exit
+
+if TYPE_CHECKING:
+    from kvproof.check.crash import Replay
 
 WORST_FIRST = (Exit.REFUTED, Exit.USAGE, Exit.INCONCLUSIVE, Exit.OK)
 
@@ -21,7 +24,8 @@ def replay(
 ) -> None:
     """Say of each counterexample FIXED, FAILED or ERROR.
 
-    Exits with 1 if one FAILED, else with 2 if a file is no counterexample, else with 4 if one could not be replayed.
+    Exits with 1 if one FAILED, else with 2 if a file is no counterexample or there is no such subject, else with 4 if
+    one could not be replayed.
     """
     with guarded():
         from kvproof.check import crash
@@ -34,17 +38,13 @@ def replay(
             say(console, f"{done.status}  {path}: {first}")
             for line in rest:
                 say(console, f"  {line}")
-            codes.add(_code(path, str(done.status)))
+            codes.add(_code(done))
         raise typer.Exit(next(code for code in WORST_FIRST if code in codes))
 
 
-def _code(path: Path, status: str) -> Exit:
-    from kvproof.check import crash
-
-    if status != "ERROR":
-        return Exit.OK if status == "FIXED" else Exit.REFUTED
-    try:
-        crash.load(path)
-    except crash.CrashFileError:
-        return Exit.USAGE
-    return Exit.INCONCLUSIVE
+def _code(done: "Replay") -> Exit:
+    if done.finding is not None:
+        return Exit.REFUTED
+    if str(done.status) != "ERROR":
+        return Exit.OK
+    return Exit.USAGE if done.is_misnamed else Exit.INCONCLUSIVE

@@ -6,6 +6,7 @@ searched again; what was found before is told again.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from kvproof.check.commands.guard import UsageError
 from kvproof.check.commands.saving import Saving
 from kvproof.check.session import Said, Stage, Stint
 from kvproof.check.steering import Told
-from kvproof.check.store import RESULT, explained
+from kvproof.check.store import RESULT, StoreError, explained
 from kvproof.reports.atomic import write_atomically
 from kvproof.reports.document import DocumentError, read
 from kvproof.spec.verdict import Check, Result, Verdict
@@ -55,8 +56,8 @@ class Bookmark:
         self.earlier: list[Check] = []
 
     def write(self) -> None:
-        """Keep it. Raises StoreError."""
-        with explained(self.folder / FILE):
+        """Keep it, or leave the one before: the result, written beside it, says why nothing can be written."""
+        with suppress(StoreError), explained(self.folder / FILE):
             write_atomically(self.folder / FILE, msgspec.json.format(msgspec.json.encode(self.progress)) + b"\n")
 
     def scope_is_done(self, name: str) -> None:

@@ -2,25 +2,24 @@
 
 import os
 import platform
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
 
+from kvproof.check.commands.document import STANDARD_OUTPUT, write_document
 from kvproof.check.commands.output import output, progress_on, say
 from kvproof.check.commands.saving import SHORTEN_SECONDS_MAX, SHORTEN_SECONDS_MIN, Saving
 from kvproof.check.known import known_findings
 from kvproof.check.session import Session, Stage
-from kvproof.check.store import Store, StoreError, explained
+from kvproof.check.store import Store, StoreError
 from kvproof.check.subject import ManagerSubject
-from kvproof.reports.document import encode, write
+from kvproof.reports.document import encode
 from kvproof.reports.terminal import print_report
 from kvproof.spec.data_plane_report import DataPlane
 from kvproof.spec.verdict import Exit, Result, Run
 
-STANDARD_OUTPUT = Path("-")
 WITHOUT_LIMIT_SECONDS = 1e9
 
 
@@ -59,10 +58,12 @@ def run_stages(
     data_plane: DataPlane | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Exit:
-    """Run the stages, store and print what they found; `data_plane` is filled by them. Raises StoreError."""
-    console = output(to_stderr=request.json == STANDARD_OUTPUT)
-    if request.json is not None and request.json != STANDARD_OUTPUT:
-        require_writable(request.json)
+    """Run the stages, store and print what they found; `data_plane` is filled by them.
+
+    Raises StoreError where nothing can be stored from the beginning. What cannot be stored later is told all the same,
+    and the run has failed, if it does not refute anyway.
+    """
+    console = output()
     assumed = [*(subject.assumptions if subject else ()), *(one for stage in stages for one in stage.assumptions)]
     run = Run(version(), request.command, request.subject, request.seed, host() | dict(environment or {}), now())
     run.assumptions = [f"{one.name}: {one.sentence}" for one in assumed]
@@ -71,11 +72,15 @@ def run_stages(
     say(console, f"kvproof {run.version} {run.command}, subject {run.subject}, seed {run.seed}, {budget}")
     seconds = WITHOUT_LIMIT_SECONDS if request.seconds is None else request.seconds
     code = Session(result, request.store, stages, seconds, progress_on(console), stops_at_first).run()
-    request.store.write_device_page(result)
-    if request.json is not None:
-        write_json(result, request.folder, request.json)
     say(console, "")
     print_report(result, request.folder, console)
+    try:
+        request.store.write_device_page(result)
+        if request.json is not None:
+            write_json(result, request.folder, request.json)
+    except StoreError as error:
+        say(console, f"kvproof: {error}")
+        return code if code is Exit.REFUTED else error.exit_code
     return code
 
 
@@ -101,24 +106,10 @@ def now() -> str:
     return datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
-def require_writable(json: Path) -> None:
-    """Say now, and not after the run, that the document cannot be written there. Raises StoreError."""
-    with explained(json):
-        if json.is_dir():
-            raise StoreError(f"{json} is a folder; --json needs a file, --out takes a folder", Exit.USAGE)
-        json.parent.mkdir(parents=True, exist_ok=True)
-
-
 def write_json(result: Result, folder: Path, json: Path) -> None:
-    """The same document, its traces named as seen from where it lies."""
+    """The same document, its traces named as seen from where it lies. Raises StoreError."""
     here = Path() if json == STANDARD_OUTPUT else json.parent
     moved = [
         replace(check, trace=check.trace and os.path.relpath(folder / check.trace, here)) for check in result.checks
     ]
-    document = replace(result, checks=moved)
-    if json == STANDARD_OUTPUT:
-        sys.stdout.buffer.write(encode(document))
-        sys.stdout.flush()
-        return
-    with explained(json):
-        write(json, document)
+    write_document(json, encode(replace(result, checks=moved)))

@@ -7,9 +7,9 @@ from kvproof.check.commands.claims import Refutation
 from kvproof.check.finding import Finding
 from kvproof.check.known import KnownFindings
 from kvproof.check.steering import Told, features_of, is_told
-from kvproof.check.store import Store, explained
+from kvproof.check.store import Store, StoreError, explained
 from kvproof.check.subject import Config, ManagerSubject
-from kvproof.spec.trace import Operation
+from kvproof.spec.trace import Operation, Trace
 
 SHORTEN_SECONDS_MIN, SHORTEN_SECONDS_MAX = 2.0, 10.0
 NOT_WANTED = "not what is hunted for"
@@ -38,7 +38,7 @@ class Saving:
     def save(
         self, judge: str, config: Config, operations: list[Operation], finding: Finding, num_before: int
     ) -> Refutation:
-        """Save the shortest run found that refutes the same, if the subject repeats it. Raises StoreError."""
+        """Save the shortest run found that refutes the same, if the subject repeats it; if it cannot be, tell it."""
         from kvproof.check import crash
 
         for by, told, saved in self._saved:
@@ -58,10 +58,14 @@ class Saving:
             make=self.make,
             num_operations_before=num_before,
         )
-        with explained(self.store.crashes):
-            path = crash.save(self.store.crashes, trace)
         _, signature = finding.kind_of_run(operations)
-        found = Refutation(trace.property, trace.text, str(path.relative_to(self.store.folder)), signature=signature)
+        found = Refutation(trace.property, trace.text, signature=signature)
+        try:
+            with explained(self.store.crashes):
+                path = crash.save(self.store.crashes, trace)
+            found.trace = str(path.relative_to(self.store.folder))
+        except StoreError as error:
+            found.text += f"\n{steps_of(trace)}\nThis run is not saved: {error}"
         shortest = features_of(config, operations)  # of a run that may have been found anew, with other features
         found.features = tuple(feature for feature in features if feature in shortest)
         self._excuse(found, finding)
@@ -104,3 +108,10 @@ class Saving:
             long=LONG,
             walks=NUM_WALKS_MAX,
         )
+
+
+def steps_of(trace: Trace) -> str:
+    """The steps of a run that has no file, as text."""
+    config = ", ".join(f"{name} {value}" for name, value in trace.config.items())
+    steps = "\n".join(f"  {number}  {step}" for number, step in enumerate(trace.steps, start=1))
+    return f"The steps, with {config}:\n{steps}"

@@ -36,7 +36,7 @@ def verify(
     Of what is built in, the data plane is checked as well: bytes that its engine moves, text that is generated.
     A whole scheduler, or a pool, is walked only.
     """
-    with guarded():
+    with guarded(json):
         from kvproof.check.commands.driving import hypothesis_stage
         from kvproof.check.commands.exploring import specification_stage, subject_stage
         from kvproof.check.commands.gate import SPECIFICATION_SCOPES, SUBJECT_SCOPES

@@ -7,6 +7,7 @@ knows the configuration and the operations, the last of which did not end. It al
 import mmap
 import os
 import struct
+import sys
 import tempfile
 from collections.abc import Iterable
 from typing import SupportsIndex
@@ -27,9 +28,8 @@ class Journal:
 
     def __init__(self, descriptor: int | None = None) -> None:
         if descriptor is None:
-            with tempfile.TemporaryFile() as file:
-                os.ftruncate(file.fileno(), SIZE_BYTES)
-                descriptor = os.dup(file.fileno())
+            descriptor = _shared_file()
+            os.ftruncate(descriptor, SIZE_BYTES)
         self.descriptor = descriptor
         self.memory = mmap.mmap(descriptor, SIZE_BYTES)
         self._encoder = msgspec.msgpack.Encoder()
@@ -82,6 +82,14 @@ class Journal:
         """Give the memory back."""
         self.memory.close()
         os.close(self.descriptor)
+
+
+def _shared_file() -> int:
+    """The descriptor of a file without a name: of memory where there are such files, so that no disk can be full."""
+    if sys.platform == "linux":
+        return os.memfd_create("kvproof-journal")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 class Journaled(list[Operation]):
