@@ -13,9 +13,11 @@ from kvproof.check.commands.explore import explore
 from kvproof.check.commands.faults import faults
 from kvproof.check.commands.hunt import hunt
 from kvproof.check.commands.prove import prove
+from kvproof.check.commands.record import record
 from kvproof.check.commands.replay import replay
 from kvproof.check.commands.report import report
 from kvproof.check.commands.subjects import subjects
+from kvproof.check.commands.validate import validate
 from kvproof.check.commands.verify import verify
 
 EXIT_CODES = (
@@ -33,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (verify, prove, explore, hunt, replay, bisect, device, faults, subjects, report):
+for command in (verify, prove, explore, hunt, replay, bisect, record, validate, device, faults, subjects, report):
     app.command()(command)
 app.add_typer(engines, name="engines")
 

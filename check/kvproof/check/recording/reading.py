@@ -1,0 +1,132 @@
+"""A recording as a stream: a file, a pipe or standard input, plain or gzip, one line in memory at a time.
+
+What is broken is told with line and column, and what to do; only the last line may be torn, since a server that was
+killed leaves one.
+"""
+
+import gzip
+import re
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TypeVar
+
+import msgspec
+
+from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V0, VLLM_V1, Call, Header
+from kvproof.reports.document import DocumentError
+
+GZIP = b"\x1f\x8b"
+LINE_BYTES_MAX = 1 << 28
+NUM_BLOCKS_MAX = 10_000_000
+STANDARD_INPUT = "-"
+HINT = "make one with kvproof.check.recording.record, or `kvproof record`"
+Line = TypeVar("Line", Header, Call)
+
+
+class RecordingError(DocumentError):
+    """The file is no recording that can be read; the message is for the user."""
+
+
+class Reading:
+    """An opened recording: its header, and then its lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = "standard input" if str(path) == STANDARD_INPUT else str(path)
+        self.number = 0  # of the line read last
+        self.is_torn = False
+        self.raw = b""  # that line
+        self._file = self._opened()
+        self._calls = msgspec.json.Decoder(Call)
+        self.header = self._header()
+
+    def close(self) -> None:
+        """Done with the file."""
+        if str(self.path) != STANDARD_INPUT:
+            self._file.close()
+
+    def _opened(self) -> IO[bytes]:
+        try:
+            file: IO[bytes] = sys.stdin.buffer if str(self.path) == STANDARD_INPUT else self.path.open("rb")
+            begin = file.peek(2)[:2]  # type: ignore[attr-defined]
+        except (OSError, ValueError) as error:
+            said = getattr(error, "strerror", None) or error
+            raise RecordingError(f"{self.name} cannot be read: {said}") from None
+        return gzip.GzipFile(fileobj=file) if begin == GZIP else file  # type: ignore[return-value]
+
+    def _header(self) -> Header:
+        line = self._next()
+        if not line:
+            raise RecordingError(f"{self.name} is empty: a recording begins with a header; {HINT}")
+        try:
+            version = msgspec.json.decode(line, type=_Version).kvproof_recording
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise self._wrong("no recording of kvproof begins like this", 1, HINT) from None
+        if version != SCHEMA_VERSION:
+            what = f"it is of version {version} of the format, and this kvproof reads {SCHEMA_VERSION}"
+            raise self._wrong(what, 1, "validate it with the release that recorded it")
+        header = self._decoded(line, msgspec.json.Decoder(Header))
+        sizes = (header.block_size, header.num_gpu_blocks, header.num_host_blocks + 1)
+        if min(sizes) < 1 or max(sizes) > NUM_BLOCKS_MAX or not 0 <= header.watermark <= 1:
+            raise self._wrong("its sizes are no sizes of a manager", 1, HINT)
+        if header.interface not in (VLLM_V0, VLLM_V1):
+            raise self._wrong(f"there is no interface {header.interface!r}", 1, "validate it with a newer kvproof")
+        return header
+
+    def calls(self) -> Iterator[Call]:
+        """The lines after the header, in order. Raises RecordingError."""
+        while line := self._next():
+            is_whole = line.endswith(b"\n")
+            try:
+                call = self._decoded(line, self._calls)
+            except RecordingError:
+                if is_whole or self._next():
+                    raise
+                self.is_torn = True
+                return
+            if call.n != self.number - 1:
+                what = f"call {call.n} stands where call {self.number - 1} should"
+                raise self._wrong(what, 1, "lines were lost, repeated or moved; take the file as it was recorded")
+            yield call
+
+    def _next(self) -> bytes:
+        try:
+            line = self._file.readline(LINE_BYTES_MAX)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            self.number += 1
+            raise self._wrong(f"the gzip data is broken ({error})", 1, "copy the file anew") from None
+        except OSError as error:
+            raise RecordingError(f"{self.name} cannot be read: {error.strerror or error}") from None
+        if line:
+            self.number += 1
+            self.raw = line
+        if len(line) == LINE_BYTES_MAX:
+            raise self._wrong(f"the line is longer than {LINE_BYTES_MAX:,} bytes", LINE_BYTES_MAX, HINT)
+        return line
+
+    def _decoded(self, line: bytes, decoder: "msgspec.json.Decoder[Line]") -> Line:
+        try:
+            return decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            what, column = _explained(error, line)
+            raise self._wrong(what, column, "take the file as it was recorded") from None
+
+    def _wrong(self, what: str, column: int, advice: str) -> RecordingError:
+        return RecordingError(f"{self.name}, line {self.number}, column {column}: {what}; {advice}")
+
+
+class _Version(msgspec.Struct):
+    kvproof_recording: int
+
+
+def _explained(error: Exception, line: bytes) -> tuple[str, int]:
+    """What is wrong with a line, and in which column: where it ends to be JSON, or where the wrong field stands."""
+    text = str(error)
+    place = re.search(r"byte (\d+)", text)
+    if place:
+        return text, int(place[1]) + 1
+    fields = re.findall(r"\.(\w+)", text.rpartition("`$")[2]) or re.findall(r"field `(\w+)`", text)
+    at = line.find(f'"{fields[-1]}"'.encode()) if fields else 0
+    return text, max(at, 0) + 1

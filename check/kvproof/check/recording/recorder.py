@@ -1,0 +1,224 @@
+"""The recorder: each outermost call of a manager leaves one line, written out before the caller goes on.
+
+It stands between the caller and the manager: bound methods of this one object are replaced, and the class is not
+touched. The manager is called with what the caller gave, and its answer or exception is passed on unchanged. What fails
+in the recorder itself (a full disk, an object of an engine that is not as expected) never reaches the server: a line
+says why, the recording stops, and calls go straight through from then on.
+"""
+
+import atexit
+import hashlib
+import os
+import secrets
+import warnings
+from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from kvproof.check.recording.format import DIGESTS, ENDED, IDS, STOPPED, Call, Header, Table, Told
+
+DIGEST_BYTES = 8
+POSITIVE = (1 << 63) - 1
+
+
+class RecordingRefused(Exception):
+    """The object cannot be recorded; the message says why."""
+
+
+class Written:
+    """What of a live sequence has been written: how many tokens, its tables, and the digest of its last token."""
+
+    __slots__ = ("last", "num_tokens", "tables")
+
+    def __init__(self) -> None:
+        self.num_tokens = 0
+        self.tables: list[list[int]] = []
+        self.last = b""
+
+
+class Recorder:
+    """Writes the lines of one manager. Subclasses say which calls there are, and what of each is told.
+
+    A call `name` is told by the method `on_name(answer, *arguments)`, which gives the line without number and counts.
+    """
+
+    calls: tuple[str, ...] = ()
+
+    def __init__(self, manager: Any, path: Path, digest_key: bytes | None, shows_pool: bool) -> None:
+        self.manager, self.path, self.shows_pool = manager, path, shows_pool
+        self.key, self.has_digests = digest_key or secrets.token_bytes(32), digest_key is not None
+        self.known: dict[int, Written] = {}
+        self.num_lines = 0
+        self.is_on = True
+        self._is_inside = False
+        self._encoder = msgspec.json.Encoder()
+        header = self.header()
+        header.tokens = DIGESTS if self.has_digests else IDS
+        header.version = _version()
+        if shows_pool:
+            header.refs, header.free_ids = self.pool()
+        header.started = datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise RecordingRefused(f"{path} cannot be written: {error.strerror}") from error
+        self._process = os.getpid()
+        self._put(header)
+        self._wrapped = {name: vars(manager).get(name) for name in self.calls if hasattr(manager, name)}
+        for name in self._wrapped:
+            setattr(manager, name, self._recorded(name, getattr(manager, name)))
+        atexit.register(self.close)
+
+    def __enter__(self) -> "Recorder":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the recording, and take it off the manager. A normal end of the process does it, too."""
+        atexit.unregister(self.close)
+        if os.getpid() != self._process:
+            return  # a child: the recording is its parent's
+        for name, before in self._wrapped.items():
+            if before is None:
+                delattr(self.manager, name)
+            else:
+                setattr(self.manager, name, before)
+        self._wrapped = {}
+        if self.is_on:
+            self._end(Call(self.num_lines + 1, ENDED))
+
+    # What subclasses say --------------------------------------------------------------------------------------------
+
+    def header(self) -> Header:
+        """The configuration of the manager."""
+        raise NotImplementedError
+
+    def free(self) -> tuple[int, int]:
+        """Free blocks of both devices."""
+        raise NotImplementedError
+
+    def reserved(self) -> list[int]:
+        """Blocks that the manager keeps for itself."""
+        raise NotImplementedError
+
+    def pool(self) -> tuple[list[int] | None, list[int] | None]:
+        """Refcounts and free ids of the whole pool."""
+        raise NotImplementedError
+
+    # Calls ----------------------------------------------------------------------------------------------------------
+
+    def _recorded(self, name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
+        tell = getattr(self, f"on_{name}")
+
+        def recorded(*arguments: Any, **options: Any) -> Any:
+            if not self.is_on or self._is_inside or os.getpid() != self._process:
+                return inner(*arguments, **options)
+            self._is_inside = True
+            try:
+                answer = inner(*arguments, **options)
+            except Exception as error:
+                self._tell(name, tell, None, f"{type(error).__name__}: {error}"[:300], arguments, options)
+                raise
+            finally:
+                self._is_inside = False
+            self._tell(name, tell, answer, "", arguments, options)
+            return answer
+
+        return recorded
+
+    def _tell(
+        self, name: str, tell: Callable[..., Call | None], answer: Any, raised: str, arguments: Any, options: Any
+    ) -> None:
+        self._is_inside = True
+        try:
+            line = tell(answer, *arguments, **options)
+            if line is None:
+                return
+            line.n, line.call, line.raised = self.num_lines + 1, name, raised
+            line.free, line.reserved = self.free(), self.reserved()
+            if self.shows_pool:
+                line.refs, line.free_ids = self.pool()
+            self._put(line)
+            self.num_lines += 1
+        except Exception as error:
+            self._stop(f"{name}: {type(error).__name__}: {error}")
+        finally:
+            self._is_inside = False
+
+    def _stop(self, why: str) -> None:
+        warnings.warn(f"kvproof stopped recording to {self.path}: {why}", RuntimeWarning, stacklevel=4)
+        try:
+            self._end(Call(self.num_lines + 1, STOPPED, answer=why))
+        except OSError:
+            self.is_on = False
+
+    def _end(self, line: Call) -> None:
+        self.is_on = False
+        self._put(line)
+        os.close(self._file)
+
+    def _put(self, line: Call | Header) -> None:
+        data = self._encoder.encode(line) + b"\n"
+        if os.write(self._file, data) != len(data):
+            raise OSError("the line was not written whole")
+
+    # What is told of a sequence -------------------------------------------------------------------------------------
+
+    def new_tokens(self, told: Told, num_tokens: int, tokens_from: Callable[[int], Iterable[int]]) -> None:
+        """Tell the tokens that no earlier line told; `tokens_from(position)` gives those from there on."""
+        known = self.known.setdefault(told.seq, Written())
+        if num_tokens < known.num_tokens:  # tokens were taken back: all are told anew
+            known.num_tokens, known.last = 0, b""
+        told.start = known.num_tokens
+        if num_tokens > known.num_tokens:
+            told.tokens = self._numbers(known, tokens_from(known.num_tokens))
+            known.num_tokens = told.start + len(told.tokens)
+
+    def _numbers(self, known: Written, tokens: Iterable[int]) -> list[int]:
+        if not self.has_digests:
+            return list(tokens)
+        numbers = []
+        for token in tokens:
+            known.last = self._digest(known.last + b"%d" % token)
+            numbers.append(int.from_bytes(known.last, "big") & POSITIVE)
+        return numbers
+
+    def new_tables(self, told: Told, tables: list[list[int]]) -> None:
+        """Tell the tables by what changed since the line before."""
+        known = self.known.setdefault(told.seq, Written())
+        if len(known.tables) != len(tables):
+            known.tables = [[] for _ in tables]
+        told.tables = [Table(_num_kept(old, new), new) for old, new in zip(known.tables, tables, strict=True)]
+        for table in told.tables:
+            table.rest = table.rest[table.kept :]
+        known.tables = tables
+
+    def digest(self, value: Any) -> str:
+        """A name for a value: equal exactly for equal ones, and good for nothing else."""
+        return "" if value is None else self._digest(repr(value).encode()).hex()
+
+    def _digest(self, data: bytes) -> bytes:
+        return hashlib.blake2b(data, digest_size=DIGEST_BYTES, key=self.key[:64]).digest()
+
+
+def _num_kept(old: list[int], new: list[int]) -> int:
+    """How many entries both tables begin with."""
+    if new[: len(old)] == old:
+        return len(old)
+    return next(
+        (i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), min(len(old), len(new))
+    )
+
+
+def _version() -> str:
+    try:
+        return metadata.version("kvproof")
+    except metadata.PackageNotFoundError:
+        return ""
