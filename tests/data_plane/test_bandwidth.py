@@ -1,11 +1,13 @@
 """Speeds: what is timed is proven first, ratios are to plain copies, and slower than the baseline is worse."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from kvproof.check.data_plane import bandwidth, bandwidth_sitting, environment
-from kvproof.check.data_plane.bandwidth import BandwidthConfig, run_bandwidth
+from kvproof.check.data_plane.bandwidth import BandwidthConfig, NoSpeeds, run_bandwidth
 from kvproof.check.data_plane.bandwidth_load import mappings
 from kvproof.check.data_plane.executors import BUILT_IN
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
@@ -72,10 +74,38 @@ def test_large_calls_are_timed_for_the_engine_and_for_gathering_and_left_out_whe
     assert {one.payload_bytes for one in large} == {2 * 2**18}  # keys and values each have a plane
     assert {one.reference for one in large} == {"GPU pool to CPU pool, large", "within the GPU pool, large"}
     assert {goal.name: goal.is_met is None for goal in speeds.goals}["engine, large calls"] is False
-    monkeypatch.setattr(bandwidth, "free_bytes", lambda device: 2**20)
-    short = run_bandwidth(config)
+    monkeypatch.setattr(bandwidth, "free_bytes", lambda device: 2**24)
+    short = run_bandwidth(replace(config, large_bytes=2**22))
     assert not [one for one in short.moves if "large" in one.mapping]
-    assert short.skipped == ["large calls: pools of 2 MiB are too large for 1 MiB free"]
+    assert short.skipped == ["large calls: pools of 32 MiB are too large for 16 MiB free"]
+
+
+def test_where_memory_is_short_less_is_timed_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = BandwidthConfig((loop(),), num_pairs=64, num_places=4)
+    # Three times 2 x 64 x 4 blocks of 128 KiB and some guards are 192 MiB; twice as much shall be free.
+    said: list[str] = []
+    monkeypatch.setattr(bandwidth, "free_bytes", lambda device: 400 * 2**20)
+    assert config.fitting(said) is config
+    monkeypatch.setattr(bandwidth, "free_bytes", lambda device: 200 * 2**20)
+    assert (config.fitting(said), said) == (replace(config, num_places=2), [])  # nothing that is reported changes
+    monkeypatch.setattr(bandwidth, "free_bytes", lambda device: 30 * 2**20)
+    assert config.fitting(said) == replace(config, num_places=1, num_pairs=16)
+    assert said == ["calls of 64 blocks: there is room for 16"]
+    monkeypatch.setattr(bandwidth, "free_bytes", lambda device: 2**20)
+    with pytest.raises(NoSpeeds, match="even calls of 8 blocks would need 12 MiB more"):
+        config.fitting(said)
+    gpu = replace(config, device="cuda").on_cuda()  # 2 x 256 x 2 blocks of 512 KiB, twice there and once here
+    monkeypatch.setattr(bandwidth, "free_bytes", lambda device: (3 if device == "cuda" else 9) * 2**30)
+    assert gpu.fitting(said) == replace(gpu, num_places=1)
+    monkeypatch.setattr(bandwidth, "free_bytes", lambda device: (9 if device == "cuda" else 1) * 2**30)
+    assert gpu.fitting(said) == replace(gpu, num_places=1)
+
+
+def test_what_was_timed_with_other_calls_is_not_compared() -> None:
+    before = measured(loop())
+    smaller = replace(before, moves=[replace(one, payload_bytes=1) for one in before.moves])
+    assert [one.name for one in compared(smaller, before)] == ["memcmp", "torch"]
+    assert len(not_compared(smaller, before)) == 6
 
 
 def test_an_executor_that_is_far_too_slow_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,6 +171,19 @@ def test_an_executor_that_hangs_is_not_run_again_and_the_others_are(monkeypatch:
 
 
 @pytest.mark.usefixtures("_no_faults")
+def test_when_an_executor_has_broken_the_device_nothing_more_is_run_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(caches: Caches) -> MoveBlocks:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setitem(BUILT_IN, "index-copy", Executor("index-copy", breaks))
+    monkeypatch.setattr(correctness, "broken", lambda device: "an illegal memory access")
+    result = run_correctness(replace(FEW, executors=("engine", "index-copy")))
+    assert [case.executor for case in result.cases] == ["engine", "index-copy"]
+    assert (result.is_cut, result.broken) == (True, "an illegal memory access")
+    assert "After index-copy nothing more could be run on cpu: an illegal memory access." in result.notes
+
+
+@pytest.mark.usefixtures("_no_faults")
 def test_what_the_linter_warns_of_and_a_manager_gave_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     step = Step(Moves(swap_in=((1, 2),), swap_out=((2, 3),)))
     monkeypatch.setattr(correctness, "scenario", lambda kind, *sizes: Scenario(kind, 0, 24, 20, 4, (step, step)))

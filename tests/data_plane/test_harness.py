@@ -9,6 +9,7 @@ from itertools import permutations
 import pytest
 import torch
 
+from kvproof.check.data_plane import harness
 from kvproof.check.data_plane.executors import BUILT_IN, Executor
 from kvproof.check.data_plane.harness import run_case
 from kvproof.check.data_plane.layouts import DTYPES, Geometry, Layout
@@ -80,6 +81,53 @@ def test_an_executor_that_raises_is_a_finding() -> None:
         FindingKind.RAISED,
         "in step 1, the executor raised TypeError: no such thing",
     )
+
+
+def test_an_executor_that_asks_to_leave_ends_nothing() -> None:
+    def wrong(caches: Caches, moves: Moves) -> None:
+        raise SystemExit(0)
+
+    finding = case_with(wrong).finding
+    assert finding is not None
+    assert (finding.kind, finding.text) == (FindingKind.RAISED, "in step 1, the executor raised SystemExit: 0")
+
+
+def test_an_executor_that_rewrites_its_mapping_changes_none_of_ours() -> None:
+    def wrong(caches: Caches, moves: Moves) -> None:
+        right(caches, moves)
+        for name, _, _, _ in list(moves.lists()):
+            object.__setattr__(moves, name, ())
+
+    mixed = scenario("mixed", 0, 12, 9, 4)
+    executor = Executor("wrong", lambda caches: lambda moves: wrong(caches, moves))
+    assert run_case(executor, geometry(), mixed, CPU).finding is None
+    assert mixed == scenario("mixed", 0, 12, 9, 4)
+
+
+def test_a_device_that_an_executor_has_broken_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(world: World) -> object:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(World, "wrong", fails)
+    with pytest.raises(RuntimeError, match="illegal memory access"):  # of ours, where the device works
+        case_with(right)
+    monkeypatch.setattr(harness, "broken", lambda device: "RuntimeError: CUDA error: an illegal memory access")
+    finding = case_with(right).finding
+    assert finding is not None
+    assert finding.kind is FindingKind.BROKE_DEVICE
+    assert finding.text == (
+        "after step 1, the device can no longer be used: RuntimeError: CUDA error: an illegal memory access"
+    )
+
+
+def test_a_case_for_which_there_is_no_memory_is_skipped_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: object) -> World:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 84017152 bytes.")
+
+    monkeypatch.setattr(harness, "World", full)
+    result = case_with(right)
+    assert (result.status, result.finding) == (CaseStatus.SKIPPED, None)
+    assert result.reason == "there is no memory for pools of 0.0264 MiB"
 
 
 def test_an_executor_that_cannot_be_prepared_is_a_finding() -> None:

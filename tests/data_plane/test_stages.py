@@ -7,6 +7,7 @@ import pytest
 
 from kvproof.check.commands import moving
 from kvproof.check.commands.gate_data_plane import short_stages
+from kvproof.check.commands.generating import generating_stage
 from kvproof.check.commands.moving import Moving, correctness_stage
 from kvproof.check.commands.timing import timing_stage
 from kvproof.check.data_plane import bandwidth, correctness
@@ -174,6 +175,39 @@ def test_a_foreign_baseline_is_said_and_wrong_executors_are_not_timed(monkeypatc
     assert plane.comparisons == []
     assert plane.bandwidth is not None
     assert plane.bandwidth.skipped == ["engine: a case of it failed"]
+
+
+def test_on_a_device_that_was_broken_nothing_is_generated_or_timed_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = failed("all", 3, wrong_row(0, 23))
+    found = CorrectnessResult(3, "cuda", (case,), 9, (), (), (), (), 1.0, is_cut=True, broken="a bad access")
+    monkeypatch.setattr(correctness, "run_correctness", lambda config, progress, on_case: found)
+    moving = Moving("cpu", ("engine",), plane=DataPlane("cpu"))
+    said_by(correctness_stage(moving, 1))
+    (generated,) = said_by(generating_stage(moving, 1))
+    assert isinstance(generated, Check)
+    assert (generated.verdict, generated.text) == (Verdict.UNKNOWN, "an executor broke the device before: a bad access")
+    before = Bandwidth("cpu", "here", "nhd", "int8", 64, 9, [], [], [], [], 1.0, 0.0)
+    assert said_by(timing_stage(moving, 1, 1.0, before, "before.json")) == []
+    assert moving.plane.notes == ["No speed was measured: an executor broke the device before: a bad access."]
+    assert moving.plane.baseline == "before.json was not compared: no speed was measured."
+
+
+def test_without_memory_no_speed_is_measured_and_other_faults_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(message: str) -> None:
+        def run(config: object, progress: object) -> Bandwidth:
+            raise RuntimeError(message)
+
+        monkeypatch.setattr(bandwidth, "run_bandwidth", run)
+
+    moving = Moving("cpu", ("engine",), plane=DataPlane("cpu"))
+    fails("DefaultCPUAllocator: can't allocate memory")
+    assert said_by(timing_stage(moving, 1, 1.0, None, "")) == []
+    assert moving.plane.notes == ["No speed was measured: there was no memory left."]
+    fails("shapes do not match")
+    with pytest.raises(RuntimeError, match="shapes"):
+        said_by(timing_stage(moving, 1, 1.0, None, ""))
 
 
 def test_an_interrupt_keeps_what_was_refuted_and_leaves_the_rest_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,22 +34,26 @@ def difference(now: Bandwidth, before: Bandwidth) -> str:
 
 
 def compared(now: Bandwidth, before: Bandwidth) -> list[Comparison]:
-    """What both runs timed. Raises ValueError for runs that cannot be compared."""
+    """What both runs timed, with calls of as many bytes. Raises ValueError for runs that cannot be compared."""
     if reason := difference(now, before):
         raise ValueError(reason)
-    earlier = {(speed.name, speed.mapping): speed for speed in (*before.moves, *before.verification)}
+    earlier = {_key(speed): speed for speed in (*before.moves, *before.verification)}
     return [
-        _comparison(speed, earlier[key], now, before)
+        _comparison(speed, earlier[_key(speed)], now, before)
         for speed in (*now.moves, *now.verification)
-        if (key := (speed.name, speed.mapping)) in earlier
+        if _key(speed) in earlier
     ]
 
 
 def not_compared(now: Bandwidth, before: Bandwidth) -> list[str]:
     """What the baseline timed and this run did not."""
-    here = {(speed.name, speed.mapping) for speed in (*now.moves, *now.verification)}
-    earlier = [(speed.name, speed.mapping) for speed in (*before.moves, *before.verification)]
-    return [f"{name}, {mapping}" for name, mapping in earlier if (name, mapping) not in here]
+    here = {_key(speed) for speed in (*now.moves, *now.verification)}
+    earlier = (*before.moves, *before.verification)
+    return [f"{speed.name}, {speed.mapping}" for speed in earlier if _key(speed) not in here]
+
+
+def _key(speed: Speed) -> tuple[str, str, int]:
+    return speed.name, speed.mapping, speed.payload_bytes
 
 
 def _comparison(now: Speed, before: Speed, run: Bandwidth, baseline: Bandwidth) -> Comparison:

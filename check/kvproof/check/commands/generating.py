@@ -21,6 +21,9 @@ def generating_stage(moving: Moving, share: float) -> Stage:
         if stint.seconds < SECONDS_MIN:
             yield from out_of_time(promised)
             return
+        if moving.broken:
+            yield replace(promised[0], text=f"an executor broke the device before: {moving.broken[0]}")
+            return
         from kvproof.check.data_plane.end_to_end.comparing import run_end_to_end
         from kvproof.check.data_plane.end_to_end.storms import STORMS
         from kvproof.check.data_plane.reporting import add_end_to_end

@@ -28,13 +28,17 @@ SECONDS_MIN = 0.2  # with less, nothing is begun
 
 @dataclass(frozen=True)
 class Moving:
-    """What of the data plane is run. Empty layouts, dtypes: those the harness takes by itself."""
+    """What of the data plane is run. Empty layouts, dtypes: those the harness takes by itself.
+
+    broken: why nothing more can be done on the device, once an executor has broken it.
+    """
 
     device: str
     executors: tuple[str, ...]
     layouts: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     is_short: bool = False
+    broken: list[str] = field(default_factory=list)
     plane: DataPlane = field(default_factory=lambda: DataPlane("cpu"))
 
 
@@ -71,6 +75,7 @@ def correctness_stage(moving: Moving, share: float) -> Stage:
             yield from (check for check in _all_decided(promised, cases) if check.verdict is Verdict.REFUTED)
             raise
         add_correctness(moving.plane, found)
+        moving.broken.extend(filter(None, [found.broken]))
         decided = _all_decided(promised, found.cases)
         yield from map(_left_open, decided) if found.is_cut else decided
         yield from _self_test(found)

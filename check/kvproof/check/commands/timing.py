@@ -13,7 +13,8 @@ def timing_stage(moving: Moving, share: float, seconds_max: float, baseline: Ban
     """Speeds of the executors that moved every byte right, and their comparison with a baseline."""
 
     def run(stint: Stint) -> Iterator[Said]:
-        from kvproof.check.data_plane.bandwidth import BandwidthConfig, run_bandwidth
+        from kvproof.check.data_plane.bandwidth import BandwidthConfig, NoSpeeds, run_bandwidth
+        from kvproof.check.data_plane.device_state import is_out_of_memory
         from kvproof.check.data_plane.executors import named
         from kvproof.check.data_plane.layouts import Layout, layout_named
         from kvproof.reports.device_baseline import compared, difference, not_compared
@@ -30,7 +31,18 @@ def timing_stage(moving: Moving, share: float, seconds_max: float, baseline: Ban
         )
         if moving.device != "cpu":
             config = config.on_cuda()
-        speeds = run_bandwidth(config, lambda what, done, total: stint.advance(done))
+        try:
+            if moving.broken:
+                raise NoSpeeds(f"an executor broke the device before: {moving.broken[0]}")
+            speeds = run_bandwidth(config, lambda what, done, total: stint.advance(done))
+        except (NoSpeeds, MemoryError, RuntimeError) as error:
+            if not (isinstance(error, NoSpeeds) or is_out_of_memory(error)):
+                raise
+            why = str(error) if isinstance(error, NoSpeeds) else "there was no memory left"
+            plane.notes.append(f"No speed was measured: {why}.")
+            if baseline is not None:
+                plane.baseline = f"{source} was not compared: no speed was measured."
+            return
         speeds.skipped += [f"{name}: a case of it failed" for name in sorted(wrong)]
         plane.bandwidth = speeds
         if baseline is None:

@@ -28,9 +28,10 @@ from kvproof.check.data_plane.bandwidth_load import VERIFY, Timed, mappings
 from kvproof.check.data_plane.bandwidth_sitting import Load, Progress, Sitting
 from kvproof.check.data_plane.environment import device_name
 from kvproof.check.data_plane.executors.base import Executor
-from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, Raised
+from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, NoRoom, Raised
 from kvproof.check.data_plane.harness import STEP_SECONDS_MAX
 from kvproof.check.data_plane.layouts import Geometry, Layout
+from kvproof.check.data_plane.moves import PoolId
 from kvproof.check.data_plane.speed_goals import goals
 from kvproof.check.data_plane.spreads import noise, spread
 from kvproof.check.data_plane.stopwatch import Stopwatch
@@ -39,12 +40,17 @@ from kvproof.impl import free_bytes
 from kvproof.spec.data_plane_report import Bandwidth, HostCost, Speed
 
 NUM_SITTINGS = 3
+PAIRS_MIN = 8  # of a call, where memory is short
 HOST_COST_PAIRS, HOST_COST_BYTES, HOST_COST_ROUNDS = 128, 64, 15
 LARGE, OWN_PROCESS = ", large", ", own process"
 LARGE_PLANE_BYTES = 40 * 1024 * 1024  # moved in each plane by a large call: more than the C library keeps (32 MiB)
 LARGE_EXECUTORS = ("engine", "index-copy")
 LARGE_KINDS = ("swap out", "copy")
 LARGE_SHARE = 0.25  # of the seconds
+
+
+class NoSpeeds(Exception):
+    """Nothing can be timed; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,30 @@ class BandwidthConfig:
     def on_cuda(self) -> BandwidthConfig:
         """The same with 128 MiB for each call, of pools of 512 MiB."""
         return replace(self, num_layers=8, num_pairs=256, num_places=2, large_bytes=0)
+
+    def fitting(self, skipped: list[str]) -> BandwidthConfig:
+        """The same in fewer places, then with fewer blocks, if it takes more than half of what is free.
+
+        What was made smaller goes to `skipped`. Raises NoSpeeds.
+        """
+        made = self
+        while (lacking := made._lacking_bytes()) > 0:
+            if made.num_places > 1:
+                made = replace(made, num_places=made.num_places // 2)
+            elif made.num_pairs > PAIRS_MIN:
+                made = replace(made, num_pairs=made.num_pairs // 2)
+            else:
+                raise NoSpeeds(f"even calls of {made.num_pairs} blocks would need {lacking / 2**20:,.0f} MiB more")
+        if made.num_pairs < self.num_pairs:
+            skipped.append(f"calls of {self.num_pairs} blocks: there is room for {made.num_pairs}")
+        return made
+
+    def _lacking_bytes(self) -> int:
+        """What half of the free memory falls short of: both pools, and what is compared, as large as the GPU's."""
+        shape, is_one = self.geometry(), torch.device(self.device).type == "cpu"
+        gpu, cpu = (shape.num_rows(pool) * shape.row_bytes for pool in (PoolId.GPU, PoolId.CPU))
+        here, there = (cpu + 2 * gpu, 0) if is_one else (cpu, 2 * gpu)
+        return max(2 * here - free_bytes("cpu"), 2 * there - free_bytes(self.device))
 
     def geometry(self, num_pairs: int = 0, num_layers: int = 0) -> Geometry:
         """Blocks of 16 tokens of 8 heads of 128, as of a model of 8 billion parameters; a latent row has 576."""
@@ -110,9 +140,10 @@ class BandwidthConfig:
 
 
 def run_bandwidth(config: BandwidthConfig, on_progress: Progress = lambda what, done, total: None) -> Bandwidth:
-    """Prove, then time, three times over."""
+    """Prove, then time, three times over. Raises NoSpeeds if nothing can be timed."""
     device = torch.device(config.device)
     skipped: list[str] = []
+    config = config.fitting(skipped)
     groups: list[list[Sitting]] = []
     host_costs: list[HostCost] = []
     busy, done, total = 1.0, 0, 0
@@ -135,11 +166,13 @@ def run_bandwidth(config: BandwidthConfig, on_progress: Progress = lambda what, 
                     busy = min(busy, stopwatch.busy)
                 if load.label != LARGE:
                     host_costs += _host_costs(config, load, stopwatch)
-            except (Raised, Hung, Crashed) as error:
+            except (Raised, Hung, Crashed, NoRoom) as error:
                 skipped.append(f"{load.executors[0].name}: while it was timed, {error}")
                 continue
             groups.append(sittings)
         on_progress("timing", total, total)
+    if not groups:
+        raise NoSpeeds("; ".join(skipped))
     geometry = config.geometry()
     everything = [sitting for sittings in groups for sitting in sittings]
     found = Bandwidth(

@@ -145,7 +145,9 @@ class Sitting:
                     works = [partial(move, moves) for moves in places]
                     reference = reference_of(places[0]) + load.label
                     found.append(Timed(executor.name, mapping, works, load.payload_bytes, reference, load.num_pairs))
-            except (Raised, Hung, Crashed, _TooSlow) as error:
+            except Exception as error:
+                if not (executor.is_own or isinstance(error, Raised | Hung | Crashed | _TooSlow)):
+                    raise
                 found = [one for one in found if one.name != executor.name]
                 self.skipped.append(f"{executor.name}{load.label}: {error}")
         return found

@@ -16,7 +16,9 @@ from itertools import chain, product, zip_longest
 
 import torch
 
+from kvproof.check.data_plane import triton_verify
 from kvproof.check.data_plane.covering import Row, every_pair, every_value
+from kvproof.check.data_plane.device_state import broken
 from kvproof.check.data_plane.executors import BUILT_IN, Executor, named
 from kvproof.check.data_plane.executors.isolation import Isolation
 from kvproof.check.data_plane.faults.judging import judge_faults
@@ -107,6 +109,7 @@ class _Plan:
     notes: list[str] = field(default_factory=list)
     scenarios: dict[tuple[str, Size], Scenario] = field(default_factory=dict)
     is_cut: bool = False  # something planned was not run
+    broken: str = ""  # why nothing more can be done on the device
 
     @property
     def axes(self) -> list[list[str]]:
@@ -190,6 +193,7 @@ def run_correctness(
         tuple(plan.notes),
         time.perf_counter() - began,
         plan.is_cut,
+        plan.broken,
     )
 
 
@@ -211,6 +215,8 @@ def _plan(config: CorrectnessConfig) -> _Plan:
         plan.scenario(kind, SMALL)
     if device.type == "cpu":
         plan.notes.append("Both pools lay in main memory, where there are no streams; no CUDA device was used.")
+    elif reason := triton_verify.refusal(device):
+        plan.notes.append(f"The GPU's pool was compared by torch, for {reason}.")
     return plan
 
 
@@ -263,6 +269,10 @@ def _run_cases(plan: _Plan, deadline: float, tell: Progress, on_case: OnCase) ->
                 over.add(executor.name)
                 plan.is_cut = True
                 plan.notes.append(f"{executor.name} was not run again when it had hung: {case.finding.text}.")
+            if case.finding is not None and (fault := broken(plan.device)):
+                plan.is_cut, plan.broken = True, fault
+                plan.notes.append(f"After {executor.name} nothing more could be run on {plan.device}: {fault}.")
+                break
             if executor.name not in able:
                 over.add(executor.name)
                 plan.notes.append(f"{executor.name} was not run: {case.reason}.")

@@ -4,8 +4,11 @@ When a call has returned, its work has ended or is ordered before later work of 
 stream is waited for before the first comparison. Bytes that are wrong then, and right once the whole device has come
 to rest, were late: something was not waited for.
 
-What an executor does to itself (it raises, does not return, ends its process) is a finding like wrong bytes are. A
-mapping that the linter refuses is a finding about who made it, and nothing moves.
+What an executor does to itself (it raises, does not return, ends its process) is a finding like wrong bytes are, and so
+is a device that it breaks. A mapping that the linter refuses is a finding about who made it, and nothing moves.
+
+After the last step an executor is given time to come to rest, and both pools are compared once more if anything of it
+was still at work: who keeps the tensors and writes later is found, too.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ from types import TracebackType
 
 import torch
 
+from kvproof.check.data_plane.device_state import broken, is_out_of_memory, wait_for
 from kvproof.check.data_plane.diagnosis import finding_of
 from kvproof.check.data_plane.executors.base import Executor
-from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, Raised
+from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, NoRoom, Raised
 from kvproof.check.data_plane.layouts import Geometry, UnknownSetting
 from kvproof.check.data_plane.linter import lint
 from kvproof.check.data_plane.moves import Moves, Scenario, Step
@@ -30,6 +34,7 @@ from kvproof.check.finding import Finding
 from kvproof.check.watchdog import time_limit
 
 STEP_SECONDS_MAX = 20.0
+REST_SECONDS_MAX = 2.0  # for threads that an executor has left at work
 NO_STREAM, DEFAULT_STREAM, OWN_STREAM = "none", "default", "own"
 
 
@@ -47,7 +52,7 @@ def run_case(
     """The case's result. `isolation` is the process of an executor of one's own, to be used for several cases.
 
     stream: `none` in main memory; on CUDA `default`, or `own` for a stream of the executor's.
-    Raises UnknownSetting if a function of one's own cannot be had, MemoryError or OSError if the pools do not fit.
+    A case whose pools do not fit is skipped. Raises UnknownSetting if a function of one's own cannot be had.
     """
     began = time.perf_counter()
     case = CaseResult(
@@ -68,16 +73,27 @@ def run_case(
     if is_isolated and isolation is None:
         with Isolation(executor.name, step_seconds_max) as own:
             return run_case(executor, geometry, scenario, device, stream, isolation=own)
-    world = World(geometry, device, isolation.share(geometry) if isolation and is_isolated else None)
+    process = isolation if is_isolated else None
+    try:
+        world = World(geometry, device, process.share(geometry) if process else None)
+    except NoRoom as error:
+        return replace(case, status=CaseStatus.SKIPPED, reason=str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = f"there is no memory for pools of {geometry.num_bytes() / 2**20:.3g} MiB"
+        return replace(case, status=CaseStatus.SKIPPED, reason=reason)
     num_steps = num_pairs = 0
     caught = _Caught(step=1)
     with caught:
-        move = _prepared(executor, world, isolation if is_isolated else None, stream, step_seconds_max)
+        move = _prepared(executor, world, process, stream, step_seconds_max)
     for number, step in enumerate(scenario.steps, start=1):
         if caught.finding is None:
             caught.step = number
-            _run_step(world, move, step, caught)
+            _run_step(world, move, process, step, caught)
             num_steps, num_pairs = number, num_pairs + step.moves.num_pairs
+    if caught.finding is None and num_steps:
+        _come_to_rest(world, process, caught)
     finding = caught.finding
     return replace(
         case,
@@ -102,7 +118,7 @@ class _Caught:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
-        if error is None or isinstance(error, UnknownSetting | KeyboardInterrupt | SystemExit | GeneratorExit):
+        if error is None or isinstance(error, UnknownSetting | KeyboardInterrupt | GeneratorExit):
             return False
         where = f"in step {self.step}, the executor"
         match error:
@@ -143,11 +159,11 @@ def _prepared(
     def within_time(moves: Moves) -> None:
         with time_limit(seconds_max):
             if stream == OWN_STREAM:
-                _on_own_stream(move, moves, world.device)
+                _on_own_stream(move, replace(moves), world.device)
             else:
-                move(moves)
+                move(replace(moves))  # what is done to it is done to a copy
             if world.device.type == "cuda":
-                torch.cuda.current_stream(world.device).synchronize()
+                wait_for(torch.cuda.current_stream(world.device))
 
     return within_time
 
@@ -161,17 +177,55 @@ def _on_own_stream(move: Callable[[Moves], object], moves: Moves, device: torch.
     before.wait_stream(own)
 
 
-def _run_step(world: World, move: Callable[[Moves], object], step: Step, caught: _Caught) -> None:
+def _run_step(
+    world: World, move: Callable[[Moves], object], process: Isolation | None, step: Step, caught: _Caught
+) -> None:
     """Move and compare, then do what is ours; what is wrong is left in `caught`."""
     world.expect(step.moves)
     with caught:
         move(step.moves)
-    if caught.finding is None and (wrong := world.wrong()):
-        caught.finding = finding_of(world, wrong, caught.step)
-        world.synchronize()
-        if not world.wrong():
-            text = f"{caught.finding.text}; it was right once the device had come to rest: something was not waited for"
-            caught.finding = replace(caught.finding, kind=FindingKind.LATE, text=text)
+    if caught.finding is None:
+        _compare(world, process, caught)
     if caught.finding is None:
         world.release(step)
         world.compute(step)
+
+
+def _compare(world: World, process: Isolation | None, caught: _Caught) -> None:
+    """Compare every row; what is wrong only now, and right when all has come to rest, is late."""
+    try:
+        wrong = world.wrong()
+        found = finding_of(world, wrong, caught.step) if wrong else None
+    except RuntimeError:
+        if not (fault := broken(world.device)):
+            raise
+        text = f"after step {caught.step}, the device can no longer be used: {fault}"
+        caught.finding = DataFinding(FindingKind.BROKE_DEVICE, text, caught.step)
+        return
+    if found is None:
+        return
+    caught.finding = found
+    world.synchronize()
+    with _Caught(caught.step):  # a process that ends now has left wrong bytes first
+        if process:
+            process.rest(REST_SECONDS_MAX)
+    if not world.wrong():
+        text = f"{found.text}; it was right once {_all(process)} had come to rest: something was not waited for"
+        caught.finding = replace(found, kind=FindingKind.LATE, text=text)
+
+
+def _come_to_rest(world: World, process: Isolation | None, caught: _Caught) -> None:
+    """After the last step: what is still at work may write where it no longer should."""
+    with caught:
+        if process and not process.rest(REST_SECONDS_MAX):
+            return
+    if caught.finding is None and (process or world.device.type == "cuda"):
+        world.synchronize()
+        _compare(world, process, caught)
+        if caught.finding is not None:
+            text = f"{caught.finding.text}; it was right before {_all(process)} had come to rest: something wrote later"
+            caught.finding = replace(caught.finding, kind=FindingKind.LATE, text=text)
+
+
+def _all(process: Isolation | None) -> str:
+    return "its process" if process else "the device"

@@ -27,7 +27,8 @@ class FindingKind(str, Enum):
     """What is wrong with an executor, or with a mapping."""
 
     WRONG_BYTES = "wrong bytes"
-    LATE = "late"  # wrong when the call had returned, right when the device had come to rest
+    LATE = "late"  # the bytes changed when the call had returned: right only then, or no longer right
+    BROKE_DEVICE = "device broken"  # every call on the device fails since
     RAISED = "raised"
     HANG = "hang"
     CRASHED = "crashed"
@@ -163,6 +164,7 @@ class CorrectnessResult:
     """Everything. `notes` say what was adapted, left out or reduced, in full sentences.
 
     is_cut: the time was over, or an executor given up, before everything that was planned had been run.
+    broken: why nothing more can be done on the device since, or nothing.
     """
 
     seed: int
@@ -175,6 +177,7 @@ class CorrectnessResult:
     notes: tuple[str, ...]
     seconds: float
     is_cut: bool = False
+    broken: str = ""
 
     @property
     def findings(self) -> list[tuple[CaseResult, DataFinding]]:

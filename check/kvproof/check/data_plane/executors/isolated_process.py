@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,22 @@ def prepare(name: str, sizes: dict[str, Any], files: list[str]) -> MoveBlocks:
     return own_executor(name).prepare(caches_of(arenas))
 
 
+_LASTING: set[threading.Thread] = set()
+
+
+def rest(seconds_max: float) -> int:
+    """Wait, so long at most, for every thread but this one to end; how many there were.
+
+    Who did not end in that time, as a thread that serves for good, is not waited for again.
+    """
+    others = [one for one in threading.enumerate() if one is not threading.current_thread() and one not in _LASTING]
+    deadline = time.monotonic() + seconds_max
+    for one in others:
+        one.join(max(0.0, deadline - time.monotonic()))
+    _LASTING.update(one for one in others if one.is_alive())
+    return len(others)
+
+
 def main(name: str, requests: int, answers: int) -> None:
     """Answer until the other side closes."""
     torch.set_num_threads(1)
@@ -45,6 +62,8 @@ def main(name: str, requests: int, answers: int) -> None:
         try:
             if "open" in request:
                 move = prepare(name, request["open"], request["files"])
+            elif "rest" in request:
+                answer["threads"] = rest(request["rest"])
             elif move is not None:
                 moves = Moves(**{name: tuple(map(tuple, pairs)) for name, pairs in request["move"].items()})
                 began = time.perf_counter()

@@ -45,6 +45,10 @@ class Crashed(Exception):
     """The executor's process ended."""
 
 
+class NoRoom(Exception):
+    """There is no room for the memory that two processes share; the text says where."""
+
+
 class Isolation:
     """The process of one executor, and the memory that it shares with us. Use it in a `with` block."""
 
@@ -62,12 +66,12 @@ class Isolation:
         self._folder.cleanup()
 
     def share(self, geometry: Geometry) -> dict[PoolId, torch.Tensor]:
-        """New memory for both pools, which the process maps too. Raises UnknownSetting if there is no room for it."""
+        """New memory for both pools, which the process maps too. Raises NoRoom."""
         try:
             return {pool: shared_memory(self._path(pool), geometry, pool) for pool in PoolId}
         except OSError as error:
             size = geometry.num_bytes() // (1024 * 1024)
-            raise UnknownSetting(
+            raise NoRoom(
                 f"{self._folder.name} has no room for pools of {size} MiB ({error.strerror}); "
                 "name a larger folder in TMPDIR"
             ) from error
@@ -85,6 +89,10 @@ class Isolation:
     def move(self, moves: Moves) -> TakenThere:
         """One step, and how long the executor took. Raises Raised, Hung, Crashed."""
         return TakenThere(self._ask({"move": asdict(moves)}, self.seconds_max)["seconds"])
+
+    def rest(self, seconds_max: float) -> int:
+        """Wait for the threads that the executor has left at work; how many there were. Raises Hung, Crashed."""
+        return int(self._ask({"rest": seconds_max}, seconds_max + self.seconds_max)["threads"])
 
     def _path(self, pool: PoolId) -> Path:
         return Path(self._folder.name, pool.name)
