@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
-from kvproof.check.subject import Capabilities, Config
+from kvproof.check.subject import FULL, KINDS, WINDOW, Capabilities, Config
 
 BLOCK_SIZES = (1, 2, 2, 3, 4)
+KV_GROUPS = ((FULL, WINDOW), (FULL, WINDOW), (WINDOW, FULL), (FULL, WINDOW, WINDOW), (FULL, FULL))
 NUM_BLOCKS_MIN, NUM_BLOCKS_MAX = 3, 16
 
 LEAST = {"block_size": 1, "num_gpu_blocks": 1, "num_host_blocks": 0, "window": 1, "lookahead": 0, "group_size": 1}
@@ -34,8 +35,24 @@ def draw(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | Non
     drawn["keys"] = pick((1, 1, 2, 3)) if caps.adapters else 1
     drawn["images"] = caps.images and random.random() < 0.3
     drawn["cross"] = caps.cross and random.random() < 0.25
+    if caps.kv_groups:
+        drawn |= _several_kv_groups(random, drawn, fixed)
     drawn |= fixed
+    drawn["kv_groups"] = tuple(drawn.get("kv_groups", (FULL,)))
     return Config(**settled(drawn, caps, fixed))
+
+
+def _several_kv_groups(random: Random, drawn: dict[str, Any], fixed: dict[str, Any]) -> dict[str, Any]:
+    """In half of the configurations, several KV groups; a window if one of them has it, and more blocks."""
+    allowed = [g for g in KV_GROUPS if "window" not in fixed or (WINDOW in g) == (fixed["window"] is not None)]
+    groups = fixed["kv_groups"] if "kv_groups" in fixed else random.choice((*allowed, *[(FULL,)] * len(allowed)))
+    if len(groups) < 2:
+        return {"kv_groups": tuple(groups)}
+    return {
+        "kv_groups": tuple(groups),
+        "num_gpu_blocks": random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX * len(groups)),
+        "window": random.randint(1, 3 * drawn["block_size"] + 1) if WINDOW in groups else None,
+    }
 
 
 def check_fixed(fixed: dict[str, Any]) -> None:
@@ -53,6 +70,8 @@ def check_fixed(fixed: dict[str, Any]) -> None:
             raise ValueError(f"{name} is at least {least}; {config[name]} was given")
     if not 0 <= config["watermark"] <= 1:
         raise ValueError(f"watermark is a fraction of the GPU blocks, 0 to 1; {config['watermark']} was given")
+    if not config["kv_groups"] or not set(config["kv_groups"]) <= set(KINDS):
+        raise ValueError(f"kv_groups are of {' or '.join(KINDS)}; {', '.join(config['kv_groups'])} was given")
     if config["keys"] not in (1, 2, 3):
         raise ValueError(f"keys is 1 (nothing), 2 (adapters) or 3 (and salts); {config['keys']} was given")
 
@@ -61,9 +80,9 @@ def settled(drawn: dict[str, Any], caps: Capabilities, fixed: dict[str, Any]) ->
     """Give way where two drawn flags exclude each other; what is fixed stays."""
     if drawn["window"] and drawn["caching"] and not caps.window_with_caching:
         drawn["window" if "caching" in fixed else "caching"] = None if "caching" in fixed else False
-    if drawn["cross"] and (drawn["window"] or drawn["caching"]):
+    if drawn["cross"] and (drawn["window"] or drawn["caching"] or len(drawn["kv_groups"]) > 1):
         if fixed.get("cross"):
-            drawn["window"], drawn["caching"] = None, False
+            drawn["window"], drawn["caching"], drawn["kv_groups"] = None, False, (FULL,)
         else:
             drawn["cross"] = False
     if drawn["keys"] == 3 and not caps.salts:

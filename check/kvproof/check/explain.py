@@ -10,137 +10,22 @@ One call is about all of them, and does so in this order: what the windows left 
 was hit is taken in every group; and then only are blocks taken for something new.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from kvproof.check.eviction_order import EvictionOrder
 from kvproof.check.finding import Finding
-from kvproof.check.subject import NULL_BLOCK, Config, Observation, Pair
+from kvproof.check.firing import NUM_ENTRIES_MAX as NUM_ENTRIES_MAX
+from kvproof.check.firing import NUM_SEQS_MAX as NUM_SEQS_MAX
+from kvproof.check.firing import Firing
+from kvproof.check.subject import NULL_BLOCK, Pair
 from kvproof.check.truth import Sequence as Seq
-from kvproof.check.worker import Worker
 from kvproof.spec import operations
-from kvproof.spec.identity import Identities
-from kvproof.spec.native import Guard, Machine, Sizes
-from kvproof.spec.operations import Program
-from kvproof.spec.state import EVICTABLE, FREE, GPU, HOST, USED, State
+from kvproof.spec.state import EVICTABLE, FREE, GPU, HOST, USED
 
-NUM_SEQS_MAX = 24
-NUM_ENTRIES_MAX = 40
 DEVICE = ("GPU", "host")
-NAMES_A_BLOCK = {  # rules about one block, and which argument it is
-    "reserve": 1,
-    "append": 1,
-    "hit": 1,
-    "share": 1,
-    "exchange": 2,
-    "evict": 0,
-    "set_aside": 0,
-    "move_entry": 1,
-    "rehit_entry": 1,
-}
 
 
-class Explainer:
-    """The state of the specification beside one opened subject."""
-
-    def __init__(
-        self,
-        config: Config,
-        first: Observation,
-        identities: Identities,
-        fired: Counter[str],
-        num_flights: int = 0,
-    ) -> None:
-        self.config, self.identities = config, identities
-        self.block_size = config.block_size
-        self.num_blocks = config.num_gpu_blocks + config.num_host_blocks
-        pools = config.num_gpu_blocks, config.num_host_blocks
-        num_tables = NUM_SEQS_MAX * len(config.kv_groups)
-        sizes = Sizes(*pools, config.block_size, num_tables, NUM_ENTRIES_MAX, num_flights)
-        self.machine = Machine(sizes, with_ghosts=False, with_checks=False)
-        self.rules = self.machine.rules
-        self.state: State = self.machine.first_state()
-        self.worker = Worker(self.num_blocks, config.block_size)
-        self.free_slots = list(range(num_tables - 1, -1, -1))
-        self.copied: list[Pair] = []
-        self.num_reserved = 0
-        self.fired = fired
-        self.seen = first
-        self.order: EvictionOrder | None = None
-
-    def watch_eviction_order(self) -> None:
-        """From now on hold the victims of each call against the policy: least recently used first."""
-        goes_before = self.machine.word("goes_before")
-        self.order = EvictionOrder(self.state, self.config.num_gpu_blocks, goes_before, self.fired)
-
-    # Running programs ------------------------------------------------------------------------------------------
-
-    def run(self, program: Program, about: str) -> None:
-        """Run a program; a firing that is refused is a finding about the call `about`."""
-        rules, state, fired = self.rules, self.state, self.fired
-        if self.order is not None:
-            program = self.order.watched(program)
-        for name, arguments in program:
-            fired[name] += 1
-            if name == "append":
-                self._note_append(arguments[0], arguments[1])
-            elif name == "reserve":
-                self.worker.fresh.append(arguments[1])
-            elif name == "hit" and state.status[arguments[1]] == EVICTABLE:
-                fired["hit on an evictable block"] += 1
-            refusal = rules[name](state, *arguments)
-            if refusal is not None:
-                raise self._refused(refusal, name, arguments, about)
-
-    def _note_append(self, slot: int, block: int) -> None:
-        state = self.state
-        index = state.num_full[slot]
-        if index == state.num_blocks[slot]:
-            self.worker.fresh.append(block)
-        elif state.table[slot][index] != block:
-            old = state.table[slot][index]
-            self.fired["copy-on-write"] += 1
-            if state.count[state.home[slot]][FREE] + state.count[state.home[slot]][EVICTABLE] == 1:
-                self.fired["copy-on-write into the last block"] += 1
-            if state.num_written[old]:
-                self.copied.append((old, block))
-
-    def _refused(self, guard: Guard, name: str, arguments: tuple[Any, ...], about: str) -> Finding:
-        if not guard.property:
-            raise AssertionError(f"the judge fired {name}{arguments} for {about}, but not so: {guard.sentence}")
-        text, property = f"{about}: it must be that {guard.sentence}", guard.property
-        if name in NAMES_A_BLOCK:
-            block = arguments[NAMES_A_BLOCK[name]]
-            text += f"; {self._described(block)}"
-            if self._is_left_in_flight(block):
-                property = "in-flight-held"
-        row = arguments[-1]
-        if guard.property == "sharing-equal" and isinstance(row, list):
-            text += f"; the sequence has {self.identities.describe(row[-1])}"
-        return Finding(property, text)
-
-    def _is_left_in_flight(self, block: int) -> bool:
-        """Whether nobody refers to the block any more, and something in flight still uses it."""
-        return 0 <= block < self.num_blocks and self.state.pins[block] > 0 and not self.state.refcount[block]
-
-    def _described(self, block: int) -> str:
-        """What the specification knows of a block."""
-        if not 0 <= block < self.num_blocks:
-            return f"block {block} is none of {self.num_blocks}"
-        state = self.state
-        status = ("free", f"used, refcount {state.refcount[block]}", "evictable", "kept by the manager")
-        text = f"block {block} is {status[state.status[block]]}"
-        if state.pins[block]:
-            text += ", in use by what is in flight"
-        if state.cached[block]:
-            text += f", cached for {self.identities.describe(state.content[block][-1])}"
-            text += (
-                ""
-                if state.computed[block]
-                else f", with {state.num_written[block]} of {self.block_size} slots computed"
-            )
-        return text
+class Explainer(Firing):
+    """What the calls of one opened subject have shown, explained."""
 
     def take_slot(self, seq: Seq) -> None:
         """Give a part of a sequence its number in the state of the specification."""
@@ -187,22 +72,38 @@ class Explainer:
         for part, table in zip(seq.parts, tables, strict=True):
             self._take(part, table, caching, about)
             self._compare_table(part, table, about)
+            if self._num_done(part) >= hit:
+                self._widen(part, about)
+
+    def _widen(self, seq: Seq, about: str) -> None:
+        """All that was hit past the window may be read: only now the sequence reads as far back as its window."""
+        if self.state.window[seq.slot] != seq.window:
+            self.run(iter([("widen", (seq.slot, seq.window))]), about)
 
     def _hit(self, seq: Seq, table: list[int], num_hit: int, about: str, hits_in_step: bool) -> None:
         """One part comes to be, with the entries that were hit."""
         state, size, named = self.state, self.block_size, table.__getitem__
         first = self._num_left(table)
-        if first:
+        if first and not num_hit:
             program = operations.admit_past_window(
                 state, size, seq.slot, seq.window, seq.identities, first, len(table), named
             )
+            self.run(program, about)
+            return
+        first = min(first, num_hit)
+        if hits_in_step:
+            of_others = (
+                i for i in range(first, num_hit) if table[i] < self.num_blocks and not state.computed[table[i]]
+            )
+            num_hit = next(of_others, num_hit)
+        if first:
+            self.run(operations.hit_past_window(size, seq.slot, seq.identities, first, num_hit, named), about)
+            self.fired["hit past a window"] += 1
         else:
-            if hits_in_step:
-                num_hit = next((i for i in range(num_hit) if not state.computed[table[i]]), num_hit)
             program = operations.admit_sequence(
                 state, size, seq.slot, seq.window, seq.identities, num_hit, num_hit, named, False
             )
-        self.run(program, about)
+            self.run(program, about)
 
     def _take(self, seq: Seq, table: list[int], caching: bool, about: str) -> None:
         """One part gets the entries that it does not have yet."""
@@ -371,6 +272,7 @@ class Explainer:
 
     def _computed(self, seq: Seq, stop: int) -> None:
         state, size = self.state, self.block_size
+        self._widen(seq, "run")
         before = state.done_full[seq.slot]
         num_tokens = stop - self._num_done(seq)
         if num_tokens > 0:

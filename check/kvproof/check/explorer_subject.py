@@ -4,49 +4,20 @@ A breadth-first search over the operations of the walker, all of them and every 
 tells states apart is what the judge knows (sequences, tables, what is written and cached, the step under way) and what
 the subject shows of its choices to come (the order of its free and evictable blocks). Blocks are renamed by first
 occurrence, because no rule prefers one; that the subject does not either, but for the order it shows, is the assumption
-`block-symmetry`. A manager cannot be put into a state, so each transition runs the path to its state again on a
-newly opened subject.
+`block-symmetry`.
 """
 
-import time
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
-from kvproof.check.finding import Finding
+from kvproof.check.exploration.runs import TRANSITION_SECONDS_MAX, Runs, SubjectExploration, search
 from kvproof.check.lockstep import Lockstep
 from kvproof.check.scopes import Scope
-from kvproof.check.subject import Assumption, Config, ManagerSubject, Unsupported
+from kvproof.check.subject import Config, ManagerSubject, Unsupported
 from kvproof.check.truth import Group, Status
-from kvproof.check.watchdog import time_limit
 from kvproof.spec.identity import Identities
 from kvproof.spec.state import NONE
 from kvproof.spec.trace import Operation
-
-TRANSITION_SECONDS_MAX = 20.0
-PROGRESS_EVERY = 100
-BLOCK_SYMMETRY = Assumption(
-    "block-symmetry", "The manager prefers no block to another, but for the order of free blocks it shows."
-)
-
-
-@dataclass
-class SubjectExploration:
-    """What was searched, how far, and what was found. depth: operations on the longest of the shortest paths."""
-
-    scope: Scope
-    config: Config
-    states: int = 0
-    transitions: int = 0
-    depth: int = 0
-    is_exhausted: bool = False
-    finding: Finding | None = None
-    operations: list[Operation] = field(default_factory=list)
-    fired: Counter[str] = field(default_factory=Counter)
-    witnesses: Counter[str] = field(default_factory=Counter)
-    notes: Counter[str] = field(default_factory=Counter)
-    seconds: float = 0.0
 
 
 def config_of(scope: Scope) -> Config:
@@ -58,6 +29,7 @@ def config_of(scope: Scope) -> Config:
         window=scope.window or None,
         caching=scope.caching,
         lookahead=scope.lookahead,
+        kv_groups=scope.kv_groups,
     )
 
 
@@ -135,12 +107,12 @@ def form_of(judge: Lockstep) -> Hashable:
         for seq in group.members:
             order[seq.id] = len(order)
             told: tuple[Any, ...] = (seq.status.value, tuple(seq.identities), seq.computed, seq.num_prompt, seq.is_busy)
-            table: tuple[int, ...] = ()
-            if seq.slot >= 0:
-                entries = state.table[seq.slot][: state.num_blocks[seq.slot]]
-                table = tuple(NONE if b == explainer.machine.null else named(b) for b in entries)
-                told += (state.num_full[seq.slot], state.num_filled[seq.slot], state.done_full[seq.slot])
-            sequences.append((told, table, seq is group.members[-1]))
+            tables: list[tuple[int, ...]] = []
+            for slot in (part.slot for part in seq.parts if part.slot >= 0):
+                entries = state.table[slot][: state.num_blocks[slot]]
+                tables.append(tuple(NONE if b == explainer.machine.null else named(b) for b in entries))
+                told += (state.num_full[slot], state.num_filled[slot], state.done_full[slot])
+            sequences.append((told, tables, seq is group.members[-1]))
     free = explainer.seen.free_ids
     unused = range(explainer.num_blocks) if free is None else free
     kept = [tuple(state.content[b]) if state.computed[b] else None for b in unused if not state.refcount[b]]
@@ -159,7 +131,9 @@ def form_of(judge: Lockstep) -> Hashable:
 
 
 def _signature(group: Group) -> Any:
-    return [(seq.status.value, seq.identities, seq.computed, len(seq.shown)) for seq in group.members], group.id
+    return [
+        (seq.status.value, seq.identities, seq.computed, [len(table) for table in seq.tables]) for seq in group.members
+    ], group.id
 
 
 def explore_subject(
@@ -175,57 +149,18 @@ def explore_subject(
 
     begin: gives a list that is told the operations of each path before they are done, as in a walk.
     """
-    began = time.monotonic()
     config, capabilities, identities = config_of(scope), subject.capabilities, Identities()
     for needed, has in (
         (scope.caching, capabilities.caching),
         (scope.window, capabilities.window),
         (scope.swap, capabilities.swap),
         (scope.lookahead, capabilities.lookahead),
+        (len(scope.kv_groups) > 1, capabilities.kv_groups),
     ):
         if needed and not has:
             raise Unsupported(f"a scope with {config.as_dict()} needs more than {subject.name} can do")
     if scope.num_flights:
         raise Unsupported("flights are explored on the specification alone; leave --subject out")
-    found, alphabet = SubjectExploration(scope, config), Alphabet(scope, subject)
-
-    def run(path: list[Operation]) -> Lockstep:
-        judge = Lockstep(subject, config, identities)
-        for operation in path:
-            judge.apply(operation)
-        return judge
-
-    path: list[Operation] = []
-    try:
-        first = run([])
-        seen = {form_of(first)}
-        frontier: list[tuple[list[Operation], list[Operation]]] = [([], list(alphabet.enabled(first)))]
-        while frontier and time.monotonic() - began < seconds:
-            following: list[tuple[list[Operation], list[Operation]]] = []
-            for before, operations in frontier:
-                if time.monotonic() - began > seconds:
-                    break
-                for operation in operations:
-                    path = [*before, operation]
-                    if begin:
-                        begin(config).extend(path)
-                    with time_limit(transition_seconds):
-                        judge = run(path)
-                    found.transitions += 1
-                    form = form_of(judge)
-                    if form not in seen:
-                        seen.add(form)
-                        following.append((path, list(alphabet.enabled(judge))))
-                        found.fired.update(judge.fired)
-                        found.notes.update(judge.notes)
-                        if progress and len(seen) % PROGRESS_EVERY == 0:
-                            progress(len(seen))
-            else:
-                found.depth += bool(following)
-                frontier = following
-        found.is_exhausted = not frontier
-        found.states = len(seen)
-    except Finding as finding:
-        found.finding, found.operations, found.states = finding, path, len(seen) if path else 0
-    found.seconds = time.monotonic() - began
-    return found
+    runs = Runs(lambda: Lockstep(subject, config, identities), Alphabet(scope, subject).enabled, form_of)
+    found = SubjectExploration(scope, config)
+    return search(found, runs, seconds=seconds, progress=progress, begin=begin, transition_seconds=transition_seconds)

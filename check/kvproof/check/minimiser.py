@@ -18,7 +18,16 @@ from kvproof.spec.trace import Operation
 
 REPLAY_SECONDS_MAX = 5.0
 
+
+def fewer_kv_groups(groups: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Each one alone, or all but one."""
+    if len(groups) > 1:
+        yield from ((group,) for group in groups)
+        yield from (groups[:at] + groups[at + 1 :] for at in range(len(groups)))
+
+
 SIMPLER: tuple[tuple[str, Callable[[Config], Iterator[Any]]], ...] = (
+    ("kv_groups", lambda c: fewer_kv_groups(c.kv_groups)),
     ("group_size", lambda c: iter((1,))),
     ("keys", lambda c: iter(range(1, c.keys))),
     ("images", lambda c: iter((False,))),

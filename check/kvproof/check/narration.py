@@ -5,7 +5,6 @@ left out. The left column is what the engine asks for, the right one what the ma
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 from typing import Any
 
 from kvproof.check.finding import Finding
@@ -171,7 +170,9 @@ def _changes(before: dict[int, list[list[int]]], after: dict[int, list[list[int]
     shown = []
     for seq, tables in after.items():
         if tables != before.get(seq) and (tables or seq in before):
-            shown.append(f"sequence {seq}: {_blocks(list(chain(*tables)), config)}")
+            told = [_blocks(table, config) for table in tables or [[]]]
+            further = [f", KV group {number}: {blocks}" for number, blocks in enumerate(told[1:], 1)]
+            shown.append(f"sequence {seq}: {told[0]}{''.join(further)}")
     return shown
 
 

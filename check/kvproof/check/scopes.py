@@ -19,9 +19,10 @@ class Scope:
 
     window: tokens that a sequence can read back to, 0 for all. lookahead: slots that an append reserves beyond its
     token (operations), or whether entries are reserved at all (rules). reserving: the manager may keep blocks for
-    itself. num_flights: accesses of one block that can be pending at once, by steps and transfers. level: what one
-    transition is, a single rule or a whole operation. claims: evaluate the claims of the specification in each state,
-    besides the recount (operations; rules always do); off where states are many.
+    itself. kv_groups: as in a configuration, of a subject alone. num_flights: accesses of one block that can be
+    pending at once, by steps and transfers. level: what one transition is, a single rule or a whole operation.
+    claims: evaluate the claims of the specification in each state, besides the recount (operations; rules always do);
+    off where states are many.
     """
 
     num_gpu_blocks: int
@@ -34,6 +35,7 @@ class Scope:
     lookahead: int = 0
     fork: bool = True
     swap: bool = False
+    kv_groups: tuple[str, ...] = ("full",)
     num_flights: int = 0
     level: Level = "operations"
     reserving: bool = False

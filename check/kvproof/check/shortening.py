@@ -72,7 +72,7 @@ def smaller_pools(
 ) -> Iterator[tuple[Config, list[Operation]]]:
     """The run with so many blocks less, and prompts that are shorter by as much: one of them, or all."""
     prompts = [at for at, operation in enumerate(operations) if operation[0] == "new"]
-    num_tokens = num_blocks * config.block_size
+    num_tokens = -(-num_blocks // len(config.kv_groups)) * config.block_size
     for gpu, host in ((num_blocks, num_blocks), (num_blocks, 0), (0, num_blocks)):
         if gpu >= config.num_gpu_blocks or host > config.num_host_blocks:
             continue

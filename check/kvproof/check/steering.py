@@ -27,6 +27,7 @@ PLAINEST: dict[str, Any] = {
     "keys": 1,
     "images": False,
     "cross": False,
+    "kv_groups": ("full",),
 }
 OPTIONAL = frozenset(
     {"append", "fork", "free", "preempt", "swap_out", "reset", "share", "reuse", "abort"}

@@ -29,6 +29,7 @@ NEEDED = {  # the capability that a field makes use of
     "keys": "adapters",
     "images": "images",
     "cross": "cross",
+    "kv_groups": "kv_groups",
 }
 
 
@@ -62,7 +63,12 @@ def _value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return text
+        return text.split(",") if "," in text else text
+
+
+def is_plain(value: Any, plain: Any) -> bool:
+    """Whether a kept value is the plainest; several are kept as a list."""
+    return bool((tuple(value) if isinstance(value, list) else value) == plain)
 
 
 class Narrowed:
@@ -70,7 +76,9 @@ class Narrowed:
 
     def __init__(self, subject: Any, fixed: dict[str, Any]) -> None:
         self._subject = subject
-        off = {NEEDED[name]: False for name, plain in PLAINEST.items() if name in fixed and fixed[name] == plain}
+        off = {
+            NEEDED[name]: False for name, plain in PLAINEST.items() if name in fixed and is_plain(fixed[name], plain)
+        }
         self.capabilities: Capabilities = replace(subject.capabilities, **off)
 
     def __getattr__(self, name: str) -> Any:

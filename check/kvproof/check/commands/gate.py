@@ -37,6 +37,10 @@ HUNTED_SCOPES = (
     ALONE_SCOPES
     | SUBJECT_SCOPES
     | {
+        "kv-groups-5x2x2": Scope(5, num_tokens=2, block_size=1, window=1, fork=False, kv_groups=("full", "window")),
+        "kv-groups-and-cache-6x1x3": Scope(
+            6, num_seqs=1, num_tokens=3, block_size=1, caching=True, window=2, fork=False, kv_groups=("full", "window")
+        ),
         "tables-3x2x4": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4),
         "cache-2x2x3": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=3, caching=True),
         "swap-2+2x2x3": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=3, swap=True),

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kvproof.check.explain import NUM_ENTRIES_MAX
 from kvproof.check.finding import Finding
+from kvproof.check.firing import NUM_ENTRIES_MAX
 from kvproof.check.lockstep.judge import ADMITTING, Judge
 from kvproof.check.protocol_check import check_answer
 from kvproof.check.subject import Admission, Admitted, Refused

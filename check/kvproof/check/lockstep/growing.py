@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from kvproof.check.explain import NUM_ENTRIES_MAX
 from kvproof.check.finding import Finding
+from kvproof.check.firing import NUM_ENTRIES_MAX
 from kvproof.check.lockstep.judge import GROWING, Judge
 from kvproof.check.protocol_check import check_answer, check_pairs
 from kvproof.check.subject import Refused, Reserved

@@ -77,6 +77,7 @@ class VllmV1:
             asks_first=False,
             window=self._by_config and hasattr(release.interface, "SlidingWindowSpec"),
             caching=True,
+            window_with_caching=True,
             lookahead=calls.takes_lookahead,
             chunked=True,
             adapters="lora" in hashed,
@@ -85,6 +86,7 @@ class VllmV1:
             reset=calls.resets,
             window_drop_when_refused=True,
             same_step_hits=True,
+            kv_groups=self._by_config and hasattr(release.manager, "get_kv_cache_coordinator"),
         )
         self.assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
@@ -96,8 +98,8 @@ class VllmV1:
             raise Unsupported("no lookahead")
         if config.keys > 2 and not self.capabilities.salts:
             raise Unsupported("no salts")
-        if config.window and (config.caching or not self.capabilities.window):
-            raise Unsupported("a sliding window only without the prefix cache")
+        if config.window and not self.capabilities.window:
+            raise Unsupported("no sliding window")
         self._config = config
         wanted = {
             "block_size": config.block_size,

@@ -1,6 +1,7 @@
 """What vLLM's V1 KV cache manager shows, and the configuration by which one is made."""
 
 import inspect
+from itertools import chain
 from typing import Any
 
 from kvproof.check.subject import NULL_BLOCK, Config, Observation
@@ -16,17 +17,18 @@ class Shown:
         self._null = getattr(self._pool, "null_block", None)
         self._reserved = () if self._null is None else (self._null.block_id,)
         coordinator = getattr(manager, "coordinator", None)
-        if coordinator is not None:
-            manager = coordinator.single_type_managers[0]
-        self._rows: dict[str, list[Any]] = getattr(manager, "single_type_manager", manager).req_to_blocks
+        managers = [manager] if coordinator is None else coordinator.single_type_managers
+        self._rows: list[dict[str, list[Any]]] = [  # of each KV cache group
+            getattr(one, "single_type_manager", one).req_to_blocks for one in managers
+        ]
 
     def observe(self) -> Observation:
         """Tables, refcounts, and the free queue from its first block to its last."""
         null, queue = self._null, self._pool.free_block_queue
         tables = {
-            int(name): [[NULL_BLOCK if block is null else block.block_id for block in row]]
-            for name, row in self._rows.items()
-            if row
+            int(name): [[NULL_BLOCK if block is null else block.block_id for block in row] for row in rows]
+            for name in dict.fromkeys(chain(*self._rows))
+            if any(rows := [rows_of.get(name, ()) for rows_of in self._rows])
         }
         refs = [block.ref_cnt for block in self._blocks]
         if null is not None:
@@ -46,7 +48,7 @@ class Shown:
 
 
 def cache_config(interface: Any, config: Config) -> Any:
-    """A `KVCacheConfig` of one group: full attention, or a sliding window."""
+    """A `KVCacheConfig` of groups with full attention, or a sliding window."""
     import torch
 
     wanted: dict[str, Any] = {
@@ -55,11 +57,13 @@ def cache_config(interface: Any, config: Config) -> Any:
         "head_size": 8,
         "dtype": torch.float16,
         "use_mla": False,
-        "sliding_window": config.window,
     }
-    spec = made(interface.SlidingWindowSpec if config.window else interface.FullAttentionSpec, wanted)
-    group = interface.KVCacheGroupSpec(["layer"], spec)
-    parts = {"num_blocks": config.num_gpu_blocks, "tensors": {}, "kv_cache_tensors": [], "kv_cache_groups": [group]}
+    groups = []
+    for number, window in enumerate(config.windows):
+        kind = interface.SlidingWindowSpec if window else interface.FullAttentionSpec
+        spec = made(kind, wanted | {"sliding_window": window or None})
+        groups.append(interface.KVCacheGroupSpec([f"layer {number}"], spec))
+    parts = {"num_blocks": config.num_gpu_blocks, "tensors": {}, "kv_cache_tensors": [], "kv_cache_groups": groups}
     return made(interface.KVCacheConfig, parts)
 
 
