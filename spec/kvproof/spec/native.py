@@ -29,6 +29,8 @@ from kvproof.spec import (
     invariants,
     language,
     rules,
+    send_contract,
+    send_progress,
     state,
     steps,
     swap_contract,
@@ -54,6 +56,8 @@ TEXTS: tuple[ModuleType, ...] = (
     swap_schedule,
     swap_progress,
     swap_contract,
+    send_progress,
+    send_contract,
     eviction_policy,
 )
 FIELDS: dict[str, Field] = {name: f for name, f in vars(State).items() if isinstance(f, Field)}
