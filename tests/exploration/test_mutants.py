@@ -10,6 +10,7 @@ from kvproof.models.mutation import Mutant, changed, deletions
 
 TABLES = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=3, level="rules")
 WINDOW = Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=4, window=2, fork=False, level="rules")
+WINDOW_AND_CACHE = Scope(2, 0, 1, 2, 1, caching=True, window=2, fork=False, level="rules")
 SWAP = Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=1, block_size=1, swap=True, level="rules")
 CACHE = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=1, block_size=1, caching=True, level="rules")
 
@@ -121,6 +122,27 @@ CASES = [
         ["admit", "append", "slide"],
     ),
     (
+        "what the next token reads is skipped",
+        deletion("widen", "require(state.first[seq] == 0"),
+        WINDOW_AND_CACHE,
+        "window-kept",
+        ["admit", "skip", "widen"],
+    ),
+    (
+        "a sequence with a window skips what its next token reads",
+        deletion("skip", "require(state.window[seq] == 1"),
+        WINDOW_AND_CACHE,
+        "window-kept",
+        ["admit", "skip"],
+    ),
+    (
+        "an entry is skipped after one that is held",
+        deletion("skip", "require(state.first[seq] == index"),
+        WINDOW_AND_CACHE,
+        "window-kept",
+        ["admit", "append", "skip"],
+    ),
+    (
         "a block is given back while a step uses it",
         Mutant(
             "retire",
@@ -184,7 +206,7 @@ def test_a_broken_rule_is_found_by_the_shortest_run(
     assert [operation[0] for operation in found.operations] == rules
 
 
-@pytest.mark.parametrize("scope", [TABLES, WINDOW, SWAP, CACHE, FLIGHTS, TRANSFERS])
+@pytest.mark.parametrize("scope", [TABLES, WINDOW, WINDOW_AND_CACHE, SWAP, CACHE, FLIGHTS, TRANSFERS])
 def test_the_rules_as_they_are_pass_where_the_mutants_fail(scope: Scope) -> None:
     found = explore(RuleLevel(scope), scope, seconds=60)
     assert (found.finding, found.is_exhausted, found.operations) == (None, True, [])
@@ -217,6 +239,8 @@ REDUNDANT = {
     ("fork", "state.moving[child] = NONE"),
     ("promote", "require(not state.cached[block]"),  # its holders have the content already
     ("slide", "require(state.first[seq] < state.num_full[seq]"),  # what is not full is not done, so it is still read
+    ("widen", "require(at_rest"),  # nothing is read while a sequence is swapped or freed
+    ("widen", "require(state.window[seq] == 1"),  # whatever it was, nothing that was left is read afterwards
 }
 
 # What these keep are ghosts, and what follows looks like a state seen before; only a proof needs them.
@@ -238,6 +262,7 @@ def test_every_deletion_but_the_redundant_statements_is_found() -> None:
         Scope(2, 1, 2, 1, 1, caching=True, fork=False, swap=True, level="rules"),
         Scope(2, 0, 2, 2, 2, caching=True, reserving=True, level="rules"),
         Scope(2, 0, 1, 3, 1, caching=True, window=1, fork=False, level="rules"),
+        WINDOW_AND_CACHE,
         Scope(3, 0, 2, 2, 1, caching=True, window=2, fork=False, level="rules"),
         Scope(2, 2, 2, 2, 2, swap=True, level="rules"),
         FLIGHTS,

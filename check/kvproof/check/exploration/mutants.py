@@ -33,6 +33,7 @@ SCOPES: tuple[Scope, ...] = (
     Scope(2, 2, 1, 2, 1, window=1, fork=False, swap=True, level="rules"),
     Scope(2, 0, 2, 2, 2, caching=True, reserving=True, level="rules"),
     Scope(2, 0, 1, 3, 1, caching=True, window=1, fork=False, level="rules"),
+    Scope(2, 0, 1, 2, 1, caching=True, window=2, fork=False, level="rules"),
     Scope(2, 0, 1, 1, 1, fork=False, num_flights=2, level="rules"),
     Scope(1, 2, 1, 1, 1, swap=True, num_flights=1, level="rules"),
     Scope(2, 1, 1, 1, 1, swap=True, num_flights=2, fork=False, level="rules"),
