@@ -77,13 +77,10 @@ def sent(machine: Machine, start: State, given: Given, source: random.Random) ->
         assert of(CONTRACT.so_far, start, state)
         assert CONTRACT.can_choose is not None
         assert of(CONTRACT.can_choose, state)
-        numbers = [(block, flight) for block in range(len(state.status)) for flight in range(len(state.uses))]
         choices = [
             (rule, chosen)
             for rule, choice in CONTRACT.firings
-            for chosen in {"end_swap": [()], "arrive": [one[1:] for one in numbers[: len(state.uses)]]}.get(
-                rule, numbers
-            )
+            for chosen in chosen_for(rule, state)
             if of(str(choice), state, chosen=chosen)
         ]
         rule, chosen = source.choice(choices)
@@ -94,6 +91,17 @@ def sent(machine: Machine, start: State, given: Given, source: random.Random) ->
     assert of(CONTRACT.so_far, start, state)
     assert of(CONTRACT.name, start, state)
     return fired
+
+
+def chosen_for(rule: str, state: State) -> list[tuple[int, ...]]:
+    """What may be chosen for a firing, allowed or not: a block, a flight."""
+    blocks, flights = range(len(state.status)), range(len(state.uses))
+    match rule:
+        case "send_entry":
+            return [(block, flight) for block in blocks for flight in flights]
+        case "arrive":
+            return [(flight,) for flight in flights]
+    return [()]
 
 
 def sent_everywhere(machine: Machine, seed: int) -> Counter[str]:

@@ -309,6 +309,20 @@ def sharers_agree_on_the_tokens(state: State) -> bool:
     )
 
 
+@invariant("sharing-equal")
+def what_nobody_knows_is_shared_at_one_place(state: State) -> bool:
+    """Sequences that share a block in which they know no token name it in the same entry."""
+    return all(
+        implies(
+            holds(state, s, b) and holds(state, r, b) and num_known(state, s, state.position[s][b]) == 0,
+            state.position[s][b] == state.position[r][b],
+        )
+        for s in SEQS
+        for r in SEQS
+        for b in BLOCKS
+    )
+
+
 @invariant("read-back")
 def only_known_tokens_are_written(state: State) -> bool:
     """A block of a sequence has KV only for tokens the sequence knows."""
@@ -394,4 +408,19 @@ def sharers_read_the_same(state: State) -> bool:
         for r in SEQS
         for i in INDEXES
         for o in SLOTS
+    )
+
+
+@theorem("sharing-equal")
+def a_block_is_shared_at_one_place_unless_identities_repeat(state: State) -> bool:
+    """Two entries that name one block are at the same place of their tables, or begin with the very same identity."""
+    return all(
+        implies(
+            holds(state, s, b) and holds(state, r, b) and state.position[s][b] != state.position[r][b],
+            num_known(state, s, state.position[s][b]) > 0
+            and state.tokens[s][state.position[s][b]][0] == state.tokens[r][state.position[r][b]][0],
+        )
+        for s in SEQS
+        for r in SEQS
+        for b in BLOCKS
     )
