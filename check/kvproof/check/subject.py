@@ -97,6 +97,8 @@ class Capabilities:
     evicts_lru: bool = False  # its policy: the least recently used first, among equals the longest prefix
     same_step_hits: bool = False  # a hit may name blocks computed in the very step of the reader
     async_steps: int = 0  # of a scheduler: steps that may be under way when the next one is scheduled
+    runs_ahead: bool = False  # of a scheduler: it launches a step before it looks at the results of the one before
+    forks_itself: bool = False  # of a scheduler: of several sequences it computes one, and forks it when it sees fit
     transfers: bool = False  # of a scheduler: KV comes from elsewhere and is sent there while steps run
     steps_in_order: bool = False  # the device starts no step before the one before has ended
     kv_groups: bool = False  # several groups of layers, each with tables of its own, over one pool of GPU blocks

@@ -92,6 +92,13 @@ class Sequence:
             part.last = identities.after(part.last, item)
             part.identities.append(part.last)
 
+    def drop_last_token(self) -> None:
+        """The last token, which no table knows of yet, turns out never to have been sampled."""
+        self.tokens.pop()
+        for part in self.parts:
+            part.identities.pop()
+            part.last = part.identities[-1]
+
     def forked(self, child_id: int) -> "Sequence":
         """A child with the same tokens, as far computed."""
         child = Sequence(child_id, self.group, self.key, self.images, self.last, self.window)

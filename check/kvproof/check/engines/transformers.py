@@ -1,14 +1,19 @@
 """transformers' continuous batching, importable with torch and without its models.
 
-Real are the cache and its allocators, the scheduler, the requests, the offloading manager, and the processor whose
-`prepare_next_batch` and `update_batch` are the loop. Hollow is the rest: configurations (a bag of settings takes their
-place), the tensors of a batch, the runner of the model, and everything outside continuous batching.
+Real are the cache and its allocators, the scheduler, the requests, the offloading manager, the tensors of a batch (one
+pair of host and device for each of two batches where they overlap), and the processor whose `prepare_next_batch` and
+`update_batch` are the loop. Hollow is the rest: configurations (a bag of settings takes their place), the runner of the
+model, and everything outside continuous batching.
+
+There is no accelerator: memory is not pinned, and a stream is the order in which the calls come, which is the order in
+which the engine puts its work on the one stream that it computes and copies on.
 """
 
 import importlib
 import importlib.util
 import logging
 import sys
+from contextlib import nullcontext
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +32,7 @@ REAL = (
     "cache_allocators.sliding_attention",
     "continuous_api",
     "distributed",
+    "input_outputs",
     "offloading_manager",
     "requests",
     "scheduler",
@@ -42,6 +48,7 @@ class Modules(NamedTuple):
     cache: Any
     api: Any
     distributed: Any
+    ios: Any
     offloading: Any
     requests: Any
     scheduler: Any
@@ -57,6 +64,25 @@ def much_memory() -> tuple[str, int, int, int]:
     return "cpu", MEMORY_BYTES, 0, 0
 
 
+def in_order(stream: Any) -> nullcontext[None]:
+    """What a stream does runs at once."""
+    return nullcontext()
+
+
+class Unpinned:
+    """torch, on a machine where no memory can be pinned."""
+
+    def __init__(self, torch: Any) -> None:
+        self.__dict__["torch"] = torch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.torch, name)
+
+    def empty(self, *sizes: Any, pin_memory: bool = False, **options: Any) -> Any:
+        """A tensor in ordinary memory."""
+        return self.torch.empty(*sizes, **options)
+
+
 BARS = {
     "tqdm": {"tqdm": hollow.Unused},
     "tqdm.contrib": {},
@@ -64,7 +90,7 @@ BARS = {
 }
 STAND_INS: dict[str, dict[str, Any]] = {
     "distributed.utils": {"_is_torch_distributed_initialized": no},
-    "utils": {"is_psutil_available": no, "is_torch_xpu_available": no},
+    "utils": {"get_available_devices": tuple, "is_psutil_available": no, "is_torch_xpu_available": no},
     "utils.generic": {"is_flash_attention_requested": no},
     "utils.logging": {"logging": logging},
 }
@@ -82,11 +108,16 @@ def import_modules(version: str, cache: Path | None = None) -> Modules:
 
     pages = module("cache")
     pages.get_device_and_memory_breakdown = much_memory
+    api, ios, offloading = module("continuous_api"), module("input_outputs"), module("offloading_manager")
+    for each in (api, ios, offloading):
+        each.stream_context = in_order
+    offloading.torch = Unpinned(offloading.torch)
     return Modules(
         pages,
-        module("continuous_api"),
+        api,
         module("distributed"),
-        module("offloading_manager"),
+        ios,
+        offloading,
         module("requests"),
         module("scheduler"),
     )

@@ -14,8 +14,7 @@ from kvproof.check.isolation.forks import Fork, Template
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.wire import CALLS_ONLY, SEARCH, pack, unpack
-from kvproof.check.loop.protocol_check import CALLS as LOOP_CALLS
-from kvproof.check.loop.protocol_check import TRANSFER_CALLS
+from kvproof.check.loop.protocol_check import EVERY_CALL
 from kvproof.check.pool.protocol_check import CALLS as POOL_CALLS
 from kvproof.check.protocol_check import CALLS
 from kvproof.check.subject import OutsideContract, Unsupported
@@ -23,7 +22,7 @@ from kvproof.check.subjects import UnknownSubject
 
 CALLS_OF_LEVEL = {
     "manager": frozenset(CALLS),
-    "loop": frozenset(LOOP_CALLS + TRANSFER_CALLS),
+    "loop": frozenset(EVERY_CALL),
     "pool": frozenset(POOL_CALLS),
 }
 HANG, CRASH = "hang", "crash"  # the end of a finding's cause: the call, and this

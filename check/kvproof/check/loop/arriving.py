@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kvproof.check.explain import NUM_ENTRIES_MAX, NUM_SEQS_MAX
-from kvproof.check.loop.base import LoopBase
+from kvproof.check.firing import NUM_ENTRIES_MAX, NUM_SEQS_MAX
+from kvproof.check.loop.forking import Forking
 from kvproof.check.loop.progress import num_steps_max
 from kvproof.check.loop.requests import Request, unfinished
 from kvproof.check.truth import Sequence as Seq
@@ -12,7 +12,7 @@ from kvproof.check.truth import Status
 from kvproof.spec.identity import Image, Key
 
 
-class Arriving(LoopBase):
+class Arriving(Forking):
     """add, abort, stop."""
 
     def op_add(
@@ -34,11 +34,14 @@ class Arriving(LoopBase):
         too_long = len(tokens) > (NUM_ENTRIES_MAX - 8) * self.config.block_size
         if self.last_step is not None or request_id in self.requests or not tokens or not seq_ids or max_tokens < 1:
             return False
-        if too_long or any(i in self.seqs for i in ids) or len(self.seqs) + len(ids) > NUM_SEQS_MAX:
+        known = {*self.seqs, *self._to_come()}
+        if too_long or any(i in known for i in ids) or len(known) + len(ids) > NUM_SEQS_MAX:
             return False
         request, whole = Request(request_id, len(tokens), max_tokens), Key(*key)
         pictures = tuple(Image(*image) for image in images)
-        for seq_id in seq_ids:
+        num_members = 1 if self.capabilities.forks_itself else len(seq_ids)
+        request.to_come += seq_ids[num_members:]
+        for seq_id in seq_ids[:num_members]:
             request.members.append(self._new_sequence(seq_id, request, whole, pictures, tokens))
         if encoder:
             request.encoder = self._new_encoder(encoder[0], request, encoder[1])

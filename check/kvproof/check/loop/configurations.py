@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 from kvproof.check import configurations
-from kvproof.check.explain import NUM_ENTRIES_MAX
+from kvproof.check.firing import NUM_ENTRIES_MAX
 from kvproof.check.loop.subject import LoopConfig
 from kvproof.check.subject import Capabilities, Config
 
@@ -18,19 +18,22 @@ def draw(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | Non
     pick, fixed = random.choice, fixed or {}
     of_the_manager = {name: value for name, value in fixed.items() if name in OF_THE_MANAGER}
     drawn = asdict(configurations.draw(random, capabilities, of_the_manager))
-    longest = drawn["block_size"] * min(drawn["num_gpu_blocks"] + 1, NUM_ENTRIES_FOR_TOKENS_MAX)
+    num_entries = drawn["num_gpu_blocks"] // len(drawn["kv_groups"]) + 1
+    longest = drawn["block_size"] * min(num_entries, NUM_ENTRIES_FOR_TOKENS_MAX)
     drawn["max_model_len"] = pick((longest, longest, random.randint(1, longest)))
     drawn["max_num_seqs"] = pick((1, 2, 4, 8, 16))
     if capabilities.transfers:
         drawn["transfers"] = pick((False, False, True))
     if capabilities.async_steps and not drawn.get("transfers"):
         drawn["async_steps"] = pick((0, *range(1, capabilities.async_steps + 1)))
+    if capabilities.forks_itself:
+        drawn["group_size"] = pick((1, 1, 2, 3))
     drawn["preemption"] = pick(("auto", "auto", "auto", "recompute", "swap")) if capabilities.swap else "auto"
     drawn |= fixed
     if drawn.get("transfers"):
-        drawn |= {"window": None, "async_steps": 0} | fixed
+        drawn |= {"window": None, "kv_groups": ("full",), "async_steps": 0} | fixed
     if drawn.get("async_steps"):
-        drawn |= {"group_size": 1, "cross": False}
+        drawn |= {"group_size": drawn["group_size"] if capabilities.forks_itself else 1, "cross": False}
     least = drawn["max_num_seqs"]
     if not drawn["chunked"]:
         least = max(least, drawn["max_model_len"])

@@ -28,6 +28,7 @@ def num_steps_max(requests: Iterable[Request], config: LoopConfig) -> int:
     """Steps within which all these requests must be over."""
     num_gains = 0
     for request in requests:
-        num_gains += 1 + sum(max(0, request.num_left(seq)) for seq in request.members)
+        own = 1 + sum(max(0, request.num_left(seq)) for seq in request.members)
+        num_gains += own + len(request.to_come) * (1 + request.max_tokens)
     num_chunks = -(-config.max_model_len // config.max_num_batched_tokens)
     return (num_gains * (num_chunks + 2) + 1) * (1 + config.async_steps) + config.async_steps

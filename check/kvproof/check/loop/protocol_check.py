@@ -3,13 +3,21 @@
 from typing import Any
 
 from kvproof.check.finding import AdapterError
-from kvproof.check.loop.subject import LoopSubject, TransferringSubject
+from kvproof.check.loop.subject import AheadSubject, ForkingSubject, LoopSubject, TransferringSubject
 from kvproof.check.subject import Capabilities
 
-CALLS = tuple(name for name in vars(LoopSubject) if not name.startswith("_") and callable(vars(LoopSubject)[name]))
-TRANSFER_CALLS = tuple(
-    name for name in vars(TransferringSubject) if callable(vars(TransferringSubject)[name]) and name[0] != "_"
+
+def _calls(protocol: type) -> tuple[str, ...]:
+    return tuple(name for name, value in vars(protocol).items() if callable(value) and not name.startswith("_"))
+
+
+CALLS = _calls(LoopSubject)
+MORE = (
+    ("transfers", "transfers KV", _calls(TransferringSubject)),
+    ("runs_ahead", "runs ahead", _calls(AheadSubject)),
+    ("forks_itself", "forks by itself", _calls(ForkingSubject)),
 )
+EVERY_CALL = (*CALLS, *(name for _, _, calls in MORE for name in calls))
 
 
 def is_loop_subject(subject: Any) -> bool:
@@ -24,8 +32,9 @@ def check_loop_adapter(subject: Any) -> None:
         raise AdapterError(f"{type(subject).__name__} is no loop subject: it has no {', '.join(missing)}")
     if not isinstance(getattr(subject, "capabilities", None), Capabilities):
         raise AdapterError(f"{type(subject).__name__}.capabilities must be a Capabilities")
-    missing = [name for name in TRANSFER_CALLS if not callable(getattr(subject, name, None))]
-    if subject.capabilities.transfers and missing:
-        raise AdapterError(f"{type(subject).__name__} says that it transfers KV, and has no {', '.join(missing)}")
+    for capability, does, calls in MORE:
+        missing = [name for name in calls if not callable(getattr(subject, name, None))]
+        if getattr(subject.capabilities, capability) and missing:
+            raise AdapterError(f"{type(subject).__name__} says that it {does}, and has no {', '.join(missing)}")
     if not isinstance(getattr(subject, "name", None), str):
         raise AdapterError(f"{type(subject).__name__}.name must be a string")

@@ -6,14 +6,15 @@ from kvproof.check.truth import Group, Sequence
 
 
 class Request(Group):
-    """A request: how much it shall generate, and whether it was aborted while a step was under way."""
+    """A request: how much it shall generate, whether it was aborted while a step was under way, and who is to come."""
 
-    __slots__ = ("is_doomed", "is_sent", "max_tokens", "num_prompt")
+    __slots__ = ("is_doomed", "is_sent", "max_tokens", "num_prompt", "to_come")
 
     def __init__(self, request_id: int, num_prompt: int, max_tokens: int) -> None:
         super().__init__(request_id)
         self.num_prompt, self.max_tokens, self.is_doomed = num_prompt, max_tokens, False
         self.is_sent = False
+        self.to_come: list[int] = []  # sequences that the scheduler will fork it into
 
     def everyone(self) -> list[Sequence]:
         """The members, and the encoder's sequence if there is one."""

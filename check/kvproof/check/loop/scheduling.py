@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from kvproof.check.finding import Finding
 from kvproof.check.lockstep.judge import changed
-from kvproof.check.loop.base import LoopBase
+from kvproof.check.loop.ahead import Ahead
 from kvproof.check.loop.requests import Request
 from kvproof.check.loop.subject import Chunk, Load, Step
 from kvproof.check.subject import Pair
@@ -26,7 +26,7 @@ ABOUT = "schedule()"
 WAITING, RUNNING, SWAPPED = Status.WAITING, Status.RUNNING, Status.SWAPPED
 
 
-class Scheduling(LoopBase):
+class Scheduling(Ahead):
     """What a step did to the tables."""
 
     def _explain(self, step: Step) -> bool:
@@ -34,6 +34,7 @@ class Scheduling(LoopBase):
         chunks = self._chunks_by_sequence(step)
         for request_id in (*step.ignored, *step.failed):
             self._ended(request_id, chunks, request_id in step.failed)
+        step = self._admit_who_leaves(step, chunks)
         num_left = self._leave(step, {*chunks, *(load.seq for load in step.loads)})
         running, swapped, waiting = self._by_status(step)
         for seq, chunk in running:
@@ -63,6 +64,20 @@ class Scheduling(LoopBase):
         self.loading[seq.id] = self.pending.launch([seq], ABOUT)
         self.apart.add(seq.id)
         self.fired["load"] += 1
+
+    def _admit_who_leaves(self, step: Step, chunks: dict[int, Chunk]) -> Step:
+        """Explain who was let in with what was found, found no room for more, and was swapped out; what remains."""
+        tables, base = self.explainer.seen.tables, self.config.num_gpu_blocks
+        source_of = {target + base: source for source, target in step.swap_out}
+        for seq_id, chunk in list(chunks.items()):
+            shown = tables.get(seq_id)
+            if self.seqs[seq_id].status is WAITING and shown and all(block in source_of for block in shown[0]):
+                tables[seq_id] = [[source_of[block] for block in shown[0]]]
+                self._admit({self.seqs[seq_id].group.id: [chunk]})
+                tables[seq_id] = shown
+                del chunks[seq_id]
+                self.fired["swapped out when admitted"] += 1
+        return step if len(chunks) == len(step.chunks) else step._replace(chunks=list(chunks.values()))
 
     def _hold_places(self) -> None:
         """Somebody was let in: there are places for all. Forks alone may take more, since nobody asks the scheduler."""
@@ -195,6 +210,7 @@ class Scheduling(LoopBase):
         for seq in request.everyone():
             self.explainer.freed(seq, ABOUT)
             seq.status, seq.computed, seq.hit = WAITING, 0, 0
+        self._drop_ahead(request)
         if len(request.members) > 1:
             raise Finding(
                 "read-back", f"{ABOUT}: {len(request.members)} sequences of request {request.id} were preempted by "
@@ -210,6 +226,7 @@ class Scheduling(LoopBase):
             seq.status = SWAPPED
             self.using[seq.id] = seq
         self.worker.swap_out += self.explainer.swapped(everyone, pairs, True, ABOUT)
+        self._drop_ahead(request)
         self.fired["swap_out"] += 1
 
     # Coming back, growing, coming -----------------------------------------------------------------------------------

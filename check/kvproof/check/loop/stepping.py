@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from kvproof.check.explain import NUM_SEQS_MAX
 from kvproof.check.finding import Finding
+from kvproof.check.firing import NUM_SEQS_MAX
 from kvproof.check.loop.arriving import Arriving
 from kvproof.check.loop.base import UnderWay
 from kvproof.check.loop.requests import unfinished
@@ -93,6 +93,8 @@ class LoopStepping(Arriving, Scheduling):
                 self._settle("launch()")
         if self.config.async_steps:
             self._sample(under, self._sampling(under.step), tokens)
+            if self.capabilities.runs_ahead:
+                self._call("total-calls", "computed", dict(under.sampled))
         return True
 
     def op_complete(
@@ -106,7 +108,7 @@ class LoopStepping(Arriving, Scheduling):
 
         arrivals: sequences whose KV has come, or has been sent.
         """
-        if not self.under_way or not self.is_launched or not tokens:
+        if not self.under_way or not self.is_launched or not tokens or not self._may_complete():
             return False
         under = self.under_way.pop(0)
         sampling = self._sampling(under.step)
@@ -195,6 +197,7 @@ class LoopStepping(Arriving, Scheduling):
     def _completed(self, pairs: list[tuple[Seq, Seq]], children: list[Seq], ended: list[Seq]) -> None:
         """What is over has given everything up, and children share every block."""
         about, explainer = "complete()", self.explainer
+        born, copies = self._forked()
         for seq in ended:
             request = self.requests[seq.group.id]
             if len(request.members) == 1:
@@ -206,7 +209,7 @@ class LoopStepping(Arriving, Scheduling):
         over = [r for r in self.requests.values() if r.is_doomed and not self._is_in_flight(r)]
         for request in over:
             self._forget(request)
-        self._given_up(about, children)
+        self._given_up(about, [*children, *(child for _, child in born)])
         for parent, child, shown in shares:
             explainer.forked(parent, child, about)
             if child.tables != shown:
@@ -214,6 +217,7 @@ class LoopStepping(Arriving, Scheduling):
         for seq in (*ended, *(seq for request in over for seq in request.everyone())):
             if seq.slot >= 0 and seq.id not in self.seqs:
                 explainer.freed(seq, about)
+        self._explain_forks(born, copies)
         self._settle(about)
         self.fired["finished"] += len(ended)
 

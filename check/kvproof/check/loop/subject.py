@@ -4,6 +4,8 @@ A subject is a scheduler with its block manager behind an adapter. The judge own
 plays the model and its worker: it executes what a step says, samples tokens, and gives them back. A step is split into
 `schedule`, `launch` and `complete`, so that requests can arrive and be aborted between any two of them.
 
+A subject may fork by itself (`ForkingSubject`), and may run ahead (`AheadSubject`).
+
 With `async_steps`, so many steps may be launched and not complete when the next one is scheduled. They complete in the
 order in which they were launched. The next step may go on with a token that a step under way samples; a sequence that
 turns out to be over has then run in vain, and what is sampled of it is not given back.
@@ -115,6 +117,22 @@ class LoopSubject(Protocol):
 
     def observe(self) -> Observation:
         """What the block manager shows. Changes nothing."""
+
+
+class AheadSubject(LoopSubject, Protocol):
+    """A scheduler that launches a step before it looks at the results of the one before (`runs_ahead`)."""
+
+    def computed(self, tokens: dict[int, int]) -> None:
+        """With `async_steps`, after each launch: what the step samples of each sequence, as far as anybody wants it. It
+        is on the device, for the next step to go on with; the scheduler learns of it when the step completes."""
+
+
+class ForkingSubject(LoopSubject, Protocol):
+    """A scheduler that forks a request of several sequences by itself (`forks_itself`). It is given all their ids."""
+
+    def forked(self) -> tuple[list[tuple[int, int]], list[Pair]]:
+        """Since it was asked last, after each complete: pairs (parent, child), and the copies made for those children
+        that have tables, absolute ids. A child is a request from now on; its id is the negative of its sequence's."""
 
 
 class TransferringSubject(LoopSubject, Protocol):

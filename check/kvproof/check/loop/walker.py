@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from kvproof.check.explain import NUM_SEQS_MAX
+from kvproof.check.firing import NUM_SEQS_MAX
 from kvproof.check.loop import configurations
 from kvproof.check.loop.judge import LoopLockstep
 from kvproof.check.loop.prompts import Prompts
@@ -37,7 +37,9 @@ class LoopDriver:
         self.aborts = pick((0.0, 0.01, 0.05, 0.2)) * ("abort" not in without)
         self.forks = pick((0.0, 0.2, 0.5)) if subject.capabilities.fork else 0.0
         self.stops = pick((0.0, 0.0, 0.1))
-        self.ahead = pick((0.5, 0.9, 1.0)) if config.async_steps else 0.0  # a step before the results of another
+        self.ahead = pick((0.5, 0.9, 1.0)) if config.async_steps else 0.0
+        if subject.capabilities.runs_ahead:
+            self.ahead = 1.0  # a step before the results of another
         self.arrivals = pick((0.2, 0.5, 1.0)) if config.transfers else 0.0
         self.num_requests_max = random.randint(1, 8)
         self.num_generated_max = pick((1, 4, 12, 30))
