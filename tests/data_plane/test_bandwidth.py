@@ -95,7 +95,7 @@ def test_where_memory_is_short_less_is_timed_and_that_is_said(monkeypatch: pytes
     with pytest.raises(NoSpeeds, match="even calls of 8 blocks would need 12 MiB more"):
         config.fitting(said)
     gpu = replace(config, device="cuda").on_cuda()  # 2 x 256 x 2 blocks of 512 KiB, twice there and once here
-    monkeypatch.setattr(bandwidth, "free_bytes", lambda device: (3 if device == "cuda" else 9) * 2**30)
+    monkeypatch.setattr(bandwidth, "free_bytes", lambda device: (2 if device == "cuda" else 9) * 2**30)
     assert gpu.fitting(said) == replace(gpu, num_places=1)
     monkeypatch.setattr(bandwidth, "free_bytes", lambda device: (9 if device == "cuda" else 1) * 2**30)
     assert gpu.fitting(said) == replace(gpu, num_places=1)

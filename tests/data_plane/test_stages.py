@@ -152,10 +152,9 @@ def test_without_time_nothing_is_begun_and_everything_is_unknown() -> None:
     }
 
 
-def test_only_what_is_built_in_has_bytes_that_the_gate_can_move() -> None:
-    stages, plane = short_stages("kvproof")
+def test_of_what_is_built_in_bytes_are_moved_and_text_is_generated() -> None:
+    stages, plane = short_stages()
     assert ([stage.name for stage in stages], plane) == (["data plane", "paged decoder"], DataPlane("cpu"))
-    assert short_stages("vllm-v0") == ([], None)
 
 
 def test_a_foreign_baseline_is_said_and_wrong_executors_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:

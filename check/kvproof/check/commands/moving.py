@@ -1,12 +1,15 @@
 """The harness of the data plane as a stage: bytes are moved and compared.
 
+The mappings are drawn, or those of kvproof's own manager; or, for another manager, those that it emits (`Emitting`).
+
 It has to catch the faults that it plants into its own run. Each of them is a witness: one that was missed makes the run
 inconclusive, whatever the executors did.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -16,21 +19,32 @@ from kvproof.spec.data_plane_report import DataPlane
 from kvproof.spec.verdict import Check, Verdict, WitnessCount
 
 if TYPE_CHECKING:
-    from kvproof.check.data_plane.moves import Moves
+    from kvproof.check.data_plane.moves import Moves, Scenario
     from kvproof.check.data_plane.results import CaseResult, CorrectnessResult
+    from kvproof.check.subject import ManagerSubject
 
 JUDGE = "data plane"
 SWAPS, COPIES, HAZARDS = "swap-mapping", "cow-copied", "mapping-hazard-free"
 LINTER, REFUSED = "linter", "REFUSED_MAPPING"
+EMITTING_SHARE = 0.3  # of the time, for driving a manager
 NO_PAIRS, NO_MANAGER = "no mapping of this run has such pairs", "no mapping of this run came from a manager"
 SECONDS_MIN = 0.2  # with less, nothing is begun
+
+
+@dataclass(frozen=True)
+class Emitting:
+    """A manager whose mappings are moved."""
+
+    name: str
+    make: Callable[[], ManagerSubject]
 
 
 @dataclass(frozen=True)
 class Moving:
     """What of the data plane is run. Empty layouts, dtypes: those the harness takes by itself.
 
-    broken: why nothing more can be done on the device, once an executor has broken it.
+    emitting: the manager whose mappings are moved, and no others; None for those that the harness has. broken: why
+    nothing more can be done on the device, once an executor has broken it.
     """
 
     device: str
@@ -38,6 +52,7 @@ class Moving:
     layouts: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     is_short: bool = False
+    emitting: Emitting | None = None
     broken: list[str] = field(default_factory=list)
     plane: DataPlane = field(default_factory=lambda: DataPlane("cpu"))
 
@@ -58,6 +73,12 @@ def correctness_stage(moving: Moving, share: float) -> Stage:
         from kvproof.check.data_plane.correctness import CorrectnessConfig, run_correctness
         from kvproof.check.data_plane.reporting import add_cases, add_correctness
 
+        began = time.monotonic()
+        given = _given(moving.emitting, stint) if moving.emitting else None
+        if given and not given.steps:
+            text = f"in the time that there was, {given.kind.removeprefix('of ')} emitted nothing that would be moved"
+            yield from (replace(check, text=text) for check in promised)
+            return
         config = CorrectnessConfig(
             stint.seed,
             moving.device,
@@ -65,18 +86,19 @@ def correctness_stage(moving: Moving, share: float) -> Stage:
             moving.layouts,
             moving.dtypes,
             is_short=moving.is_short,
-            seconds_max=stint.seconds,
+            given=given,
+            seconds_max=stint.seconds - (time.monotonic() - began),
         )
         cases: list[CaseResult] = []
         try:
             found = run_correctness(config, lambda what, done, total: stint.advance(done), cases.append)
         except KeyboardInterrupt:  # what was refuted stays so; the rest stays open
             add_cases(moving.plane, cases)
-            yield from (check for check in _all_decided(promised, cases) if check.verdict is Verdict.REFUTED)
+            yield from (check for check in _all_decided(promised, cases, given) if check.verdict is Verdict.REFUTED)
             raise
         add_correctness(moving.plane, found)
         moving.broken.extend(filter(None, [found.broken]))
-        decided = _all_decided(promised, found.cases)
+        decided = _all_decided(promised, found.cases, given)
         yield from map(_left_open, decided) if found.is_cut else decided
         yield from _self_test(found)
 
@@ -88,20 +110,29 @@ def out_of_time(promised: Sequence[Check]) -> Iterator[Check]:
     return (replace(check, text="no time was left") for check in promised)
 
 
-def _all_decided(promised: Sequence[Check], cases: Sequence[CaseResult]) -> Iterator[Check]:
+def _given(emitting: Emitting, stint: Stint) -> Scenario:
+    """What the manager emits."""
+    from kvproof.check.data_plane.correctness import SMALL
+    from kvproof.check.data_plane.mappings.emitted import emitted
+
+    sizes = SMALL.num_gpu_blocks, SMALL.num_cpu_blocks, SMALL.block_size
+    return emitted(emitting.name, emitting.make, stint.seed, *sizes, stint.seconds * EMITTING_SHARE)
+
+
+def _all_decided(promised: Sequence[Check], cases: Sequence[CaseResult], given: Scenario | None) -> Iterator[Check]:
     for check in promised:
         if check.property == HAZARDS:
             yield _linted(check, cases)
         else:
             executor = check.id.split("/", 2)[2]
-            yield _decided(check, [case for case in cases if case.executor == executor])
+            yield _decided(check, [case for case in cases if case.executor == executor], given)
 
 
-def _decided(check: Check, cases: Sequence[CaseResult]) -> Check:
+def _decided(check: Check, cases: Sequence[CaseResult], given: Scenario | None) -> Check:
     """The verdict on one property of one executor."""
-    mine = [case for case in cases if check.property in _exercised(case)]
+    mine = [case for case in cases if check.property in _exercised(case, given)]
     run = [case for case in mine if not case.reason]
-    failed = [case for case in cases if _broken(case) == check.property]
+    failed = [case for case in cases if _broken(case, given) == check.property]
     passed = [case for case in run if case.finding is None]
     counts = {
         "cases": len(run),
@@ -143,18 +174,22 @@ def _linted(check: Check, cases: Sequence[CaseResult]) -> Check:
     return replace(check, verdict=Verdict.NOT_REFUTED, counts={"mappings linted": len(theirs), "pairs": pairs}, text="")
 
 
-def _exercised(case: CaseResult) -> set[str]:
+def _exercised(case: CaseResult, given: Scenario | None) -> set[str]:
     """The properties that a case speaks of."""
-    return {name for moves in _moves_of(case.mapping, case.seed)[0] for name in _spoken_of(moves)}
+    return {name for moves in _moves_of(case, given)[0] for name in _spoken_of(moves)}
 
 
 def _spoken_of(moves: Moves) -> set[str]:
     return ({SWAPS} if moves.swap_in or moves.swap_out else set()) | ({COPIES} if moves.copy else set())
 
 
+def _moves_of(case: CaseResult, given: Scenario | None) -> list[list[Moves]]:
+    """The steps of its mapping, at each size that cases have."""
+    return [[step.moves for step in given.steps]] if given else _moves_of_kind(case.mapping, case.seed)
+
+
 @lru_cache
-def _moves_of(kind: str, seed: int) -> list[list[Moves]]:
-    """The steps of a kind of mapping, at each size that cases have."""
+def _moves_of_kind(kind: str, seed: int) -> list[list[Moves]]:
     from kvproof.check.data_plane.correctness import LARGE, SMALL
     from kvproof.check.data_plane.mappings import scenario
 
@@ -164,7 +199,7 @@ def _moves_of(kind: str, seed: int) -> list[list[Moves]]:
     ]
 
 
-def _broken(case: CaseResult) -> str:
+def _broken(case: CaseResult, given: Scenario | None) -> str:
     """The property that a case's finding refutes; empty if nothing was found.
 
     Swaps come first in a step, and a copy spreads what they did wrong: so a wrong block that was swapped speaks first.
@@ -174,7 +209,7 @@ def _broken(case: CaseResult) -> str:
         return ""
     if finding.kind.name == REFUSED:
         return HAZARDS
-    for steps in _moves_of(case.mapping, case.seed):
+    for steps in _moves_of(case, given):
         done = steps[: finding.step]
         if finding.wrong and sum(moves.num_pairs for moves in done) == case.num_pairs:
             swapped_in = {target for _, target in done[-1].swap_in}
@@ -182,7 +217,7 @@ def _broken(case: CaseResult) -> str:
                 return SWAPS
             if done[-1].copy:
                 return COPIES
-    return SWAPS if SWAPS in _exercised(case) else COPIES
+    return SWAPS if SWAPS in _exercised(case, given) else COPIES
 
 
 def _refutation(failed: Sequence[CaseResult]) -> str:

@@ -33,30 +33,35 @@ def verify(
 
     Proves the specification for all sizes, explores it and the subject in small scopes, walks the subject, and drives
     it with Hypothesis.
-    Of what is built in, the data plane is checked as well: bytes that its engine moves, text that is generated.
+    Of what is built in, the data plane is checked as well: bytes that its engine moves, text that is generated. Of
+    other managers that swap or fork, the mappings that they emit are moved.
     A whole scheduler, or a pool, is walked only.
     """
     with guarded(json):
         from kvproof.check.commands.driving import hypothesis_stage
         from kvproof.check.commands.exploring import specification_stage, subject_stage
         from kvproof.check.commands.gate import SPECIFICATION_SCOPES, SUBJECT_SCOPES
-        from kvproof.check.commands.gate_data_plane import SUBJECTS, short_stages
+        from kvproof.check.commands.gate_data_plane import SUBJECTS, emits, emitted_stages, short_stages
         from kvproof.check.commands.naming import factory_of, level_of
         from kvproof.check.commands.proof_stage import prover_stage
         from kvproof.check.commands.running import Request, run_stages
         from kvproof.check.commands.walking import walker_stage
+        from kvproof.check.session import Stage
 
-        placed, environment = ("cpu", ""), dict[str, str]()
+        bytes_stages, plane, environment = list[Stage](), None, dict[str, str]()
         if subject in SUBJECTS:
             chosen, environment, note = settled_device(device)
-            placed = chosen, note
+            bytes_stages, plane = short_stages(chosen, note)
         elif device != "auto":
-            raise UsageError(f"--device {device}: no bytes of {subject} are moved; leave --device out")
+            raise UsageError(f"--device {device}: no bytes of {subject} are moved on a device; leave --device out")
         make, one = factory_of(subject, isolation, budget)
+        is_manager = level_of(one) == "manager"
+        if is_manager and subject not in SUBJECTS:
+            _, environment, _ = settled_device("cpu") if emits(one) else ("", environment, "")
+            bytes_stages, plane = emitted_stages(subject, make, one)
         request = Request("verify", subject, settled_seed(seed), budget, out, json, known, contract_fails)
         saving = request.saving(make)
-        bytes_stages, plane = short_stages(subject, *placed)
-        if level_of(one) != "manager":
+        if not is_manager:
             stages = [
                 prover_stage(share=120),
                 specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),

@@ -76,7 +76,8 @@ LARGE = Size("large", 64, 48, 16, 2, 128, 3)
 class CorrectnessConfig:
     """What is run. Empty tuples mean everything that there is; names of unknown things raise UnknownSetting.
 
-    executors: built-in names, and module:function of one's own. memory_bytes_max: of both pools of a case together.
+    executors: built-in names, and module:function of one's own. given: a scenario for pools of the small size, which is
+    run alone, as the only kind of mapping, in the short form. memory_bytes_max: of both pools of a case together.
     seconds_max: no case begins later. step_seconds_max: of a step, after which its executor hangs.
     """
 
@@ -87,6 +88,7 @@ class CorrectnessConfig:
     dtypes: tuple[str, ...] = ()
     mappings: tuple[str, ...] = ()
     is_short: bool = False
+    given: Scenario | None = None
     memory_bytes_max: int = 256 * MIB
     step_seconds_max: float = STEP_SECONDS_MAX
     seconds_max: float = float("inf")
@@ -128,7 +130,9 @@ class _Plan:
     def scenario(self, kind: str, size: Size) -> Scenario:
         """Made once for all executors."""
         key = kind, size
-        if key not in self.scenarios:
+        if self.config.given is not None:
+            self.scenarios[key] = self.config.given
+        elif key not in self.scenarios:
             seed = self.config.seed
             self.scenarios[key] = scenario(kind, seed, size.num_gpu_blocks, size.num_cpu_blocks, size.block_size)
         return self.scenarios[key]
@@ -137,6 +141,8 @@ class _Plan:
         """The size, with fewer blocks if the largest case would not fit."""
         room = min(self.config.memory_bytes_max, free_bytes("cpu") // 2, free_bytes(self.device) // 2)
         fitting = size
+        if self.config.given is not None:  # it names blocks of pools of this size
+            return fitting
         while fitting.num_cpu_blocks > BLOCKS_MIN and self._bytes_max(fitting) > room:
             fitting = replace(
                 fitting, num_gpu_blocks=fitting.num_gpu_blocks // 2 + 2, num_cpu_blocks=fitting.num_cpu_blocks // 2
@@ -205,7 +211,7 @@ def _plan(config: CorrectnessConfig) -> _Plan:
         [named(name) for name in config.executors or tuple(BUILT_IN)],
         [layout_named(name).value for name in config.layouts or tuple(layout.value for layout in Layout)],
         list(config.dtypes or DTYPES),
-        list(config.mappings or KINDS),
+        [config.given.kind] if config.given else list(config.mappings or KINDS),
         [DEFAULT_STREAM, OWN_STREAM] if device.type == "cuda" else [NO_STREAM],
         device,
     )

@@ -14,6 +14,7 @@ from kvproof.check.explorer_subject import Alphabet, config_of, form_of
 from kvproof.check.lockstep import Lockstep
 from kvproof.check.scopes import Scope
 from kvproof.check.subjects.builtin import make
+from kvproof.check.worker import Worker
 from kvproof.spec.identity import Identities
 from kvproof.spec.trace import Operation
 
@@ -50,13 +51,12 @@ def _all_steps() -> tuple[Step, ...]:
             if (form := form_of(judge)) not in seen:
                 seen.add(form)
                 frontier.append([*path, operation])
-                found.setdefault(_moves_of(judge))
+                found.setdefault(waiting(judge.worker, SCOPE.num_gpu_blocks))
     return tuple(Step(moves) for moves in found)
 
 
-def _moves_of(judge: Lockstep) -> Moves:
-    """What waits to be executed, numbered per pool."""
-    worker, first_host = judge.worker, SCOPE.num_gpu_blocks
+def waiting(worker: Worker, first_host: int) -> Moves:
+    """What waits to be executed, numbered per pool; first_host: the number of GPU blocks. A copy named twice is one."""
     return Moves(
         tuple((source - first_host, target) for source, target in worker.swap_in),
         tuple((source, target - first_host) for source, target in worker.swap_out),
