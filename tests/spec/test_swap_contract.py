@@ -49,7 +49,7 @@ def scheduled(state: State, pool: int, source: random.Random) -> Given:
         named.append(block := state.table[s][index])
         if block not in named[:-1]:
             first_step[block] = len(named) - 1
-            found[block] = twin_of(state, s, index, pool, found)
+            found[block] = twin_of(state, s, index, pool)
         for other, places in enumerate(place):
             places.append(places[-1] + (other == s))
     takes = [first_step[b] == k and found[b] == NONE for k, b in enumerate(named)]
@@ -66,13 +66,13 @@ def scheduled(state: State, pool: int, source: random.Random) -> Given:
     }
 
 
-def twin_of(state: State, seq: int, index: int, pool: int, taken: list[int]) -> int:
-    """A block of the other pool that has the content of an entry, and is found for no other."""
+def twin_of(state: State, seq: int, index: int, pool: int) -> int:
+    """A block of the other pool that has the content of an entry; also if it is another's twin."""
     num_done = SCOPE.block_size if index < state.done_full[seq] else state.done_filled[seq]
     for block in range(SCOPE.num_gpu_blocks) if pool else range(SCOPE.num_gpu_blocks, len(state.status)):
         has_it = state.cached[block] and state.content[block] == state.tokens[seq][index]
         is_written = state.num_written[block] >= (num_done if index <= state.done_full[seq] else 0)
-        if index < state.num_full[seq] and has_it and is_written and block not in taken:
+        if index < state.num_full[seq] and has_it and is_written:
             return block
     return NONE
 

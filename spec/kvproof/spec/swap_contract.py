@@ -36,14 +36,19 @@ from kvproof.spec.swap_progress import (
 )
 from kvproof.spec.swap_rules import follow_entry, move_entry, rehit_entry
 from kvproof.spec.swap_schedule import (
+    are_found_in_one,
+    blocks_are_at_one_place,
     blocks_are_counted,
+    blocks_move_from_one_place,
     blocks_move_once,
+    entries_are_told_apart,
     entries_move_in_order,
     is_swapped,
     names_are_kept,
     nothing_has_moved,
     swap_is_admitted,
     twins_are_found,
+    twins_are_told_apart,
 )
 
 
@@ -64,7 +69,8 @@ def swapping_starts(
         nothing_has_moved(start, pool)
         and entries_move_in_order(start, pool, num_steps, who, place)
         and blocks_move_once(start, num_steps, who, place, first_step)
-        and twins_are_found(start, pool, num_steps, who, place, found)
+        and entries_are_told_apart(start, pool)
+        and twins_are_found(start, pool, found)
         and blocks_are_counted(start, num_steps, who, place, first_step, found, num_to_take)
         and swap_is_admitted(start, pool, num_to_take)
     )
@@ -102,13 +108,16 @@ def swapping_so_far(
     """Every entry whose turn has come is over there, its content with it; nothing else has changed."""
     return (
         swapping_starts(start, pool, num_steps, who, place, first_step, found, num_to_take, fired)
+        and blocks_are_at_one_place(start, pool)
+        and blocks_move_from_one_place(start, num_steps, who, place, first_step)
+        and twins_are_told_apart(start, pool, found)
         and names_are_kept(start, state)
         and places_so_far(start, state, pool, num_steps, who, place, fired)
         and turns_so_far(start, state, pool, first_step, fired)
-        and tables_so_far(start, state, pool)
+        and tables_so_far(start, state, pool, found)
         and targets_so_far(start, state, pool, found)
         and sources_so_far(start, state, pool)
-        and twins_so_far(start, state, pool, first_step, found, fired)
+        and twins_so_far(start, state, pool, found)
         and free_blocks_so_far(start, state, pool, num_to_take, fired)
         and blocks_so_far(start, state, pool)
         and who_refers_is_known(state)
@@ -263,7 +272,11 @@ def a_swap_moves_what_is_shared_once(
                 and has_entry(start, s, i)
                 and is_swapped(start, r, pool)
                 and has_entry(start, r, j),
-                (start.table[s][i] == start.table[r][j]) == (state.table[s][i] == state.table[r][j]),
+                (
+                    start.table[s][i] == start.table[r][j]
+                    or are_found_in_one(found, start.table[s][i], start.table[r][j])
+                )
+                == (state.table[s][i] == state.table[r][j]),
             )
             for s in SEQS
             for i in INDEXES

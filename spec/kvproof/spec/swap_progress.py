@@ -17,7 +17,7 @@ from kvproof.spec.language import (
     word,
 )
 from kvproof.spec.state import FREE, NONE, USED, State, holds, pool_of
-from kvproof.spec.swap_schedule import is_swapped
+from kvproof.spec.swap_schedule import are_found_in_one, is_swapped
 
 
 @word
@@ -27,8 +27,8 @@ def has_moved(start: State, state: State, seq: int, index: int, pool: int) -> bo
 
 
 @word
-def tables_so_far(start: State, state: State, pool: int) -> bool:
-    """What has not moved is as it was; of what has moved, two entries share a block exactly if they did before."""
+def tables_so_far(start: State, state: State, pool: int, found: BlockNumbers) -> bool:
+    """What has not moved is as it was; of what has moved, two entries share a block if they did, or if it was found."""
     return all(
         implies(not has_moved(start, state, s, i, pool), state.table[s][i] == start.table[s][i])
         for s in SEQS
@@ -36,7 +36,10 @@ def tables_so_far(start: State, state: State, pool: int) -> bool:
     ) and all(
         implies(
             has_moved(start, state, s, i, pool) and has_moved(start, state, r, j, pool),
-            (state.table[s][i] == state.table[r][j]) == (start.table[s][i] == start.table[r][j]),
+            (state.table[s][i] == state.table[r][j])
+            == (
+                start.table[s][i] == start.table[r][j] or are_found_in_one(found, start.table[s][i], start.table[r][j])
+            ),
         )
         for s in SEQS
         for i in INDEXES
@@ -97,13 +100,14 @@ def sources_so_far(start: State, state: State, pool: int) -> bool:
 
 
 @word
-def twins_so_far(
-    start: State, state: State, pool: int, first_step: BlockNumbers, found: BlockNumbers, fired: int
-) -> bool:
-    """What was found is held by nobody of the group before its turn."""
+def twins_so_far(start: State, state: State, pool: int, found: BlockNumbers) -> bool:
+    """What was found for an entry that has not moved is not held by its sequence."""
     return all(
         implies(
-            is_swapped(start, s, pool) and fired <= first_step[b] and found[b] != NONE,
+            is_swapped(start, s, pool)
+            and holds(start, s, b)
+            and start.position[s][b] >= state.moving[s]
+            and found[b] != NONE,
             not holds(state, s, found[b]),
         )
         for s in SEQS

@@ -6,7 +6,8 @@ block that several of the group name moves once: with firing `first_step[b]`. `f
 other pool its content is found; NONE where it is found in none, and is copied. So the blocks that the firings from the
 n-th on take are a number that these maps determine, counted from the end: `num_to_take[n]`.
 
-Two entries of one block are at the same place of their tables: an identity tells positions apart (`identity`).
+An identity fixes its position (`identity`), which rules do not ask for and a swap must: so entries that name one block
+are at one place of their tables, and no two entries of one table are found in one block of the other pool.
 """
 
 from kvproof.spec.admission import may_answer_ok
@@ -25,7 +26,7 @@ from kvproof.spec.language import (
     same,
     word,
 )
-from kvproof.spec.state import FREE, NONE, State, has_entry, num_done, num_promised, pool_of
+from kvproof.spec.state import FREE, NONE, State, has_entry, holds, num_done, num_known, num_promised, pool_of
 
 
 @word
@@ -72,17 +73,63 @@ def entries_move_in_order(start: State, pool: int, num_steps: int, who: StepNumb
 
 @word
 def blocks_move_once(start: State, num_steps: int, who: StepNumbers, place: Places, first_step: BlockNumbers) -> bool:
-    """The first firing that moves from a block is known, and every other comes later, from the same place."""
+    """The first firing that moves from a block is known, and every other comes later."""
     return all(
         implies(
             k < num_steps,
             0 <= first_step[block_of_step(start, who, place, k)]
             and first_step[block_of_step(start, who, place, k)] <= k
             and block_of_step(start, who, place, first_step[block_of_step(start, who, place, k)])
-            == block_of_step(start, who, place, k)
-            and place[who[first_step[block_of_step(start, who, place, k)]]][
-                first_step[block_of_step(start, who, place, k)]
-            ]
+            == block_of_step(start, who, place, k),
+        )
+        for k in STEPS
+    )
+
+
+@word
+def entries_are_told_apart(start: State, pool: int) -> bool:
+    """Blocks in which two of the group begin with one identity are at one place of their tables."""
+    return all(
+        implies(
+            is_swapped(start, s, pool)
+            and is_swapped(start, r, pool)
+            and holds(start, s, b)
+            and holds(start, r, c)
+            and num_known(start, s, start.position[s][b]) > 0
+            and num_known(start, r, start.position[r][c]) > 0
+            and start.tokens[s][start.position[s][b]][0] == start.tokens[r][start.position[r][c]][0],
+            start.position[s][b] == start.position[r][c],
+        )
+        for s in SEQS
+        for r in SEQS
+        for b in BLOCKS
+        for c in BLOCKS
+    )
+
+
+@word
+def blocks_are_at_one_place(start: State, pool: int) -> bool:
+    """Entries of the group that name one block are at one place of their tables: so it follows."""
+    return all(
+        implies(
+            is_swapped(start, s, pool) and is_swapped(start, r, pool) and holds(start, s, b) and holds(start, r, b),
+            start.position[s][b] == start.position[r][b],
+        )
+        for s in SEQS
+        for r in SEQS
+        for b in BLOCKS
+    )
+
+
+@word
+def blocks_move_from_one_place(
+    start: State, num_steps: int, who: StepNumbers, place: Places, first_step: BlockNumbers
+) -> bool:
+    """Every firing that moves from a block does so from where the first one did."""
+    return all(
+        implies(
+            k < num_steps,
+            place[who[first_step[block_of_step(start, who, place, k)]]][first_step[block_of_step(start, who, place, k)]]
             == place[who[k]][k],
         )
         for k in STEPS
@@ -98,31 +145,49 @@ def is_found(start: State, seq: int, index: int, twin: int, pool: int) -> bool:
         and pool_of(twin) == 1 - pool
         and index < start.num_full[seq]
         and start.cached[twin]
+        and start.content[twin][0] == start.tokens[seq][index][0]
         and same(start.content[twin], start.tokens[seq][index], BLOCK_SIZE)
         and num_promised(start, twin) >= num_done(start, seq, index)
     )
 
 
 @word
-def twins_are_found(
-    start: State, pool: int, num_steps: int, who: StepNumbers, place: Places, found: BlockNumbers
-) -> bool:
-    """What `found` names has the content, for every entry of that block; and no block for two."""
+def twins_are_found(start: State, pool: int, found: BlockNumbers) -> bool:
+    """What `found` names has the content, for every entry of that block."""
     return all(
         implies(
-            k < num_steps and found[block_of_step(start, who, place, k)] != NONE,
-            is_found(start, who[k], place[who[k]][k], found[block_of_step(start, who, place, k)], pool),
+            is_swapped(start, s, pool) and has_entry(start, s, i) and found[start.table[s][i]] != NONE,
+            is_found(start, s, i, found[start.table[s][i]], pool),
         )
-        for k in STEPS
+        for s in SEQS
+        for i in INDEXES
     ) and all(
         implies(
             found[b] != NONE,
             0 <= found[b]
             and found[b] < NUM_BLOCKS
             and pool_of(found[b]) == 1 - pool
-            and start.status[found[b]] != FREE
-            and implies(found[b] == found[c], b == c),
+            and start.status[found[b]] != FREE,
         )
+        for b in BLOCKS
+    )
+
+
+@word
+def are_found_in_one(found: BlockNumbers, block: int, other: int) -> bool:
+    """The other pool has one block for the contents of both: they were computed apart, and are one from then on."""
+    return found[block] != NONE and found[block] == found[other]
+
+
+@word
+def twins_are_told_apart(start: State, pool: int, found: BlockNumbers) -> bool:
+    """No two blocks of one sequence are found in one: so it follows."""
+    return all(
+        implies(
+            is_swapped(start, s, pool) and holds(start, s, b) and holds(start, s, c) and are_found_in_one(found, b, c),
+            b == c,
+        )
+        for s in SEQS
         for b in BLOCKS
         for c in BLOCKS
     )
