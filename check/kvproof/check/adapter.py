@@ -90,8 +90,8 @@ class ManagerAdapter:
         """Let the child share every block of its parent. Needed where `capabilities.fork`."""
         raise NotImplementedError
 
-    def tables(self) -> Mapping[int, Sequence[int]]:
-        """The block ids of every sequence that has blocks."""
+    def tables(self) -> Mapping[int, Sequence[int]] | Mapping[int, Sequence[Sequence[int]]]:
+        """The block ids of every sequence that has blocks; where `capabilities.kv_groups`, a table for each group."""
         raise NotImplementedError
 
     def num_free(self) -> int:
@@ -139,6 +139,7 @@ class ManagerAdapter:
             (config.images, can.images, "images"),
             (config.cross, can.cross, "cross-attention"),
             (config.watermark, can.watermark, "watermark"),
+            (len(config.kv_groups) > 1, can.kv_groups, "several KV groups"),
         ):
             if is_wanted and not is_had:
                 raise Unsupported(f"{self.name} has no {what}")
@@ -254,8 +255,11 @@ class ManagerAdapter:
         """Copies of what the manager shows."""
         refs, free = self.refcounts(), self.free_ids()
         return Observation(
-            {seq: [list(table)] for seq, table in self.tables().items()},
+            {seq: self._tables_of(shown) for seq, shown in self.tables().items()},
             (self.num_free(), self.num_free_host()),
             refs=None if refs is None else list(refs),
             free_ids=None if free is None else list(free),
         )
+
+    def _tables_of(self, shown: Sequence[Any]) -> list[list[int]]:
+        return [list(table) for table in shown] if self.capabilities.kv_groups else [list(shown)]

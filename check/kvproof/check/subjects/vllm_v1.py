@@ -5,8 +5,10 @@ The manager is not asked first: `allocate_slots` gives slots or None. The adapte
 that allocates; what a step computes is known to the request when the step is done. What differs between releases is
 read off signatures, once, in `Calls`.
 
-Limits: one KV cache group, of full attention, or of a sliding window without the prefix cache (the specification knows
-no hit past a window, and the judge no several groups); no external tokens; no watermark (from 0.30, the scheduler's).
+KV cache groups are of full attention or of a sliding window, of one width, and have blocks of one size. From 0.9 on a
+manager has several of them; in older releases, with the prefix cache, just one kind besides full attention.
+
+Limits: no other kinds of attention; no external tokens; no watermark (from 0.30, the scheduler's).
 """
 
 import inspect
@@ -27,7 +29,7 @@ from kvproof.check.subject import (
     Scheduled,
     Unsupported,
 )
-from kvproof.check.subjects.vllm_v1_shown import Shown, cache_config
+from kvproof.check.subjects.vllm_v1_shown import Shown, cache_config, with_groups
 from kvproof.check.subjects.vllm_v1_told import ToldRequest
 from kvproof.spec.identity import Image, Key
 
@@ -112,7 +114,8 @@ class VllmV1:
         }
         if self._by_config:
             wanted["kv_cache_config"] = cache_config(self._release.interface, config)
-        self._manager = self._class(**{name: value for name, value in wanted.items() if name in self._calls.options})
+        taken = {name: value for name, value in wanted.items() if name in self._calls.options}
+        self._manager = with_groups(lambda: self._class(**taken))
         self._hasher = None
         if self._hashes and config.caching:
             self._hasher = self._release.utils.get_request_block_hasher(config.block_size, content_hash)

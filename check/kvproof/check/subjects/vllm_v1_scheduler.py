@@ -11,8 +11,8 @@ while a step writes to it may be given away at once.
 
 With transfers (from 0.31 on) the scheduler has a KV connector, `vllm_v1_transfers`.
 
-Limits: one sequence for each request, no images, no drafting; one KV cache group, of full attention, or of a sliding
-window without the prefix cache; transfers only with full attention, and one step at a time.
+Limits: one sequence for each request, no images, no drafting; KV cache groups of full attention and of one sliding
+window; transfers only with one group of full attention, and one step at a time.
 """
 
 import inspect
@@ -24,7 +24,7 @@ from kvproof.check.engines.vllm_v1 import content_hash
 from kvproof.check.engines.vllm_v1_scheduler import Modules, NoStructure, Options, import_modules
 from kvproof.check.loop.subject import Chunk, LoopConfig, Step
 from kvproof.check.subject import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.subjects.vllm_v1_shown import Shown, cache_config, made
+from kvproof.check.subjects.vllm_v1_shown import Shown, cache_config, made, with_groups
 from kvproof.check.subjects.vllm_v1_told import Adapter
 from kvproof.check.subjects.vllm_v1_transfers import Connector
 from kvproof.spec.identity import Image, Key
@@ -57,6 +57,8 @@ class VllmV1Scheduler:
         salts=True,
         window_drop_when_refused=True,
         same_step_hits=True,
+        window_with_caching=True,
+        kv_groups=True,
         steps_in_order=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
@@ -72,32 +74,32 @@ class VllmV1Scheduler:
 
     def open(self, config: LoopConfig) -> None:
         """A new scheduler and its manager."""
-        if config.window and config.caching:
-            raise Unsupported("a sliding window only without the prefix cache")
         if config.num_host_blocks or config.watermark or config.group_size > 1 or config.cross or config.images:
             raise Unsupported("no host blocks, watermark, groups of several sequences, encoder or images")
         if config.lookahead:
             raise Unsupported("no drafting")
-        if config.transfers and (config.window or config.async_steps):
-            raise Unsupported("transfers only with full attention, and one step at a time")
+        if config.transfers and (config.window or config.async_steps or len(config.kv_groups) > 1):
+            raise Unsupported("transfers only with one group of full attention, and one step at a time")
         # The engine takes prompts of less than its length, the judge those of at most its own.
         self._length = config.max_model_len + 1
-        if -(-self._length // config.block_size) > config.num_gpu_blocks - 1:
-            raise Unsupported("the longest sequence does not fit the pool")
         self._config = config
         self._connector = Connector()
         self._elsewhere: dict[int, tuple[int, bool]] = {}  # by request, until it is added
         self._arrived: tuple[list[int], list[int]] = [], []
+        options, groups = self._options(config), cache_config(self._modules.interface, config)
+        if blocks_for_one(options, groups) > config.num_gpu_blocks - 1:
+            raise Unsupported("the longest sequence does not fit the pool")
         wanted = {
-            "vllm_config": self._options(config),
-            "kv_cache_config": cache_config(self._modules.interface, config),
+            "vllm_config": options,
+            "kv_cache_config": groups,
             "structured_output_manager": NoStructure(),
             "block_size": config.block_size,
         }
         modules = self._modules
         kind = modules.ahead.AsyncScheduler if config.async_steps else modules.scheduler.Scheduler
         takes = inspect.signature(modules.scheduler.Scheduler).parameters
-        self._scheduler = kind(**{name: value for name, value in wanted.items() if name in takes})
+        taken = {name: value for name, value in wanted.items() if name in takes}
+        self._scheduler = with_groups(lambda: kind(**taken))
         self._shown = Shown(self._scheduler.kv_cache_manager)
         self._hasher = self._modules.utils.get_request_block_hasher(config.block_size, content_hash)
         self._requests: dict[int, Any] = {}  # by sequence
@@ -269,6 +271,12 @@ class VllmV1Scheduler:
         for name in [name for name in seen.tables if name not in self._requests]:
             del seen.tables[name]
         return seen
+
+
+def blocks_for_one(options: Options, config: Any) -> int:
+    """Blocks that one sequence of the greatest length takes at most in all groups, as the engine sizes its pool."""
+    specs = [group.kv_cache_spec for group in config.kv_cache_groups]
+    return sum(-(-spec.max_memory_usage_bytes(options) // spec.page_size_bytes) for spec in specs)
 
 
 def make(version: str = "0.33.0", cache: Path | None = None) -> VllmV1Scheduler:

@@ -1,10 +1,13 @@
 """What vLLM's V1 KV cache manager shows, and the configuration by which one is made."""
 
 import inspect
+from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
-from kvproof.check.subject import NULL_BLOCK, Config, Observation
+from kvproof.check.subject import NULL_BLOCK, Config, Observation, Unsupported
+
+COORDINATOR = "HybridKVCacheCoordinator"
 
 
 class Shown:
@@ -65,6 +68,16 @@ def cache_config(interface: Any, config: Config) -> Any:
         groups.append(interface.KVCacheGroupSpec([f"layer {number}"], spec))
     parts = {"num_blocks": config.num_gpu_blocks, "tensors": {}, "kv_cache_tensors": [], "kv_cache_groups": groups}
     return made(interface.KVCacheConfig, parts)
+
+
+def with_groups(make: Callable[[], Any]) -> Any:
+    """What `make` gives. Raises Unsupported where the release says that it cannot combine these KV cache groups."""
+    try:
+        return make()
+    except (AssertionError, ValueError) as error:
+        if str(error).startswith(COORDINATOR):
+            raise Unsupported(str(error)) from None
+        raise
 
 
 def made(kind: Any, wanted: dict[str, Any]) -> Any:
