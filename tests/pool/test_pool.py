@@ -209,7 +209,7 @@ def test_a_hunt_of_a_pool_saves_a_trace_that_replays(tmp_path: Path, monkeypatch
     assert done.exit_code == 1, done.output
     (saved,) = (tmp_path / ".kvproof" / "crashes").glob("*.json")
     operations = json.loads(saved.read_text())["operations"]
-    assert operations == [["store", 1, [0]], ["share", 1, 2]]
-    assert "  1  store(holder 1, pages 0)" in done.output
+    assert operations == [["take", 1, 1], ["share", 1, 2]]
+    assert "  1  take(holder 1, 1 block)" in done.output
     again = CliRunner().invoke(app, ["replay", str(saved), "--subject", "kvproof-pool"])
     assert (again.exit_code, again.output.split()[0]) == (0, "FIXED")

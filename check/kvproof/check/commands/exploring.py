@@ -16,9 +16,11 @@ from kvproof.check.commands.claims import (
     noted,
 )
 from kvproof.check.commands.saving import Saving
+from kvproof.check.exploration.runs import BLOCK_SYMMETRY, SubjectExploration
 from kvproof.check.explorer import Exploration, explore_specification
-from kvproof.check.explorer_subject import BLOCK_SYMMETRY, SubjectExploration
-from kvproof.check.isolation.searching import explore_subject
+from kvproof.check.isolation.searching import explore_pool, explore_subject
+from kvproof.check.pool.explorer import SHOWN_ORDER
+from kvproof.check.pool.protocol_check import is_pool_subject
 from kvproof.check.scopes import Scope
 from kvproof.check.session import Said, Stage, Stint
 from kvproof.check.subject import ManagerSubject, Unsupported
@@ -138,10 +140,12 @@ def subject_stage(
         return saving.save(EXPLORER, done.config, done.operations, done.finding, done.transitions)
 
     def explore(scope: Scope, seconds: float, progress: Progress) -> Searched:
-        return explore_subject(make(), scope, seconds=seconds, progress=progress)
+        search = explore_pool if is_pool else explore_subject
+        return search(make(), scope, seconds=seconds, progress=progress)
 
+    is_pool = is_pool_subject(subject)
     promised = about_scopes(EXPLORER, scopes, subject)
     searches = Searches(EXPLORER, scopes, promised, explore, save, is_hunt=is_hunt, keeps_going=keeps_going)
     searches.is_done = is_done
     kept = [check for check in promised if check.verdict is Verdict.UNSUPPORTED] if is_hunt else promised
-    return Stage(EXPLORER, share, kept, searches.run, (BLOCK_SYMMETRY,))
+    return Stage(EXPLORER, share, kept, searches.run, (SHOWN_ORDER if is_pool else BLOCK_SYMMETRY,))

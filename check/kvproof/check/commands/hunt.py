@@ -68,6 +68,7 @@ def hunt(
         from kvproof.check.commands.exploring import subject_stage
         from kvproof.check.commands.fixing import agrees, fixed_fields, wanted_properties
         from kvproof.check.commands.gate import HUNTED_SCOPES
+        from kvproof.check.commands.gate_pool import HUNTED_POOL_SCOPES
         from kvproof.check.commands.naming import factory_of, level_of
         from kvproof.check.commands.resuming import Bookmark, Progress, resumed
         from kvproof.check.commands.running import Request, run_stages
@@ -93,10 +94,11 @@ def hunt(
         saving.wanted = frozenset(progress.properties)
         bookmark.remind(saving)
         stages = [bookmark.stage()] if bookmark.earlier else []
-        if level_of(one) == "manager":
+        hunted_scopes = {"manager": HUNTED_SCOPES, "pool": HUNTED_POOL_SCOPES}.get(level_of(one), {})
+        if hunted_scopes:
             scopes = {
                 name: scope
-                for name, scope in HUNTED_SCOPES.items()
+                for name, scope in hunted_scopes.items()
                 if name not in progress.scopes and agrees(scope, progress.fixed)
             }
             done = bookmark.scope_is_done

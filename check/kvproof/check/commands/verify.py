@@ -35,13 +35,14 @@ def verify(
     it with Hypothesis.
     Of what is built in, the data plane is checked as well: bytes that its engine moves, text that is generated. Of
     other managers that swap or fork, the mappings that they emit are moved.
-    A whole scheduler, or a pool, is walked only.
+    Hypothesis drives managers only, and a whole scheduler is walked only.
     """
     with guarded(json):
         from kvproof.check.commands.driving import hypothesis_stage
         from kvproof.check.commands.exploring import specification_stage, subject_stage
         from kvproof.check.commands.gate import SPECIFICATION_SCOPES, SUBJECT_SCOPES
         from kvproof.check.commands.gate_data_plane import SUBJECTS, emits, emitted_stages, short_stages
+        from kvproof.check.commands.gate_pool import POOL_SCOPES
         from kvproof.check.commands.naming import factory_of, level_of
         from kvproof.check.commands.proof_stage import prover_stage
         from kvproof.check.commands.running import Request, run_stages
@@ -65,6 +66,7 @@ def verify(
             stages = [
                 prover_stage(share=120),
                 specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),
+                *([subject_stage(make, one, POOL_SCOPES, saving, share=30)] if level_of(one) == "pool" else []),
                 *bytes_stages,
                 walker_stage(make, one, saving, share=60),
             ]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from kvproof.check import explorer_subject, shortening, walker
-from kvproof.check.explorer_subject import SubjectExploration
+from kvproof.check.exploration.runs import SubjectExploration
 from kvproof.check.finding import Finding
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.remote import CRASH, HANG, RemoteSubject, answered, new_fork
@@ -19,6 +19,7 @@ from kvproof.check.loop import walker as loop_walker
 from kvproof.check.loop.judge import replay_loop
 from kvproof.check.loop.subject import LoopConfig
 from kvproof.check.minimiser import replay
+from kvproof.check.pool import explorer as pool_explorer
 from kvproof.check.pool import minimiser as pool_minimiser
 from kvproof.check.pool import walker as pool_walker
 from kvproof.check.pool.judge import replay_pool
@@ -69,15 +70,26 @@ def explore_subject(
     subject: Any, scope: Scope, *, seconds: float, progress: Callable[[int], None] | None = None, **limits: Any
 ) -> SubjectExploration:
     """`explorer_subject.explore_subject`, where the subject lives; limits: of a search in this process."""
-    if not isinstance(subject, RemoteSubject):
-        return explorer_subject.explore_subject(subject, scope, seconds=seconds, progress=progress, **limits)
+    if isinstance(subject, RemoteSubject):
+        return _explore(subject, "explore", scope, explorer_subject.config_of(scope), seconds)
+    return explorer_subject.explore_subject(subject, scope, seconds=seconds, progress=progress, **limits)
+
+
+def explore_pool(
+    subject: Any, scope: Scope, *, seconds: float, progress: Callable[[int], None] | None = None
+) -> SubjectExploration:
+    """`pool.explore_pool`, where the subject lives."""
+    if isinstance(subject, RemoteSubject):
+        return _explore(subject, "explore_pool", scope, pool_explorer.config_of(scope), seconds)
+    return pool_explorer.explore_pool(subject, scope, seconds=seconds, progress=progress)
+
+
+def _explore(subject: RemoteSubject, search: str, scope: Scope, config: Config, seconds: float) -> SubjectExploration:
     began = time.monotonic()
     try:
-        return _searched(  # type: ignore[no-any-return]
-            subject, "explore", {"scope": scope, "seconds": seconds}, _nothing
-        )
+        return cast(SubjectExploration, _searched(subject, search, {"scope": scope, "seconds": seconds}, _nothing))
     except Stuck as stuck:
-        found = SubjectExploration(scope, explorer_subject.config_of(scope))
+        found = SubjectExploration(scope, config)
         found.finding = _found_again(subject, stuck)
         if stuck.run:
             found.config, found.operations = stuck.run

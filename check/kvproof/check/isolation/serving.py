@@ -6,7 +6,7 @@ be done. A fault of the judge is told with its traceback, as it would be in one 
 
 import traceback
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from kvproof.check.explorer_subject import explore_subject
 from kvproof.check.finding import AdapterError, Finding
@@ -14,7 +14,7 @@ from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.wire import Connection, pack, shown, unpack
 from kvproof.check.loop.minimiser import minimise_loop
 from kvproof.check.loop.walker import walk_loop
-from kvproof.check.pool import minimise_pool, walk_pool
+from kvproof.check.pool import explore_pool, minimise_pool, walk_pool
 from kvproof.check.shortening import shortest
 from kvproof.check.subject import OutsideContract, Unsupported
 from kvproof.check.subjects import Factory, UnknownSubject
@@ -86,9 +86,11 @@ def _walk(walk: Callable[..., Any]) -> Callable[..., Any]:
     return searched
 
 
-def _explore(subject: Any, journal: Journal, **named: Any) -> Any:
-    scope = cast(Any, named.pop("scope"))
-    return explore_subject(subject, scope, **named, begin=journal.begin, transition_seconds=WITHOUT_LIMIT_SECONDS)
+def _explore(explore: Callable[..., Any]) -> Callable[..., Any]:
+    def searched(subject: Any, journal: Journal, **named: Any) -> Any:
+        return explore(subject, **named, begin=journal.begin, transition_seconds=WITHOUT_LIMIT_SECONDS)
+
+    return searched
 
 
 def _shorten(shorten: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,7 +104,8 @@ SEARCHES: dict[str, Callable[..., Any]] = {
     "walk": _walk(walk),
     "walk_loop": _walk(walk_loop),
     "walk_pool": _walk(walk_pool),
-    "explore": _explore,
+    "explore": _explore(explore_subject),
+    "explore_pool": _explore(explore_pool),
     "shortest": _shorten(shortest),
     "minimise_loop": _shorten(minimise_loop),
     "minimise_pool": _shorten(minimise_pool),

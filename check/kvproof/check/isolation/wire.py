@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from kvproof.check.explorer_subject import SubjectExploration
+from kvproof.check.exploration.runs import SubjectExploration
 from kvproof.check.finding import Finding
 from kvproof.check.loop.subject import Chunk, Load, LoopConfig, Step
 from kvproof.check.pool.subject import PoolConfig

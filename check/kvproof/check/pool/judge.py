@@ -31,11 +31,13 @@ ONE_PAGE = 1  # tokens of a block, as the specification counts
 class PoolLockstep(Judge):
     """One opened pool, its holders, and the specification beside it."""
 
-    def __init__(self, subject: PoolSubject, config: PoolConfig) -> None:
+    def __init__(self, subject: PoolSubject, config: PoolConfig, identities: Identities | None = None) -> None:
         check_pool_adapter(subject)
         self.subject = cast(ManagerSubject, subject)  # of whose calls only `open` and `observe` are used by name
         self.config, self.capabilities = config, subject.capabilities
-        self.identities = Identities()
+        self.identities = Identities() if identities is None else identities
+        self.stored: list[int] = []  # blocks, in the order in which they were last cached
+        self.given_up: list[int] = []  # blocks, in the order in which they were last given up
         self.holders: dict[int, int] = {}  # holder -> its number in the specification
         self.fired: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
@@ -125,6 +127,7 @@ class PoolLockstep(Judge):
             self._call("total-calls", "cache", list(blocks), list(pages))
             self.explainer.run(operations.register_entries(self.state, ONE_PAGE, slot), about)
             self._settle_pool(about)
+            _move_to_the_end(self.stored, blocks)
         return True
 
     def _stored(self, slot: int, known: list[int], blocks: list[int]) -> Iterator[Firing]:
@@ -233,6 +236,7 @@ class PoolLockstep(Judge):
             self.explainer.run(operations.free_sequence(self.state, slot), about)
             self.explainer.free_slots.append(slot)
         self.fired["a block twice in one call"] += len(set(blocks)) < len(blocks)
+        _move_to_the_end(self.given_up, blocks)
         self._settle_pool(about)
         return True
 
@@ -251,6 +255,10 @@ class PoolLockstep(Judge):
         self._settle_pool("reset_cache()")
         self.fired["reset"] += 1
         return True
+
+
+def _move_to_the_end(order: list[int], blocks: Sequence[int]) -> None:
+    order[:] = [*(block for block in order if block not in blocks), *blocks]
 
 
 def _named(blocks: Sequence[int]) -> str:
