@@ -111,6 +111,18 @@ def test_a_function_that_raises_is_a_finding_and_its_process_goes_on(module: str
     assert case(f"{module}:move", 1, isolation).finding is None
 
 
+def test_a_copy_that_fails_and_says_so_to_nobody_is_found_by_what_was_not_moved() -> None:
+    """The example of the documentation: ids beyond the pool, and the copy's error is dropped (vLLM 7577)."""
+    example = Path(__file__).parents[2] / "examples" / "silent_mover.py"
+    finding = case(f"{example}:move", 1, None).finding
+    assert finding is not None
+    assert finding.kind is FindingKind.WRONG_BYTES
+    assert set(finding.histogram) == {"unmoved"}
+    assert "still holds what it held before the step" in finding.text
+    assert finding.wrong[0].origin is not None
+    assert finding.wrong[0].origin.row != finding.wrong[0].expected.row
+
+
 def test_where_there_is_no_room_for_shared_memory_that_is_said(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(number: int, offset: int, length: int) -> None:
         raise OSError(28, "No space left on device")
