@@ -1,4 +1,4 @@
-"""nano-vllm's adapter: on a small manager of the same interface; and on a checkout that KVPROOF_NANO_VLLM names."""
+"""nano-vllm's adapters: on a small manager of the same interface; and on a checkout that KVPROOF_NANO_VLLM names."""
 
 import os
 import subprocess
@@ -87,8 +87,13 @@ SEQUENCE = """
 class Sequence:
     block_size = 256
 
-    def __init__(self, token_ids):
+    count = 0
+
+    def __init__(self, token_ids, sampling_params=None):
+        Sequence.count += 1
+        self.seq_id, self.max_tokens = Sequence.count, getattr(sampling_params, "max_tokens", 0)
         self.token_ids, self.block_table = list(token_ids), []
+        self.num_prompt = len(token_ids)
         self.num_cached_tokens = self.num_scheduled_tokens = 0
         self.is_prefill = True
 
@@ -99,16 +104,75 @@ class Sequence:
     def num_blocks(self):
         return -(-len(self) // self.block_size)
 
+    @property
+    def num_completion_tokens(self):
+        return len(self) - self.num_prompt
+
     def append_token(self, token):
         self.token_ids.append(token)
 """
 
+SCHEDULER = """
+from nanovllm.config import Config
+from nanovllm.engine.block_manager import BlockManager
+from nanovllm.engine.sequence import Sequence
 
-def checkout(folder: Path, manager: str) -> Path:
+
+class Scheduler:
+    '''Whole prompts first, one in each step; else everybody decodes, and who came last gives way.'''
+
+    def __init__(self, config: Config):
+        self.seqs_max, self.tokens_max = config.max_num_seqs, config.max_num_batched_tokens
+        self.block_manager = BlockManager(config.num_kvcache_blocks, config.kvcache_block_size)
+        self.waiting, self.running = [], []
+
+    def is_finished(self):
+        return not (self.waiting or self.running)
+
+    def add(self, seq):
+        self.waiting.append(seq)
+
+    def schedule(self):
+        for seq in self.waiting[:1]:
+            hits = 0 if seq.block_table else self.block_manager.can_allocate(seq)
+            if hits >= 0:
+                if not seq.block_table:
+                    self.block_manager.allocate(seq, hits)
+                seq.num_scheduled_tokens = min(len(seq) - seq.num_cached_tokens, self.tokens_max)
+                return [seq], True
+        step = []
+        for seq in self.running[: self.seqs_max]:
+            while seq in self.running and not self.block_manager.can_append(seq):
+                last = self.running.pop()
+                self.block_manager.deallocate(last)
+                self.waiting.insert(0, last)
+            if seq in self.running:
+                self.block_manager.may_append(seq)
+                seq.num_scheduled_tokens = 1
+                step.append(seq)
+        return step, False
+
+    def postprocess(self, seqs, token_ids, is_prefill):
+        for seq, token in zip(seqs, token_ids):
+            self.block_manager.hash_blocks(seq)
+            seq.num_cached_tokens += seq.num_scheduled_tokens
+            if seq.num_cached_tokens < len(seq):
+                continue
+            if is_prefill:
+                self.running.append(self.waiting.pop(0))
+            seq.append_token(token)
+            if seq.num_completion_tokens == seq.max_tokens:
+                self.running.remove(seq)
+                self.block_manager.deallocate(seq)
+"""
+
+
+def checkout(folder: Path, manager: str, scheduler: str = SCHEDULER) -> Path:
     engine = folder / "nanovllm" / "engine"
     engine.mkdir(parents=True)
     (engine / "block_manager.py").write_text(manager)
     (engine / "sequence.py").write_text(SEQUENCE)
+    (engine / "scheduler.py").write_text(scheduler)
     return folder
 
 
@@ -122,9 +186,19 @@ print(done.finding.property if done.finding else "not refuted", done.num_operati
 """
 
 
-def walked(path: Path, num_operations: int) -> str:
+LOOP_WALK = """
+import sys
+from kvproof.check.loop.walker import walk_loop
+from kvproof.check.subjects.nano_vllm_scheduler import make
+
+done = walk_loop(make(sys.argv[1]), 1, max_operations=int(sys.argv[2]), seconds=200)
+print(done.finding or "not refuted", done.num_operations, *sorted(done.witnesses))
+"""
+
+
+def walked(path: Path, num_operations: int, walk: str = WALK) -> str:
     """What a walk says; in a process of its own, since modules of a checkout stay imported."""
-    command = [sys.executable, "-c", WALK, str(path), str(num_operations)]
+    command = [sys.executable, "-c", walk, str(path), str(num_operations)]
     return subprocess.run(command, capture_output=True, text=True, timeout=250, check=True).stdout
 
 
@@ -144,9 +218,39 @@ def test_a_folder_without_nano_vllm_is_named(tmp_path: Path) -> None:
         import_manager(str(tmp_path))
 
 
+def test_a_scheduler_of_the_same_interface_is_driven_and_not_refuted(tmp_path: Path) -> None:
+    said = walked(checkout(tmp_path, MANAGER), 4_000, LOOP_WALK)
+    assert said.startswith("not refuted 40")
+    for witness in ("preempted", "prompt in chunks", "hit on an evictable block", "evict"):
+        assert witness in said
+    assert "aborted" not in said
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "property"),
+    [
+        ("self.block_manager.deallocate(last)", "pass", "read-back"),
+        ("self.waiting.insert(0, last)", "pass", "progress"),
+        (
+            "self.block_manager.hash_blocks(seq)",
+            "seq.num_scheduled_tokens += 1; self.block_manager.hash_blocks(seq)",
+            "",
+        ),
+        ("min(len(seq) - seq.num_cached_tokens, self.tokens_max)", "len(seq) - seq.num_cached_tokens", "budget-kept"),
+    ],
+)
+def test_one_line_of_a_scheduler_that_is_another_is_found(
+    tmp_path: Path, line: str, instead: str, property: str
+) -> None:
+    assert SCHEDULER.count(line) == 1
+    said = walked(checkout(tmp_path, MANAGER, SCHEDULER.replace(line, instead)), 4_000, LOOP_WALK)
+    assert said.startswith(f"('{property}")
+
+
 @pytest.mark.engine
-def test_nano_vllm_itself_is_not_refuted() -> None:
+@pytest.mark.parametrize(("walk", "num_operations"), [(WALK, 1_000_000), (LOOP_WALK, 100_000)])
+def test_nano_vllm_itself_is_not_refuted(walk: str, num_operations: int) -> None:
     path = os.environ.get("KVPROOF_NANO_VLLM")
     if not path:
         pytest.skip("KVPROOF_NANO_VLLM names no checkout of nano-vllm")
-    assert walked(Path(path).absolute(), 1_000_000).startswith("not refuted 1000000")
+    assert walked(Path(path).absolute(), num_operations, walk).startswith("not refuted 1000")

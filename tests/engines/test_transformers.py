@@ -275,7 +275,7 @@ def test_blocks_named_by_their_own_tokens_alone_are_refuted() -> None:
             "CacheAllocator.fork_blocks",
             "return blocks_to_copy, fresh_blocks",
             "return [], []",
-            {"cow-copied", "frame-kept"},
+            {"cow-copied"},
         ),
         (
             SYNC,
@@ -289,9 +289,9 @@ def test_blocks_named_by_their_own_tokens_alone_are_refuted() -> None:
             SYNC,
             "cache_allocator",
             "CacheAllocator.count_shareable_blocks",
-            "past_length // self",
-            "-(-past_length // self)",
-            {"hit-computed", "cow-copied"},
+            "past_length // self.tokens_per_page, len",
+            "-(-past_length // self.tokens_per_page), len",
+            {"cow-copied"},
         ),
         (ASYNC, "ios", "ContinuousBatchingAsyncIOs.infer_carry_over_ids", "= i\n", "= 0\n", {"read-back"}),
         (
@@ -304,11 +304,11 @@ def test_blocks_named_by_their_own_tokens_alone_are_refuted() -> None:
         ),
         (
             ASYNC,
-            "api",
-            "ContinuousBatchProcessor.update_batch",
-            "(RequestStatus.FINISHED, RequestStatus.PENDING)",
-            "(RequestStatus.PENDING,)",
-            {"total-calls"},
+            "ios",
+            "ContinuousBatchingAsyncIOs.carry_over_tokens",
+            "(carry_over_ids != -1)",
+            "(carry_over_ids > 0)",
+            {"read-back"},
         ),
     ],
 )

@@ -97,6 +97,8 @@ class Capabilities:
     evicts_lru: bool = False  # its policy: the least recently used first, among equals the longest prefix
     same_step_hits: bool = False  # a hit may name blocks computed in the very step of the reader
     async_steps: int = 0  # of a scheduler: steps that may be under way when the next one is scheduled
+    aborts: bool = True  # of a scheduler: a request may be aborted at any time
+    bounds_only_steps: bool = False  # of a scheduler: its limit of sequences is one of a step, not of all that run
     runs_ahead: bool = False  # of a scheduler: it launches a step before it looks at the results of the one before
     forks_itself: bool = False  # of a scheduler: of several sequences it computes one, and forks it when it sees fit
     transfers: bool = False  # of a scheduler: KV comes from elsewhere and is sent there while steps run

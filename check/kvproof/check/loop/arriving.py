@@ -58,7 +58,7 @@ class Arriving(Forking):
     def op_abort(self, request_id: int) -> bool:
         """The user of a request leaves. What the step under way uses stays until it completes."""
         request = self.requests.get(request_id)
-        if request is None or request.is_doomed:
+        if request is None or request.is_doomed or not self.capabilities.aborts:
             return False
         about, first = f"abort({request_id})", request.members[0]
         self.fired[f"aborted while {first.status.value}"] += 1

@@ -64,14 +64,18 @@ class Forking(LoopBase):
             if child.status is not Status.RUNNING:
                 continue
             (table,) = tables[child.id]
-            num_shared = next((i for i, block in enumerate(table) if block in source_of), len(table))
             had = parent.shown if parent.slot >= 0 else [source_of.get(block, block) for block in table]
+            is_own = (old != new for old, new in zip(had, table, strict=False))
+            num_shared = next((index for index, own in enumerate(is_own) if own), len(had))
+            if len(table) != len(had) or num_shared > parent.computed // size:
+                raise Finding(
+                    "cow-copied",
+                    f"{ABOUT}: fork of {parent.id} with {parent.computed} tokens computed: parent {had}, child {table}",
+                )
             made |= set(zip(had[num_shared:], table[num_shared:], strict=False))
             for block in table[num_shared:]:  # what it was cached under is gone, even if it were the same
                 self.explainer.run(operations.take(self.state, block), ABOUT)
             self.explainer.admitted(child, num_shared * size, self.config.caching, ABOUT)
-            if table[:num_shared] != had[:num_shared] or len(table) != len(had):
-                raise Finding("frame-kept", f"{ABOUT}: fork of {parent.id}: parent {had}, child {table}")
             self.explainer.executed([(child, num_shared * size, child.computed)])
             self.fired["shared with a child"] += num_shared > 0
         if made != set(copies) or len(source_of) != len(copies):

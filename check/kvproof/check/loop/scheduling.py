@@ -83,7 +83,7 @@ class Scheduling(Ahead):
         """Somebody was let in: there are places for all. Forks alone may take more, since nobody asks the scheduler."""
         members = [seq for r in self.requests.values() if not r.is_doomed for seq in r.members]
         num_running = sum([seq.status is RUNNING and seq.id not in self.apart for seq in members])
-        if num_running > self.config.max_num_seqs:
+        if num_running > self.config.max_num_seqs and not self.capabilities.bounds_only_steps:
             raise Finding(
                 "budget-kept",
                 f"{ABOUT}: somebody was let in, and {num_running} sequences run, {self.config.max_num_seqs} may",
@@ -240,6 +240,12 @@ class Scheduling(Ahead):
     def _compute(self, seq: Seq, chunk: Chunk) -> None:
         if seq.id in self.loading:
             raise self._not_arrived(seq.id)
+        num_slots = len(seq.shown) * self.config.block_size
+        if chunk.stop > num_slots:
+            raise Finding(
+                "read-back",
+                f"{ABOUT}: sequence {seq.id} computes up to {chunk.stop}, and has {num_slots} slots",
+            )
         self.apart.discard(seq.id)
         seq.computed = chunk.stop
         self.using[seq.id] = seq

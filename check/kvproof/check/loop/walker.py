@@ -34,7 +34,7 @@ class LoopDriver:
         pick = random.choice
         self.arrives = pick((0.05, 0.2, 0.5))  # before each operation of a step
         self.bursts = pick((0.0, 0.2, 0.6))
-        self.aborts = pick((0.0, 0.01, 0.05, 0.2)) * ("abort" not in without)
+        self.aborts = pick((0.0, 0.01, 0.05, 0.2)) * ("abort" not in without and subject.capabilities.aborts)
         self.forks = pick((0.0, 0.2, 0.5)) if subject.capabilities.fork else 0.0
         self.stops = pick((0.0, 0.0, 0.1))
         self.ahead = pick((0.5, 0.9, 1.0)) if config.async_steps else 0.0

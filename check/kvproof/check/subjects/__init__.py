@@ -28,6 +28,7 @@ BUILT_IN = {
     "lmdeploy": "LMDeploy's block manager and prefix-cache trie (0.18), of its PyTorch engine",
     "mini-sglang": "mini-sglang's cache manager, of a checkout: mini-sglang==PATH",
     "nano-vllm": "nano-vllm's block manager, of a checkout: nano-vllm==PATH",
+    "nano-vllm-scheduler": "nano-vllm's own scheduler around it, of a checkout, judged step by step",
     "sglang": "SGLang's token pool and prefix cache (0.5.9 to 0.5.23); sglang==VERSION for another release",
     "transformers": "transformers' continuous batching, its whole loop (5.20 to 5.23), judged step by step",
     "vllm-v0": "vLLM's V0 block manager (0.2.0 to 0.10.2); vllm-v0==VERSION for another release",
@@ -42,6 +43,7 @@ ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
     "lmdeploy": ("kvproof.check.subjects.lmdeploy", {}),
     "mini-sglang": ("kvproof.check.subjects.mini_sglang", {}),
     "nano-vllm": ("kvproof.check.subjects.nano_vllm", {}),
+    "nano-vllm-scheduler": ("kvproof.check.subjects.nano_vllm_scheduler", {}),
     "sglang": ("kvproof.check.subjects.sglang", {}),
     "transformers": ("kvproof.check.subjects.transformers", {}),
     "vllm-v0": ("kvproof.check.subjects.vllm_v0", {}),
@@ -52,7 +54,7 @@ ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
     "vllm-v1-scheduler": ("kvproof.check.subjects.vllm_v1_scheduler", {}),
 }
 WITH_VERSION = frozenset(ENGINES)
-BY_PATH = frozenset({"mini-sglang", "nano-vllm"})
+BY_PATH = frozenset({"mini-sglang", "nano-vllm", "nano-vllm-scheduler"})
 OWN = "module:factory or path/to/file.py:factory for your own"
 
 

@@ -15,10 +15,13 @@ from kvproof.check.subject import Assumption, Capabilities, Config, Scheduled, U
 
 BLOCK_SIZE_MIN = 2
 
+BLOCK_SIZE = Assumption(
+    "block-size", "A block has at least two slots: the manager finds a new block by a remainder of one."
+)
 ASSUMPTIONS = (
     BOOLEAN_ADMISSION,
     Assumption("asks-first", "The caller asks, and calls only after a yes, with nothing in between."),
-    Assumption("block-size", "A block has at least two slots: the manager finds a new block by a remainder of one."),
+    BLOCK_SIZE,
     Assumption("synchronous", "A step is over before the next is scheduled; frees come between steps."),
 )
 
