@@ -387,6 +387,20 @@ def at_rest_every_block_is_unused(state: State) -> bool:
     )
 
 
+@theorem("progress")
+def at_rest_every_block_can_be_taken(state: State) -> bool:
+    """When no sequence is live and nothing is in flight, whatever is not reserved can be taken: no block is used."""
+    return (
+        any(state.live[s] for s in SEQS)
+        or any(state.uses[f] != NONE for f in FLIGHTS)
+        or all(
+            unused_in(state, p) + state.count[p][RESERVED] == pool_size(p)
+            and implies(state.count[p][USED] > 0, state.status[state.member[p][USED][0]] != USED)
+            for p in POOLS
+        )
+    )
+
+
 @theorem("lists-agree")
 def positive_free_count_means_a_free_block(state: State) -> bool:
     """When the free counter of a pool is positive, there is a free block in that pool: the first that is listed."""
