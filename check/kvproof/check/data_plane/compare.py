@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kvproof.check.data_plane.pattern import Words
 from kvproof.check.data_plane.threads import one_thread
 
-CHUNK_BYTES = 1024 * 1024
+CHUNK_BYTES = 512 * 1024
 DEVICE_CHUNK_BYTES = 16 * 1024 * 1024  # fits the second-level cache of a current GPU
 Comparer = Callable[[torch.Tensor, Words, Words], NDArray[np.int64]]
 
