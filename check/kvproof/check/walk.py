@@ -1,15 +1,15 @@
-"""What every walk has in common, of a manager or of a whole scheduler: what it reports, its limits, its words."""
+"""What every walk has in common, of a pool, a manager or a whole scheduler: its frame, its report, limits and words."""
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from time import monotonic
-from typing import Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from kvproof.check import steering
 from kvproof.check.finding import Finding
-from kvproof.check.subject import Config, Unsupported
+from kvproof.check.subject import Capabilities, Config, Unsupported
 from kvproof.check.watchdog import time_limit
 from kvproof.spec.trace import Operation
 
@@ -17,6 +17,7 @@ RUN_SECONDS_MAX = 20.0
 NUM_REFUSED_CONFIGS_MAX = 1000
 ADAPTERS = ((None, 0), ("X", 1), ("X", 2), ("Y", 3))  # ids are unique, names need not be
 SALTS = (None, "X", "Y")  # one small alphabet for every string, so that any two can meet
+WITH_IMAGES = 0.8  # of the prompts that are long enough
 
 
 @dataclass
@@ -68,7 +69,14 @@ class Run(Protocol):
         ...
 
 
+class Able(Protocol):
+    """A subject of whichever level."""
+
+    capabilities: Capabilities
+
+
 Drawn = TypeVar("Drawn", bound=Config)
+Walked = TypeVar("Walked", bound=Able)
 Without = frozenset[str]  # features that a run leaves out
 
 
@@ -96,57 +104,79 @@ class Conduct:
 ALONE = Conduct()
 
 
-def walk_runs(
-    seed: int,
-    draw: Callable[[Random, Without], Drawn],
-    begin: Callable[[Random, Drawn, Without], Run],
-    *,
-    run_length: int,
-    max_operations: int,
-    seconds: float,
-    progress: Callable[[int], None] | None,
-    after: Callable[[int, Drawn, list[Operation]], None] | None = None,
-    conduct: Conduct = ALONE,
-) -> Walk:
-    """Run after run, each from a seed and a configuration of its own, until one refutes or the limits are reached.
+@dataclass(frozen=True)
+class Walker(Generic[Walked, Drawn]):
+    """The walks of one level: how a configuration is drawn, what drives a run in it, and about how long that is.
 
-    after: told of every run that refuted nothing (its number, configuration, operations); may raise Finding.
+    again: told of every run that refuted nothing (its number, configuration, operations); may raise Finding.
     """
-    done, began, random = Walk(), monotonic(), Random(seed)
-    num_refused = 0
-    for _ in range(conduct.first_run):
-        random.getrandbits(64)
-    while done.num_operations < max_operations and monotonic() - began < seconds:
-        run: Run | None = None
-        run_random = Random(random.getrandbits(64))
-        without = steering.left_out(run_random, conduct.told)
-        config = draw(run_random, without)
-        operations = conduct.begin(config)
-        done.num_drawn += 1
-        try:
-            with time_limit(conduct.run_seconds):
-                run = begin(run_random, config, without)
-                run.run(operations, min(run_length, max_operations - done.num_operations))
-            if after:
-                after(done.num_runs, config, operations)
-        except Unsupported:
-            num_refused += 1
-            if num_refused > NUM_REFUSED_CONFIGS_MAX and not done.num_runs:
-                done.is_unsupported = True
+
+    draw: Callable[[Random, Capabilities, dict[str, Any] | None], Drawn]
+    drive: Callable[[Walked, Random, Drawn, Without], Run]
+    run_length: int
+    again: Callable[[Walked, int, Drawn, list[Operation]], None] | None = None
+
+    def walk(
+        self,
+        subject: Walked,
+        seed: int,
+        *,
+        max_operations: int,
+        seconds: float,
+        fixed: dict[str, Any] | None = None,
+        progress: Callable[[int], None] | None = None,
+        conduct: Conduct = ALONE,
+    ) -> Walk:
+        """Run after run, each from a seed and a configuration of its own, until one refutes or a limit is reached."""
+        done, began, random = Walk(), monotonic(), Random(seed)
+        num_refused = 0
+        for _ in range(conduct.first_run):
+            random.getrandbits(64)
+        while done.num_operations < max_operations and monotonic() - began < seconds:
+            run: Run | None = None
+            run_random = Random(random.getrandbits(64))
+            without = steering.left_out(run_random, conduct.told)
+            config = self.draw(run_random, subject.capabilities, steering.plain(fixed, without))
+            operations = conduct.begin(config)
+            done.num_drawn += 1
+            try:
+                with time_limit(conduct.run_seconds):
+                    run = self.drive(subject, run_random, config, without)
+                    run.run(operations, min(self.run_length, max_operations - done.num_operations))
+                if self.again:
+                    self.again(subject, done.num_runs, config, operations)
+            except Unsupported:
+                num_refused += 1
+                if num_refused > NUM_REFUSED_CONFIGS_MAX and not done.num_runs:
+                    done.is_unsupported = True
+                    break
+                continue
+            except Finding as finding:
+                if conduct.ends(finding, config, operations):
+                    done.finding, done.operations, done.config = finding, operations, config
+            done.num_runs += 1
+            done.num_operations += len(operations)
+            done.kinds.update([operation[0] for operation in operations])
+            if run:
+                done.witnesses.update(run.judge.fired)
+                done.notes.update(run.judge.notes)
+            if done.finding:
                 break
-            continue
-        except Finding as finding:
-            if conduct.ends(finding, config, operations):
-                done.finding, done.operations, done.config = finding, operations, config
-        done.num_runs += 1
-        done.num_operations += len(operations)
-        done.kinds.update([operation[0] for operation in operations])
-        if run:
-            done.witnesses.update(run.judge.fired)
-            done.notes.update(run.judge.notes)
-        if done.finding:
-            break
-        if progress:
-            progress(done.num_operations)
-    done.seconds = monotonic() - began
-    return done
+            if progress:
+                progress(done.num_operations)
+        done.seconds = monotonic() - began
+        return done
+
+
+def draw_key(random: Random, config: Config) -> tuple[str | None, int, str | None]:
+    """An adapter and a salt, as far as prompts of this configuration have them."""
+    name, number = random.choice(ADAPTERS) if config.keys > 1 else ADAPTERS[0]
+    return name, number, random.choice(SALTS) if config.keys > 2 else None
+
+
+def draw_images(random: Random, config: Config, num_tokens: int) -> tuple[tuple[str, int, int], ...]:
+    """Images in a prompt of so many tokens, if it has any; an image's name fixes its number of rows."""
+    if not (config.images and num_tokens > 3 and random.random() < WITH_IMAGES):
+        return ()
+    first = random.randint(0, num_tokens - 3)
+    return ("P", first, 1), ("Q", random.randint(first + 1, num_tokens - 2), 2)

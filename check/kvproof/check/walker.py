@@ -6,18 +6,15 @@ pool. Prompts are cut from and continue earlier ones, over one to three tokens, 
 determines everything.
 """
 
-from collections.abc import Callable
 from random import Random
-from typing import Any
 
 from kvproof.check import configurations
 from kvproof.check.lockstep import Lockstep
 from kvproof.check.lockstep.judge import GROWING, SWAPPING_IN
 from kvproof.check.repetition import difference, nondeterministic, repeat
-from kvproof.check.steering import plain
 from kvproof.check.subject import Config, ManagerSubject
 from kvproof.check.truth import Group, Status
-from kvproof.check.walk import ADAPTERS, ALONE, SALTS, Conduct, Walk, walk_runs
+from kvproof.check.walk import Walker, draw_images, draw_key
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 80
@@ -167,13 +164,8 @@ class Driver:
             self.num_seqs += 1
             seqs.append(self.num_seqs)
         self.num_groups += 1
-        name, number = random.choice(ADAPTERS) if config.keys > 1 else ADAPTERS[0]
-        salt = random.choice(SALTS) if config.keys > 2 else None
-        images: tuple[tuple[str, int, int], ...] = ()
-        if config.images and len(tokens) > 3 and random.random() < 0.8:  # an image's name fixes its number of rows
-            first = random.randint(0, len(tokens) - 3)
-            images = (("P", first, 1), ("Q", random.randint(first + 1, len(tokens) - 2), 2))
-        operation: Operation = ("new", self.num_groups, tuple(seqs), tokens, (name, number, salt), images)
+        key, images = draw_key(random, config), draw_images(random, config, len(tokens))
+        operation: Operation = ("new", self.num_groups, tuple(seqs), tokens, key, images)
         if config.cross and random.random() < 0.7:
             self.num_seqs += 1
             length = random.randint(1, 2 * config.block_size)
@@ -198,40 +190,16 @@ class Driver:
         return tuple(tokens)
 
 
-def walk(
-    subject: ManagerSubject,
-    seed: int,
-    *,
-    max_operations: int,
-    seconds: float,
-    fixed: dict[str, Any] | None = None,
-    progress: Callable[[int], None] | None = None,
-    conduct: Conduct = ALONE,
-) -> Walk:
-    """Walk until a property is refuted, `max_operations` are done or `seconds` have passed."""
-
-    def repeated(number: int, config: Config, operations: list[Operation]) -> None:
-        if number < NUM_REPEATED_RUNS:
-            _repeat(subject, config, operations)
-
-    return walk_runs(
-        seed,
-        lambda random, without: configurations.draw(random, subject.capabilities, plain(fixed, without)),
-        lambda random, config, without: Driver(subject, random, config, without),
-        run_length=RUN_LENGTH,
-        max_operations=max_operations,
-        seconds=seconds,
-        progress=progress,
-        after=repeated,
-        conduct=conduct,
-    )
-
-
-def _repeat(subject: ManagerSubject, config: Config, operations: list[Operation]) -> None:
+def _repeated(subject: ManagerSubject, number: int, config: Config, operations: list[Operation]) -> None:
     """Raise a finding if the same operations, on the subject opened anew, get other answers."""
+    if number >= NUM_REPEATED_RUNS:
+        return
     first, second = (repeat(lambda: subject, config, operations) for _ in range(2))
     parted = difference(first, second)
     if parted is None and first.finding is not None:
         parted = f"first nothing was refuted, then {first.finding.property}: {first.finding.text}"
     if parted is not None:
         raise nondeterministic(parted)
+
+
+walk = Walker(configurations.draw, Driver, RUN_LENGTH, _repeated).walk

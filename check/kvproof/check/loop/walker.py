@@ -4,9 +4,7 @@ Each run has a configuration and weights of its own. After some operations no re
 until all is done; the judge knows by when that must be. The seed determines everything.
 """
 
-from collections.abc import Callable
 from random import Random
-from typing import Any
 
 from kvproof.check.firing import NUM_SEQS_MAX
 from kvproof.check.loop import configurations
@@ -14,8 +12,7 @@ from kvproof.check.loop.judge import LoopLockstep
 from kvproof.check.loop.prompts import Prompts
 from kvproof.check.loop.stepping import GROUP_MEMBERS_MAX
 from kvproof.check.loop.subject import LoopConfig, LoopSubject
-from kvproof.check.steering import plain
-from kvproof.check.walk import ADAPTERS, ALONE, SALTS, Conduct, Walk, walk_runs
+from kvproof.check.walk import Walker, draw_images, draw_key
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 120  # operations before the drain
@@ -111,12 +108,7 @@ class LoopDriver:
         for _ in range(random.randint(1, config.group_size)):
             self.num_seqs += 1
             seqs.append(self.num_seqs)
-        name, number = random.choice(ADAPTERS) if config.keys > 1 else ADAPTERS[0]
-        key = (name, number, random.choice(SALTS) if config.keys > 2 else None)
-        images: tuple[tuple[str, int, int], ...] = ()
-        if config.images and len(tokens) > 3 and random.random() < 0.8:  # an image's name fixes its number of rows
-            first = random.randint(0, len(tokens) - 3)
-            images = (("P", first, 1), ("Q", random.randint(first + 1, len(tokens) - 2), 2))
+        key, images = draw_key(random, config), draw_images(random, config, len(tokens))
         encoder = None
         if config.cross and random.random() < 0.7:
             self.num_seqs += 1
@@ -142,24 +134,4 @@ class LoopDriver:
                 operations.pop()
 
 
-def walk_loop(
-    subject: LoopSubject,
-    seed: int,
-    *,
-    max_operations: int,
-    seconds: float,
-    fixed: dict[str, Any] | None = None,
-    progress: Callable[[int], None] | None = None,
-    conduct: Conduct = ALONE,
-) -> Walk:
-    """Walk until a property is refuted, about `max_operations` are done (a run is ended) or `seconds` have passed."""
-    return walk_runs(
-        seed,
-        lambda random, without: configurations.draw(random, subject.capabilities, plain(fixed, without)),
-        lambda random, config, without: LoopDriver(subject, random, config, without),
-        run_length=RUN_LENGTH,
-        max_operations=max_operations,
-        seconds=seconds,
-        progress=progress,
-        conduct=conduct,
-    )
+walk_loop = Walker(configurations.draw, LoopDriver, RUN_LENGTH).walk

@@ -1,14 +1,12 @@
 """The walker of pools: holders come and go over few blocks and pages, so that pools fill and contents meet."""
 
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from kvproof.check.pool.judge import PoolLockstep
 from kvproof.check.pool.subject import PoolConfig, PoolSubject
-from kvproof.check.steering import plain
 from kvproof.check.subject import Capabilities
-from kvproof.check.walk import ALONE, Conduct, Walk, walk_runs
+from kvproof.check.walk import Walker
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 60
@@ -100,24 +98,4 @@ class PoolDriver:
         return tuple(pages)
 
 
-def walk_pool(
-    subject: PoolSubject,
-    seed: int,
-    *,
-    max_operations: int,
-    seconds: float,
-    fixed: dict[str, Any] | None = None,
-    progress: Callable[[int], None] | None = None,
-    conduct: Conduct = ALONE,
-) -> Walk:
-    """Walk until a property is refuted, `max_operations` are done or `seconds` have passed."""
-    return walk_runs(
-        seed,
-        lambda random, without: draw_config(random, subject.capabilities, plain(fixed, without)),
-        lambda random, config, without: PoolDriver(subject, random, config, without),
-        run_length=RUN_LENGTH,
-        max_operations=max_operations,
-        seconds=seconds,
-        progress=progress,
-        conduct=conduct,
-    )
+walk_pool = Walker(draw_config, PoolDriver, RUN_LENGTH).walk
