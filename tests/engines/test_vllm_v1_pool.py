@@ -11,7 +11,7 @@ from kvproof.check.engines import bring
 
 pytestmark = pytest.mark.engine
 
-HUNT = [str(Path(sys.executable).with_name("kvproof")), "hunt", "--seed", "1", "--budget"]
+HUNT = [str(Path(sys.executable).with_name("kvproof")), "hunt", "--stop-at-first", "--seed", "1", "--budget"]
 
 
 def hunted(release: str, seconds: int, folder: Path) -> tuple[int, str]:

@@ -19,7 +19,7 @@ from kvproof.check.commands.options import (
 )
 
 NUM_OPERATIONS_MAX = 10**12  # the budget ends the walk
-EXPLORER_SHARE, EXPLORER_SECONDS_MAX = 20.0, 15.0  # percent of the budget: most is for the walker
+EXPLORER_SHARE, EXPLORER_SECONDS_MAX = 15.0, 15.0  # percent of the budget: most is for the walker
 LEVELS = ("pool", "manager", "loop")
 
 

@@ -21,6 +21,7 @@ from kvproof.spec.data_plane_report import DataPlane
 from kvproof.spec.verdict import Exit, Result, Run
 
 WITHOUT_LIMIT_SECONDS = 1e9
+SHORTEN_SHARE = 1 / 8  # of the budget, for one finding: there may be many
 
 
 @dataclass
@@ -41,7 +42,7 @@ class Request:
         known = known_findings(self.known)
         seconds = SHORTEN_SECONDS_MAX
         if self.seconds is not None:
-            seconds = min(seconds, max(SHORTEN_SECONDS_MIN, self.seconds / 2))
+            seconds = min(seconds, max(SHORTEN_SECONDS_MIN, self.seconds * SHORTEN_SHARE))
         return Saving(make, self.subject, self.seed, self.store, known, self.contract_fails, seconds)
 
     @property
