@@ -4,15 +4,21 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvproof.check import Capabilities, Config, ManagerAdapter
-from kvproof.check.minimiser import replay
+from kvproof.check.crash import Status, make_trace, replay, save
+from kvproof.check.finding import AdapterError, Finding
+from kvproof.check.lockstep import Lockstep
+from kvproof.check.minimiser import replay as run_on
+from kvproof.check.narration import narrate
 from kvproof.check.shortening import shorten
 from kvproof.check.subject import NULL_BLOCK, Scheduled
 from kvproof.check.walker import walk
+from kvproof.spec.trace import Operation
 
 NUM_OPERATIONS = 6_000
 SHORTEN_SECONDS_MAX = 60.0
@@ -241,7 +247,7 @@ def test_one_wrong_line_is_found_and_named(fault: Fault, plant: Plant) -> None:
         assert done.finding.property in fault.properties, done.finding.text
         config, operations, finding = shorten(Adapter, done.config, done.operations, done.finding, SHORTEN_SECONDS_MAX)
         assert (len(operations) <= 12, finding.kind) == (True, done.finding.kind)
-    assert replay(Adapter(), config, operations) is None
+    assert run_on(Adapter(), config, operations) is None
 
 
 @pytest.mark.parametrize("groups", [("full", "window"), ("window", "full"), ("full", "window", "window"), ("full",)])
@@ -252,3 +258,56 @@ def test_the_right_manager_is_not_refuted(groups: tuple[str, ...], caching: bool
     assert (done.finding, done.num_operations) == (None, NUM_OPERATIONS)
     wanted = {"slide", "pool full", "admitted", *({"hit", "hit past a window", "evict"} if caching else ())}
     assert wanted <= done.witnesses.keys()
+
+
+def test_a_run_tells_the_tables_of_every_group() -> None:
+    config = Config(block_size=1, num_gpu_blocks=6, caching=True, window=2, kv_groups=("full", "window"))
+    operations: list[Operation] = [("new", 1, (1,), (0, 0, 0)), ("admit", 1, 3), ("run", 0), ("free", 1)]
+    again: list[Operation] = [("new", 2, (2,), (0, 0, 0)), ("admit", 2, 3)]
+    assert narrate(Adapter, config, [*operations, *again]) == [
+        "new(group 1, sequence 1, 3 tokens, all 0)",
+        "admit(group 1)   admitted; sequence 1: blocks 0, 1, 2, KV group 1: blocks 3, 4, 5",
+        "run()            computes 3 tokens of sequence 1",
+        "free(sequence 1)",
+        "new(group 2, sequence 2, 3 tokens, all 0)",
+        "admit(group 2)   hit 2; sequence 2: blocks 0, 1, 2, KV group 1: blocks null, 4, 3",
+    ]
+
+
+def test_an_adapter_that_shows_too_few_tables_is_no_finding_about_its_manager() -> None:
+    class OneTable(Adapter):
+        def tables(self) -> dict[int, list[list[int]]]:
+            return {seq: tables[:1] for seq, tables in self.manager.tables.items()}
+
+    judge = Lockstep(OneTable(), Config(kv_groups=("full", "full")))
+    judge.apply(("new", 1, (1,), (0,)))
+    with pytest.raises(AdapterError, match="lists of 2 tables"):
+        judge.apply(("admit", 1, 1))
+
+
+def test_a_table_of_another_group_may_not_change_by_a_call_that_is_not_about_it(plant: Plant) -> None:
+    config = Config(block_size=1, kv_groups=("full", "full"))
+    judge = Lockstep(Adapter(), config)
+    for number in (1, 2):
+        judge.apply(("new", number, (number,), (0,)))
+        judge.apply(("admit", number, 1))
+    judge.apply(("run", 0))
+    subject = judge.subject
+    assert isinstance(subject, Adapter)
+    subject.manager.tables[1][1] = [7]
+    with pytest.raises(
+        Finding, match=r"sequence 1 in KV group 1, which it is not about, went \[1\] -> \[7\]"
+    ) as caught:
+        judge.apply(("free", 2))
+    assert caught.value.property == "frame-kept"
+
+
+def test_a_counterexample_of_several_groups_is_saved_and_replayed(plant: Plant, tmp_path: Path) -> None:
+    config = Config(block_size=1, kv_groups=("full", "full"))
+    operations: list[Operation] = [("new", 1, (1,), (0,)), ("admit", 1, 1), ("run", 0), ("free", 1)]
+    with plant(__name__, "HybridManager.free", "self.tables.pop(seq):", "self.tables.pop(seq)[:1]:"):
+        finding = run_on(Adapter(), config, operations)
+        assert finding is not None
+        path = save(tmp_path, make_trace("hybrid", finding, config, operations, "walker", 1, make=Adapter))
+        assert replay(path, Adapter).status is Status.FAILED
+    assert replay(path, Adapter).status is Status.FIXED

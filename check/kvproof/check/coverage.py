@@ -96,7 +96,7 @@ WITNESSES: dict[str, Can] = {
     "copy-on-write": lambda can: can.fork,
     "reserve": lambda can: can.lookahead,
     "slide": lambda can: can.window,
-    "hit past a window": lambda can: can.window_with_caching,
+    "hit past a window": lambda can: can.window_with_caching and can.window and can.caching,
     "promote": lambda can: can.caching,
     "mark_computed": lambda can: can.caching,
     "hit": lambda can: can.caching,

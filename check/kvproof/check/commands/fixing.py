@@ -66,9 +66,9 @@ def _value(text: str) -> Any:
         return text.split(",") if "," in text else text
 
 
-def is_plain(value: Any, plain: Any) -> bool:
-    """Whether a kept value is the plainest; several are kept as a list."""
-    return bool((tuple(value) if isinstance(value, list) else value) == plain)
+def is_same(kept: Any, value: Any) -> bool:
+    """Whether a field has the value that is kept; several are kept as a list."""
+    return bool((tuple(kept) if isinstance(kept, list) else kept) == value)
 
 
 class Narrowed:
@@ -76,9 +76,7 @@ class Narrowed:
 
     def __init__(self, subject: Any, fixed: dict[str, Any]) -> None:
         self._subject = subject
-        off = {
-            NEEDED[name]: False for name, plain in PLAINEST.items() if name in fixed and is_plain(fixed[name], plain)
-        }
+        off = {NEEDED[name]: False for name, plain in PLAINEST.items() if name in fixed and is_same(fixed[name], plain)}
         self.capabilities: Capabilities = replace(subject.capabilities, **off)
 
     def __getattr__(self, name: str) -> Any:
@@ -88,4 +86,4 @@ class Narrowed:
 def agrees(scope: Scope, fixed: dict[str, Any]) -> bool:
     """Whether the scope has the configuration that is to be kept."""
     config = config_of(scope)
-    return all(getattr(config, name) == value for name, value in fixed.items())
+    return all(is_same(value, getattr(config, name)) for name, value in fixed.items())
