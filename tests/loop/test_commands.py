@@ -37,7 +37,7 @@ def test_a_counterexample_of_the_loop_is_told_saved_and_replayed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("broken.py").write_text(BROKEN, encoding="utf-8")
-    code, output = kvproof("hunt", "--subject", "broken.py:make", "--budget", "30", "--seed", "1")
+    code, output = kvproof("hunt", "--subject", "broken.py:make", "--stop-at-first", "--budget", "30", "--seed", "1")
     assert code == 1
     assert "progress is refuted for broken.py:make" in output
     assert "complete(samples 0)" in output

@@ -99,7 +99,7 @@ def test_a_hunt_takes_the_command_with_its_arguments(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     name = compiled("hunted", "-DFORGET_TO_COUNT") + " 'an argument'"
-    done = CliRunner().invoke(app, ["hunt", "--subject", name, "--budget", "5", "--seed", "1"])
+    done = CliRunner().invoke(app, ["hunt", "--subject", name, "--stop-at-first", "--budget", "5", "--seed", "1"])
     assert done.exit_code == 1, done.output
     assert f"refcount-exact is refuted for {name} at step 4" in done.output
     (saved,) = (tmp_path / ".kvproof" / "crashes").glob("*.json")
