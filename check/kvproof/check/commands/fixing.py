@@ -40,7 +40,8 @@ def fixed_fields(said: Iterable[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"--fix takes NAME=VALUE, such as caching=false; {text!r} was given")
-        fixed[name.strip()] = _value(value.strip())
+        name = name.strip()
+        fixed[name] = value.strip().split(",") if name == "kv_groups" else _value(value.strip())
     try:
         check_fixed(fixed)
     except ValueError as error:
@@ -63,7 +64,7 @@ def _value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return text.split(",") if "," in text else text
+        return text
 
 
 def is_same(kept: Any, value: Any) -> bool:
