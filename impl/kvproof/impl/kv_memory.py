@@ -132,4 +132,3 @@ def profile_num_available_blocks(
     use = measure(run, device)
     gpu = num_gpu_blocks(use.total, gpu_memory_utilization, use.peak, bytes_per_block)
     return gpu, num_cpu_blocks(cpu_swap_space, bytes_per_block)
-
