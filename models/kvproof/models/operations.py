@@ -6,6 +6,7 @@ has several parts joined by `and` is proved part by part.
 """
 
 import ast
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ from kvproof.spec.language import COLLECTED, Contract
 
 SUITE = "operations"
 FIRED = "fired"  # the parameter of a contract that counts its firings
+LEFT_AT_FIRST = "something is left, or nothing"  # what is left is counted from the beginning
 SO_FAR = "so far"  # the hypothesis that says what holds after any number of them
 
 
@@ -35,7 +37,7 @@ def obligations(text: Text | None = None) -> Iterator[Obligation]:
 
 def contract_obligations(induction: Induction, contract: Contract) -> Iterator[Obligation]:
     """What is to be proved of one contract, of the text that the induction is about."""
-    return _Proof(induction, contract).obligations()
+    return Proof(induction, contract).obligations()
 
 
 def _function(name: str) -> Callable[..., Any]:
@@ -84,7 +86,8 @@ class _Words:
         assert whole is not None
         for part in whole.values if isinstance(whole, ast.BoolOp) and isinstance(whole.op, ast.And) else [whole]:
             alone = ast.FunctionDef(word, function.args, [ast.copy_location(ast.Return(part), part)], [])
-            translator = Translator(text=self.translator.text.replaced(word, ast.copy_location(alone, function)))
+            translator = copy.copy(self.translator)  # of the same sizes
+            translator.text = self.translator.text.replaced(word, ast.copy_location(alone, function))
             yield ast.unparse(part), _Words(translator, self.given).truth(word, *states)
 
 
@@ -99,7 +102,9 @@ class _Firing:
     outcome: Outcome
 
 
-class _Proof:
+class Proof:
+    """The obligations of one contract."""
+
     def __init__(self, induction: Induction, contract: Contract) -> None:
         self.contract, self.induction = contract, induction
         translator = induction.translator
@@ -131,7 +136,7 @@ class _Proof:
         for text, part in self.at_first.parts(contract.so_far, self.start, self.start):
             yield self._of(f"begins: {text}", started, part)
         left_at_first = self.at_first.number(contract.left, self.start)
-        yield self._of("begins: something is left, or nothing", started, 0 <= left_at_first)
+        yield self._of(f"begins: {LEFT_AT_FIRST}", started, 0 <= left_at_first)
 
         so_far = words.truth(contract.so_far, self.start, self.state)
         reachable = at_start + self.induction.assumed
@@ -202,7 +207,7 @@ class _Proof:
     def _of(self, claim: str, assumed: tuple[Hypothesis, ...], goal: Truth) -> Obligation:
         sizes = () if any(one in assumed for one in self.induction.sizes) else self.induction.sizes
         hypotheses_of_it = sizes + assumed + self.known
-        if not isinstance(goal, bool):
+        if not isinstance(goal, bool) and not self.induction.translator.universe.is_concrete:
             size: Any = self.induction.translator.universe.numbers["BLOCK_SIZE"]
             hypotheses_of_it += by_lemma_where_divided(size, goal, *(one.formula for one in hypotheses_of_it))
         return Obligation(SUITE, self.contract.name, claim, self.contract.property, hypotheses_of_it, goal)

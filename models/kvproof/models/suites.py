@@ -19,6 +19,7 @@ SUITES: dict[str, str] = {  # name of the suite -> module:function that gives it
 
 OF_A_TEXT = ("specification", "operations")  # what another text of the specification can be given to
 
+OF_OPERATIONS = "operations"
 SHOWN_BY_RUNNING = "concolic"
 REFUTATION_SECONDS = 20.0
 
@@ -47,9 +48,13 @@ def refutation_of(
         return Refutation(said) if said else None
     if not is_searched(obligation):
         return None
-    from kvproof.models.counterexamples.picture import data, lines
+    from kvproof.models.counterexamples.contracts import broken_contract
+    from kvproof.models.counterexamples.picture import contract_data, contract_lines, data, lines
     from kvproof.models.counterexamples.search import counterexample
 
+    if obligation.suite == OF_OPERATIONS:
+        broken = broken_contract(obligation, text, seconds)
+        return None if broken is None else Refutation("\n".join(contract_lines(broken)), contract_data(broken))
     found = counterexample(obligation, text, seconds)
     return None if found is None else Refutation("\n".join(lines(found)), data(found))
 
@@ -57,8 +62,9 @@ def refutation_of(
 def is_searched(obligation: Obligation) -> bool:
     """Whether small instances of the specification are searched for a counterexample to it."""
     from kvproof.models.counterexamples.case import case_of
+    from kvproof.models.counterexamples.contracts import contract_case
 
-    return case_of(obligation) is not None
+    return (contract_case if obligation.suite == OF_OPERATIONS else case_of)(obligation) is not None
 
 
 def _named(name: str) -> Callable[..., Any]:

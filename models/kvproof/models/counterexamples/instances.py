@@ -165,7 +165,8 @@ class Search:
         if len(at) == len(domains):
             return _known(model, map.read(*at))
         members = self.translator.universe.members(domains[len(at)])
-        assert members is not None
+        if members is None:  # positions of a sequence
+            members = range(self.sizes.num_indexes * self.sizes.block_size)
         return [self._values(model, map, domains, (*at, one)) for one in members]
 
 

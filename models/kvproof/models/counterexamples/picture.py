@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kvproof.models.counterexamples.case import Clause, Counterexample, Kind
+from kvproof.models.counterexamples.contracts import BEGINS, HAS_DONE, IS_ENABLED, BrokenContract
 from kvproof.spec.language import IDENTITIES
 from kvproof.spec.native import FIELDS, Sizes
 from kvproof.spec.state import EVICTABLE, FREE, HOST, NONE, RESERVED, USED, State
@@ -45,6 +46,51 @@ def _fields(state: State) -> dict[str, Any]:
 
 def _plain(values: Any) -> Any:
     return [_plain(value) for value in values] if isinstance(values, list) else values
+
+
+def contract_lines(found: BrokenContract) -> list[str]:
+    """An operation that breaks its contract: where it began, where it is, and the firing that breaks it."""
+    case, shown = found.case, {name: _shown(getattr(found, name), found.sizes) for name in ("start", "before", "after")}
+    wanted = [name for name in shown["start"] if any(states[name] not in IDLE for states in shown.values())]
+    heads = {BEGINS: "Where it begins this is false:", HAS_DONE: "Where it ends this is false:"}
+    said = [heads.get(case.kind, "Afterwards this is false:"), f"  {found.said}"]
+    lines = [case.contract.sentence, *(said if case.part and case.kind != IS_ENABLED else [f"Here {found.said}."])]
+    given = (f"{name} {_given(value)}" for name, value in found.given.items())
+    lines += [f"Given: {', '.join(given)}", f"It began, with {_sizes(found.sizes)}:"]
+    lines += [f"    {name}: {shown['start'][name]}" for name in wanted]
+    if case.kind != BEGINS:
+        lines.append("It is now, * is what changed since:")
+        lines += _marked(wanted, shown["start"], shown["before"])
+    if case.rule:
+        chosen = (f"{name} {_given(value)}" for name, value in found.chosen.items())
+        lines.append(f"{case.rule} is fired next{''.join(f', {one}' for one in chosen)}")
+    if case.rule and case.kind != IS_ENABLED:
+        lines += ["After, * is what changed:", *_marked(wanted, shown["before"], shown["after"])]
+    return lines
+
+
+def contract_data(found: BrokenContract) -> dict[str, Any]:
+    """The same as data: each field of the three states."""
+    return {
+        "subject": found.case.contract.name,
+        "claim": found.said,
+        "sentence": found.case.contract.sentence,
+        "rule": found.case.rule,
+        "sizes": asdict(found.sizes),
+        "given": found.given,
+        "arguments": found.chosen,
+        "start": _fields(found.start),
+        "before": _fields(found.before),
+        "after": _fields(found.after),
+    }
+
+
+def _marked(wanted: list[str], before: dict[str, str], after: dict[str, str]) -> Iterator[str]:
+    return (f"  {'*' if before[name] != after[name] else ' '} {name}: {after[name]}" for name in wanted)
+
+
+def _given(value: Any) -> str:
+    return str(_plain(value))
 
 
 # What is false -----------------------------------------------------------------------------------------------------
@@ -96,7 +142,7 @@ def _states(found: Counterexample) -> Iterator[str]:
     yield f"{found.case.subject}({', '.join(_arguments(found))})"
     stops = {Kind.CHECK: "At the check", Kind.RANGE: "There"}
     yield f"{stops.get(found.case.kind, 'After')}, * is what changed:"
-    yield from (f"  {'*' if before[name] != after[name] else ' '} {name}: {after[name]}" for name in wanted)
+    yield from _marked(wanted, before, after)
 
 
 def _arguments(found: Counterexample) -> Iterator[str]:

@@ -1,0 +1,221 @@
+"""Why the contract of an operation is not proved: where it began, where it is, and what one more firing does to it.
+
+As for rules a solver is asked in small instances, and what it says is run natively: both states satisfy every
+invariant, the operation has come from one to the other as far as its contract can tell, and from there it is refused
+on its way, leaves a state in which the contract does not hold any more, or has ended without doing what it says.
+"""
+
+import ast
+import copy
+import inspect
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import z3
+
+from kvproof.models.counterexamples.case import RULES
+from kvproof.models.counterexamples.instances import INSTANCES, Search
+from kvproof.models.counterexamples.replay import OutOfRange, TooSmall, watched
+from kvproof.models.obligation import Obligation
+from kvproof.models.operations import FIRED, LEFT_AT_FIRST, Proof
+from kvproof.models.translation.text import Text, specification
+from kvproof.models.translation.translator import Parameter
+from kvproof.spec.language import COLLECTED, Contract
+from kvproof.spec.native import Machine, Sizes
+from kvproof.spec.state import State
+
+BEGINS, GOES_ON, IS_ENABLED, KEEPS_ON, ENDS, HAS_DONE = (
+    "begins",
+    "goes on",
+    "is enabled",
+    "keeps on",
+    "ends",
+    "has done",
+)
+KINDS = (BEGINS, GOES_ON, IS_ENABLED, KEEPS_ON, ENDS, HAS_DONE)
+PART = "the_part"  # the name of the part of a word that is not proved, compiled as a word of its own
+NOT_THERE = (IndexError, OutOfRange, TooSmall)
+
+
+@dataclass(frozen=True)
+class ContractCase:
+    """One claim of a contract. rule: the one that is fired next, where one is. part: what is to be false."""
+
+    contract: Contract
+    kind: str
+    rule: str
+    part: str
+
+
+@dataclass(frozen=True, eq=False)
+class BrokenContract:
+    """An operation that does not do what its contract says, as running it has shown.
+
+    given: what the operation was given, by name. start: where it began. before: where it is. chosen: what is chosen for
+    the next firing. after: what that leaves; where nothing is fired, the state before. said: what is wrong, in words.
+    """
+
+    case: ContractCase
+    sizes: Sizes
+    given: dict[str, Any]
+    start: State
+    before: State
+    chosen: dict[str, Any]
+    after: State
+    said: str
+
+
+def contract_case(obligation: Obligation) -> ContractCase | None:
+    """What is to be shown; None where nothing is run: that words read what is there, and count."""
+    contract = next((one for one in COLLECTED.contracts if one.name == obligation.subject), None)
+    head, _, part = obligation.claim.partition(": ")
+    kind, _, by = head.partition(", by ")
+    if contract is None or kind not in KINDS or part == LEFT_AT_FIRST:
+        return None
+    rule = by or (contract.rule if kind in (IS_ENABLED, KEEPS_ON, ENDS) else "")
+    return ContractCase(contract, kind, rule, part)
+
+
+def broken_contract(obligation: Obligation, text: Text | None, seconds: float) -> BrokenContract | None:
+    """Where an operation breaks its contract, natively run; None if nothing is found in time."""
+    case = contract_case(obligation)
+    if case is None:
+        return None
+    text, deadline = text or specification(), time.monotonic() + seconds
+    for sizes in INSTANCES:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return None
+        search = _Search(sizes, text, case)
+        candidate = search.candidate(obligation.id, left)
+        found = None if candidate is None else _Replay(sizes, text, case).run(candidate)
+        if found is not None:
+            return found
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    given: dict[str, Any]
+    start: State
+    before: State
+    chosen: dict[str, Any]
+
+
+class _Search:
+    """One contract in one instance."""
+
+    def __init__(self, sizes: Sizes, text: Text, case: ContractCase) -> None:
+        self.case, self.search = case, Search(sizes, text)
+        self.proof = Proof(self.search.induction, case.contract)
+
+    def candidate(self, id: str, seconds: float) -> _Candidate | None:
+        """What the solver says breaks the contract; None if nothing does, or it does not say in time."""
+        obligation = next((one for one in self.proof.obligations() if one.id == id), None)
+        if obligation is None or obligation.is_kept():
+            return None
+        solver = z3.Solver()
+        solver.set("timeout", max(1, int(seconds * 1000)))
+        solver.add(*(one.formula for one in obligation.hypotheses), obligation.negated_goal(), *self._room())
+        solver.add(self.proof.at_first.truth(self.case.contract.starts, self.proof.start))
+        if solver.check() != z3.sat:
+            return None
+        model = self.search.preferred(solver, time.monotonic() + seconds)
+        given = self.search.read(model, self.proof.words.given).arguments
+        chosen = self.search.read(model, self._chosen()).arguments
+        start = self.search.read_state(model, self.proof.start)
+        if self.case.kind == BEGINS:
+            given = {name: 0 if name == FIRED else value for name, value in given.items()}
+            return _Candidate(given, start, copy.deepcopy(start), chosen)
+        return _Candidate(given, start, self.search.read_state(model, self.proof.state), chosen)
+
+    def _chosen(self) -> tuple[Parameter, ...]:
+        return next((one.chosen for one in self.proof.firings if one.rule == self.case.rule), ())
+
+    def _room(self) -> Iterator[Any]:
+        yield from self.search.room([*self.proof.words.given, *self._chosen()])
+        for seq in range(self.search.sizes.num_seqs):
+            yield self.proof.start.maps["num_blocks"].read(seq) < self.search.sizes.num_indexes  # type: ignore[operator]
+
+
+class _Replay:
+    """Runs a candidate natively."""
+
+    def __init__(self, sizes: Sizes, text: Text, case: ContractCase) -> None:
+        self.case, self.sizes = case, sizes
+        functions = dict(text.functions)
+        word = case.contract.name if case.kind == HAS_DONE else case.contract.so_far
+        if case.kind in (BEGINS, KEEPS_ON, HAS_DONE):
+            functions[PART] = (_word_of(functions[word][0], case.part), functions[word][1])
+        self.machine = Machine(sizes, with_ghosts=True, with_checks=False, text=functions)
+
+    def run(self, candidate: _Candidate) -> BrokenContract | None:
+        """What the run shows to be wrong; None if it shows nothing."""
+        try:
+            return self._run(candidate)
+        except NOT_THERE:
+            return None
+
+    def _run(self, candidate: _Candidate) -> BrokenContract | None:
+        case, contract = self.case, self.case.contract
+        start, before = watched(candidate.start), watched(candidate.before)
+        if not all(self.machine.word(one.name)(state) for one in COLLECTED.invariants for state in (start, before)):
+            return None
+        given = list(candidate.given.values())
+        given_at_first = [0 if name == FIRED else value for name, value in candidate.given.items()]
+        if not self.machine.word(contract.starts)(start, *given_at_first):
+            return None
+        if case.kind != BEGINS and not self.machine.word(contract.so_far)(start, before, *given):
+            return None
+        left = self.machine.word(contract.left)(before, *given)
+        if case.kind != BEGINS and (left == 0) != (case.kind == HAS_DONE):
+            return None
+        after, said = copy.deepcopy(before), ""
+        if case.kind == GOES_ON:
+            assert contract.can_choose is not None
+            said = "" if self.machine.word(contract.can_choose)(before, *given) else "nothing can be fired any more"
+        elif case.rule:
+            said = self._fired(candidate, start, before, after, left)
+        elif not self._holds(start, before, given):
+            said = case.part
+        if not said:
+            return None
+        return BrokenContract(
+            case, self.sizes, candidate.given, candidate.start, candidate.before, candidate.chosen, after, said
+        )
+
+    def _fired(self, candidate: _Candidate, start: State, before: State, after: State, left: int) -> str:
+        """What is wrong with the firing that comes next; empty if it is right, or not chosen."""
+        case, contract = self.case, self.case.contract
+        given, chosen = candidate.given, candidate.chosen
+        choice = dict(contract.firings)[case.rule]
+        if choice and not self.machine.word(choice)(before, *given.values(), *chosen.values()):
+            return ""
+        names = list(inspect.signature(RULES[case.rule]).parameters)[1:]
+        arguments = copy.deepcopy([{**given, **chosen}[name] for name in names])
+        refused = self.machine.rules[case.rule](after, *arguments)
+        if refused is not None:
+            return f"it is refused: {refused.sentence}" if case.kind == IS_ENABLED else ""
+        next_given = {name: value + 1 if name == FIRED else value for name, value in given.items()}
+        if case.kind == KEEPS_ON:
+            return "" if self._holds(start, after, list(next_given.values())) else case.part
+        if case.kind == ENDS:
+            left_after = self.machine.word(contract.left)(after, *next_given.values())
+            return "" if 0 <= left_after < left else f"{left} firings are left before, {left_after} after"
+        return ""
+
+    def _holds(self, start: State, state: State, given: list[Any]) -> bool:
+        if not self.case.part or PART not in self.machine.names:
+            return True
+        return bool(self.machine.word(PART)(start, state, *given))
+
+
+def _word_of(function: ast.FunctionDef, part: str) -> ast.FunctionDef:
+    """A part of a word, as a word."""
+    found = copy.deepcopy(function)
+    found.name, found.decorator_list = PART, []
+    expression = ast.parse(part, mode="eval").body
+    found.body = [ast.copy_location(ast.Return(expression), function.body[-1])]
+    return ast.fix_missing_locations(found)
