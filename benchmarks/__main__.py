@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import driven, growth, judges, kv_cache, manager, specification
+from benchmarks import driven, growth, judges, kv_cache, manager, recording, specification
 
 BENCHMARKS: dict[str, Callable[[], object]] = {
     "specification": specification.main,
@@ -18,6 +18,7 @@ BENCHMARKS: dict[str, Callable[[], object]] = {
     "manager": manager.main,
     "growth": growth.main,
     "kv_cache": kv_cache.main,
+    "recording": recording.main,
 }
 
 

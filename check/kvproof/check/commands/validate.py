@@ -8,8 +8,6 @@ import typer
 from kvproof.check.commands.guard import guarded
 from kvproof.check.commands.options import DEFAULT_FOLDER, JsonOption, OutOption
 
-STANDARD_OUTPUT = Path("-")
-
 
 def validate(
     files: Annotated[
@@ -23,7 +21,7 @@ def validate(
     Exits with 0 if each is consistent, 1 if one diverges, 2 if a file is no recording, 4 if one could not be judged to
     its end (it begins in the middle of a run, or does what is not judged), 5 if there was no call to judge.
     """
-    with guarded():
+    with guarded(json):
         import time
 
         from kvproof.check.commands.output import PlainProgress, output, say
@@ -35,7 +33,6 @@ def validate(
         from kvproof.spec.verdict import Result, Run
 
         console = output()
-        console.quiet = json == STANDARD_OUTPUT  # the document alone is there
         result, began = Result(Run(version(), "validate", "", 0, host(), now())), time.monotonic()
         store = Store(out)
         subjects: dict[str, None] = {}

@@ -31,7 +31,7 @@ def _checks(done: Validation, scope: str) -> Iterator[Check]:
         check.counts, check.seconds = counts, round(done.seconds, 3)
         if done.finding is not None and done.finding.property == name:
             check.verdict, check.text = Verdict.REFUTED, _told(done)
-            check.signature = done.finding.mechanism("")
+            check.signature = done.finding.mechanism(done.call)
         elif name in unjudged:
             check.verdict, check.text, check.counts = Verdict.UNSUPPORTED, unjudged[name], {}
         elif done.reason:

@@ -35,15 +35,17 @@ class Picture(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 class Told(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """A sequence that a call is about.
 
-    tokens: those from position `start` on. num_computed: tokens computed by steps that are over, as the engine counts
-    them. is_prefill: its prompt is not computed yet. adapter, extra, images: what its KV depends on besides tokens.
-    tables: one for each KV group; empty if it has none, None if the line does not tell.
+    tokens: those from position `start` on. num_computed: tokens that the engine counts as computed; of those,
+    num_in_flight are computed by steps that are not over. is_prefill: its prompt is not computed yet. adapter, extra,
+    images: what its KV depends on besides tokens. tables: one for each KV group; empty if it has none, None if the line
+    does not tell.
     """
 
     seq: int
     start: int = 0
     tokens: list[int] = []
     num_computed: int = 0
+    num_in_flight: int = 0
     is_prefill: bool = False
     adapter: int = 0
     extra: str = ""

@@ -82,6 +82,9 @@ class RecordingJudge(Admitting, Releasing, Stepping):
     def end_step(self) -> None:
         """The step under way is executed, and everyone reads back."""
         self.is_step_told = False
+        size = self.config.block_size
+        if any(stop > min(map(len, seq.tables)) * size for seq, _, stop in self.worker.writes):
+            self.explainer.executed(self.worker.writes)  # the specification refuses what has no slots
         self.op_run(1)
 
     def finish(self) -> None:

@@ -40,12 +40,23 @@ class Reading:
         self.raw = b""  # that line
         self._file = self._opened()
         self._calls = msgspec.json.Decoder(Call)
-        self.header = self._header()
+        try:
+            self.header = self._header()
+        except RecordingError:
+            self.close()
+            raise
+
+    def __enter__(self) -> "Reading":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Done with the file."""
-        if str(self.path) != STANDARD_INPUT:
+        if self._plain is not sys.stdin.buffer:
             self._file.close()
+            self._plain.close()
 
     def _opened(self) -> IO[bytes]:
         try:
@@ -54,6 +65,7 @@ class Reading:
         except (OSError, ValueError) as error:
             said = getattr(error, "strerror", None) or error
             raise RecordingError(f"{self.name} cannot be read: {said}") from None
+        self._plain = file
         return gzip.GzipFile(fileobj=file) if begin == GZIP else file  # type: ignore[return-value]
 
     def _header(self) -> Header:

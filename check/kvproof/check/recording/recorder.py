@@ -153,11 +153,10 @@ class Recorder:
             self._is_inside = False
 
     def _stop(self, why: str) -> None:
+        self.is_on = False
         warnings.warn(f"kvproof stopped recording to {self.path}: {why}", RuntimeWarning, stacklevel=4)
-        try:
+        if not self._is_torn:
             self._end(Call(self.num_lines + 1, STOPPED, answer=why))
-        except OSError:
-            self.is_on = False
 
     def _end(self, line: Call) -> None:
         self.is_on = False
@@ -166,8 +165,10 @@ class Recorder:
 
     def _put(self, line: Call | Header) -> None:
         data = self._encoder.encode(line) + b"\n"
+        self._is_torn = True
         if os.write(self._file, data) != len(data):
             raise OSError("the line was not written whole")
+        self._is_torn = False
 
     # What is told of a sequence -------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from kvproof.spec.trace import Operation
 
 PATHS_TO_MANAGER = (("manager",), ("_manager",), ("_scheduler", "kv_cache_manager"))
 NUM_CONFIGURATIONS_MAX = 1000
+WITHOUT = {"transfers": False}  # of a scheduler: they are not judged from a recording
 
 
 @dataclass
@@ -74,7 +75,7 @@ def _driver(subject: Any, random: Random, fixed: dict[str, Any]) -> tuple[Driver
     for _ in range(NUM_CONFIGURATIONS_MAX):
         try:
             if is_loop:
-                loop_config = loop_configurations.draw(random, subject.capabilities, fixed)
+                loop_config = loop_configurations.draw(random, subject.capabilities, {**WITHOUT, **fixed})
                 return LoopDriver(subject, random, loop_config), loop_config
             config = configurations.draw(random, subject.capabilities, fixed)
             return Driver(subject, random, config), config

@@ -9,6 +9,7 @@ from kvproof.check.recording.format import Call
 from kvproof.check.recording.judge import RecordingJudge
 from kvproof.check.recording.played import Unjudged
 from kvproof.check.subject import Admitted, Refused, Reserved
+from kvproof.check.truth import Sequence as Seq
 
 BETWEEN_STEPS = ("new_step_starts", "reset_prefix_cache", "cache_blocks")
 GAVE_NONE = Refused("allocate_slots gave None")
@@ -16,6 +17,8 @@ GAVE_NONE = Refused("allocate_slots gave None")
 
 class V1Judge(RecordingJudge):
     """A recording of a `KVCacheManager`."""
+
+    num_over = 0  # tokens of the request that a line is about which steps that are over have computed
 
     def ends_step(self, line: Call) -> bool:
         """What comes between steps, a request that ends, or slots for one that has been given its own in this step."""
@@ -54,9 +57,14 @@ class V1Judge(RecordingJudge):
         seq = self.known(told)
         self.make_room(line)
         self.learn(seq, told)
+        self.num_over = told.num_computed - told.num_in_flight
         self.played.answer = Reserved() if line.answer else GAVE_NONE
         stop = min(told.num_computed + line.num_tokens, len(seq.tokens))
         self._reserve(seq, max(stop, seq.computed), f"allocate_slots({seq.id})")
+
+    def _hold_window(self, seq: Seq, num_done: int, about: str) -> None:
+        """What a step in flight may still read is not left yet."""
+        super()._hold_window(seq, min(num_done, self.num_over), about)
 
     def on_cache_blocks(self, line: Call) -> None:
         """Tokens that were sampled ahead are known now, and their KV is there."""

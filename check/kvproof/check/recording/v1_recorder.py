@@ -87,6 +87,7 @@ class V1Recorder(Recorder):
             self._num_requests += 1
             number = self._numbers_of[name] = self._num_requests
         told = Told(number, num_computed=request.num_computed_tokens)
+        told.num_in_flight = getattr(request, "num_in_flight_tokens", 0)
         if with_tokens:
             self._tell_tokens(told, request)
         if with_tables:

@@ -28,7 +28,7 @@ EVERY = 1000  # lines between two reports of progress
 class Validation:
     """What came of one recording.
 
-    finding: the first divergence, at line `line`; last: the lines up to it, with their numbers. reason: why no more
+    finding: the first divergence, at line `line`, which tells of `call`; last: the lines up to it, with their numbers. reason: why no more
     could be judged, from line `line` on. num_calls: calls that were explained. notes: what is worth saying of the file.
     """
 
@@ -36,6 +36,7 @@ class Validation:
     header: Header
     finding: Finding | None = None
     line: int = 0
+    call: str = ""
     reason: str = ""
     last: list[tuple[int, str]] = field(default_factory=list)
     num_calls: int = 0
@@ -53,14 +54,11 @@ class Validation:
 
 def validate(path: Path, progress: Callable[[int], None] | None = None) -> Validation:
     """Explain a recording. Raises RecordingError for a file that is none."""
-    reading = Reading(path)
-    done = Validation(reading.name, reading.header)
-    began = time.monotonic()
-    try:
+    with Reading(path) as reading:
+        done = Validation(reading.name, reading.header)
+        began = time.monotonic()
         _explain_all(reading, done, progress)
-    finally:
         done.seconds = time.monotonic() - began
-        reading.close()
     return done
 
 
@@ -72,7 +70,7 @@ def _explain_all(reading: Reading, done: Validation, progress: Callable[[int], N
         judge = _judge(reading.header)
         for call in reading.calls():
             last.append((reading.number, reading.raw))
-            has_end = call.call == ENDED
+            has_end, done.call = call.call == ENDED, call.call
             _explain(judge, call)
             if not has_end:
                 done.num_calls += 1

@@ -1,0 +1,127 @@
+"""What recording costs a server, and how fast and in how much memory a recording is judged.
+
+The server is the built-in scheduler with its manager and no model: requests of some hundred tokens, many with a common
+beginning, prefix cache on. A real server computes between the calls, so what a line costs is to be held against a step
+of its model. Recordings of two lengths are judged, each in a process of its own: time shall grow with the length, and
+memory shall not. Times are of the processor; those of judging hold the specification's compilation, some seconds.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+
+from kvproof.check.recording import record
+from kvproof.check.recording.recorder import Recorder
+from kvproof.impl import BlockManager, Sequence, SequenceGroup, SequenceStatus
+from kvproof.impl.scheduler import Scheduler, SchedulerConfig
+
+BLOCK_SIZE, NUM_BLOCKS, NUM_REQUESTS = 16, 2_000, 48
+LENGTHS = (10_000, 1_000_000)  # lines
+NUM_STEPS = 1_500  # of the server that is measured
+ROUNDS = 3
+JUDGE = r"""
+import re, sys, time
+from pathlib import Path
+from kvproof.check.recording.validation import validate
+began = time.process_time()
+done = validate(Path(sys.argv[1]))
+assert done.finding is None and not done.reason, (done.finding, done.reason)
+peak_kb = re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1]
+print(done.num_calls, time.process_time() - began, peak_kb)
+"""
+
+
+class Server:
+    """Requests come as others end."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.manager = BlockManager(
+            block_size=BLOCK_SIZE, num_gpu_blocks=NUM_BLOCKS, num_cpu_blocks=0, enable_caching=True
+        )
+        self.scheduler = Scheduler(SchedulerConfig(2_048, 64, 1_024, chunked_prefill_enabled=True), self.manager)
+        self.groups: list[SequenceGroup] = []
+        self.common = [[self.random.randrange(50_000) for _ in range(256)] for _ in range(8)]
+        self.num_requests = 0
+
+    def step(self) -> None:
+        """One step, and what an engine does with its results."""
+        random = self.random
+        while len(self.groups) < NUM_REQUESTS:
+            self.num_requests += 1
+            own = [random.randrange(50_000) for _ in range(random.randint(16, 256))]
+            seq = Sequence(self.num_requests, [*random.choice(self.common), *own], BLOCK_SIZE)
+            self.groups.append(SequenceGroup(str(self.num_requests), [seq]))
+            self.scheduler.add_seq_group(self.groups[-1])
+        for scheduled in self.scheduler.schedule().scheduled_seq_groups:
+            (seq,) = scheduled.seq_group.seqs
+            seq.data.update_num_computed_tokens(scheduled.token_chunk_size)
+            if not seq.data.get_num_uncomputed_tokens():
+                seq.append_token_id(random.randrange(50_000))
+                if random.random() < 0.02:
+                    seq.status = SequenceStatus.FINISHED_STOPPED
+        self.scheduler.free_finished_seq_groups()
+        self.groups = [group for group in self.groups if not group.is_finished()]
+
+
+def seconds_of_run(recorder_at: Path | None) -> tuple[float, Recorder | None]:
+    """Processor seconds of a run of the server, recorded or not."""
+    server = Server(1)
+    recorder = record(server.manager, recorder_at) if recorder_at else None
+    began = time.process_time()
+    for _ in range(NUM_STEPS):
+        server.step()
+    seconds = time.process_time() - began
+    if recorder:
+        recorder.close()
+    return seconds, recorder
+
+
+def cost(folder: Path) -> dict[str, float]:
+    """Microseconds and bytes that a line costs, the best of several runs."""
+    path = folder / "cost.jsonl"
+    bare = min(seconds_of_run(None)[0] for _ in range(ROUNDS))
+    runs = [seconds_of_run(path) for _ in range(ROUNDS)]
+    num_lines = runs[0][1].num_lines if runs[0][1] else 0
+    best = min(seconds for seconds, _ in runs)
+    return {
+        "us/line": 1e6 * (best - bare) / num_lines,
+        "us/step": 1e6 * (best - bare) / NUM_STEPS,
+        "bytes/line": path.stat().st_size / num_lines,
+    }
+
+
+def judged(folder: Path, num_lines: int) -> dict[str, float]:
+    """Lines a second, and the most memory in MB, for a recording of at least so many lines."""
+    path = folder / f"{num_lines}.jsonl"
+    server = Server(2)
+    with record(server.manager, path) as recorder:
+        while recorder.num_lines < num_lines:
+            server.step()
+    done = subprocess.run([sys.executable, "-c", JUDGE, str(path)], capture_output=True, text=True, check=True)
+    lines, seconds, memory_kb = (float(word) for word in done.stdout.split())
+    path.unlink()
+    return {"lines": lines, "lines/s": lines / seconds, "MB": memory_kb / 1024}
+
+
+def main() -> dict[str, object]:
+    """Print what a line costs, and what judging costs."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        of_a_line = cost(folder)
+        print(f"recording, {NUM_REQUESTS} requests, {NUM_BLOCKS:,} blocks of {BLOCK_SIZE} tokens, prefix cache")
+        print(f"  {of_a_line['us/line']:>10.1f} us/line     {of_a_line['bytes/line']:.0f} bytes a line")
+        print(f"  {of_a_line['us/step']:>10.0f} us/step     of the scheduler")
+        figures: dict[str, object] = {"recording": of_a_line}
+        for num_lines in LENGTHS:
+            one = judged(folder, num_lines)
+            figures[f"{num_lines} lines"] = one
+            print(
+                f"  {one['lines/s']:>10,.0f} lines/s     {one['lines']:,.0f} lines judged, at most {one['MB']:.0f} MB"
+            )
+    return figures

@@ -1,0 +1,129 @@
+"""A small server whose manager is recorded, and planting: one line of a function is another one for a while."""
+
+import importlib
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from operator import attrgetter
+from pathlib import Path
+from random import Random
+from types import CodeType
+from typing import Any
+
+import pytest
+
+from kvproof.check.recording import record
+from kvproof.impl import BlockManager, Sequence, SequenceGroup, SequenceStatus
+from kvproof.impl.scheduler import PreemptionMode, Scheduler, SchedulerConfig
+
+Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
+Serve = Callable[..., Path]
+NUM_TOKENS_MAX = 24  # of a prompt; of what is generated a third
+
+
+@contextmanager
+def planted(module_name: str, name: str, line: str, replacement: str) -> Iterator[None]:
+    """Within the block, `line` of the function reads `replacement`. The line must be there exactly once."""
+    module = importlib.import_module(module_name)
+    function: Any = attrgetter(name)(module)
+    source = textwrap.dedent(inspect.getsource(function))
+    assert source.count(line) == 1, f"{name} has {line!r} {source.count(line)} times, not once"
+    future = "from __future__ import annotations\n"
+    compiled = compile(future + source.replace(line, replacement), inspect.getfile(function), "exec")
+    before = function.__code__
+    function.__code__ = next(code for code in compiled.co_consts if isinstance(code, CodeType))
+    try:
+        yield
+    finally:
+        function.__code__ = before
+
+
+@pytest.fixture
+def plant() -> Plant:
+    return planted
+
+
+class Server:
+    """An engine without a model: requests arrive, are scheduled, sample tokens, fork, end and are aborted."""
+
+    def __init__(
+        self, seed: int, manager: Any, preemption: PreemptionMode | None, lookahead: int, load: tuple[int, int, int]
+    ) -> None:
+        self.random, self.size = Random(seed), manager.block_size
+        num_tokens, num_seqs, self.num_groups_max = load
+        config = SchedulerConfig(num_tokens, num_seqs, 48, lookahead, True, preemption)
+        self.now, self.arrives = 0, 0.5 if self.num_groups_max < 10 else 0.95
+        self.scheduler = Scheduler(config, manager, lambda: float(self.now))
+        self.groups: dict[str, SequenceGroup] = {}
+        self.num_seqs = self.num_requests = 0
+        self.prompts: list[list[int]] = [[]]
+
+    def run(self, num_steps: int, forks: bool) -> None:
+        """So many steps; who raises, ends the run."""
+        for _ in range(num_steps):
+            while len(self.groups) < self.num_groups_max and self.random.random() < self.arrives:
+                self.arrive()
+            self.step(forks)
+        for name in list(self.groups):
+            self.scheduler.abort_seq_group(name)
+
+    def arrive(self) -> None:
+        """A request, whose prompt often begins like another."""
+        random = self.random
+        prompt = random.choice(self.prompts)[: random.randint(0, NUM_TOKENS_MAX)]
+        prompt = prompt + [random.randrange(3) for _ in range(random.randint(1, 8))]
+        self.prompts = [*self.prompts[-5:], prompt]
+        self.num_seqs += 1
+        self.num_requests += 1
+        group = SequenceGroup(f"request {self.num_requests}", [Sequence(self.num_seqs, prompt, self.size)])
+        self.groups[group.request_id] = group
+        self.scheduler.add_seq_group(group)
+
+    def step(self, forks: bool) -> None:
+        """One step, and what the engine does with its results."""
+        random = self.random
+        outputs = self.scheduler.schedule()
+        self.now += 1
+        for scheduled in outputs.scheduled_seq_groups:
+            for seq in scheduled.seq_group.seqs:
+                if seq.status == SequenceStatus.RUNNING:
+                    seq.data.update_num_computed_tokens(scheduled.token_chunk_size)
+        for scheduled in outputs.scheduled_seq_groups:
+            group = scheduled.seq_group
+            running = group.get_seqs(SequenceStatus.RUNNING)
+            if any(seq.data.get_num_uncomputed_tokens() for seq in running):
+                continue
+            if forks and len(running) == 1 and random.random() < 0.2:
+                self.num_seqs += 1
+                child = running[0].fork(self.num_seqs)
+                self.scheduler.fork_seq(running[0], child)
+                group.add(child)
+            for seq in group.get_seqs(SequenceStatus.RUNNING):
+                seq.append_token_id(random.randrange(3))
+                if seq.get_output_len() > NUM_TOKENS_MAX // 3 or random.random() < 0.1:
+                    seq.status = SequenceStatus.FINISHED_STOPPED
+        self.scheduler.free_finished_seq_groups()
+        self.groups = {name: group for name, group in self.groups.items() if not group.is_finished()}
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Serve:
+    """Run a recorded server; the recording. Its manager takes the options."""
+
+    def run(seed: int = 1, num_steps: int = 150, **options: Any) -> Path:
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
+        sizes = {"block_size": 4, "num_gpu_blocks": 16, "num_cpu_blocks": 12, "watermark": 0.1}
+        preemption = options.pop("preemption", None)
+        lookahead, forks = options.pop("lookahead", 0), options.pop("forks", True)
+        may_raise = options.pop("may_raise", False)
+        load = options.pop("max_batched", 12), options.pop("max_seqs", 6), options.pop("max_waiting", 5)
+        told = {name: options.pop(name) for name in ("digest_key", "shows_pool") if name in options}
+        manager = BlockManager(**{**sizes, **options})
+        with record(manager, path, **told):
+            server = Server(seed, manager, preemption, lookahead, load)
+            with suppress(*[Exception] * may_raise):  # of a planted fault; the recording tells of it
+                server.run(num_steps, forks)
+        return path
+
+    return run
