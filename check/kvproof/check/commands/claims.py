@@ -1,7 +1,7 @@
 """The checks of one judge on one search: undecided before, all decided by its one outcome."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -71,11 +71,10 @@ def about_scopes(judge: str, scopes: Mapping[str, Scope], subject: ManagerSubjec
 
     Without a subject: the properties that the text of the specification itself has.
     """
-    has_meaning: Callable[[str, Scope], bool] = coverage.has_meaning
     if subject is None:
         whole = [_undecided(judge, name, "", None) for name in coverage.properties_of_the_specification()]
     elif is_pool_subject(subject):
-        whole, has_meaning = about_pool(judge, cast(PoolSubject, subject)), pool_coverage.has_meaning
+        whole = about_pool(judge, cast(PoolSubject, subject))
     else:
         whole = about_subject(judge, subject)
     unsupported = [check for check in whole if check.verdict is Verdict.UNSUPPORTED]
@@ -84,7 +83,7 @@ def about_scopes(judge: str, scopes: Mapping[str, Scope], subject: ManagerSubjec
         _undecided(judge, property, name, None)
         for name, scope in scopes.items()
         for property in SENTENCES
-        if property in open_names and has_meaning(property, scope)
+        if property in open_names and coverage.has_meaning(property, scope)
     ]
     return checks + unsupported
 

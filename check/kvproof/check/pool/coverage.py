@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from kvproof.check import coverage
 from kvproof.check.pool.subject import PoolConfig, PoolSubject
-from kvproof.check.scopes import Scope
 from kvproof.check.subject import Capabilities, Unsupported
 
 TABLES = "seen only where there are sequences and tables"
@@ -41,13 +40,6 @@ def unsupported(property: str, subject: PoolSubject) -> str | None:
     if property == "sharing-equal" and not (can.caching or can.fork):
         return "the subject shares nothing: no fork, no prefix cache"
     return _hidden(subject) if property == "refcount-exact" else None
-
-
-def has_meaning(property: str, scope: Scope) -> bool:
-    """Whether a scope of a pool says anything of a property that its subject can be asked about."""
-    if property in NEEDS_CACHE:
-        return scope.caching
-    return scope.caching or scope.fork or property != "sharing-equal"
 
 
 def _hidden(subject: PoolSubject) -> str | None:
