@@ -5,7 +5,7 @@ The manager is not asked first: `allocate_slots` gives slots or None. The adapte
 that allocates; what a step computes is known to the request when the step is done. What differs between releases is
 read off signatures, once, in `Calls`.
 
-KV cache groups are of full attention or of a sliding window, of one width, and have blocks of one size. From 0.9 on a
+KV cache groups are of full attention or of a sliding window, of one width, and have blocks of one size. From 0.9.1 on a
 manager has several of them; in older releases, with the prefix cache, just one kind besides full attention.
 
 Limits: no other kinds of attention; no external tokens; no watermark (from 0.30, the scheduler's).
