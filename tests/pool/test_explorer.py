@@ -8,15 +8,19 @@ from typer.testing import CliRunner
 
 from kvproof.check.command_line import app
 from kvproof.check.commands.claims import about_scopes
+from kvproof.check.commands.exploring import subject_stage
 from kvproof.check.exploration.runs import Runs, SubjectExploration, search
 from kvproof.check.isolation import searching
 from kvproof.check.isolation.remote import RemoteFactory
+from kvproof.check.isolation.template import compile_rules
 from kvproof.check.pool import PoolLockstep, explore_pool
 from kvproof.check.pool.explorer import PoolAlphabet, config_of, form_of
 from kvproof.check.scopes import Scope
+from kvproof.check.session import Stint
 from kvproof.check.subject import Observation, Unsupported
 from kvproof.check.subjects.pool import OwnPool
 from kvproof.spec.identity import Identities
+from kvproof.spec.verdict import Check, Verdict
 
 BLOCKS = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=1)
 PAGES = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=1, caching=True)
@@ -108,12 +112,21 @@ def test_a_pool_is_explored_in_a_process_of_its_own_as_in_ours() -> None:
 
 def test_a_hunt_explores_a_pool_before_it_walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, ["hunt", "--subject", "kvproof-pool", "--budget", "10", "--seed", "1"])
+    compile_rules()  # once, and on no budget's time
+    done = CliRunner().invoke(app, ["hunt", "--subject", "kvproof-pool", "--budget", "20", "--seed", "1"])
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     assert any(line.startswith(" lists-agree ") and "exhausted" in line for line in lines)
     begun = [line.partition(": begins")[0] for line in lines if ": begins" in line]
     assert begun == ["explorer", "pool"]
+
+
+def test_a_hunt_says_nothing_of_a_scope_that_it_did_not_come_to() -> None:
+    stage = subject_stage(OwnPool, OwnPool(), {"pages": PAGES}, None, 1.0, is_hunt=True)  # type: ignore[arg-type]
+    assert [one for one in stage.run(Stint(1, 1e-5, lambda count: None)) if isinstance(one, Check)] == []
+    promised = subject_stage(OwnPool, OwnPool(), {"pages": PAGES}, None, 1.0)  # type: ignore[arg-type]
+    said = [one for one in promised.run(Stint(1, 0.0, lambda count: None)) if isinstance(one, Check)]
+    assert {one.verdict for one in said} == {Verdict.UNKNOWN}
 
 
 def test_only_what_a_scope_has_is_said_of_it() -> None:

@@ -67,6 +67,8 @@ class Searches:
                 reason = f"the subject has no such configuration: {error}"
                 yield from self._decided(name, Outcome(Verdict.UNSUPPORTED, {}, 0.0, reason))
                 continue
+            if self.is_hunt and done.finding is None and not done.transitions:
+                break  # the time was over before it began: there is nothing to say of it
             num_states += done.states
             stint.advance(num_states)
             seen.update(done.fired)
@@ -92,7 +94,7 @@ class Searches:
         if done.is_exhausted:
             return Outcome(Verdict.EXHAUSTED, counts, done.seconds, refutations=notes)
         reason = f"the time ended at depth {done.depth}, before every state was reached"
-        verdict = Verdict.NOT_REFUTED if self.is_hunt and done.transitions else Verdict.UNKNOWN
+        verdict = Verdict.NOT_REFUTED if self.is_hunt else Verdict.UNKNOWN
         return Outcome(verdict, counts, done.seconds, reason, notes)
 
 
