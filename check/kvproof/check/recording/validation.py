@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kvproof.check.finding import Finding
+from kvproof.check.finding import AdapterError, Finding
 from kvproof.check.recording.format import ENDED, VLLM_V0, Call, Header
 from kvproof.check.recording.judge import RecordingJudge
 from kvproof.check.recording.played import ASSUMPTIONS, Unjudged
-from kvproof.check.recording.reading import Reading
+from kvproof.check.recording.reading import Reading, RecordingError
 from kvproof.check.recording.v0_judge import V0Judge
 from kvproof.check.recording.v1_judge import V1Judge
 from kvproof.check.subject import Assumption, Unsupported
@@ -28,8 +28,9 @@ EVERY = 1000  # lines between two reports of progress
 class Validation:
     """What came of one recording.
 
-    finding: the first divergence, at line `line`, which tells of `call`; last: the lines up to it, with their numbers. reason: why no more
-    could be judged, from line `line` on. num_calls: calls that were explained. notes: what is worth saying of the file.
+    finding: the first divergence, at line `line`, which tells of `call`; last: the lines up to it, with their numbers.
+    reason: why no more could be judged, from line `line` on. num_calls: calls that were explained. notes: what is worth
+    saying of the file.
     """
 
     path: str
@@ -78,6 +79,9 @@ def _explain_all(reading: Reading, done: Validation, progress: Callable[[int], N
             if progress is not None and not done.num_calls % EVERY:
                 progress(done.num_calls)
         judge.finish()
+    except AdapterError as error:
+        what = f"{error}; take the file as it was recorded"
+        raise RecordingError(f"{reading.name}, line {reading.number}, column 1: {what}") from None
     except Finding as finding:
         done.finding, done.line = finding, reading.number
     except Unjudged as error:
@@ -100,8 +104,6 @@ def _judge(header: Header) -> RecordingJudge:
 def _explain(judge: RecordingJudge, call: Call) -> None:
     try:
         judge.explain(call)
-    except (Finding, Unjudged, Unsupported):
-        raise
     except AssertionError as error:
         raise Unjudged(f"the calls come in an order that no scheduler has: {error}") from error
 
