@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from kvproof.check.command_line import app
+from kvproof.check.commands import exploring
 from kvproof.check.commands.claims import about_scopes
-from kvproof.check.commands.exploring import subject_stage
 from kvproof.check.exploration.runs import Runs, SubjectExploration, search
 from kvproof.check.isolation import searching
 from kvproof.check.isolation.remote import RemoteFactory
@@ -121,12 +121,15 @@ def test_a_hunt_explores_a_pool_before_it_walks(tmp_path: Path, monkeypatch: pyt
     assert begun == ["explorer", "pool"]
 
 
-def test_a_hunt_says_nothing_of_a_scope_that_it_did_not_come_to() -> None:
-    stage = subject_stage(OwnPool, OwnPool(), {"pages": PAGES}, None, 1.0, is_hunt=True)  # type: ignore[arg-type]
-    assert [one for one in stage.run(Stint(1, 1e-5, lambda count: None)) if isinstance(one, Check)] == []
-    promised = subject_stage(OwnPool, OwnPool(), {"pages": PAGES}, None, 1.0)  # type: ignore[arg-type]
-    said = [one for one in promised.run(Stint(1, 0.0, lambda count: None)) if isinstance(one, Check)]
-    assert {one.verdict for one in said} == {Verdict.UNKNOWN}
+def test_a_hunt_says_nothing_of_a_scope_that_it_did_not_come_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = SubjectExploration(PAGES, config_of(PAGES), states=1)
+    monkeypatch.setattr(exploring, "explore_pool", lambda *_, **__: begun)
+
+    def said(is_hunt: bool) -> set[Verdict]:
+        stage = exploring.subject_stage(OwnPool, OwnPool(), {"pages": PAGES}, None, 1.0, is_hunt)  # type: ignore[arg-type]
+        return {one.verdict for one in stage.run(Stint(1, 10.0, lambda count: None)) if isinstance(one, Check)}
+
+    assert (said(is_hunt=True), said(is_hunt=False)) == (set(), {Verdict.UNKNOWN})
 
 
 def test_only_what_a_scope_has_is_said_of_it() -> None:
