@@ -2,8 +2,9 @@
 
 The server is the built-in scheduler with its manager and no model: requests of some hundred tokens, many with a common
 beginning, prefix cache on. A real server computes between the calls, so what a line costs is to be held against a step
-of its model. Recordings of two lengths are judged, each in a process of its own: time shall grow with the length, and
-memory shall not. Times are of the processor; those of judging hold the specification's compilation, some seconds.
+of its model. Recordings of several lengths are judged, each in a process of its own: time
+shall grow with the length, and memory shall not. Times are of the processor; those of judging hold the compilation of
+the specification, a second or so.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kvproof.impl import BlockManager, Sequence, SequenceGroup, SequenceStatus
 from kvproof.impl.scheduler import Scheduler, SchedulerConfig
 
 BLOCK_SIZE, NUM_BLOCKS, NUM_REQUESTS = 16, 2_000, 48
-LENGTHS = (10_000, 1_000_000)  # lines
+LENGTHS = (10_000, 100_000, 1_000_000)  # lines
 NUM_STEPS = 1_500  # of the server that is measured
 ROUNDS = 3
 JUDGE = r"""
