@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from kvproof.check.finding import Finding
 from kvproof.check.subjects.transformers_worker import Batch
 
 RELEASE = "5.23.0"
+TRACES = Path(__file__).parents[2] / "examples" / "traces"
 TOKENS = {"1": [5, 6, 7]}
 
 
@@ -225,6 +227,24 @@ def test_transformers_is_not_refuted_where_these_are_mended(order: dict[str, int
     if order is ASYNC:
         met |= {"token dropped", "scheduled while another is under way"}
     assert [name for name in sorted(met) if name not in said] == []
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("name", "property"),
+    [
+        ("a-cancelled-request-forks", "total-calls"),
+        ("a-cancelled-request-of-a-batch-under-way", "total-calls"),
+        ("a-reset-request-waits-for-ever", "progress"),
+        ("host-sectors-that-are-freed-count-twice", "total-calls"),
+    ],
+)
+def test_what_was_found_replays(name: str, property: str) -> None:
+    bring.add(f"transformers=={RELEASE}")
+    command = [str(Path(sys.executable).with_name("kvproof")), "replay", str(TRACES / f"transformers-{name}.json")]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=200).stdout
+    assert said.startswith("FAILED")
+    assert f"{property} is still refuted" in said
 
 
 @pytest.mark.engine

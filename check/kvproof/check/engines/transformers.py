@@ -111,6 +111,7 @@ def import_modules(version: str, cache: Path | None = None) -> Modules:
     api, ios, offloading = module("continuous_api"), module("input_outputs"), module("offloading_manager")
     for each in (api, ios, offloading):
         each.stream_context = in_order
+    offloading.torch.set_num_threads(1)  # several gain nothing on such tensors, and wait for each other
     offloading.torch = Unpinned(offloading.torch)
     return Modules(
         pages,
