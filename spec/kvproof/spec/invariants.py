@@ -388,16 +388,12 @@ def at_rest_every_block_is_unused(state: State) -> bool:
 
 
 @theorem("progress")
-def at_rest_every_block_can_be_taken(state: State) -> bool:
-    """When no sequence is live and nothing is in flight, whatever is not reserved can be taken: no block is used."""
-    return (
-        any(state.live[s] for s in SEQS)
-        or any(state.uses[f] != NONE for f in FLIGHTS)
-        or all(
-            unused_in(state, p) + state.count[p][RESERVED] == pool_size(p)
-            and implies(state.count[p][USED] > 0, state.status[state.member[p][USED][0]] != USED)
-            for p in POOLS
-        )
+def what_is_not_used_can_be_taken(state: State) -> bool:
+    """When no block is used, as at rest, every block that is not reserved can be taken."""
+    return any(state.status[b] == USED for b in BLOCKS) or all(
+        unused_in(state, p) + state.count[p][RESERVED] == pool_size(p)
+        and implies(state.count[p][USED] > 0, state.status[state.member[p][USED][0]] != USED)
+        for p in POOLS
     )
 
 
