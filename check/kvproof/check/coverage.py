@@ -8,8 +8,8 @@ from kvproof.check.scopes import Scope
 from kvproof.check.subject import Capabilities, Config, ManagerSubject, Unsupported
 from kvproof.spec import invariants
 from kvproof.spec.language import COLLECTED
-from kvproof.spec.native import RULE_TEXTS
 from kvproof.spec.properties import ONLY_AT_LOOP_LEVEL, SENTENCES
+from kvproof.spec.texts import RULE_TEXTS
 
 Can = Callable[[Capabilities], bool]
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from kvproof.spec import native
+from kvproof.spec import texts
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import called, functions, target_of
 
@@ -47,7 +47,7 @@ def mutable() -> tuple[str, ...]:
     """The rules and steps of the text, by name."""
     in_rules = {
         node.name
-        for text in native.RULE_TEXTS
+        for text in texts.RULE_TEXTS
         for node in ast.parse(inspect.getsource(text)).body
         if isinstance(node, ast.FunctionDef)
     }

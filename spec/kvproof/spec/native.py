@@ -16,52 +16,11 @@ from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
 
-from kvproof.spec import (
-    admission,
-    admit_contract,
-    admit_progress,
-    append_contract,
-    cache_rules,
-    end_contract,
-    eviction_policy,
-    flight_invariants,
-    flight_rules,
-    free_contract,
-    invariants,
-    language,
-    rules,
-    send_contract,
-    send_progress,
-    state,
-    steps,
-    swap_contract,
-    swap_progress,
-    swap_rules,
-    swap_schedule,
-    window_rules,
-)
+from kvproof.spec import flight_rules, language, state
 from kvproof.spec.language import COLLECTED, Domain, Field
 from kvproof.spec.state import State
+from kvproof.spec.texts import RULE_TEXTS, TEXTS
 
-RULE_TEXTS: tuple[ModuleType, ...] = (steps, rules, window_rules, cache_rules, swap_rules, flight_rules)
-TEXTS: tuple[ModuleType, ...] = (
-    state,
-    admission,
-    *RULE_TEXTS,
-    invariants,
-    flight_invariants,
-    append_contract,
-    free_contract,
-    end_contract,
-    admit_progress,
-    admit_contract,
-    swap_schedule,
-    swap_progress,
-    swap_contract,
-    send_progress,
-    send_contract,
-    eviction_policy,
-)
 FIELDS: dict[str, Field] = {name: f for name, f in vars(State).items() if isinstance(f, Field)}
 GHOSTS = frozenset(name for name, f in FIELDS.items() if f.kind == "ghost")
 

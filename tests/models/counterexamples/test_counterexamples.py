@@ -43,7 +43,7 @@ def test_a_forgotten_increment_in_fork_is_shown() -> None:
     text = changed(("fork", "state.refcount[b] + 1 if", "state.refcount[b] if"))
     assert lines(shown(text, "fork", "every_holder_is_counted")) == [
         "Each sequence that holds a block is one of its enumerated holders.",
-        "Afterwards this is false for s = 1, b = 0 (kvproof/spec/invariants.py:147):",
+        "Afterwards this is false for s = 1, b = 0 (kvproof/spec/invariants.py:144):",
         "  implies(holds(state, s, b), state.rank[b][s] < state.refcount[b])",
         "  state.rank[b][s] is 1, state.refcount[b] is 1",
         "Before, with 2 GPU and 0 host blocks of 2 slots:",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kvproof.models.translation.errors import NotInLanguage
-from kvproof.spec import language, native
+from kvproof.spec import language, native, texts
 from kvproof.spec.language import Domain
 
 
@@ -68,7 +68,7 @@ def specification() -> Text:
     constants: dict[str, Any] = {
         name: value for name, value in vars(language).items() if isinstance(value, Domain) and name == name.upper()
     }
-    for text in native.TEXTS:
+    for text in texts.TEXTS:
         constants |= {
             name: value for name, value in vars(text).items() if isinstance(value, int) and name == name.upper()
         }
