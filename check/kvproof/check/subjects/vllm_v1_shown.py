@@ -28,11 +28,12 @@ class Shown:
     def observe(self) -> Observation:
         """Tables, refcounts, and the free queue from its first block to its last."""
         null, queue = self._null, self._pool.free_block_queue
-        tables = {
-            int(name): [[NULL_BLOCK if block is null else block.block_id for block in row] for row in rows]
-            for name in dict.fromkeys(chain(*self._rows))
-            if any(rows := [rows_of.get(name, ()) for rows_of in self._rows])
-        }
+        tables: dict[int, list[list[int]]] = {}
+        first, *others = self._rows
+        for name in dict.fromkeys(chain(*self._rows)) if others else first:
+            rows = [first.get(name, ()), *(further.get(name, ()) for further in others)] if others else [first[name]]
+            if any(rows):
+                tables[int(name)] = [[NULL_BLOCK if block is null else block.block_id for block in row] for row in rows]
         refs = [block.ref_cnt for block in self._blocks]
         if null is not None:
             refs[null.block_id] = 0
