@@ -48,6 +48,7 @@ LOOP_ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "schedule": (),
     "launch": (Ids,),
     "complete": (Ids, list[tuple[int, int]], list[int], list[int]),
+    "drain": (Ids,),
 }
 POOL_ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "take": (int, Positive),

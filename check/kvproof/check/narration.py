@@ -63,6 +63,8 @@ def call_of(operation: Operation, config: Config) -> str:
             return f"abort(request {request})"
         case ("launch", tokens):
             return f"launch({_results(tokens)})"
+        case ("drain", tokens):
+            return f"drain({_results(tokens)})"
         case ("complete", tokens, *more):
             return f"complete({_results(tokens, *more)})"
         case ("take", holder, num_blocks):

@@ -8,7 +8,7 @@ enabled in the present truth (so any subsequence of a trace is a trace), True wh
 from collections.abc import Sequence
 
 from kvproof.check.finding import Finding
-from kvproof.check.loop.stepping import LoopStepping
+from kvproof.check.loop.draining import Draining
 from kvproof.check.loop.subject import LoopConfig, LoopSubject, Step
 from kvproof.check.minimiser import replay_on
 from kvproof.check.protocol_check import check_observation
@@ -16,12 +16,12 @@ from kvproof.check.truth import Sequence as Seq
 from kvproof.check.truth import Status
 from kvproof.spec.trace import Operation
 
-OPERATIONS = ("add", "abort", "stop", "schedule", "launch", "complete")
+OPERATIONS = ("add", "abort", "stop", "schedule", "launch", "complete", "drain")
 REPLAY_SECONDS_MAX = 20.0
 COMPLETED = "complete()"
 
 
-class LoopLockstep(LoopStepping):
+class LoopLockstep(Draining):
     """One opened scheduler in lockstep with the specification."""
 
     @property

@@ -35,6 +35,20 @@ class LoopMinimiser(Minimiser):
         """Operations of the same name that say less."""
         return simpler_operations(operation)
 
+    def _fewer_operations(self) -> None:
+        self._drain_in_one()
+        super()._fewer_operations()
+
+    def _drain_in_one(self) -> None:
+        """What follows when nobody arrives any more, said as one operation."""
+        names = [operation[0] for operation in self.operations]
+        if "stop" in names:
+            at = names.index("stop")
+            sampled = [rest[0] for name, *rest in self.operations[at:] if rest and name in ("launch", "complete")]
+            for tokens in ((0,), *sampled[:1]):
+                if self.accepts(self.config, [*self.operations[:at], ("drain", tokens)]):
+                    break
+
     def _simpler_configuration(self) -> None:
         super()._simpler_configuration()
         for name, values in SIMPLER:
@@ -73,8 +87,8 @@ def simpler_operations(operation: Operation) -> Iterator[Operation]:
             for fewer in sorted({1, max_tokens // 2, max_tokens - 1}):
                 if 0 < fewer < max_tokens:
                     yield ("add", request, seqs, tokens, fewer, key, images, encoder)
-        case ("launch", tokens) if any(tokens) or len(tokens) > 1:
-            yield "launch", (0,)
+        case ("launch" | "drain" as name, tokens) if any(tokens) or len(tokens) > 1:
+            yield name, (0,)
         case ("complete", tokens, *rest):
             if rest and any(rest):
                 yield ("complete", tokens)
