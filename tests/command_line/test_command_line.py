@@ -235,7 +235,7 @@ def test_a_report_is_rendered_again_with_the_code_of_its_run(faulty: str) -> Non
     kvproof(
         "explore", "--subject", f"{faulty}:Forgetful", "--blocks", "2", "--seqs", "2", "--tokens", "2", "--out", "out"
     )
-    before = {name: Path("out", name).read_bytes() for name in ("junit.xml", "summary.md", "report.txt")}
+    before = {name: Path("out", name).read_bytes() for name in ("junit.xml", "result.sarif", "summary.md", "report.txt")}
     for name in before:
         Path("out", name).unlink()
     done = kvproof("report", "out")

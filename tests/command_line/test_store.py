@@ -10,7 +10,7 @@ from kvproof.check.store import Store, StoreError
 from kvproof.reports.document import read
 from kvproof.spec.verdict import Check, Exit, Result, Run, Verdict
 
-FILES = ["junit.xml", "report.txt", "result.json", "summary.md"]
+FILES = ["junit.xml", "report.txt", "result.json", "result.sarif", "summary.md"]
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from typing import Any
 
 from kvproof.reports.document import DocumentError
 from kvproof.spec.properties import SENTENCES
+from kvproof.spec.verdict import KNOWN
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -67,7 +68,7 @@ class KnownFindings:
         """Why the finding does not fail the run; empty if it does."""
         for entry in self.entries:
             if entry.covers(property, signature, subject) and self.today <= entry.expires:
-                return f"known until {entry.expires}: {entry.reason}"
+                return f"{KNOWN} {entry.expires}: {entry.reason}"
         return ""
 
     def expired(self, property: str, signature: str, subject: str) -> str:

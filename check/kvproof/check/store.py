@@ -15,11 +15,12 @@ from kvproof.reports.device_page import PAGE, device_page
 from kvproof.reports.document import encode
 from kvproof.reports.junit import junit
 from kvproof.reports.markdown import markdown
+from kvproof.reports.sarif import sarif
 from kvproof.reports.terminal import plain_text
 from kvproof.spec.verdict import Exit, Result
 
 RESULT = "result.json"
-REPORTS = ("junit.xml", "summary.md", "report.txt")
+REPORTS = ("junit.xml", "result.sarif", "summary.md", "report.txt")
 CRASHES = "crashes"
 LOG = "fault.log"
 
@@ -82,7 +83,8 @@ class Store:
     def write_reports(self, result: Result) -> None:
         """Render every report again. Raises StoreError."""
         summary, text = markdown(result, self.folder), plain_text(result, self.folder)
-        data = [junit(result, self.folder), *(part.encode("utf-8", "backslashreplace") for part in (summary, text))]
+        data = [junit(result, self.folder), sarif(result, self.folder)]
+        data += [part.encode("utf-8", "backslashreplace") for part in (summary, text)]
         for name, content in zip(REPORTS, data, strict=True):
             with explained(self.folder / name):
                 write_atomically(self.folder / name, content)

@@ -36,6 +36,13 @@ class Counterexample:
         return None if self.trace is None else len(self.trace.operations)
 
     @property
+    def steps(self) -> list[str]:
+        """What each operation of the trace asks and what came of it; just the operation where nothing was told."""
+        if self.trace is None:
+            return []
+        return self.trace.steps or [_as_call(operation) for operation in self.trace.operations]
+
+    @property
     def replay(self) -> str | None:
         """The command that shows it again."""
         return None if self.path is None else f"kvproof replay {shlex.quote(str(self.path))}"
@@ -58,9 +65,8 @@ class Counterexample:
         if self.trace is not None:
             config = ", ".join(f"{name} {value}" for name, value in self.trace.config.items())
             yield f"  The steps, with {config}:" if config else "  The steps:"
-            steps = self.trace.steps or [_as_call(operation) for operation in self.trace.operations]
-            width = len(str(len(steps)))
-            for number, step in enumerate(steps, start=1):
+            width = len(str(len(self.steps)))
+            for number, step in enumerate(self.steps, start=1):
                 first, *rest = step.splitlines() or [""]
                 yield f"    {number:>{width}}  {first}"
                 yield from (f"    {'':{width}}  {line}" for line in rest)

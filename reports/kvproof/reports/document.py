@@ -29,7 +29,7 @@ def encode(document: Result | Trace) -> bytes:
     try:
         data = msgspec.json.encode(document)
     except UnicodeEncodeError:  # an engine's message may hold half a character
-        data = msgspec.json.encode(_encodable(msgspec.to_builtins(document)))
+        data = msgspec.json.encode(encodable(msgspec.to_builtins(document)))
     return msgspec.json.format(data, indent=2) + b"\n"
 
 
@@ -92,12 +92,12 @@ def _foreign_field(raw: Any, known: Any, path: str = "") -> str | None:
     return None
 
 
-def _encodable(value: Any) -> Any:
-    """The value with every lone surrogate written as an escape."""
+def encodable(value: Any) -> Any:
+    """The value, of what JSON has, with every lone surrogate written as an escape."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, dict):
-        return {_encodable(name): _encodable(item) for name, item in value.items()}
+        return {encodable(name): encodable(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_encodable(item) for item in value]
+        return [encodable(item) for item in value]
     return value

@@ -13,6 +13,7 @@ from kvproof.spec.data_plane_report import DataPlane
 from kvproof.spec.properties import NOTES
 
 SCHEMA_VERSION = 1
+KNOWN = "known until"  # what an excuse begins with where the finding is in the list of those that are known
 
 
 class Verdict(str, Enum):

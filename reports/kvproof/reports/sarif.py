@@ -1,0 +1,188 @@
+"""SARIF 2.1.0: the findings for whatever shows those of code scanners (a CI's security page, an editor).
+
+Properties are the rules, findings the results, the steps of the shortest run its thread flow. A finding that breaks the
+gate is an error; a known one is an error that is suppressed, with the reason it is known for; one outside the contract
+of the engine, or not hunted for, is a warning; a missed hit is a note. What holds is no result. What was not decided is
+never silent: each unknown or unsupported check, and each witness that was not met, is a notification of the invocation,
+and an invocation that left something open was not successful.
+
+Places are relative to the folder of the result: the saved trace, one line for each step; where there is none, the
+result.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from kvproof.reports.counterexample import NUMBERS, Counterexample, counterexamples
+from kvproof.reports.document import encodable
+from kvproof.reports.summary import properties, scope_of, sentence
+from kvproof.spec.properties import NOTES, SENTENCES
+from kvproof.spec.trace import Trace
+from kvproof.spec.verdict import KNOWN, Check, Exit, Result, Verdict
+
+VERSION = "2.1.0"
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+WITHOUT_TRACE = "result.json"  # where a finding is that no run was saved of
+MECHANISM = "kvproofMechanism/v1"
+LINE_HASH = "primaryLocationLineHash/v1"  # what GitHub tells alerts apart by
+SUCCESSFUL = (Exit.OK, Exit.REFUTED, Exit.WORSE_THAN_BASELINE)
+STEPS = '  "steps": ['  # the line of a trace file after which each step has its line
+
+
+def sarif(result: Result, folder: Path) -> bytes:
+    """The result as a log of one run; `folder` is where its traces lie."""
+    names = properties(result)
+    places = {name: place for place, name in enumerate(names)}
+    run = {
+        "tool": {"driver": _driver(result, names)},
+        "automationDetails": {"id": f"kvproof {result.run.command}/{result.run.subject}/"},
+        "invocations": [_invocation(result, places)],
+        "results": [_finding(found, places, folder) for found in counterexamples(result, folder)],
+        "columnKind": "unicodeCodePoints",
+        "properties": _facts(result),
+    }
+    log = {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
+    return msgspec.json.format(msgspec.json.encode(encodable(log)), indent=2) + b"\n"
+
+
+# What was run -----------------------------------------------------------------------------------------------------
+
+
+def _driver(result: Result, names: list[str]) -> dict[str, Any]:
+    return {"name": "kvproof", "version": result.run.version, "rules": [_rule(name) for name in names]}
+
+
+def _rule(name: str) -> dict[str, Any]:
+    claim = SENTENCES.get(name, name)
+    return {
+        "id": name,
+        "shortDescription": {"text": claim},
+        "fullDescription": {"text": claim},
+        "help": {"text": f"{claim} What it means and how far it is proved is in kvproof's docs/proofs.md."},
+        "defaultConfiguration": {"level": "note" if name in NOTES else "error"},
+    }
+
+
+def _facts(result: Result) -> dict[str, Any]:
+    run = result.run
+    verdicts = {verdict.value: sum(check.verdict is verdict for check in result.checks) for verdict in Verdict}
+    return {
+        "seed": str(run.seed),  # as text: it may be larger than what every reader of JSON takes for a number
+        "subject": run.subject,
+        "command": run.command,
+        "verdict": sentence(result),
+        "verdicts": verdicts,
+        "isComplete": run.is_complete,
+        "assumptions": run.assumptions,
+        "host": run.host,
+    }
+
+
+def _invocation(result: Result, places: dict[str, int]) -> dict[str, Any]:
+    code = result.exit_code()
+    is_open = any(check.verdict is Verdict.UNKNOWN for check in result.checks) or bool(result.unmet_witnesses())
+    invocation: dict[str, Any] = {
+        "executionSuccessful": result.run.is_complete and code in SUCCESSFUL and not is_open,
+        "exitCodeDescription": sentence(result),
+        "toolExecutionNotifications": list(_notifications(result, places)),
+    }
+    if result.run.is_complete:  # else it was ended by something that the result does not know of, or still runs
+        invocation["exitCode"] = int(code)
+    if result.run.started:
+        invocation["startTimeUtc"] = result.run.started
+    return invocation
+
+
+def _notifications(result: Result, places: dict[str, int]) -> Iterator[dict[str, Any]]:
+    """What was not decided, and what the run said of itself."""
+    for check in result.checks:
+        if check.verdict in (Verdict.UNKNOWN, Verdict.UNSUPPORTED):
+            search = f"{check.judge} {scope_of(check)}".rstrip()
+            text = f"{check.property} is {check.verdict.value} ({search}): {check.text or 'no reason is given'}"
+            level = "warning" if check.verdict is Verdict.UNKNOWN else "note"
+            rule = {"id": check.property, "index": places[check.property]}
+            yield {"level": level, "message": {"text": text}, "associatedRule": rule}
+    for witness in result.unmet_witnesses():
+        yield {"level": "warning", "message": {"text": f"never met: {witness.name} ({witness.judge})"}}
+    if not result.run.is_complete:
+        yield {"level": "error", "message": {"text": "The run did not finish."}}
+    for message in result.messages:
+        yield {"level": "warning", "message": {"text": message}}
+
+
+# What was found ---------------------------------------------------------------------------------------------------
+
+
+def _finding(found: Counterexample, places: dict[str, int], folder: Path) -> dict[str, Any]:
+    check = found.check
+    fingerprint = _fingerprint(check)
+    finding: dict[str, Any] = {
+        "ruleId": check.property,
+        "ruleIndex": places[check.property],
+        "kind": "fail",
+        "level": _level(check),
+        "message": {"text": found.text()},
+        "locations": [_location(check.trace or WITHOUT_TRACE, _last_line(found))],
+        "partialFingerprints": {MECHANISM: fingerprint, LINE_HASH: fingerprint},
+        "properties": {"check": check.id, "judge": check.judge, "signature": check.signature},
+    }
+    if check.excused:
+        finding["properties"]["excused"] = check.excused
+    if check.excused.startswith(KNOWN):
+        finding["suppressions"] = [{"kind": "external", "justification": check.excused}]
+    if found.trace is not None and found.trace.operations:
+        finding["codeFlows"] = [_code_flow(found, found.trace)]
+    return finding
+
+
+def _level(check: Check) -> str:
+    if check.property in NOTES:
+        return "note"
+    return "warning" if check.excused and not check.excused.startswith(KNOWN) else "error"
+
+
+def _fingerprint(check: Check) -> str:
+    """The same for what broke in the same way, whatever the run, the judge and the seed."""
+    mechanism = check.signature or re.sub(NUMBERS, " ", check.text.partition("\n")[0])
+    return hashlib.sha256(f"{check.property}\n{mechanism}".encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _code_flow(found: Counterexample, trace: Trace) -> dict[str, Any]:
+    first = _first_line(found)
+    file = found.check.trace or WITHOUT_TRACE
+    last = len(trace.operations) - 1
+    places = []
+    for number, step in enumerate(found.steps):
+        location = _location(file, None if first is None else first + number)
+        location["message"] = {"text": step}
+        importance = "essential" if number == last else "important"
+        places.append({"location": location, "executionOrder": number + 1, "importance": importance})
+    config = ", ".join(f"{name} {value}" for name, value in trace.config.items())
+    return {"message": {"text": f"The steps, with {config}"}, "threadFlows": [{"locations": places}]}
+
+
+def _location(file: str, line: int | None) -> dict[str, Any]:
+    place: dict[str, Any] = {"artifactLocation": {"uri": quote(Path(file).as_posix())}}
+    if line is not None:
+        place["region"] = {"startLine": line}
+    return {"physicalLocation": place}
+
+
+def _first_line(found: Counterexample) -> int | None:
+    """The line of the trace file that has the first step; None where it has no steps, or was laid out by another."""
+    if found.path is None or found.trace is None or not found.trace.steps:
+        return None
+    lines = found.path.read_text(encoding="utf-8").split("\n")
+    return lines.index(STEPS) + 2 if STEPS in lines else None
+
+
+def _last_line(found: Counterexample) -> int:
+    """The line of the step where it broke; the first line of the file where steps have none."""
+    first = _first_line(found)
+    return 1 if first is None or found.trace is None else first + len(found.trace.steps) - 1
