@@ -1,10 +1,11 @@
 """Configurations of several KV groups: which are drawn, kept, made simpler, and refused."""
 
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
-from kvproof.check.commands.fixing import agrees, fixed_fields
+from kvproof.check.commands.fixing import Narrowed, agrees, fixed_fields
 from kvproof.check.commands.gate import HUNTED_SCOPES
 from kvproof.check.commands.guard import UsageError
 from kvproof.check.configurations import draw
@@ -77,6 +78,12 @@ def test_groups_are_kept_by_name_and_the_scopes_of_a_hunt_with_them() -> None:
     assert fixed_fields(["kv_groups=full"]) == {"kv_groups": ["full"]}
     with pytest.raises(UsageError, match="kv_groups are of full or window"):
         fixed_fields(["kv_groups=full,half"])
+
+
+def test_where_several_groups_are_kept_nothing_is_promised_of_transfers() -> None:
+    subject = SimpleNamespace(capabilities=Capabilities(transfers=True, kv_groups=True))
+    kept = [Narrowed(subject, {"kv_groups": groups}).capabilities for groups in (["full", "window"], ["full"])]
+    assert [(can.transfers, can.kv_groups) for can in kept] == [(False, True), (True, False)]
 
 
 def test_a_run_of_three_groups_is_tried_with_one_and_with_two() -> None:

@@ -78,6 +78,8 @@ class Narrowed:
     def __init__(self, subject: Any, fixed: dict[str, Any]) -> None:
         self._subject = subject
         off = {NEEDED[name]: False for name, plain in PLAINEST.items() if name in fixed and is_same(fixed[name], plain)}
+        if len(fixed.get("kv_groups", ())) > 1:
+            off["transfers"] = False  # which are judged with one group only
         self.capabilities: Capabilities = replace(subject.capabilities, **off)
 
     def __getattr__(self, name: str) -> Any:
