@@ -174,8 +174,12 @@ def test_a_hunt_shows_saves_and_replays_what_it_found(faulty: str) -> None:
     again = kvproof("replay", str(saved))
     assert again.exit_code == 1
     assert again.output.startswith(f"FAILED  {saved}: refcount-exact is still refuted\n")
-    fixed = kvproof("replay", str(saved), "--subject", "kvproof")
+    page = saved.with_suffix(".html")
+    assert "the subject: refcount 1" in page.read_text()
+    fixed = kvproof("replay", str(saved), "--subject", "kvproof", "--page")
     assert (fixed.exit_code, fixed.output.split()[0]) == (0, "FIXED")
+    assert f"  Page: {page}\n" in fixed.output
+    assert "nothing is refuted." in page.read_text()
     both = kvproof("replay", "faulty.py", str(saved), "--subject", "kvproof")
     assert (both.exit_code, both.output.split()[0]) == (2, "ERROR")
 
@@ -235,7 +239,8 @@ def test_a_report_is_rendered_again_with_the_code_of_its_run(faulty: str) -> Non
     kvproof(
         "explore", "--subject", f"{faulty}:Forgetful", "--blocks", "2", "--seqs", "2", "--tokens", "2", "--out", "out"
     )
-    before = {name: Path("out", name).read_bytes() for name in ("junit.xml", "result.sarif", "summary.md", "report.txt")}
+    names = ("junit.xml", "result.sarif", "summary.md", "report.txt")
+    before = {name: Path("out", name).read_bytes() for name in names}
     for name in before:
         Path("out", name).unlink()
     done = kvproof("report", "out")

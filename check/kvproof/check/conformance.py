@@ -152,5 +152,5 @@ def _saved(make: Callable[[], ManagerSubject], name: str, found: Found, seed: in
         make=make,
         num_operations_before=found.num_operations_before,
     )
-    path = save(folder, trace)
+    path = save(folder, trace, make, finding)
     return refutation(trace, path)

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from kvproof.check.crash_format import CrashFileError, config_of, operations_of
+from kvproof.check.filming import film
 from kvproof.check.finding import AdapterError, Finding
 from kvproof.check.isolation.choosing import factory_for
 from kvproof.check.narration import narrate, steps_of
@@ -23,7 +24,8 @@ from kvproof.check.repetition import USUAL_CAUSES, Repetition, confirm, differen
 from kvproof.check.subject import Config, ManagerSubject, Unsupported
 from kvproof.check.subjects import UnknownSubject
 from kvproof.reports.atomic import write_atomically
-from kvproof.reports.counterexample import Counterexample
+from kvproof.reports.counterexample import Counterexample, page_of
+from kvproof.reports.counterexample_page import counterexample_page
 from kvproof.reports.document import DocumentError, encode, read, write
 from kvproof.spec.properties import SENTENCES
 from kvproof.spec.trace import Operation, Trace
@@ -36,8 +38,10 @@ __all__ = [
     "Status",
     "assert_fixed",
     "confirm",
+    "draw",
     "load",
     "make_trace",
+    "redraw",
     "refutation",
     "replay",
     "save",
@@ -86,17 +90,27 @@ def _version() -> str:
         return ""
 
 
-def save(folder: Path, trace: Trace) -> Path:
+def save(folder: Path, trace: Trace, make: Factory | None = None, finding: Finding | None = None) -> Path:
     """Write the trace and its regression test; the path of the trace. Raises OSError.
 
-    The name says what broke and is made from the content: the same counterexample found again is the same file.
+    The name says what broke and is made from the content: the same counterexample found again is the same file. Where
+    `make` gives the subject, the trace is replayed on it for a page besides; `finding` is what it then finds.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = _path_for(folder, trace)
     write(path, trace)
     test = regression_test(trace, path, refutation(trace))
     write_atomically(path_of_test(path), test.encode())
+    if make is not None:
+        draw(path, trace, make, finding)
     return path
+
+
+def draw(path: Path, trace: Trace, make: Factory, finding: Finding | None = None) -> Path:
+    """Replay the trace for its page, and write that beside it; the path of the page. Raises OSError."""
+    page = counterexample_page(_counterexample(trace, path), film(make, trace, path, finding))
+    write_atomically(page_of(path), page.encode("utf-8", "backslashreplace"))
+    return page_of(path)
 
 
 def _path_for(folder: Path, trace: Trace) -> Path:
@@ -123,8 +137,12 @@ def _holds(path: Path, trace: Trace) -> bool:
 
 def refutation(trace: Trace, path: Path | None = None) -> str:
     """The counterexample as text, in the order of every report."""
+    return _counterexample(trace, path).text()
+
+
+def _counterexample(trace: Trace, path: Path | None) -> Counterexample:
     check = Check("", trace.judge or "replay", trace.property, Verdict.REFUTED, text=trace.text)
-    return Counterexample(check, trace.subject, trace, path).text()
+    return Counterexample(check, trace.subject, trace, path)
 
 
 # Reading ----------------------------------------------------------------------------------------------------------
@@ -181,6 +199,14 @@ def replay(path: Path, subject: str | Factory | None = None, isolation: bool | N
         return Replay(Status.ERROR, f"the subject refuses the configuration of the trace: {error}")
     except AssertionError as error:
         return Replay(Status.ERROR, f"a fault of kvproof, not of the subject: {error}")
+
+
+def redraw(path: Path, subject: str | None = None, isolation: bool | None = None) -> Path:
+    """Draw the page of a crash file anew, of its own subject or of another one. Raises CrashFileError, OSError."""
+    trace = load(path)
+    name = subject or trace.subject
+    make = _factory(subject if subject is not None else _found_from(path, name), isolation)
+    return draw(path, replace(trace, subject=name), make)
 
 
 def _factory(subject: str | Factory, isolation: bool | None) -> Factory:

@@ -111,11 +111,16 @@ class Repetition:
 
 
 def repeat(
-    make: Callable[[], ManagerSubject], config: Config, operations: Sequence[Operation], finding: Finding | None = None
+    make: Callable[[], ManagerSubject],
+    config: Config,
+    operations: Sequence[Operation],
+    finding: Finding | None = None,
+    watch: Callable[[Any], None] = lambda judge: None,
 ) -> Repetition:
     """Run the operations until one refutes. Raises Unsupported, and AdapterError.
 
-    finding: what an earlier run found; a hang is not waited for as long again.
+    finding: what an earlier run found; a hang is not waited for as long again. watch: is shown the judge when the
+    subject is open, and after each step, the one that refutes included.
     """
     from kvproof.check.loop.judge import LoopLockstep
     from kvproof.check.loop.subject import LoopConfig
@@ -133,17 +138,20 @@ def repeat(
             else:
                 judge = Lockstep(recorder, config)
             done.opening, recorder.calls = recorder.calls, []
+            watch(judge)
             for operation in operations:
                 step = Step(operation, True, "", recorder.calls)
                 done.steps.append(step)
                 step.is_enabled = judge.apply(operation)
                 step.answer, recorder.calls = judge.answer, []
+                watch(judge)
     except Finding as finding:
         done.finding = finding
         if judge is None:
             done.opening = recorder.calls
         elif done.steps:
             done.steps[-1].answer = judge.answer
+            watch(judge)
     return done
 
 

@@ -74,7 +74,8 @@ class Counterexample:
             yield f"  {self.problem}"
         if self.path is not None:
             test = self.path.with_name(f"test_{re.sub(NOT_IN_A_NAME, '_', self.path.stem)}.py")
-            yield f"  Saved: {self.path}{f' · {test.name}' if test.exists() else ''}"
+            beside = [file.name for file in (test, page_of(self.path)) if file.exists()]
+            yield f"  Saved: {' · '.join([str(self.path), *beside])}"
             yield f"  Again: {self.replay}"
         if self.check.signature:
             yield f"  Signature: {self.check.signature}"
@@ -82,6 +83,11 @@ class Counterexample:
     def text(self) -> str:
         """The whole argument."""
         return "\n".join(self.lines())
+
+
+def page_of(trace: Path) -> Path:
+    """Where the page of a saved trace lies."""
+    return trace.with_suffix(".html")
 
 
 def _as_call(operation: list[object]) -> str:

@@ -21,6 +21,9 @@ def replay(
         str | None, typer.Option("--subject", metavar="S", help="Another subject than the one it was found in.")
     ] = None,
     isolation: IsolationOption = None,
+    page: Annotated[
+        bool, typer.Option("--page", help="Draw the page of each anew, beside it, as it goes now.")
+    ] = False,
 ) -> None:
     """Say of each counterexample FIXED, FAILED or ERROR.
 
@@ -39,6 +42,8 @@ def replay(
             for line in rest:
                 say(console, f"  {line}")
             codes.add(_code(done))
+            if page and str(done.status) != "ERROR":
+                say(console, f"  Page: {crash.redraw(path, subject, isolation)}")
         raise typer.Exit(next(code for code in WORST_FIRST if code in codes))
 
 

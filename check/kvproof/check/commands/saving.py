@@ -62,7 +62,7 @@ class Saving:
         found = Refutation(trace.property, trace.text, signature=signature)
         try:
             with explained(self.store.crashes):
-                path = crash.save(self.store.crashes, trace)
+                path = crash.save(self.store.crashes, trace, self.make, finding)
             found.trace = str(path.relative_to(self.store.folder))
         except StoreError as error:
             found.text += f"\n{steps_of(trace)}\nThis run is not saved: {error}"

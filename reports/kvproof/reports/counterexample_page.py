@@ -1,0 +1,92 @@
+"""The page of one counterexample: one HTML file that needs nothing else.
+
+What broke comes first, then a bar to go through the steps. Above it every sequence has a lane across all steps; below
+it stand, for the step chosen, the tables entry by entry and the blocks with their refcounts. A cell in which the
+subject differs from the specification is marked. Without scripts, all steps stand one below the other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from kvproof.reports.counterexample import Counterexample
+from kvproof.reports.frames import Block, Film, Frame, Lane
+
+TEMPLATE = "counterexample_page.html"
+HUE_STEP = 47  # degrees between blocks that follow each other
+
+
+class Cell(NamedTuple):
+    """A lane at one step, as the overview shows it."""
+
+    text: str
+    differs: bool
+    is_changed: bool
+
+
+def counterexample_page(found: Counterexample, film: Film) -> str:
+    """The page of a counterexample with its trace, from a replay of it."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["hue"] = lambda block: block * HUE_STEP % 360
+    environment.filters["block"] = lambda block: block_name(block, film)
+    return environment.get_template(TEMPLATE).render(
+        found=found,
+        film=film,
+        overview=overview(film),
+        devices=devices(film),
+        last=len(film.frames) - 1,
+        is_marked=bool(film.frames) and film.frames[-1].is_marked,
+    )
+
+
+def block_name(block: int, film: Film) -> str:
+    """A block as the steps call it."""
+    return f"host {block - film.num_gpu_blocks}" if block >= film.num_gpu_blocks else str(block)
+
+
+def overview(film: Film) -> list[tuple[str, list[Cell]]]:
+    """For each lane its name, and a cell for each frame."""
+    names = dict.fromkeys(lane.name for frame in film.frames for lane in frame.lanes)
+    rows = []
+    for name in names:
+        cells: list[Cell] = []
+        for frame in film.frames:
+            lane = next((lane for lane in frame.lanes if lane.name == name), None)
+            text = "" if lane is None else _in_short(lane, film)
+            cells.append(Cell(text, lane is not None and lane.differs, bool(cells) and text != cells[-1].text))
+        rows.append((name, cells))
+    return rows
+
+
+def _in_short(lane: Lane, film: Film) -> str:
+    blocks = ["·" if entry.block is None else block_name(entry.block, film) for entry in lane.entries]
+    return ", ".join(blocks) or lane.status
+
+
+def devices(film: Film) -> list[tuple[str, list[list[Block]]]]:
+    """For each device its name, and for each frame its blocks: those that any frame tells of."""
+    found = []
+    told = sorted({block.id for frame in film.frames for block in frame.blocks})
+    limits = (
+        ("GPU", 0, film.num_gpu_blocks),
+        ("host", film.num_gpu_blocks, film.num_gpu_blocks + film.num_host_blocks),
+    )
+    for name, first, end in limits:
+        ids = [id for id in told if first <= id < end]
+        if ids:
+            found.append((name, [_blocks(frame, ids) for frame in film.frames]))
+    return found
+
+
+def _blocks(frame: Frame, ids: list[int]) -> list[Block]:
+    there = {block.id: block for block in frame.blocks}
+    return [there.get(id, Block(id)) for id in ids]
