@@ -19,7 +19,13 @@ SeedOption = Annotated[
     typer.Option("--seed", metavar="N", min=0, max=SEED_MAX, help="Repeats a run; drawn and printed if left out."),
 ]
 OutOption = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="Folder for the result, the reports and the counterexamples.")
+    Path,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Folder for the result, the reports (text, Markdown, JUnit, SARIF) and the counterexamples, each with a "
+        "page and a test.",
+    ),
 ]
 JsonOption = Annotated[
     Path | None,

@@ -9,7 +9,10 @@ from kvproof.check.commands.guard import guarded
 
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out folder of a run.")]) -> None:
-    """Write the reports of a stored run anew, print it, and exit with its code."""
+    """Write the reports of a stored run anew (text, Markdown, JUnit, SARIF), print it, and exit with its code.
+
+    The pages of its counterexamples are drawn from replays: `kvproof replay FILE --page`.
+    """
     with guarded():
         from kvproof.check.commands.output import output
         from kvproof.check.store import RESULT, Store
