@@ -61,7 +61,7 @@ def test_the_states_of_a_pool_with_a_cache_are_pinned() -> None:
 
 
 @pytest.mark.parametrize("make", [OwnPool, Hides])
-@pytest.mark.parametrize("scope", [BLOCKS, PAGES])
+@pytest.mark.parametrize("scope", [BLOCKS, pytest.param(PAGES, marks=pytest.mark.long)])
 def test_a_look_at_every_block_by_its_id_finds_no_state_more(make: Callable[[], OwnPool], scope: Scope) -> None:
     forms: set[Hashable] = set()
     identities = Identities()
@@ -113,7 +113,7 @@ def test_a_pool_is_explored_in_a_process_of_its_own_as_in_ours() -> None:
 def test_a_hunt_explores_a_pool_before_it_walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     compile_rules()  # once, and on no budget's time
-    done = CliRunner().invoke(app, ["hunt", "--subject", "kvproof-pool", "--budget", "20", "--seed", "1"])
+    done = CliRunner().invoke(app, ["hunt", "--subject", "kvproof-pool", "--budget", "10", "--seed", "1"])
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     assert any(line.startswith(" lists-agree ") and "exhausted" in line for line in lines)

@@ -185,7 +185,7 @@ class _Runnable(ast.NodeTransformer):
         return ast.copy_location(ast.If(ast.UnaryOp(ast.Not(), condition), [statement], []), at)
 
     def constant(self, kind: str, value: Any) -> ast.expr:
-        name = f"{kind}_{len(self.constants)}"
+        name = f"{kind}_{self.rule}_{len(self.constants)}"
         self.constants[name] = value
         return ast.Name(name, ast.Load())
 
@@ -219,35 +219,31 @@ def _located(expression: ast.expr, at: ast.expr) -> ast.expr:
     return expression
 
 
-@functools.cache
-def _code(with_ghosts: bool, with_checks: bool) -> tuple[list[CodeType], dict[str, Any]]:
-    return _compiled(functions(), with_ghosts, with_checks)
-
-
-def _compiled(text: Functions, with_ghosts: bool, with_checks: bool) -> tuple[list[CodeType], dict[str, Any]]:
+@functools.lru_cache(maxsize=4096)
+def _compiled(
+    function: ast.FunctionDef, file: str, with_ghosts: bool, with_checks: bool
+) -> tuple[CodeType, dict[str, Any]]:
+    """One function, and what its code names; a text of which one function was changed compiles that one alone."""
     constants: dict[str, Any] = {}
-    bodies: dict[str, list[ast.stmt]] = {}
-    for name, (function, file) in text.items():
-        function = copy.deepcopy(function) if with_ghosts else without_ghosts(function)
-        function = _Runnable(name, with_checks, constants).visit(function)
-        function.decorator_list, function.returns = [], None
-        for argument in function.args.args:
-            argument.annotation = None
-        bodies.setdefault(file, []).append(function)
-    modules = ((file, ast.fix_missing_locations(ast.Module(body, []))) for file, body in bodies.items())
-    return [compile(module, file, "exec") for file, module in modules], constants
+    function = copy.deepcopy(function) if with_ghosts else without_ghosts(function)
+    function = _Runnable(function.name, with_checks, constants).visit(function)
+    function.decorator_list, function.returns = [], None
+    for argument in function.args.args:
+        argument.annotation = None
+    return compile(ast.fix_missing_locations(ast.Module([function], [])), file, "exec"), constants
 
 
 @functools.lru_cache(maxsize=4096)
 def _namespace(sizes: Sizes, with_ghosts: bool, with_checks: bool) -> dict[str, Any]:
-    return _names(sizes, *_code(with_ghosts, with_checks))
+    return _names(sizes, functions(), with_ghosts, with_checks)
 
 
-def _names(sizes: Sizes, code: list[CodeType], constants: dict[str, Any]) -> dict[str, Any]:
-    names: dict[str, Any] = {k: v for k, v in vars(state).items() if isinstance(v, int)}
-    names |= constants | sizes.names()
-    for module in code:
-        exec(module, names)
+def _names(sizes: Sizes, text: Functions, with_ghosts: bool, with_checks: bool) -> dict[str, Any]:
+    names: dict[str, Any] = {k: v for k, v in vars(state).items() if isinstance(v, int)} | sizes.names()
+    for function, file in text.values():
+        code, constants = _compiled(function, file, with_ghosts, with_checks)
+        names |= constants
+        exec(code, names)
     return names
 
 
@@ -312,7 +308,7 @@ class Machine:
         if text is None:
             names = _namespace(sizes, with_ghosts, with_checks)
         else:
-            names = _names(sizes, *_compiled(text, with_ghosts, with_checks))
+            names = _names(sizes, text, with_ghosts, with_checks)
         self._first = _first_state(sizes, with_ghosts) if text is None else _made(names, with_ghosts)
         self.sizes, self.with_ghosts = sizes, with_ghosts
         self.names = names

@@ -6,8 +6,6 @@ if what can be reached is not what it was: a guard made too strong breaks no cla
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
-from unittest import mock
 
 from kvproof.check.exploration.rules import RuleLevel
 from kvproof.check.explorer import Exploration, explore
@@ -15,9 +13,8 @@ from kvproof.check.scopes import Scope, sizes_of
 from kvproof.models.mutation import Mutant, changed
 from kvproof.models.translation.dependencies import reached
 from kvproof.models.translation.text import specification
-from kvproof.spec import native
 from kvproof.spec.language import COLLECTED
-from kvproof.spec.native import Machine, Sizes, functions
+from kvproof.spec.native import Functions, Machine, Sizes, functions
 
 SECONDS_MAX = 60.0  # for one scope; a search that takes longer found nothing
 
@@ -86,19 +83,11 @@ def rules_reaching(function: str) -> frozenset[str]:
 
 
 @cache
-def _code(mutant: Mutant, with_ghosts: bool, with_checks: bool) -> Any:
-    found = dict(functions())
-    found[mutant.function] = changed(mutant), found[mutant.function][1]
-    # Around the caches of `native`, here and below: they hold the text as it is.
-    with mock.patch.object(native, "functions", return_value=found):
-        return native._code.__wrapped__(with_ghosts, with_checks)
+def _text(mutant: Mutant) -> Functions:
+    text = functions()
+    return {**text, mutant.function: (changed(mutant), text[mutant.function][1])}
 
 
 def mutated(mutant: Mutant, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True) -> Machine:
     """A machine that runs the changed text."""
-    machine = Machine(sizes, with_ghosts, with_checks)
-    with mock.patch.object(native, "_code", return_value=_code(mutant, with_ghosts, with_checks)):
-        machine.names = native._namespace.__wrapped__(sizes, with_ghosts, with_checks)
-    machine.rules = {rule: machine.names[rule] for rule in machine.rules}
-    machine.word = machine.names.__getitem__
-    return machine
+    return Machine(sizes, with_ghosts, with_checks, _text(mutant))
