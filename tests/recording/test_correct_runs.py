@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.explain import NUM_ENTRIES_MAX, NUM_SEQS_MAX
+from kvproof.check.firing import NUM_ENTRIES_MAX, NUM_SEQS_MAX
 from kvproof.check.recording.reading import Reading
 from kvproof.check.recording.running import record_run
 from kvproof.check.recording.validation import validate

@@ -13,8 +13,6 @@ was hit is taken in every group; and then only are blocks taken for something ne
 from collections.abc import Callable, Sequence
 
 from kvproof.check.finding import Finding
-from kvproof.check.firing import NUM_ENTRIES_MAX as NUM_ENTRIES_MAX
-from kvproof.check.firing import NUM_SEQS_MAX as NUM_SEQS_MAX
 from kvproof.check.firing import Firing
 from kvproof.check.subject import NULL_BLOCK, Pair
 from kvproof.check.truth import Sequence as Seq
