@@ -123,7 +123,7 @@ CASES = [
     ),
     (
         "what the next token reads is skipped",
-        deletion("widen", "require(state.first[seq] == 0"),
+        deletion("widen", "require(all("),
         WINDOW_AND_CACHE,
         "window-kept",
         ["admit", "skip", "widen"],

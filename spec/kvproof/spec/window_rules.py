@@ -6,7 +6,7 @@ computed blocks, as far back as the window reaches, have to be found. Until they
 the sequence is admitted with the least window, a token itself, and its window is widened when they are there.
 """
 
-from kvproof.spec.language import BLOCK_SIZE, NULL, Count, Row, SeqId, check, require, rule, same
+from kvproof.spec.language import BLOCK_SIZE, INDEXES, NULL, Count, Row, SeqId, check, implies, require, rule, same
 from kvproof.spec.state import State, at_rest, can_still_be_read, holds, is_within, num_done, num_known
 from kvproof.spec.steps import know, lose
 
@@ -48,7 +48,7 @@ def widen(state: State, seq: SeqId, window: Count) -> None:
     require(at_rest(state, seq), "the sequence is live and not being swapped")
     require(state.window[seq] == 1, "a token reads only itself so far", "window-kept")
     require(
-        state.first[seq] == 0 or not is_within(state, seq, state.first[seq] - 1, window),
+        all(implies(i < state.first[seq], not is_within(state, seq, i, window)) for i in INDEXES),
         "no later token reads an entry that was left",
         "window-kept",
     )
