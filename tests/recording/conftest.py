@@ -1,14 +1,9 @@
-"""A small server whose manager is recorded, and planting: one line of a function is another one for a while."""
+"""A small server whose manager is recorded."""
 
-import importlib
-import inspect
-import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from operator import attrgetter
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
-from types import CodeType
 from typing import Any
 
 import pytest
@@ -17,31 +12,8 @@ from kvproof.check.recording import record
 from kvproof.impl import BlockManager, Sequence, SequenceGroup, SequenceStatus
 from kvproof.impl.scheduler import PreemptionMode, Scheduler, SchedulerConfig
 
-Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 Serve = Callable[..., Path]
 NUM_TOKENS_MAX = 24  # of a prompt; of what is generated a third
-
-
-@contextmanager
-def planted(module_name: str, name: str, line: str, replacement: str) -> Iterator[None]:
-    """Within the block, `line` of the function reads `replacement`. The line must be there exactly once."""
-    module = importlib.import_module(module_name)
-    function: Any = attrgetter(name)(module)
-    source = textwrap.dedent(inspect.getsource(function))
-    assert source.count(line) == 1, f"{name} has {line!r} {source.count(line)} times, not once"
-    future = "from __future__ import annotations\n"
-    compiled = compile(future + source.replace(line, replacement), inspect.getfile(function), "exec")
-    before = function.__code__
-    function.__code__ = next(code for code in compiled.co_consts if isinstance(code, CodeType))
-    try:
-        yield
-    finally:
-        function.__code__ = before
-
-
-@pytest.fixture
-def plant() -> Plant:
-    return planted
 
 
 class Server:
