@@ -20,8 +20,8 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from kvproof.check.engines import EngineError, bring
-from kvproof.check.engines.vllm_v0 import import_manager
+from kvproof.check.subjects.loading import EngineError, download
+from kvproof.check.subjects.vllm.v0_loader import import_manager
 from kvproof.impl import BlockManager, SequenceStatus
 
 VLLM_VERSION = "0.9.2"
@@ -102,7 +102,7 @@ def theirs() -> Driven:
     try:
         brought = import_manager(VLLM_VERSION)
     except EngineError:
-        bring.add(f"vllm=={VLLM_VERSION}")
+        download.add(f"vllm=={VLLM_VERSION}")
         brought = import_manager(VLLM_VERSION)
     return Driven(THEIRS, brought.make, brought.status)
 

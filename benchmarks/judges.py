@@ -8,9 +8,9 @@ import subprocess
 import sys
 import time
 
-from kvproof.check.machine import drive
-from kvproof.check.subjects.builtin import make
-from kvproof.check.walker import walk
+from kvproof.check.search.hypothesis_machine import drive
+from kvproof.check.search.manager_operations import walk
+from kvproof.check.subjects.builtin.manager import make
 
 NUM_OPERATIONS, NUM_EXAMPLES, NUM_STEPS = 150_000, 200, 50
 ROUNDS = 3
@@ -44,7 +44,7 @@ def helped() -> float:
     best = float("inf")
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        program = "from kvproof.check.command_line import main; main()"
+        program = "from kvproof.check.cli.app import main; main()"
         subprocess.run([sys.executable, "-c", program, "--help"], check=True, capture_output=True)
         best = min(best, time.perf_counter() - began)
     return best

@@ -28,7 +28,7 @@ ROUNDS = 3
 JUDGE = r"""
 import re, sys, time
 from pathlib import Path
-from kvproof.check.recording.validation import validate
+from kvproof.check.recording.validate import validate
 began = time.process_time()
 done = validate(Path(sys.argv[1]))
 assert done.finding is None and not done.reason, (done.finding, done.reason)

@@ -9,12 +9,12 @@ import random
 import time
 from typing import Any
 
-from kvproof.check.exploration.calls import CallLevel
-from kvproof.check.exploration.rules import RuleLevel
-from kvproof.check.explorer import explore
-from kvproof.check.scopes import SCOPES, Scope
+from kvproof.check.protocol.scopes import SCOPES, Scope
+from kvproof.check.search.exhaustive.specification import explore
+from kvproof.check.search.exhaustive.specification_calls import CallLevel
+from kvproof.check.search.exhaustive.specification_rules import RuleLevel
 from kvproof.spec.native import FIELDS, Machine, Sizes
-from kvproof.spec.state import State
+from kvproof.spec.text.state import State
 
 SCOPE = Scope(8, 6, 4, 6, 2, caching=True, lookahead=2, swap=True, level="rules")
 SIZES = Sizes(SCOPE.num_gpu_blocks, SCOPE.num_host_blocks, SCOPE.block_size, SCOPE.num_seqs, SCOPE.num_indexes)

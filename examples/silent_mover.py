@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from kvproof.check.data_plane.moves import Moves
-from kvproof.check.data_plane.world import Caches
+from kvproof.check.data_plane.memory.world import Caches
+from kvproof.check.data_plane.steps.moves import Moves
 
 
 def move(caches: Caches, moves: Moves) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import driven, manager
-from kvproof.check.engines import EngineError, bring
-from kvproof.check.engines.vllm_v0 import Manager
+from kvproof.check.subjects.loading import EngineError, download
+from kvproof.check.subjects.vllm.v0_loader import Manager
 from kvproof.impl import SequenceStatus
 
 OURS, THEIRS, GOALS = driven.OURS, driven.THEIRS, manager.GOALS
@@ -153,7 +153,7 @@ def test_sources_that_cannot_be_had_are_one_line_that_says_how(monkeypatch: pyte
         raise EngineError("no package index could be reached")
 
     monkeypatch.setattr(driven, "import_manager", fail)
-    monkeypatch.setattr(bring, "add", fail)
+    monkeypatch.setattr(download, "add", fail)
     found, missing = driven.managers()
     assert [one.name for one in found] == [OURS]
     assert missing == (
@@ -171,7 +171,7 @@ def test_sources_that_are_not_here_are_brought_in(monkeypatch: pytest.MonkeyPatc
         return Manager(Recording, SequenceStatus, 2)
 
     monkeypatch.setattr(driven, "import_manager", import_brought)
-    monkeypatch.setattr(bring, "add", brought.append)
+    monkeypatch.setattr(download, "add", brought.append)
     found, missing = driven.managers()
     assert ([one.name for one in found], brought, missing) == ([OURS, THEIRS], ["vllm==0.9.2"], "")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.subject import ManagerSubject
-from kvproof.check.subjects import find
+from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.subjects.registry import find
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "forty_lines.py"
 Factory = Callable[[], ManagerSubject]

@@ -9,10 +9,10 @@ import pytest
 
 from kvproof.check import Capabilities, Config, ManagerAdapter, Unsupported, run_conformance
 from kvproof.check import conformance as conformance_module
-from kvproof.check.crash import Status, replay
-from kvproof.check.finding import AdapterError
-from kvproof.check.subject import ManagerSubject
-from kvproof.check.subjects import find
+from kvproof.check.counterexample.store import Status, replay
+from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.subjects.registry import find
 
 Factory = Callable[[], ManagerSubject]
 Altered = Callable[..., Factory]
@@ -128,8 +128,9 @@ def test_a_manager_that_does_not_repeat_is_said_to(altered: Altered, tmp_path: P
 
 
 def test_a_call_that_hangs_is_refuted(altered: Altered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("minimiser.REPLAY_SECONDS_MAX", "repetition.HANG_SECONDS_MAX", "repetition.SECONDS_MAX"):
-        monkeypatch.setattr(f"kvproof.check.{name}", 0.2)
+    monkeypatch.setattr("kvproof.check.search.shrinking.delta_debugging.REPLAY_SECONDS_MAX", 0.2)
+    for name in ("HANG_SECONDS_MAX", "SECONDS_MAX"):
+        monkeypatch.setattr(f"kvproof.check.oracle.replay.{name}", 0.2)
     monkeypatch.setattr(conformance_module, "ANSWER_SECONDS_MAX", 0.2)
     monkeypatch.setattr(conformance_module, "SHORTEN_SECONDS_MAX", 1.0)
 

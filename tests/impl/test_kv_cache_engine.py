@@ -222,5 +222,5 @@ def test_an_impossible_engine_is_refused(make: Callable[[], object]) -> None:
 
 
 def test_the_block_manager_comes_without_torch() -> None:
-    script = "import sys, kvproof.impl, kvproof.check.command_line; sys.exit('torch' in sys.modules)"
+    script = "import sys, kvproof.impl, kvproof.check.cli; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from kvproof.check.engines import stand_in
+from kvproof.check.subjects.vllm import peer_modules
 
 # Two modules that bring a whole engine along. Only the tests that need a model use them, and those are not run.
 NOT_NEEDED = {"vllm.engine.arg_utils": "EngineArgs", "vllm.engine.llm_engine": "LLMEngine"}
@@ -22,7 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
         sys.modules[name] = ModuleType(name)
         sys.modules[name].__dict__[word] = object
     if os.environ["KVPROOF_PEERS_SUBJECT"] == "kvproof":
-        stand_in.install()
+        peer_modules.install()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from kvproof.check.engines import EngineError, pip_client
+from kvproof.check.subjects.loading import EngineError, pip_client
 
 if sys.version_info >= (3, 11):
     import tomllib

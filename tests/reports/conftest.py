@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from kvproof.reports.document import write
+from kvproof.reports.result import Check, Result, Run, WitnessCount
 from kvproof.spec.trace import Trace
-from kvproof.spec.verdict import Check, Result, Run, Verdict, WitnessCount
+from kvproof.spec.verdict import Verdict
 
 TRACE = Trace(
     subject="vllm-v0 0.2.7",

@@ -11,9 +11,10 @@ from kvproof.reports.counterexample import counterexamples, shortest_first
 from kvproof.reports.document import read, write
 from kvproof.reports.junit import junit
 from kvproof.reports.markdown import SUMMARY_BYTES_MAX, markdown
+from kvproof.reports.result import Check, Result
 from kvproof.reports.terminal import plain_text, print_report
 from kvproof.spec.trace import Trace
-from kvproof.spec.verdict import Check, Result, Verdict
+from kvproof.spec.verdict import Verdict
 
 TEXT = "refcount of block 1: the specification says 1, the subject 2"
 

@@ -10,7 +10,7 @@ import pytest
 from kvproof.reports.counterexample import Counterexample, counterexamples
 from kvproof.reports.counterexample_page import Cell, counterexample_page, devices, overview
 from kvproof.reports.frames import Block, Entry, Film, Frame, Lane, Pool
-from kvproof.spec.verdict import Result
+from kvproof.reports.result import Result
 
 OPEN = Frame("open", (), (), (Pool("GPU", 3), Pool("host", 1)))
 ONE = Frame(

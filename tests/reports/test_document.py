@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from kvproof.reports.document import DocumentError, decode, encode, read, write
+from kvproof.reports.result import SCHEMA_VERSION, Check, Result, Run
 from kvproof.reports.schemas import FILES, FOLDER, text
 from kvproof.spec.trace import Trace
-from kvproof.spec.verdict import SCHEMA_VERSION, Check, Result, Run, Verdict
+from kvproof.spec.verdict import Verdict
 
 TRACE = Trace("kvproof", "read-back", "x", {"window": None}, [["new", 0, [1, 2], None, ["a", True, 1.5]]])
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from kvproof.reports.document import write
+from kvproof.reports.result import Check, Result, Run
 from kvproof.reports.sarif import sarif
 from kvproof.spec.trace import Trace
-from kvproof.spec.verdict import Check, Result, Run, Verdict
+from kvproof.spec.verdict import Verdict
 
 # The objects of the format that a log of ours holds: under which name, and of which class of the object model.
 CLASSES = {

@@ -2,8 +2,9 @@
 
 import pytest
 
+from kvproof.reports.result import Check, Result, WitnessCount
 from kvproof.reports.summary import cell, judges, properties, sentence, work
-from kvproof.spec.verdict import Check, Result, Verdict, WitnessCount
+from kvproof.spec.verdict import Verdict
 
 
 def test_a_run_without_findings_says_what_was_done(passed: Result) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.exploration.mutants import mutated
-from kvproof.check.exploration.rules import RuleLevel
-from kvproof.check.scopes import Scope, sizes_of
-from kvproof.models.mutation import Mutant
+from kvproof.check.protocol.scopes import Scope, sizes_of
+from kvproof.check.search.exhaustive.mutants import mutated
+from kvproof.check.search.exhaustive.specification_rules import RuleLevel
+from kvproof.models.mutation.operators import Mutant
 from kvproof.spec.native import FIELDS, CheckFailed, Machine, Sizes
-from kvproof.spec.state import State
+from kvproof.spec.text.state import State
 
 ALL_FEATURES = Scope(5, 3, 3, 6, 2, caching=True, lookahead=2, swap=True, num_flights=4, level="rules", reserving=True)
 WITH_WINDOW = Scope(5, 3, 3, 6, 2, caching=True, window=2, lookahead=2, swap=True, num_flights=2, level="rules")

@@ -1,4 +1,4 @@
-"""What `kvproof.check.data_plane.triton_kernel` uses of triton, which ships no types."""
+"""What `kvproof.check.data_plane.compare.triton_kernel` uses of triton, which ships no types."""
 
 from collections.abc import Callable
 

@@ -8,21 +8,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kvproof.check.adapter import ManagerAdapter as ManagerAdapter
     from kvproof.check.conformance import run_conformance as run_conformance
-    from kvproof.check.subject import Admission as Admission
-    from kvproof.check.subject import Admitted as Admitted
-    from kvproof.check.subject import Assumption as Assumption
-    from kvproof.check.subject import Capabilities as Capabilities
-    from kvproof.check.subject import Config as Config
-    from kvproof.check.subject import Observation as Observation
-    from kvproof.check.subject import Refused as Refused
-    from kvproof.check.subject import Reserved as Reserved
-    from kvproof.check.subject import Unsupported as Unsupported
+    from kvproof.check.protocol.manager import Admission as Admission
+    from kvproof.check.protocol.manager import Admitted as Admitted
+    from kvproof.check.protocol.manager import Assumption as Assumption
+    from kvproof.check.protocol.manager import Capabilities as Capabilities
+    from kvproof.check.protocol.manager import Config as Config
+    from kvproof.check.protocol.manager import Observation as Observation
+    from kvproof.check.protocol.manager import Refused as Refused
+    from kvproof.check.protocol.manager import Reserved as Reserved
+    from kvproof.check.protocol.manager import Unsupported as Unsupported
+    from kvproof.check.protocol.manager_adapter import ManagerAdapter as ManagerAdapter
 
-SUBJECT = "kvproof.check.subject"
+SUBJECT = "kvproof.check.protocol.manager"
 HOMES = {
-    "ManagerAdapter": "kvproof.check.adapter",
+    "ManagerAdapter": "kvproof.check.protocol.manager_adapter",
     "run_conformance": "kvproof.check.conformance",
     "Admission": SUBJECT,
     "Admitted": SUBJECT,

@@ -14,18 +14,18 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, cast
 
-from kvproof.check.configurations import check_fixed
-from kvproof.check.crash import confirm, make_trace, refutation, save
-from kvproof.check.finding import AdapterError, Finding
-from kvproof.check.isolation.choosing import isolated
+from kvproof.check.counterexample.store import confirm, make_trace, refutation, save
+from kvproof.check.isolation.factory import isolated
 from kvproof.check.isolation.limits import Limits
-from kvproof.check.isolation.remote import RemoteFactory
-from kvproof.check.isolation.searching import explore_subject, shortest, walk
-from kvproof.check.protocol_check import check_adapter
-from kvproof.check.scopes import Scope
-from kvproof.check.subject import Config, ManagerSubject, Unsupported
-from kvproof.check.subjects import UnknownSubject, name_of
-from kvproof.check.walk import Conduct
+from kvproof.check.isolation.remote_search import explore_subject, shortest, walk
+from kvproof.check.isolation.remote_subject import RemoteFactory
+from kvproof.check.protocol.adapter_check import check_adapter
+from kvproof.check.protocol.finding import AdapterError, Finding
+from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
+from kvproof.check.protocol.scopes import Scope
+from kvproof.check.search.configurations import check_fixed
+from kvproof.check.search.random_walk import Conduct
+from kvproof.check.subjects.registry import UnknownSubject, name_of
 from kvproof.spec.trace import Operation
 
 EXPLORE_SHARE = 0.2  # of the time

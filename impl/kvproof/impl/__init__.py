@@ -24,10 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from .admission import AllocStatus
 from .block_manager import BlockManager, SelfAttnBlockSpaceManager
-from .block_pool import BlockPool
-from .block_table import BlockList, BlockTable
 from .device import Device
-from .device_allocator import CpuGpuBlockAllocator, NullBlock
 from .errors import (
     BlockManagerError,
     DoubleFreeError,
@@ -41,9 +38,6 @@ from .errors import (
     WrongDeviceError,
 )
 from .evictor import LRUEvictor
-from .generation1 import BlockSpaceManagerV1
-from .generation1_blocks import CachedBlockAllocator, PhysicalTokenBlock, UncachedBlockAllocator
-from .generation1_prefix import Prefix
 from .hit_rate import CacheMetricData
 from .kv_cache_engine_errors import (
     BlockOutOfRangeError,
@@ -52,14 +46,20 @@ from .kv_cache_engine_errors import (
     MappingFormError,
 )
 from .logical_blocks import LogicalTokenBlock, LogicalTokenBlocks
-from .naive import BlockAllocator, NaiveBlock, NaiveBlockAllocator
-from .prefix_caching import EvictionPolicy, PrefixCachingBlock, PrefixCachingBlockAllocator
-from .refcount import CopyOnWriteTracker, ReadOnlyRefCounter, RefCounter
 from .scheduler import Scheduler
 from .scheduler_config import SchedulerConfig
 from .scheduler_outputs import ScheduledSequenceGroup, SchedulerOutputs
 from .sequence import Sequence, SequenceData, SequenceGroup, SequenceStatus
-from .trackers import ComputedBlocksTracker, LastAccessBlocksTracker
+from .vllm_api.block_pool import BlockPool
+from .vllm_api.block_table import BlockList, BlockTable
+from .vllm_api.device_allocator import CpuGpuBlockAllocator, NullBlock
+from .vllm_api.generation1 import BlockSpaceManagerV1
+from .vllm_api.generation1_blocks import CachedBlockAllocator, PhysicalTokenBlock, UncachedBlockAllocator
+from .vllm_api.generation1_prefix import Prefix
+from .vllm_api.naive import BlockAllocator, NaiveBlock, NaiveBlockAllocator
+from .vllm_api.prefix_caching import EvictionPolicy, PrefixCachingBlock, PrefixCachingBlockAllocator
+from .vllm_api.refcount import CopyOnWriteTracker, ReadOnlyRefCounter, RefCounter
+from .vllm_api.trackers import ComputedBlocksTracker, LastAccessBlocksTracker
 
 if TYPE_CHECKING:
     from .block_mover import BlockMover, Moved

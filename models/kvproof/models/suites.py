@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from kvproof.models.obligation import Obligation
+from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.translation.text import Text
 
 SUITES: dict[str, str] = {  # name of the suite -> module:function that gives its obligations
-    "specification": "kvproof.models.induction:obligations",
-    "operations": "kvproof.models.operations:obligations",
+    "specification": "kvproof.models.proofs.induction:obligations",
+    "operations": "kvproof.models.proofs.contracts:obligations",
     "arithmetic": "kvproof.models.arithmetic.theorems:obligations",
     "mapping": "kvproof.models.mapping.theorems:obligations",
     "refinement": "kvproof.models.refinement.suite:obligations",

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvproof.reports.document import DocumentError, read
+from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import refuted
-from kvproof.spec.properties import SENTENCES
+from kvproof.spec.text.properties import SENTENCES
 from kvproof.spec.trace import Trace
-from kvproof.spec.verdict import Check, Result
 
 NUMBERS = r"[-\d(),.\[\]' ]+"  # findings that differ only in numbers are told once
 SAME_CHARACTERS = 80

@@ -7,9 +7,9 @@ both runs: what their ratios varied, and how far two timings of one plain copy d
 import math
 from pathlib import Path
 
+from kvproof.reports.data_plane_result import Bandwidth, Comparison, Speed
 from kvproof.reports.document import DocumentError, read
-from kvproof.spec.data_plane_report import Bandwidth, Comparison, Speed
-from kvproof.spec.verdict import Result
+from kvproof.reports.result import Result
 
 # Main memory is shared with whatever else runs; a GPU's is not.
 FLOORS = {"cpu": 0.10, "cuda": 0.05}

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kvproof.reports import device_plots
+from kvproof.reports.data_plane_result import DataPlane, MovedCase
+from kvproof.reports.result import Result
 from kvproof.reports.summary import sentence
-from kvproof.spec.data_plane_report import DataPlane, MovedCase
-from kvproof.spec.verdict import Exit, Result
+from kvproof.spec.verdict import Exit
 
 PAGE = "device.html"
 TEMPLATE = "device_page.html"

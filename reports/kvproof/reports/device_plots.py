@@ -9,7 +9,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kvproof.spec.data_plane_report import Bandwidth, Comparison, HostCost, Speed
+from kvproof.reports.data_plane_result import Bandwidth, Comparison, HostCost, Speed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

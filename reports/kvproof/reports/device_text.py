@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from kvproof.spec.data_plane_report import Bandwidth, Comparison, DataPlane, Speed
+from kvproof.reports.data_plane_result import Bandwidth, Comparison, DataPlane, Speed
 
 BUSY_MIN = 0.9
 GOAL_WORDS = {True: ("met", ""), False: ("missed", "yellow"), None: ("not compared", "yellow")}

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from kvproof.reports.atomic import write_atomically
+from kvproof.reports.result import SCHEMA_VERSION, Result
 from kvproof.spec.trace import TRACE_SCHEMA_VERSION, Trace
-from kvproof.spec.verdict import SCHEMA_VERSION, Result
 
 Document = TypeVar("Document", Result, Trace)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from kvproof.reports.counterexample import Counterexample, counterexamples
+from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import scope_of, sentence
-from kvproof.spec.verdict import Check, Result, Verdict
+from kvproof.spec.verdict import Verdict
 
 # What XML 1.0 cannot hold, not even as a reference: an engine's message may have it.
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -5,8 +5,9 @@ from html import escape
 from pathlib import Path
 
 from kvproof.reports.counterexample import Counterexample, counterexamples
+from kvproof.reports.result import Result
 from kvproof.reports.summary import cell, judges, properties, sentence, work, work_line
-from kvproof.spec.verdict import Exit, Result
+from kvproof.spec.verdict import Exit
 
 SUMMARY_BYTES_MAX = 1_000_000
 PART_BYTES_MAX = 60_000  # of one counterexample: the whole one is in report.txt

@@ -21,10 +21,11 @@ import msgspec
 
 from kvproof.reports.counterexample import NUMBERS, Counterexample, counterexamples
 from kvproof.reports.document import encodable
+from kvproof.reports.result import KNOWN, Check, Result
 from kvproof.reports.summary import properties, scope_of, sentence
-from kvproof.spec.properties import NOTES, SENTENCES
+from kvproof.spec.text.properties import NOTES, SENTENCES
 from kvproof.spec.trace import Trace
-from kvproof.spec.verdict import KNOWN, Check, Exit, Result, Verdict
+from kvproof.spec.verdict import Exit, Verdict
 
 VERSION = "2.1.0"
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

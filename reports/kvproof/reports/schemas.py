@@ -9,8 +9,8 @@ import msgspec
 
 from kvproof.reports.atomic import write_atomically
 from kvproof.reports.document import NOUNS, SCHEMA_VERSIONS
+from kvproof.reports.result import Result
 from kvproof.spec.trace import Trace
-from kvproof.spec.verdict import Result
 
 FOLDER = Path(__file__).parent
 FILES: dict[str, type] = {"result.schema.json": Result, "trace.schema.json": Trace}

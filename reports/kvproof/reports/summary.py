@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from kvproof.spec.properties import NOTES, SENTENCES
-from kvproof.spec.verdict import Check, Exit, Result, Verdict
+from kvproof.reports.result import Check, Result
+from kvproof.spec.text.properties import NOTES, SENTENCES
+from kvproof.spec.verdict import Exit, Verdict
 
 WEAKEST_FIRST = (
     Verdict.REFUTED,

@@ -11,8 +11,9 @@ from rich.text import Text
 
 from kvproof.reports.counterexample import counterexamples, shortest_first
 from kvproof.reports.device_text import device_lines
+from kvproof.reports.result import Result
 from kvproof.reports.summary import cell, judges, properties, scope_of, sentence, work, work_line
-from kvproof.spec.verdict import Exit, Result, Verdict
+from kvproof.spec.verdict import Exit, Verdict
 
 STYLES: dict[Verdict | None, str] = {
     Verdict.PROVED: "bold green",

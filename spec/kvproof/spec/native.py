@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
 
-from kvproof.spec import flight_rules, language, state
+from kvproof.spec import language
 from kvproof.spec.language import COLLECTED, Domain, Field
-from kvproof.spec.state import State
+from kvproof.spec.text import flight_rules, state
+from kvproof.spec.text.state import State
 from kvproof.spec.texts import RULE_TEXTS, TEXTS
 
 FIELDS: dict[str, Field] = {name: f for name, f in vars(State).items() if isinstance(f, Field)}

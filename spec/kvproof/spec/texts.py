@@ -2,27 +2,29 @@
 
 from types import ModuleType
 
-from kvproof.spec import (
-    admission,
+from kvproof.spec.contracts import (
     admit_contract,
     admit_progress,
     append_contract,
-    cache_rules,
     end_contract,
+    free_contract,
+    send_contract,
+    send_progress,
+    swap_contract,
+    swap_progress,
+    swap_schedule,
+)
+from kvproof.spec.text import (
+    admission,
+    cache_rules,
     eviction_policy,
     flight_invariants,
     flight_rules,
-    free_contract,
     invariants,
     rules,
-    send_contract,
-    send_progress,
     state,
     steps,
-    swap_contract,
-    swap_progress,
     swap_rules,
-    swap_schedule,
     theorems,
     window_rules,
 )

@@ -9,8 +9,8 @@ import z3
 from kvproof.models.arithmetic import admissions, appends, identifiers, lengths, memory, windows
 from kvproof.models.arithmetic.sources import Sources
 from kvproof.models.arithmetic.theorems import obligations
-from kvproof.models.obligation import WELL_DEFINED, Obligation
-from kvproof.spec.properties import SENTENCES
+from kvproof.models.proofs.obligation import WELL_DEFINED, Obligation
+from kvproof.spec.text.properties import SENTENCES
 
 OBLIGATIONS = list(obligations())
 SHORT, LONG = 300_000, 10_000_000

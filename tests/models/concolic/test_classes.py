@@ -7,7 +7,7 @@ import z3
 
 from kvproof.impl.swapping import move
 from kvproof.models.concolic.eviction import LONG_SCENARIOS
-from kvproof.models.concolic.reach import reached
+from kvproof.models.concolic.line_coverage import reached
 from kvproof.models.concolic.scenario import Scenario, Shape, explored, obligations, obligations_of
 from kvproof.models.concolic.suite import SCENARIOS
 

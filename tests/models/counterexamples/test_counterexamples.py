@@ -10,8 +10,8 @@ from kvproof.models.counterexamples.instances import INSTANCES, Candidate, Searc
 from kvproof.models.counterexamples.picture import data, lines
 from kvproof.models.counterexamples.replay import Replay
 from kvproof.models.counterexamples.search import counterexample
-from kvproof.models.induction import Induction
-from kvproof.models.obligation import Obligation
+from kvproof.models.proofs.induction import Induction
+from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.native import FIELDS, Machine
@@ -43,7 +43,7 @@ def test_a_forgotten_increment_in_fork_is_shown() -> None:
     text = changed(("fork", "state.refcount[b] + 1 if", "state.refcount[b] if"))
     assert lines(shown(text, "fork", "every_holder_is_counted")) == [
         "Each sequence that holds a block is one of its enumerated holders.",
-        "Afterwards this is false for s = 1, b = 0 (kvproof/spec/invariants.py:144):",
+        "Afterwards this is false for s = 1, b = 0 (kvproof/spec/text/invariants.py:144):",
         "  implies(holds(state, s, b), state.rank[b][s] < state.refcount[b])",
         "  state.rank[b][s] is 1, state.refcount[b] is 1",
         "Before, with 2 GPU and 0 host blocks of 2 slots:",

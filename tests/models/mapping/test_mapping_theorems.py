@@ -4,8 +4,8 @@ import pytest
 import z3
 
 from kvproof.models.mapping.theorems import obligations
-from kvproof.models.obligation import Hypothesis, Obligation
-from kvproof.spec.properties import SENTENCES
+from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.spec.text.properties import SENTENCES
 
 OBLIGATIONS = list(obligations())
 

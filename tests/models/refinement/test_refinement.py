@@ -13,8 +13,8 @@ from kvproof.impl.cached_blocks import CachedBlocks
 from kvproof.impl.device_blocks import DeviceBlocks
 from kvproof.impl.errors import NoFreeBlocksError
 from kvproof.impl.growth import Growth
-from kvproof.impl.refcount import CopyOnWriteTracker, RefCounter
 from kvproof.impl.table import Table
+from kvproof.impl.vllm_api.refcount import CopyOnWriteTracker, RefCounter
 from kvproof.models.refinement import suite
 from kvproof.models.refinement.abstraction import Code
 from kvproof.models.refinement.setting import Setting

@@ -14,9 +14,9 @@ from typing import SupportsIndex
 
 import msgspec
 
-from kvproof.check.crash_format import frozen
-from kvproof.check.isolation.wire import pack, unpack
-from kvproof.check.subject import Config
+from kvproof.check.counterexample.trace_schema import frozen
+from kvproof.check.isolation.messages import pack, unpack
+from kvproof.check.protocol.manager import Config
 from kvproof.spec.trace import Operation
 
 SIZE_BYTES = 1 << 22  # a run of 80 operations takes a few thousand

@@ -12,7 +12,7 @@ to the judge as if the manager stood there, and says whether the specification e
 `reading` reads them, `judge` explains them (`v0_judge`, `v1_judge`: what each call means), `validation` gives verdicts.
 """
 
-from kvproof.check.recording.attaching import record
+from kvproof.check.recording.attach import record
 from kvproof.check.recording.recorder import Recorder, RecordingRefused
 
 __all__ = ["Recorder", "RecordingRefused", "record"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from kvproof.impl.admission import AllocStatus, admission, admission_from_host
 from kvproof.impl.block_arithmetic import num_blocks_for, num_blocks_that_fit, num_window_blocks
-from kvproof.spec import admission as words
+from kvproof.spec.text import admission as words
 
 
 def specified(name: str, block_size: int) -> Any:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import z3
 
 from kvproof.models.arithmetic.sources import BLOCK_SIZE, SIZES, Sources, Subject, non_negative
-from kvproof.models.obligation import Hypothesis, Obligation
-from kvproof.models.products import LEMMA, by_lemma, lesser_has_less
+from kvproof.models.proofs.multiplication_lemma import LEMMA, by_lemma, lesser_has_less
+from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.translation.translator import Translator
 
 N, M = z3.Ints("num_slots num_blocks")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from kvproof.models.arithmetic import admissions, appends, identifiers, lengths, memory, windows
 from kvproof.models.arithmetic.sources import Sources
-from kvproof.models.obligation import Obligation
+from kvproof.models.proofs.obligation import Obligation
 
 
 def obligations(sources: Sources | None = None) -> Iterator[Obligation]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvproof.impl.errors import DoubleFreeError, InvalidValueError, ReadOnlyError, UnknownBlockError
-from kvproof.impl.refcount import CopyOnWriteTracker, ReadOnlyRefCounter, RefCounter
+from kvproof.impl.vllm_api.refcount import CopyOnWriteTracker, ReadOnlyRefCounter, RefCounter
 from kvproof.models.concolic.scenario import Claim, Inputs, Outcome, Scenario, Step
 from kvproof.models.concolic.symbolic import at, both, chosen, equal, negated, same_truth
 

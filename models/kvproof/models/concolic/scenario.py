@@ -16,7 +16,7 @@ import z3
 
 from kvproof.models.concolic.exploration import Exploration, GaveUp, NoSuchState, TooManyPaths
 from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicId, SymbolicInt, Undecided, every, some, truth
-from kvproof.models.obligation import Hypothesis, Obligation
+from kvproof.models.proofs.obligation import Hypothesis, Obligation
 
 SUITE = "concolic"
 SMALL = 9  # numbers up to it read well, and are tried first

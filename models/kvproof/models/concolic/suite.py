@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from kvproof.models.concolic import counting, eviction, free_list, scenario, swap_step
 from kvproof.models.concolic.scenario import Scenario
-from kvproof.models.obligation import Obligation
+from kvproof.models.proofs.obligation import Obligation
 
 SCENARIOS: tuple[Scenario, ...] = (
     *counting.SCENARIOS,

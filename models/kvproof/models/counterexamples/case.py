@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from kvproof.models.induction import INITIAL, SUITE, THEOREM
-from kvproof.models.obligation import WELL_DEFINED, Obligation
+from kvproof.models.proofs.induction import INITIAL, SUITE, THEOREM
+from kvproof.models.proofs.obligation import WELL_DEFINED, Obligation
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import Sizes
-from kvproof.spec.state import State
+from kvproof.spec.text.state import State
 
 CHECK = "check "
 RULES = {rule.__name__: rule for rule in COLLECTED.rules}

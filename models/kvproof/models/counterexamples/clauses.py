@@ -14,7 +14,7 @@ from kvproof.models.counterexamples.case import Clause
 from kvproof.models.counterexamples.replay import OutOfRange, TooSmall
 from kvproof.models.translation.text import Text, place_of
 from kvproof.spec.native import FIELDS, Machine, Sizes
-from kvproof.spec.state import State
+from kvproof.spec.text.state import State
 
 Domains = tuple[tuple[str, str], ...]  # name of a variable -> name of its domain
 CLAUSES_MAX = 3  # shown of one claim

@@ -18,13 +18,13 @@ import z3
 from kvproof.models.counterexamples.case import RULES
 from kvproof.models.counterexamples.instances import INSTANCES, Search
 from kvproof.models.counterexamples.replay import OutOfRange, TooSmall, watched
-from kvproof.models.obligation import Obligation
-from kvproof.models.operations import FIRED, LEFT_AT_FIRST, Proof
+from kvproof.models.proofs.contracts import FIRED, LEFT_AT_FIRST, Proof
+from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Parameter
 from kvproof.spec.language import COLLECTED, Contract
 from kvproof.spec.native import Machine, Sizes
-from kvproof.spec.state import State
+from kvproof.spec.text.state import State
 
 BEGINS, GOES_ON, IS_ENABLED, KEEPS_ON, ENDS, HAS_DONE = (
     "begins",

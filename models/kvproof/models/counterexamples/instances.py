@@ -13,8 +13,8 @@ from typing import Any
 import z3
 
 from kvproof.models.counterexamples.case import Case, Kind
-from kvproof.models.induction import INITIAL, THEOREM, Induction
-from kvproof.models.obligation import Obligation
+from kvproof.models.proofs.induction import INITIAL, THEOREM, Induction
+from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.translation.maps import Map, SymbolicState
 from kvproof.models.translation.sizes import WITHOUT_END, Universe
 from kvproof.models.translation.terms import Number, Truth, is_between
@@ -22,7 +22,7 @@ from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Parameter, Translator
 from kvproof.spec.language import Domain
 from kvproof.spec.native import FIELDS, Sizes
-from kvproof.spec.state import FREE, NONE, State
+from kvproof.spec.text.state import FREE, NONE, State
 
 # From the smallest on: each has something that those before it have not.
 INSTANCES = (

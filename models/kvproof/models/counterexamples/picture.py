@@ -12,7 +12,7 @@ from kvproof.models.counterexamples.case import Clause, Counterexample, Kind
 from kvproof.models.counterexamples.contracts import BEGINS, HAS_DONE, IS_ENABLED, BrokenContract
 from kvproof.spec.language import IDENTITIES
 from kvproof.spec.native import FIELDS, Sizes
-from kvproof.spec.state import EVICTABLE, FREE, HOST, NONE, RESERVED, USED, State
+from kvproof.spec.text.state import EVICTABLE, FREE, HOST, NONE, RESERVED, USED, State
 
 LISTS = {FREE: "free", USED: "used", EVICTABLE: "evictable", RESERVED: "reserved"}
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -16,7 +16,7 @@ from kvproof.models.translation.sizes import WITHOUT_END
 from kvproof.models.translation.text import Text
 from kvproof.spec.language import COLLECTED, Domain
 from kvproof.spec.native import FIELDS, CheckFailed, Machine, Sizes, called
-from kvproof.spec.state import State
+from kvproof.spec.text.state import State
 
 
 class OutOfRange(Exception):

@@ -8,10 +8,10 @@ from kvproof.models.counterexamples.clauses import false_clauses
 from kvproof.models.counterexamples.instances import Candidate, Search, instances_for
 from kvproof.models.counterexamples.replay import Replay, Replayed
 from kvproof.models.counterexamples.shrinking import shrunk
-from kvproof.models.obligation import Obligation
+from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.translation.text import Text, place_of, specification
 from kvproof.spec.native import Sizes
-from kvproof.spec.properties import SENTENCES
+from kvproof.spec.text.properties import SENTENCES
 
 SECONDS = 20.0
 SHRINKING_SECONDS = 5.0

@@ -27,7 +27,7 @@ import z3
 from kvproof.models.mapping.copies import CONTENT, INTEGER, Memory, tag_memory
 from kvproof.models.mapping.lists import about
 from kvproof.models.mapping.pairs import agree
-from kvproof.models.obligation import Hypothesis, Obligation
+from kvproof.models.proofs.obligation import Hypothesis, Obligation
 
 SWAP_IN, SWAP_OUT, COPY = "swap-in", "swap-out", "copy"
 WORKER_ORDER = (SWAP_IN, SWAP_OUT, COPY)

@@ -17,7 +17,7 @@ from kvproof.models.mapping.copies import Copy, Memory, any_memory, apart, tag_m
 from kvproof.models.mapping.lists import about
 from kvproof.models.mapping.pairs import agree
 from kvproof.models.mapping.phases import COPY, SWAP_IN, SWAP_OUT
-from kvproof.models.obligation import Hypothesis, Obligation
+from kvproof.models.proofs.obligation import Hypothesis, Obligation
 
 NUM_GPU_BLOCKS = z3.Int("num_gpu_blocks")
 # Two moves in the order in which a manager decided on them, which the worker runs the other way round.

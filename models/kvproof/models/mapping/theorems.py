@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kvproof.models.mapping import interleavings, lists, pairs, phases, programs
-from kvproof.models.obligation import Obligation
+from kvproof.models.proofs.obligation import Obligation
 
 
 def obligations() -> Iterator[Obligation]:

@@ -24,14 +24,14 @@ import z3
 from kvproof.impl.cached_blocks import CachedBlocks
 from kvproof.impl.device_blocks import NO_NULL_BLOCK, DeviceBlocks
 from kvproof.impl.growth import Growth
-from kvproof.impl.refcount import CopyOnWriteTracker, RefCounter
 from kvproof.impl.table import Table
+from kvproof.impl.vllm_api.refcount import CopyOnWriteTracker, RefCounter
 from kvproof.models.concolic.symbolic import SymbolicInt, every, number
 from kvproof.models.refinement.unbounded import Cells, Interval, Ring, class_with_length
 from kvproof.models.translation.maps import SymbolicState
 from kvproof.models.translation.sizes import Universe
 from kvproof.spec.language import BLOCKS, SEQS
-from kvproof.spec.state import FREE, GPU, NONE, RESERVED
+from kvproof.spec.text.state import FREE, GPU, NONE, RESERVED
 
 Agreement = tuple[str, str, z3.BoolRef]  # a sentence, the property it belongs to, and the formula
 NO_PREFIX_CACHE = "no prefix cache"

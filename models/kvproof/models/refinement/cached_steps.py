@@ -15,12 +15,12 @@ from kvproof.impl.cached_blocks import CachedBlocks
 from kvproof.impl.errors import UnknownBlockError
 from kvproof.models.concolic.scenario import Outcome
 from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicInt, number
-from kvproof.models.obligation import Hypothesis
+from kvproof.models.proofs.obligation import Hypothesis
 from kvproof.models.refinement.abstraction import NO_PREFIX_CACHE, Agreement
 from kvproof.models.refinement.setting import Setting
 from kvproof.models.refinement.simulation import Simulation
 from kvproof.models.translation.maps import SymbolicState
-from kvproof.spec.state import EVICTABLE, GPU, USED
+from kvproof.spec.text.state import EVICTABLE, GPU, USED
 
 
 def simulations(setting: Setting) -> Iterator[Simulation]:

@@ -13,15 +13,15 @@ import z3
 
 from kvproof.impl.device_blocks import DeviceBlocks
 from kvproof.impl.errors import DoubleFreeError, NoFreeBlocksError, UnknownBlockError
-from kvproof.impl.refcount import CopyOnWriteTracker, RefCounter
+from kvproof.impl.vllm_api.refcount import CopyOnWriteTracker, RefCounter
 from kvproof.models.concolic.scenario import Outcome
 from kvproof.models.concolic.symbolic import SymbolicInt, number, truth
-from kvproof.models.obligation import Hypothesis
+from kvproof.models.proofs.obligation import Hypothesis
 from kvproof.models.refinement.abstraction import Agreement
 from kvproof.models.refinement.folds import require_fold
 from kvproof.models.refinement.setting import Setting
 from kvproof.models.refinement.simulation import Simulation
-from kvproof.spec.state import GPU, NONE, RESERVED, USED
+from kvproof.spec.text.state import GPU, NONE, RESERVED, USED
 
 
 def simulations(setting: Setting) -> Iterator[Simulation]:

@@ -5,12 +5,12 @@ from typing import Any
 
 import z3
 
-from kvproof.models.induction import hypotheses
-from kvproof.models.obligation import Hypothesis
+from kvproof.models.proofs.induction import hypotheses
+from kvproof.models.proofs.obligation import Hypothesis
 from kvproof.models.refinement.abstraction import Abstraction, Code, as_truth
 from kvproof.models.translation.maps import SymbolicState
 from kvproof.models.translation.translator import Translator
-from kvproof.spec.state import GPU
+from kvproof.spec.text.state import GPU
 
 # The invariants that say what the arrays rely on; the others are about contents, windows and flights.
 RELIED_ON = (

@@ -15,7 +15,7 @@ import z3
 from kvproof.models.concolic.exploration import Exploration, GaveUp, TooManyPaths
 from kvproof.models.concolic.scenario import Outcome
 from kvproof.models.concolic.symbolic import Undecided, every, some
-from kvproof.models.obligation import WELL_DEFINED, Hypothesis, Obligation
+from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
 from kvproof.models.refinement.abstraction import Agreement
 
 SUITE = "refinement"

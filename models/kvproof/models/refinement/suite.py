@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kvproof.models.obligation import Obligation
+from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.refinement import cached_steps, device_steps, simulation, table_steps
 from kvproof.models.refinement.setting import Setting
 from kvproof.models.refinement.simulation import Simulation

@@ -16,7 +16,7 @@ from kvproof.impl.growth import Growth
 from kvproof.impl.table import Table
 from kvproof.models.concolic.scenario import Outcome
 from kvproof.models.concolic.symbolic import SymbolicInt, number
-from kvproof.models.obligation import WELL_DEFINED, Hypothesis
+from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis
 from kvproof.models.refinement.abstraction import Agreement, as_truth
 from kvproof.models.refinement.setting import Setting
 from kvproof.models.refinement.simulation import Simulation

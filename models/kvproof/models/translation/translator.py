@@ -16,7 +16,7 @@ from kvproof.models.translation.terms import Term, Truth, is_truth
 from kvproof.models.translation.text import Text, specification
 from kvproof.spec.language import SLOTS, Domain, Field
 from kvproof.spec.native import FIELDS, Sizes
-from kvproof.spec.state import State
+from kvproof.spec.text.state import State
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ import torch
 
 from kvproof.check.data_plane.end_to_end.engine import Generated, Spoken, StormEngine
 from kvproof.check.data_plane.end_to_end.exact_decoder import ExactDecoder, Geometry, NoPages, choose
-from kvproof.check.data_plane.end_to_end.planted import FAULTS, PlantedFault
-from kvproof.check.data_plane.end_to_end.storms import STORMS, Storm
-from kvproof.check.data_plane.threads import one_thread
+from kvproof.check.data_plane.end_to_end.fault_injection import FAULTS, PlantedFault
+from kvproof.check.data_plane.end_to_end.workloads import STORMS, Storm
+from kvproof.check.data_plane.speed.threads import one_thread
 from kvproof.impl import BlockManagerError, KVBlockShape, KVLayout
 
 Progress = Callable[[str], None]

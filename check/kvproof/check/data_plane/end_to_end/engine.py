@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from kvproof.check.data_plane.end_to_end.exact_decoder import ELEMENT_MAX, ExactDecoder, choose
+from kvproof.check.data_plane.end_to_end.fault_injection import PlantedFault
 from kvproof.check.data_plane.end_to_end.paged_memory import PagedMemory, fill_with_junk
-from kvproof.check.data_plane.end_to_end.planted import PlantedFault
-from kvproof.check.data_plane.end_to_end.storms import Request, Storm, requests
+from kvproof.check.data_plane.end_to_end.workloads import Request, Storm, requests
 from kvproof.impl import (
     BlockManager,
     KVBlockShape,

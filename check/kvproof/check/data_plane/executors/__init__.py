@@ -12,7 +12,7 @@ import difflib
 from kvproof.check.data_plane.executors import block_copy, engine, index_copy, vllm_operators
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
 from kvproof.check.data_plane.executors.own import own_executor
-from kvproof.check.data_plane.layouts import UnknownSetting
+from kvproof.check.data_plane.memory.layouts import UnknownSetting
 
 __all__ = ["BUILT_IN", "Executor", "MoveBlocks", "named"]
 

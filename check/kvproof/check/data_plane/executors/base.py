@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
-from kvproof.check.data_plane.layouts import Geometry
-from kvproof.check.data_plane.moves import Moves
-from kvproof.check.data_plane.world import Caches
+from kvproof.check.data_plane.memory.layouts import Geometry
+from kvproof.check.data_plane.memory.world import Caches
+from kvproof.check.data_plane.steps.moves import Moves
 
 MoveBlocks = Callable[[Moves], object]
 

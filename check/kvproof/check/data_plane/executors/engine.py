@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
-from kvproof.check.data_plane.moves import Moves
-from kvproof.check.data_plane.world import Caches
+from kvproof.check.data_plane.memory.world import Caches
+from kvproof.check.data_plane.steps.moves import Moves
 from kvproof.impl.block_mover import BlockMover
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
-from kvproof.check.data_plane.moves import Moves, PoolId
-from kvproof.check.data_plane.world import Caches
+from kvproof.check.data_plane.memory.world import Caches
+from kvproof.check.data_plane.steps.moves import Moves, PoolId
 
 
 def prepare(caches: Caches) -> MoveBlocks:

@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 
-from kvproof.check.data_plane.arena import Arena
 from kvproof.check.data_plane.executors.base import MoveBlocks
 from kvproof.check.data_plane.executors.isolation import shared_memory
 from kvproof.check.data_plane.executors.own import own_executor
-from kvproof.check.data_plane.layouts import Geometry, Layout, UnknownSetting
-from kvproof.check.data_plane.moves import Moves, PoolId
-from kvproof.check.data_plane.world import caches_of
+from kvproof.check.data_plane.memory.arena import Arena
+from kvproof.check.data_plane.memory.layouts import Geometry, Layout, UnknownSetting
+from kvproof.check.data_plane.memory.world import caches_of
+from kvproof.check.data_plane.steps.moves import Moves, PoolId
 
 
 def prepare(name: str, sizes: dict[str, Any], files: list[str]) -> MoveBlocks:

@@ -24,9 +24,9 @@ from typing import Any
 
 import torch
 
-from kvproof.check.data_plane.layouts import WORD_BYTES, Geometry, UnknownSetting
-from kvproof.check.data_plane.moves import Moves, PoolId
-from kvproof.check.data_plane.stopwatch import TakenThere
+from kvproof.check.data_plane.memory.layouts import WORD_BYTES, Geometry, UnknownSetting
+from kvproof.check.data_plane.speed.stopwatch import TakenThere
+from kvproof.check.data_plane.steps.moves import Moves, PoolId
 
 _ROOM_BYTES = 512 * 1024 * 1024
 START_SECONDS_MAX = 60.0  # importing torch on a busy machine

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
-from kvproof.check.data_plane.layouts import UnknownSetting
-from kvproof.check.data_plane.world import Caches
-from kvproof.check.subjects import UnknownSubject, own
+from kvproof.check.data_plane.memory.layouts import UnknownSetting
+from kvproof.check.data_plane.memory.world import Caches
+from kvproof.check.subjects.registry import UnknownSubject, own
 
 
 def own_executor(name: str) -> Executor:

@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 from kvproof.check.data_plane.executors.isolation import START_SECONDS_MAX, child_environment, how_it_ended
-from kvproof.check.data_plane.layouts import UnknownSetting
+from kvproof.check.data_plane.memory.layouts import UnknownSetting
 
-_PROBE = "kvproof.check.data_plane.own_probe"
+_PROBE = "kvproof.check.data_plane.executors.probe_process"
 
 
 def require_function(name: str, seconds_max: float = START_SECONDS_MAX) -> None:

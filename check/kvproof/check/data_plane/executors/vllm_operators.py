@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
-from kvproof.check.data_plane.layouts import Geometry, Layout
-from kvproof.check.data_plane.moves import Moves, Pair
-from kvproof.check.data_plane.world import Caches
+from kvproof.check.data_plane.memory.layouts import Geometry, Layout
+from kvproof.check.data_plane.memory.world import Caches
+from kvproof.check.data_plane.steps.moves import Moves, Pair
 
 _TWO_PLANES = (Layout.TWO_PLANES, Layout.KEY_SPLIT)
 

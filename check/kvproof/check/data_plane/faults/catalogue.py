@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 
 from kvproof.check.data_plane.faults.surface import CopyBlock, Surface, Wrongly
-from kvproof.check.data_plane.moves import Moves, Pair, PoolId, Step, Write
-from kvproof.check.data_plane.results import WrongClass
+from kvproof.check.data_plane.run.results import WrongClass
+from kvproof.check.data_plane.steps.moves import Moves, Pair, PoolId, Step, Write
 
 NUM_GPU_BLOCKS, NUM_CPU_BLOCKS = 160, 96
 FREED = 40  # a GPU block that nobody holds

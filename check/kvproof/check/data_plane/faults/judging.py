@@ -7,15 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from kvproof.check.data_plane.diagnosis import diagnose, finding_about
+from kvproof.check.data_plane.compare.diagnosis import diagnose, finding_about
 from kvproof.check.data_plane.faults.catalogue import BEFORE, FAULTS, MOVES, NUM_CPU_BLOCKS, NUM_GPU_BLOCKS, Fault
 from kvproof.check.data_plane.faults.surface import Surface, Wrongly
-from kvproof.check.data_plane.layouts import Geometry, Layout
-from kvproof.check.data_plane.moves import PoolId
-from kvproof.check.data_plane.pattern import unpack
-from kvproof.check.data_plane.results import FaultResult, WrongRow
-from kvproof.check.data_plane.threads import one_thread
-from kvproof.check.data_plane.world import World
+from kvproof.check.data_plane.memory.layouts import Geometry, Layout
+from kvproof.check.data_plane.memory.pattern import unpack
+from kvproof.check.data_plane.memory.world import World
+from kvproof.check.data_plane.run.results import FaultResult, WrongRow
+from kvproof.check.data_plane.speed.threads import one_thread
+from kvproof.check.data_plane.steps.moves import PoolId
 
 GEOMETRY = Geometry(
     Layout.TWO_PLANES,

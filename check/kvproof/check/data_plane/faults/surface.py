@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from kvproof.check.data_plane.arena import Arena
-from kvproof.check.data_plane.layouts import Geometry
-from kvproof.check.data_plane.moves import Moves, Pair, PoolId
+from kvproof.check.data_plane.memory.arena import Arena
+from kvproof.check.data_plane.memory.layouts import Geometry
+from kvproof.check.data_plane.steps.moves import Moves, Pair, PoolId
 
 CopyBlock = Callable[[torch.Tensor, torch.Tensor], object]  # target, source: the words of one part of one block
 ORDER = ("swap_in", "swap_out", "copy")

@@ -10,9 +10,9 @@ import difflib
 from collections.abc import Callable
 from random import Random
 
-from kvproof.check.data_plane.layouts import UnknownSetting
 from kvproof.check.data_plane.mappings import adversarial, explored, scheduled
-from kvproof.check.data_plane.moves import Scenario, Step
+from kvproof.check.data_plane.memory.layouts import UnknownSetting
+from kvproof.check.data_plane.steps.moves import Scenario, Step
 
 __all__ = ["ADVERSARIAL", "KINDS", "scenario"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from kvproof.check.data_plane.moves import Moves, Pair, Step, Write
+from kvproof.check.data_plane.steps.moves import Moves, Pair, Step, Write
 
 NUM_ORDERED_STEPS = 4
 NUM_MIXED_STEPS = 12

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from kvproof.check.data_plane.moves import Moves, Pair, Step
-from kvproof.check.explorer_subject import Alphabet, config_of, form_of
-from kvproof.check.lockstep import Lockstep
-from kvproof.check.scopes import Scope
-from kvproof.check.subjects.builtin import make
-from kvproof.check.worker import Worker
-from kvproof.spec.identity import Identities
+from kvproof.check.data_plane.steps.moves import Moves, Pair, Step
+from kvproof.check.oracle.ghost_worker import Worker
+from kvproof.check.oracle.manager import Lockstep
+from kvproof.check.protocol.scopes import Scope
+from kvproof.check.search.exhaustive.manager import Alphabet, config_of, form_of
+from kvproof.check.subjects.builtin.manager import make
+from kvproof.spec.text.identity import Identities
 from kvproof.spec.trace import Operation
 
 NAMES = ("explored",)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from kvproof.check.data_plane.moves import Moves, Step, Write
+from kvproof.check.data_plane.steps.moves import Moves, Step, Write
 from kvproof.impl import (
     BlockManager,
     Scheduler,

@@ -3,7 +3,7 @@
 import sys
 
 try:
-    from kvproof.check.recording.on_import import install, run_shadowed
+    from kvproof.check.recording.import_hook import install, run_shadowed
 except ImportError:
     print(f"kvproof: {sys.executable} has no kvproof installed; nothing of it is recorded", file=sys.stderr)
 else:

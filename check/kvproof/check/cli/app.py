@@ -1,0 +1,69 @@
+"""The command line. Exit codes are those of `kvproof.spec.verdict.Exit`, for every command."""
+
+import sys
+from io import TextIOWrapper
+from typing import Annotated
+
+import typer
+
+from kvproof.check.cli.bisect import bisect
+from kvproof.check.cli.device import device
+from kvproof.check.cli.engines import engines
+from kvproof.check.cli.explore import explore
+from kvproof.check.cli.faults import faults
+from kvproof.check.cli.hunt import hunt
+from kvproof.check.cli.prove import prove
+from kvproof.check.cli.record import record
+from kvproof.check.cli.replay import replay
+from kvproof.check.cli.report import report
+from kvproof.check.cli.subjects import subjects
+from kvproof.check.cli.validate import validate
+from kvproof.check.cli.verify import verify
+
+EXIT_CODES = (
+    "Exit codes: 0 ok, 1 refuted, 2 usage, 3 internal error, 4 inconclusive, 5 nothing checked, "
+    "6 worse than the baseline."
+)
+
+app = typer.Typer(
+    name="kvproof",
+    help=f"Tell whether a paged KV-cache block manager is right, and show the shortest run that proves it wrong.\n\n"
+    f"{EXIT_CODES}",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (verify, prove, explore, hunt, replay, bisect, record, validate, device, faults, subjects, report):
+    app.command()(command)
+app.add_typer(engines, name="engines")
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        from kvproof.check.runs.run import version
+
+        print(f"kvproof {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def kvproof(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+def main() -> None:
+    """The `kvproof` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a report must not fail on a character
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""`kvproof bisect`: in which releases of an engine a counterexample holds."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvproof.check.cli.options import JsonOption
+from kvproof.check.runs.errors import UsageError, guarded
+from kvproof.spec.verdict import Exit
+
+
+def bisect(
+    releases: Annotated[
+        list[str], typer.Argument(metavar="RELEASES...", help="Versions, or A..B for those from A to B that are here.")
+    ],
+    subject: Annotated[str, typer.Option("--subject", metavar="S", help="A subject with releases, such as vllm-v0.")],
+    trace: Annotated[Path, typer.Option("--trace", metavar="FILE", help="A saved counterexample.")],
+    json: JsonOption = None,
+) -> None:
+    """Run one counterexample on several releases, each in a process of its own.
+
+    Exits with 0 if every release gave an answer, whichever, and with 4 if one could not be run.
+    """
+    with guarded(json):
+        import msgspec
+
+        from kvproof.check.counterexample.bisection import Answer, Outcome, engine_of, releases_of
+        from kvproof.check.counterexample.bisection import bisect as run
+        from kvproof.check.runs.json_output import write_document
+        from kvproof.check.runs.terminal import output, say
+        from kvproof.check.subjects.loading import EngineError
+
+        console = output()
+        try:
+            named = releases_of(engine_of(subject), releases)
+        except EngineError as error:
+            raise UsageError(str(error)) from error
+        width = max(len(name) for name in named)
+
+        def told(answer: Answer) -> None:
+            say(console, f"{answer.release:<{width}}  {answer.outcome.value:<7}  {answer.text}")
+
+        found = run(subject, trace, named, told)
+        say(console, "")
+        say(console, found.sentence())
+        data = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
+        if json is not None:
+            write_document(json, data)
+        unknown = any(answer.outcome is Outcome.UNKNOWN for answer in found.releases)
+        raise typer.Exit(Exit.INCONCLUSIVE if unknown else Exit.OK)

@@ -1,0 +1,87 @@
+"""`kvproof device`: the data plane of one machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvproof.check.cli.choosing_device import DeviceOption, settled_device
+from kvproof.check.cli.options import DEFAULT_FOLDER, JsonOption, OutOption, SeedOption, settled_seed
+from kvproof.check.runs.errors import UsageError, guarded
+
+TIMING_SECONDS_MAX = 8.0
+
+Names = tuple[str, ...]
+
+
+def device(
+    device: DeviceOption = "auto",
+    dtype: Annotated[
+        list[str] | None,
+        typer.Option("--dtype", metavar="NAME", help="Element type; may be repeated. All if left out."),
+    ] = None,
+    layout: Annotated[
+        list[str] | None, typer.Option("--layout", metavar="NAME", help="Layout; may be repeated. All if left out.")
+    ] = None,
+    executor: Annotated[
+        list[str] | None,
+        typer.Option("--executor", metavar="E", help="A name, or module:function of your own; may be repeated."),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option("--baseline", metavar="FILE", help="The --json of an earlier run."),
+    ] = None,
+    budget: Annotated[float, typer.Option("--budget", metavar="SECONDS", min=0.1, help="Time for all of it.")] = 45.0,
+    seed: SeedOption = None,
+    out: OutOption = DEFAULT_FOLDER,
+    json: JsonOption = None,
+) -> None:
+    """Check that swap and copy move the right bytes on this machine, and how fast.
+
+    Compares every byte of both pools after each step, generates text through paged memory, and plants faults into its
+    own run to show that it would notice. Writes device.html.
+    """
+    with guarded(json):
+        from kvproof.check.runs.bandwidth_stage import timing_stage
+        from kvproof.check.runs.data_plane_stage import Moving, correctness_stage
+        from kvproof.check.runs.decoder_stage import generating_stage
+        from kvproof.check.runs.run import Request, run_stages
+        from kvproof.reports.data_plane_result import DataPlane
+        from kvproof.reports.device_baseline import read_baseline
+
+        before = read_baseline(baseline) if baseline is not None else None
+        chosen, environment, note = settled_device(device)
+        executors, layouts, dtypes = _settled_names(executor or [], layout or [], dtype or [], chosen)
+        plane = DataPlane(chosen, notes=[note] if note else [])
+        moving = Moving(chosen, executors, layouts, dtypes, plane=plane)
+        request = Request("device", f"the data plane of {chosen}", settled_seed(seed), budget, out, json)
+        stages = [
+            correctness_stage(moving, share=60),
+            generating_stage(moving, share=15),
+            timing_stage(moving, 25, TIMING_SECONDS_MAX, before, str(baseline)),
+        ]
+        raise typer.Exit(run_stages(request, stages, None, data_plane=plane, environment=environment))
+
+
+def _settled_names(
+    executors: list[str], layouts: list[str], dtypes: list[str], device: str
+) -> tuple[Names, Names, Names]:
+    """Each name once, and known; all executors if none is named. Raises UsageError."""
+    from kvproof.check.data_plane.executors import BUILT_IN, named
+    from kvproof.check.data_plane.executors.own import own_function
+    from kvproof.check.data_plane.executors.probing import require_function
+    from kvproof.check.data_plane.memory.layouts import UnknownSetting, dtype_named, layout_named
+
+    try:
+        for name in layouts:
+            layout_named(name)
+        for name in dtypes:
+            dtype_named(name)
+        for name in executors:
+            if named(name).is_own and device == "cpu":
+                require_function(name)  # in another process: what a module does when imported must not be ours
+            elif named(name).is_own:
+                own_function(name)
+    except UnknownSetting as error:
+        raise UsageError(str(error)) from error
+    return tuple(dict.fromkeys(executors or BUILT_IN)), tuple(dict.fromkeys(layouts)), tuple(dict.fromkeys(dtypes))

@@ -1,0 +1,37 @@
+"""`kvproof engines`: bring in releases of engines, so that they can be checked."""
+
+from typing import Annotated
+
+import typer
+
+from kvproof.check.runs.errors import UsageError, guarded
+
+engines = typer.Typer(no_args_is_help=True, help="Bring in a release of an engine, or list those that are here.")
+
+
+@engines.command()
+def add(spec: Annotated[str, typer.Argument(metavar="SPEC", help="NAME==VERSION, or a folder with sources.")]) -> None:
+    """Bring in the sources of a release; the package index is asked once."""
+    with guarded():
+        from kvproof.check.runs.terminal import output, say
+        from kvproof.check.subjects.loading import EngineError, download
+
+        try:
+            folder = download.add(spec)
+        except EngineError as error:
+            raise UsageError(str(error)) from error
+        say(output(), f"{spec} is in {folder}")
+
+
+@engines.command("list")
+def list_engines() -> None:
+    """List the releases that are here."""
+    with guarded():
+        from kvproof.check.runs.terminal import output, say
+        from kvproof.check.subjects.loading import download
+
+        console, found = output(), download.installed_engines()
+        for engine in found:
+            say(console, f"{engine.name}=={engine.version}  {engine.folder}")
+        if not found:
+            say(console, "None yet: `kvproof engines add vllm==0.9.2` brings one in.")

@@ -1,0 +1,102 @@
+"""`kvproof record`: what a block manager is asked and answers, as a file for `kvproof validate`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kvproof.check.cli.options import SeedOption, settled_seed
+from kvproof.check.runs.errors import UsageError, guarded
+
+DEFAULT_FILE = Path("recording.jsonl")
+
+
+def record(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND", help="A command to run with its managers recorded.")
+    ] = None,
+    subject: Annotated[
+        str | None, typer.Option("--subject", metavar="S", help="Instead: a manager or scheduler of kvproof subjects.")
+    ] = None,
+    steps: Annotated[int, typer.Option("--steps", metavar="N", min=1, help="Operations of the subject's run.")] = 1000,
+    seed: SeedOption = None,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option("--fix", metavar="NAME=VALUE", help="Keep a field of the subject's configuration."),
+    ] = None,
+    shows_pool: Annotated[
+        bool, typer.Option("--shows-pool", help="Store refcounts and free lists with every line, too; slow.")
+    ] = False,
+    digest_key: Annotated[
+        str | None,
+        typer.Option("--digest-key", metavar="KEY", envvar="KVPROOF_DIGEST_KEY", help="Store tokens as keyed digests."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The recording; replaced if it exists.")] = (
+        DEFAULT_FILE
+    ),
+) -> None:
+    """Record what a live block manager is asked and answers; `kvproof validate FILE` judges it.
+
+    After --, a command: every Python that it starts records each manager that it makes, of vLLM's V0 or V1 or of
+    kvproof, from when it is made; a second one goes to FILE-2 and so on. kvproof must be installed in that Python. The
+    exit code is that of the command. Two lines in your own process do the same, and need no environment:
+    `from kvproof.check.recording import record`, `record(manager, FILE)`.
+
+    With --subject, a run of one of kvproof's own subjects, driven in this process with a configuration drawn from the
+    seed: an example, and a check for a CI.
+    """
+    with guarded():
+        if bool(command) == (subject is not None):
+            raise UsageError("record what? name --subject, or a command after --")
+        if command:
+            raise typer.Exit(_recorded_command(command, out, shows_pool, digest_key))
+        _recorded_subject(str(subject), settled_seed(seed), steps, fix or [], out, shows_pool, digest_key)
+
+
+def _recorded_command(command: list[str], out: Path, shows_pool: bool, digest_key: str | None) -> int:
+    import subprocess
+
+    from kvproof.check.recording.import_hook import environment
+    from kvproof.check.runs.store import explained
+    from kvproof.check.runs.terminal import output, say
+
+    with explained(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.unlink(missing_ok=True)
+        for earlier in out.parent.glob(f"{out.stem}-*{out.suffix}"):
+            if earlier.stem.removeprefix(f"{out.stem}-").isdigit():
+                earlier.unlink()
+    try:
+        code = subprocess.run(command, env=environment(out, shows_pool, digest_key), check=False).returncode
+    except OSError as error:
+        raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
+    console = output()
+    if out.exists():
+        say(console, f"recorded: {out}; judge it with: kvproof validate {out}")
+    else:
+        say(console, "nothing was recorded: no block manager was made by a Python that the command started")
+    return code if code >= 0 else 128 - code
+
+
+def _recorded_subject(
+    name: str, seed: int, steps: int, fix: list[str], out: Path, shows_pool: bool, digest_key: str | None
+) -> None:
+    from kvproof.check.recording.example_run import record_run
+    from kvproof.check.recording.recorder import RecordingRefused
+    from kvproof.check.runs.fixed_fields import fixed_fields
+    from kvproof.check.runs.subject_lookup import factory_of
+    from kvproof.check.runs.terminal import output, say
+
+    make, _ = factory_of(name, isolation=False)
+    fixed: dict[str, Any] = {"cross": False, **fixed_fields(fix)}
+    key = digest_key.encode() if digest_key else None
+    try:
+        done = record_run(make, seed, steps, out, fixed, shows_pool=shows_pool, digest_key=key)
+    except RecordingRefused as error:
+        raise UsageError(str(error)) from error
+    console = output()
+    settings = ", ".join(f"{field} {value}" for field, value in done.config.as_dict().items())
+    say(console, f"{name}, seed {seed}: {done.num_operations:,} operations, {settings}")
+    if done.finding is not None:
+        say(console, f"the run ended with a finding: {done.finding.property}: {done.finding.text}")
+    say(console, f"recorded: {out}, {done.num_lines:,} lines; judge it with: kvproof validate {out}")

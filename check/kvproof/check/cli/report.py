@@ -1,0 +1,27 @@
+"""`kvproof report`: render again from the stored result."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvproof.check.runs.errors import guarded
+
+
+def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out folder of a run.")]) -> None:
+    """Write the reports of a stored run anew (text, Markdown, JUnit, SARIF), print it, and exit with its code.
+
+    The pages of its counterexamples are drawn from replays: `kvproof replay FILE --page`.
+    """
+    with guarded():
+        from kvproof.check.runs.store import RESULT, Store
+        from kvproof.check.runs.terminal import output
+        from kvproof.reports.document import read
+        from kvproof.reports.result import Result
+        from kvproof.reports.terminal import print_report
+
+        result = read(folder / RESULT, Result)
+        print_report(result, folder, output())
+        Store(folder).write_reports(result)
+        Store(folder).write_device_page(result)
+        raise typer.Exit(result.exit_code())

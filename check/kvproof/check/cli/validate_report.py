@@ -1,0 +1,75 @@
+"""From what a recording gave to the document of a result: one judge, one search for each file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from kvproof.check.recording.validate import Validation, unjudged_properties
+from kvproof.check.runs.verdicts import met
+from kvproof.reports.result import Check, Result
+from kvproof.spec.text.properties import SENTENCES
+from kvproof.spec.verdict import Verdict
+
+JUDGE = "recording"
+NO_CALLS = "the recording has no call"
+
+
+def add(result: Result, done: Validation, scope: str) -> None:
+    """Put the verdicts on one recording into a result; `scope` tells it apart where there are several."""
+    result.checks += _checks(done, scope)
+    result.witnesses += met(JUDGE, done.witnesses, {})
+    result.messages += done.notes
+    for one in done.assumptions:
+        said = f"{one.name}: {one.sentence}"
+        if said not in result.run.assumptions:
+            result.run.assumptions.append(said)
+
+
+def _checks(done: Validation, scope: str) -> Iterator[Check]:
+    unjudged = unjudged_properties(done.header)
+    counts = {"lines": done.num_calls}
+    for name in SENTENCES:
+        check = Check("/".join(part for part in (JUDGE, name, scope) if part), JUDGE, name, Verdict.NOT_REFUTED)
+        check.counts, check.seconds = counts, round(done.seconds, 3)
+        if done.finding is not None and done.finding.property == name:
+            check.verdict, check.text = Verdict.REFUTED, _told(done)
+            check.signature = done.finding.mechanism(done.call)
+        elif name in unjudged:
+            check.verdict, check.text, check.counts = Verdict.UNSUPPORTED, unjudged[name], {}
+        elif done.reason:
+            check.verdict, check.text = Verdict.UNKNOWN, _unjudged(done)
+        elif done.finding is not None:
+            check.verdict, check.text = Verdict.UNKNOWN, f"judged up to line {done.line}, which diverges"
+        elif not done.num_calls:
+            check.verdict, check.text, check.counts = Verdict.UNSUPPORTED, NO_CALLS, {}
+        elif name == "hit-complete" and done.missed_hits:
+            check.verdict, check.text = Verdict.REFUTED, f"{done.missed_hits:,} times in {done.num_calls:,} lines"
+        yield check
+
+
+def _unjudged(done: Validation) -> str:
+    return f"judged up to line {done.line}: {done.reason}"
+
+
+def _told(done: Validation) -> str:
+    """Where it diverged, and the lines that led there."""
+    assert done.finding is not None
+    head = f"line {done.line} of {done.path}: {done.finding.text}"
+    width = len(str(done.line))
+    return "\n".join([head, "The last lines:", *(f"  {number:>{width}}  {line}" for number, line in done.last)])
+
+
+def verdict_line(done: Validation) -> str:
+    """One line for one recording."""
+    if done.finding is not None:
+        return f"{done.path}: diverges at line {done.line:,}: {done.finding.property}: {done.finding.text}"
+    if done.reason:
+        return f"{done.path}: not concluded, {_unjudged(done)}"
+    if not done.num_calls:
+        return f"{done.path}: nothing checked, {NO_CALLS}"
+    rate = f", {done.num_calls / done.seconds:,.0f} lines a second" if done.seconds > 0 else ""
+    return f"{done.path}: consistent, {done.num_calls:,} lines{rate}"
+
+
+def scope_of(path: Path, num_files: int) -> str:
+    """What tells a file apart, if there are several."""
+    return "" if num_files == 1 else str(path)

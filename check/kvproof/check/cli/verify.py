@@ -1,0 +1,83 @@
+"""`kvproof verify`: the gate."""
+
+import typer
+
+from kvproof.check.cli.choosing_device import DeviceOption, settled_device
+from kvproof.check.cli.options import (
+    DEFAULT_FOLDER,
+    BudgetOption,
+    ContractOption,
+    IsolationOption,
+    JsonOption,
+    KnownOption,
+    OutOption,
+    SeedOption,
+    SubjectOption,
+    settled_seed,
+)
+from kvproof.check.runs.errors import UsageError, guarded
+
+
+def verify(
+    subject: SubjectOption = "kvproof",
+    budget: BudgetOption = 100.0,
+    seed: SeedOption = None,
+    device: DeviceOption = "auto",
+    isolation: IsolationOption = None,
+    known: KnownOption = None,
+    contract_fails: ContractOption = False,
+    out: OutOption = DEFAULT_FOLDER,
+    json: JsonOption = None,
+) -> None:
+    """Check one subject with every judge: the gate of a CI.
+
+    Proves the specification for all sizes, explores it and the subject in small scopes, walks the subject, and drives
+    it with Hypothesis.
+    Of what is built in, the data plane is checked as well: bytes that its engine moves, text that is generated. Of
+    other managers that swap or fork, the mappings that they emit are moved.
+    Hypothesis drives managers only, and a whole scheduler is walked only.
+    """
+    with guarded(json):
+        from kvproof.check.runs.explore_stage import specification_stage, subject_stage
+        from kvproof.check.runs.gate_data_plane import SUBJECTS, emits, emitted_stages, short_stages
+        from kvproof.check.runs.gate_pool import POOL_SCOPES
+        from kvproof.check.runs.gate_scopes import SPECIFICATION_SCOPES, SUBJECT_SCOPES
+        from kvproof.check.runs.hypothesis_stage import hypothesis_stage
+        from kvproof.check.runs.proof_stage import prover_stage
+        from kvproof.check.runs.run import Request, run_stages
+        from kvproof.check.runs.session import Stage
+        from kvproof.check.runs.subject_lookup import factory_of, level_of
+        from kvproof.check.runs.walk_stage import walker_stage
+
+        bytes_stages, plane, environment = list[Stage](), None, dict[str, str]()
+        if subject in SUBJECTS:
+            chosen, environment, note = settled_device(device)
+            bytes_stages, plane = short_stages(chosen, note)
+        elif device != "auto":
+            raise UsageError(f"--device {device}: no bytes of {subject} are moved on a device; leave --device out")
+        make, one = factory_of(subject, isolation, budget)
+        is_manager = level_of(one) == "manager"
+        if is_manager and subject not in SUBJECTS:
+            _, environment, _ = settled_device("cpu") if emits(one) else ("", environment, "")
+            bytes_stages, plane = emitted_stages(subject, make, one)
+        request = Request("verify", subject, settled_seed(seed), budget, out, json, known, contract_fails)
+        saving = request.saving(make)
+        if not is_manager:
+            stages = [
+                prover_stage(share=120),
+                specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),
+                *([subject_stage(make, one, POOL_SCOPES, saving, share=30)] if level_of(one) == "pool" else []),
+                *bytes_stages,
+                walker_stage(make, one, saving, share=60),
+            ]
+            raise typer.Exit(run_stages(request, stages, one, data_plane=plane, environment=environment))
+        # An exhaustive search that is not finished says little: it may take long, and leaves the rest to the walker.
+        stages = [
+            prover_stage(share=120),
+            specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),
+            subject_stage(make, one, SUBJECT_SCOPES, saving, share=30),
+            *bytes_stages,
+            walker_stage(make, one, saving, share=20),
+            hypothesis_stage(make, one, saving, share=10),
+        ]
+        raise typer.Exit(run_stages(request, stages, one, data_plane=plane, environment=environment))

@@ -1,0 +1,121 @@
+"""In which releases of an engine a counterexample holds.
+
+A trace is data, so any release can run it, each in a process of its own. Releases are named one by one, or as a range
+A..B, which stands for those from A to B that are here already.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import groupby
+from pathlib import Path
+
+from kvproof.check.counterexample import store
+from kvproof.check.subjects.loading import EngineError, download
+
+RANGE = ".."
+
+
+class Outcome(str, Enum):
+    """What a release does with the run."""
+
+    HOLDS = "holds"  # the same property is refuted
+    OTHER = "other"  # another one is
+    GONE = "gone"  # nothing is refuted
+    UNKNOWN = "unknown"  # it could not be run
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one release did. text: in one line. property: what it refutes, if anything."""
+
+    release: str
+    outcome: Outcome
+    text: str
+    property: str | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """A counterexample in several releases, oldest first."""
+
+    subject: str
+    trace: str
+    property: str
+    releases: list[Answer]
+    schema_version: int = 1
+
+    def spans(self) -> Iterator[tuple[Outcome, list[Answer]]]:
+        """Neighbours that do the same."""
+        for outcome, answers in groupby(self.releases, key=lambda answer: answer.outcome):
+            yield outcome, list(answers)
+
+    def sentence(self) -> str:
+        """Where it holds, and where it does not."""
+        parts = []
+        for outcome, answers in self.spans():
+            first, last = answers[0].release, answers[-1].release
+            parts.append(f"{outcome.value} in {first if first == last else f'{first} to {last}'}")
+        return f"{self.property}: {', '.join(parts)}"
+
+
+def engine_of(subject: str) -> str:
+    """The engine whose releases a subject is of. Raises EngineError."""
+    name = subject.partition("==")[0]
+    for engine in download.KNOWN:
+        if name == engine or name.startswith(f"{engine}-"):
+            return engine
+    raise EngineError(f"{subject} has no releases; there are those of {', '.join(download.KNOWN)}")
+
+
+def releases_of(engine: str, named: Sequence[str], cache: Path | None = None) -> list[str]:
+    """The releases named, ranges written out, oldest first. Raises EngineError."""
+    found: dict[str, None] = {}
+    for name in named:
+        if RANGE in name:
+            found.update(dict.fromkeys(_range(engine, name, cache)))
+        else:
+            found[download.parse(f"{engine}=={name}")[1]] = None
+    return sorted(found, key=download.order_of)
+
+
+def _range(engine: str, name: str, cache: Path | None) -> list[str]:
+    first, last = (download.parse(f"{engine}=={end}")[1] for end in name.split(RANGE, 1))
+    lowest, highest = download.order_of(first), download.order_of(last)
+    here = [one.version for one in download.installed_engines(cache) if one.name == engine]
+    inside = [version for version in here if lowest <= download.order_of(version) <= highest]
+    if not inside:
+        raise EngineError(f"no release of {engine} from {first} to {last} is here; name each to bring it in")
+    return inside
+
+
+def bisect(
+    subject: str, path: Path, releases: Sequence[str], told: Callable[[Answer], None] = lambda answer: None
+) -> Bisection:
+    """Run a crash file on each release. Raises CrashFileError; a release that cannot be run is an answer."""
+    trace = store.load(path)
+    engine, name = engine_of(subject), subject.partition("==")[0]
+    answers = []
+    for release in releases:
+        began = time.monotonic()
+        outcome, text, property = _answer(engine, f"{name}=={release}", release, path, trace.property)
+        answers.append(Answer(release, outcome, text, property, round(time.monotonic() - began, 2)))
+        told(answers[-1])
+    return Bisection(name, str(path), trace.property, answers)
+
+
+def _answer(engine: str, subject: str, release: str, path: Path, property: str) -> tuple[Outcome, str, str | None]:
+    try:
+        download.add(f"{engine}=={release}")
+    except EngineError as error:
+        return Outcome.UNKNOWN, str(error), None
+    done = store.replay(path, subject, isolation=True)
+    first = done.text.partition("\n")[0]
+    if done.status is store.Status.ERROR:
+        return Outcome.UNKNOWN, first, None
+    if done.finding is None:
+        return Outcome.GONE, first, None
+    outcome = Outcome.HOLDS if done.finding.property == property else Outcome.OTHER
+    return outcome, f"{done.finding.property}: {done.finding.text}".partition("\n")[0], done.finding.property

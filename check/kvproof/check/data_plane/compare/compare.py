@@ -1,0 +1,114 @@
+"""Compare memory with its pattern by computing the pattern again, a cache full at a time: no expected copy is kept.
+
+Each chunk of expected words is made in a buffer that stays in the cache, and compared there by the C library's
+`memcmp`, or where that cannot be had by `torch.equal` on 64-bit integers. Only a chunk that differs is looked at row
+by row. Both ways run on one thread. A chunk is large enough that the calls cost nothing beside the bytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kvproof.check.data_plane.memory.pattern import Words
+from kvproof.check.data_plane.speed.threads import one_thread
+
+CHUNK_BYTES = 512 * 1024
+DEVICE_CHUNK_BYTES = 16 * 1024 * 1024  # fits the second-level cache of a current GPU
+Comparer = Callable[[torch.Tensor, Words, Words], NDArray[np.int64]]
+
+
+def bad_rows(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:
+    """Numbers of the rows, ascending, that differ from `keys[row] XOR columns[word]` in any bit.
+
+    memory: int64, contiguous, [rows, words], on any device. keys: one for each row. columns: one for each word.
+    On CUDA work on `memory` must have ended on, or be ordered before, the current stream.
+    """
+    return comparer_for(memory.device)(memory, keys, columns)
+
+
+def comparer_for(device: torch.device) -> Comparer:
+    """The fastest way to compare on this device."""
+    if device.type == "cuda":
+        from kvproof.check.data_plane.compare import triton_verify  # loads triton, which is there only for GPUs
+
+        return by_device if triton_verify.refusal(device) else triton_verify.bad_rows
+    return by_memcmp if _memcmp() is not None else by_torch
+
+
+def by_memcmp(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:
+    """In main memory, through the C library."""
+    memcmp = _memcmp()
+    assert memcmp is not None
+
+    def are_equal(found: torch.Tensor, made: torch.Tensor) -> bool:
+        return not memcmp(found.data_ptr(), made.data_ptr(), made.nbytes)
+
+    return _by_chunks(memory, keys, columns, are_equal)
+
+
+def by_torch(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:
+    """In main memory, with torch alone."""
+    return _by_chunks(memory, keys, columns, torch.equal)
+
+
+def _by_chunks(
+    memory: torch.Tensor, keys: Words, columns: Words, are_equal: Callable[[torch.Tensor, torch.Tensor], bool]
+) -> NDArray[np.int64]:
+    """Make each chunk of the pattern, and compare it."""
+    num_rows, row_words = memory.shape
+    step = max(1, CHUNK_BYTES // (row_words * memory.itemsize))
+    row_keys, word_keys = (torch.from_numpy(words.view(np.int64)) for words in (keys, columns))
+    buffer = _buffer(min(step, num_rows) * row_words).view(-1, row_words)
+    bad: list[NDArray[np.int64]] = []
+    with one_thread():
+        chunks = zip(torch.split(memory, step), torch.split(row_keys[:, None], step), strict=True)
+        for number, (found, some_keys) in enumerate(chunks):
+            out = buffer if found.size(0) == buffer.size(0) else buffer[: found.size(0)]
+            made = torch.bitwise_xor(some_keys, word_keys, out=out)
+            if not are_equal(found, made):
+                bad.append(number * step + np.flatnonzero((found != made).any(1).numpy()))
+    return np.concatenate(bad) if bad else np.empty(0, np.int64)
+
+
+_LOCAL = threading.local()
+
+
+def _buffer(num_words: int) -> torch.Tensor:
+    """Memory for a chunk, this thread's own; it is kept, for new memory is cleared by the system page by page."""
+    kept: torch.Tensor | None = getattr(_LOCAL, "buffer", None)
+    if kept is None or len(kept) < num_words:
+        kept = _LOCAL.buffer = torch.empty(num_words, dtype=torch.int64)
+    return kept[:num_words]
+
+
+def by_device(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:
+    """On an accelerator: all chunks are queued, and the answer is fetched once."""
+    num_rows, row_words = memory.shape
+    step = max(1, DEVICE_CHUNK_BYTES // (row_words * 8))
+    row_keys = torch.from_numpy(keys.view(np.int64)).to(memory.device)[:, None]
+    word_keys = torch.from_numpy(columns.view(np.int64)).to(memory.device)
+    is_bad = torch.empty(num_rows, dtype=torch.bool, device=memory.device)
+    for first in range(0, num_rows, step):
+        expected = row_keys[first : first + step] ^ word_keys
+        is_bad[first : first + step] = (memory[first : first + step] != expected).any(1)
+    rows: NDArray[np.int64] = is_bad.nonzero().flatten().cpu().numpy()
+    return rows
+
+
+@cache
+def _memcmp() -> Callable[[int, int, int], int] | None:
+    """The C library's, if it can be found."""
+    try:
+        function = ctypes.CDLL(None).memcmp
+    except (AttributeError, OSError):
+        return None
+    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t], ctypes.c_int
+    compare: Callable[[int, int, int], int] = function
+    return compare

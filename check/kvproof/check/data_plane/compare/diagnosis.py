@@ -1,0 +1,166 @@
+"""From rows that are wrong to findings: each is classified, named, and said in a sentence.
+
+Of very many wrong rows a sample is looked at, spread evenly; their number is always the whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kvproof.check.data_plane.compare.classify import Classified, classify, decode
+from kvproof.check.data_plane.compare.wording import count_text, origin_text, place_text
+from kvproof.check.data_plane.memory.arena import Arena
+from kvproof.check.data_plane.memory.layouts import Geometry, Strip
+from kvproof.check.data_plane.memory.pattern import Kind, Origin, Part, Words, fields_of, unpack
+from kvproof.check.data_plane.memory.world import World
+from kvproof.check.data_plane.run.results import DataFinding, FindingKind, WrongClass, WrongRow
+from kvproof.check.data_plane.steps.moves import PoolId
+
+ROWS_MAX = 256  # of each pool
+SHOWN_MAX = 16
+
+
+def finding_of(world: World, wrong: dict[PoolId, NDArray[np.int64]], step: int) -> DataFinding:
+    """The finding about rows that `world.wrong()` gave in a step."""
+    return finding_about(diagnose(world, wrong), sum(map(len, wrong.values())), step)
+
+
+def finding_about(rows: list[WrongRow], num_rows: int, step: int) -> DataFinding:
+    """The finding about rows that were diagnosed, of so many that are wrong. What was moved is said first."""
+    first = next((row for row in rows if row.wrong_class is not WrongClass.UNMOVED), rows[0])
+    more = f" ({count_text(num_rows, 'row')} in all)" if num_rows > 1 else ""
+    return DataFinding(
+        FindingKind.WRONG_BYTES,
+        f"after step {step}, {first.text}{more}",
+        step,
+        tuple(sorted(rows, key=lambda row: row is not first)[:SHOWN_MAX]),
+        num_rows,
+        sum(row.num_words for row in rows),
+        dict(Counter(row.wrong_class.value for row in rows)),
+    )
+
+
+def diagnose(world: World, wrong: dict[PoolId, NDArray[np.int64]], rows_max: int = ROWS_MAX) -> list[WrongRow]:
+    """Rows that are wrong after `world.expect` and a move, at most so many of each pool."""
+    found = []
+    for pool, rows in wrong.items():
+        step = -(-len(rows) // rows_max)
+        found += _of_pool(world, pool, rows[::step])
+    return found
+
+
+def _of_pool(world: World, pool: PoolId, rows: NDArray[np.int64]) -> list[WrongRow]:
+    arena = world.arenas[pool]
+    memory = arena.memory[torch.from_numpy(np.ascontiguousarray(rows)).to(arena.device)].cpu().numpy().view(np.uint64)
+    labels = decode(memory)
+    is_label = _name_places(labels, world.geometry)
+    found = []
+    for index, arena_row in enumerate(rows.tolist()):
+        at = _place_of(arena, arena_row)
+        expected, previous = int(arena.labels[arena_row]), int(world.before[pool][arena_row])
+        neighbours, own = arena.labels[arena_row : arena_row + 1], 0
+        if at is not None:
+            neighbours, own = arena.label_view(at[0])[at[1]], at[2]
+        row = classify(memory[index], expected, previous, neighbours, own, is_label[index], labels[index])
+        found.append(_wrong_row(world, pool, arena_row, at, row, expected))
+    return found
+
+
+def _name_places(labels: Words, geometry: Geometry) -> NDArray[np.bool_]:
+    """Which labels name a row that there is."""
+    fields = fields_of(labels)
+    is_guard = fields["kind"] == Kind.GUARD
+    is_ours = (fields["kind"] == Kind.DATA) | (fields["kind"] == Kind.POISON)
+    is_ours &= (fields["layer"] < geometry.num_layers) & np.isin(fields["part"], geometry.parts)
+    num_rows, num_guarded = np.zeros_like(labels), np.zeros_like(labels)
+    for pool in PoolId:
+        is_here = fields["pool"] == pool
+        num_rows[is_here] = geometry.num_blocks(pool) * geometry.rows_per_part
+        num_guarded[is_here] = geometry.num_rows(pool)
+    found: NDArray[np.bool_] = (is_ours & (fields["row"] < num_rows)) | (is_guard & (fields["row"] < num_guarded))
+    return found
+
+
+def _place_of(arena: Arena, arena_row: int) -> tuple[Strip, int, int] | None:
+    """The strip, block and row in the block; None in a guard."""
+    num_blocks, rows = arena.geometry.num_blocks(arena.pool), arena.geometry.rows_per_part
+    for strip in arena.strips:
+        block, row = divmod(arena_row - strip.first_row, strip.block_stride)
+        if 0 <= block < num_blocks and row < rows:
+            return strip, block, row
+    return None
+
+
+def _wrong_row(
+    world: World, pool: PoolId, arena_row: int, at: tuple[Strip, int, int] | None, row: Classified, expected: int
+) -> WrongRow:
+    geometry = world.geometry
+    layer, part, block, row_in_block = (at[0].layer, at[0].part, at[1], at[2]) if at else (-1, Part.JOINT, -1, -1)
+    if at:
+        place = place_text(geometry, pool, layer, part, block, row_in_block)
+    else:
+        place = _guard_text(world.arenas[pool], arena_row)
+    origin = None if row.label is None else unpack(row.label)
+    shift_bytes = None if row.shift_words is None else row.shift_words * 8
+    return WrongRow(
+        pool,
+        arena_row,
+        layer,
+        part,
+        block,
+        row_in_block,
+        row.wrong_class,
+        origin,
+        unpack(expected),
+        row.num_words,
+        shift_bytes,
+        _sentence(world, place, row, origin, unpack(expected)),
+    )
+
+
+def _guard_text(arena: Arena, arena_row: int) -> str:
+    """A guard by what lies before it."""
+    row = arena_row
+    while row >= 0 and (at := _place_of(arena, row)) is None:
+        row -= 1
+    if row < 0:
+        return f"the guard in front of the first block of {arena.pool}, guard row {arena_row}"
+    assert at is not None
+    return f"the guard {count_text(arena_row - row, 'row')} after block {at[1]} of {arena.pool}, layer {at[0].layer}"
+
+
+def _sentence(world: World, place: str, row: Classified, origin: Origin | None, expected: Origin) -> str:
+    source = "" if origin is None else origin_text(world.geometry, origin, _age(world, origin))
+    due = f"it must hold {origin_text(world.geometry, expected, _age(world, expected))}"
+    words = count_text(row.num_words, "word")
+    match row.wrong_class:
+        case WrongClass.UNMOVED:
+            return f"{place} still holds what it held before the step, {source}; {due}"
+        case WrongClass.TORN:
+            return f"{place} still holds in {words} what was there before the step, {source}; the others are right"
+        case WrongClass.MOVED | WrongClass.STALE | WrongClass.POISON:
+            is_whole = row.num_words == world.geometry.row_words
+            return f"{place} holds {'' if is_whole else f'in {words} '}{source}; {due}"
+        case WrongClass.SHIFTED:
+            shift = 0 if row.shift_words is None else row.shift_words * 8
+            return f"{place} holds {source}, shifted by {shift:+d} bytes; {due}"
+        case WrongClass.MIXED:
+            return f"{place} holds in {words} some right bytes, and the others as before the step; {due}"
+        case WrongClass.ZERO:
+            return f"{place} holds zeros in {words}; {due}"
+        case WrongClass.ALTERED:
+            return f"{place} holds in {words} some right bits, and others that were never written; {due}"
+        case WrongClass.UNKNOWN:
+            return f"{place} holds in {words} what was never written to either pool; {due}"
+
+
+def _age(world: World, origin: Origin) -> int:
+    """How many times the row has been written since."""
+    if origin.kind != Kind.DATA:
+        return 0
+    block, row = divmod(origin.row, world.geometry.rows_per_part)
+    return world.interpreter.generations[PoolId(origin.pool)][block][row] - origin.generation

@@ -1,0 +1,1 @@
+"""The memory that is filled and checked: pools, layouts, patterns."""

@@ -1,0 +1,1 @@
+"""Runs of the data plane: cases, correctness, results."""

@@ -1,0 +1,316 @@
+"""The correctness run: executors on layouts, element types and mappings, and the harness on faults.
+
+The harness is put to the test first. Then executors are run on every pair of values of the other axes, at two sizes.
+The short form takes the first executor through every pair at the small size, and the others through every value. They
+take turns, so that each has had its share when the time is over. What could not be run is skipped with its reason, and
+what was reduced is said in a note.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import chain, product, zip_longest
+
+import torch
+
+from kvproof.check.data_plane.compare import triton_verify
+from kvproof.check.data_plane.compare.wording import count_text
+from kvproof.check.data_plane.device.state import broken
+from kvproof.check.data_plane.executors import BUILT_IN, Executor, named
+from kvproof.check.data_plane.executors.isolation import Isolation
+from kvproof.check.data_plane.faults.judging import judge_faults
+from kvproof.check.data_plane.mappings import ADVERSARIAL, KINDS, scenario
+from kvproof.check.data_plane.memory.layouts import DTYPES, Geometry, Layout, UnknownSetting, dtype_named, layout_named
+from kvproof.check.data_plane.run.harness import DEFAULT_STREAM, NO_STREAM, OWN_STREAM, STEP_SECONDS_MAX, run_case
+from kvproof.check.data_plane.run.pairwise import Row, every_pair, every_value
+from kvproof.check.data_plane.run.results import CaseResult, CorrectnessResult, FindingKind
+from kvproof.check.data_plane.steps.linter import lint
+from kvproof.check.data_plane.steps.linter_self_test import judge_lints
+from kvproof.check.data_plane.steps.moves import Scenario
+from kvproof.check.data_plane.steps.ordering_self_test import judge_races
+from kvproof.impl import free_bytes
+
+Progress = Callable[[str, int, int], None]  # what is being done, how many are done, of how many
+OnCase = Callable[[CaseResult], None]
+MIB = 1024 * 1024
+BLOCKS_MIN = 8
+
+
+@dataclass(frozen=True)
+class Size:
+    """Sizes of a case: blocks of both pools, tokens of a block, heads, head size in elements, layers."""
+
+    name: str
+    num_gpu_blocks: int
+    num_cpu_blocks: int
+    block_size: int
+    num_heads: int
+    head_size: int
+    num_layers: int
+
+    def geometry(self, layout: Layout, dtype: str) -> Geometry:
+        """A latent cache has one head, which is as large as all others together."""
+        heads, head_size = self.num_heads, self.head_size
+        if layout is Layout.LATENT:
+            heads, head_size = 1, heads * head_size
+        return Geometry(
+            layout,
+            dtype,
+            self.block_size,
+            heads,
+            head_size,
+            self.num_layers,
+            self.num_gpu_blocks,
+            self.num_cpu_blocks,
+        )
+
+
+SMALL = Size("small", 24, 20, 4, 2, 16, 2)
+LARGE = Size("large", 64, 48, 16, 2, 128, 3)
+
+
+@dataclass(frozen=True)
+class CorrectnessConfig:
+    """What is run. Empty tuples mean everything that there is; names of unknown things raise UnknownSetting.
+
+    executors: built-in names, and module:function of one's own. given: a scenario for pools of the small size, which is
+    run alone, as the only kind of mapping, in the short form. memory_bytes_max: of both pools of a case together.
+    seconds_max: no case begins later. step_seconds_max: of a step, after which its executor hangs.
+    """
+
+    seed: int = 0
+    device: str = "cpu"
+    executors: tuple[str, ...] = ()
+    layouts: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    mappings: tuple[str, ...] = ()
+    is_short: bool = False
+    given: Scenario | None = None
+    memory_bytes_max: int = 256 * MIB
+    step_seconds_max: float = STEP_SECONDS_MAX
+    seconds_max: float = float("inf")
+
+
+Planned = tuple[Executor, Size, Row]
+
+
+@dataclass
+class _Plan:
+    """What was asked for, by name, and what is said about it."""
+
+    config: CorrectnessConfig
+    executors: list[Executor]
+    layouts: list[str]
+    dtypes: list[str]
+    mappings: list[str]
+    streams: list[str]
+    device: torch.device
+    notes: list[str] = field(default_factory=list)
+    scenarios: dict[tuple[str, Size], Scenario] = field(default_factory=dict)
+    is_cut: bool = False  # something planned was not run
+    broken: str = ""  # why nothing more can be done on the device
+
+    @property
+    def axes(self) -> list[list[str]]:
+        return [self.layouts, self.dtypes, self.mappings, self.streams]
+
+    def cases(self) -> Iterator[Planned]:
+        """Executors in turns, small cases first; each executor and size in other combinations."""
+        sizes = [self._fitting(size) for size in ((SMALL,) if self.config.is_short else (SMALL, LARGE))]
+        of_executors: dict[str, list[Planned]] = {}
+        for number, (executor, size) in enumerate(product(self.executors, sizes)):
+            axes = [[*axis[number % len(axis) :], *axis[: number % len(axis)]] for axis in self.axes]
+            rows = every_value(axes) if self.config.is_short and number else every_pair(axes)
+            of_executors.setdefault(executor.name, []).extend((executor, size, row) for row in rows)
+        yield from (case for case in chain(*zip_longest(*of_executors.values())) if case is not None)
+
+    def scenario(self, kind: str, size: Size) -> Scenario:
+        """Made once for all executors."""
+        key = kind, size
+        if self.config.given is not None:
+            self.scenarios[key] = self.config.given
+        elif key not in self.scenarios:
+            seed = self.config.seed
+            self.scenarios[key] = scenario(kind, seed, size.num_gpu_blocks, size.num_cpu_blocks, size.block_size)
+        return self.scenarios[key]
+
+    def _fitting(self, size: Size) -> Size:
+        """The size, with fewer blocks if the largest case would not fit."""
+        room = min(self.config.memory_bytes_max, free_bytes("cpu") // 2, free_bytes(self.device) // 2)
+        fitting = size
+        if self.config.given is not None:  # it names blocks of pools of this size
+            return fitting
+        while fitting.num_cpu_blocks > BLOCKS_MIN and self._bytes_max(fitting) > room:
+            fitting = replace(
+                fitting, num_gpu_blocks=fitting.num_gpu_blocks // 2 + 2, num_cpu_blocks=fitting.num_cpu_blocks // 2
+            )
+        if fitting != size:
+            self.notes.append(
+                f"There is room for {room // MIB} MiB, so {size.name} cases have {fitting.num_gpu_blocks} GPU and "
+                f"{fitting.num_cpu_blocks} CPU blocks instead of {size.num_gpu_blocks} and {size.num_cpu_blocks}."
+            )
+        return fitting
+
+    def _bytes_max(self, size: Size) -> int:
+        return max(
+            size.geometry(layout_named(layout), dtype).num_bytes() for layout in self.layouts for dtype in self.dtypes
+        )
+
+
+def run_correctness(
+    config: CorrectnessConfig, on_progress: Progress | None = None, on_case: OnCase = lambda case: None
+) -> CorrectnessResult:
+    """Everything. Raises UnknownSetting for what there is not, with a message for the user.
+
+    on_case: is given each case when it has been run.
+    """
+    began = time.perf_counter()
+    plan = _plan(config)
+    tell = on_progress or (lambda what, done, total: None)
+    faults = judge_faults(plan.device, lambda done, total: tell("injected faults", done, total))
+    tell("event logs", 0, 1)
+    races, lints = judge_races(config.seed), judge_lints()
+    tell("event logs", 1, 1)
+    cases = _run_cases(plan, began + config.seconds_max, tell, on_case)
+    plan.notes += _warnings(plan)
+    axes = [*plan.axes, [executor.name for executor in plan.executors]]
+    num_combinations = 1
+    for axis in axes:
+        num_combinations *= len(axis)
+    if len(cases) < num_combinations:
+        text = f"The matrix has {num_combinations} combinations of executor, layout, element type, mapping and stream; "
+        if not plan.is_cut:
+            whose = "the first" if config.is_short else "each"
+            text += f"{len(cases)} cases were chosen so that with {whose} executor any two values of two axes meet."
+        else:
+            text += f"{len(cases)} cases were run, which is too few for any two values of two axes to meet."
+        plan.notes.append(text)
+    return CorrectnessResult(
+        config.seed,
+        str(plan.device),
+        tuple(cases),
+        num_combinations,
+        tuple(faults),
+        tuple(races),
+        tuple(lints),
+        tuple(plan.notes),
+        time.perf_counter() - began,
+        plan.is_cut,
+        plan.broken,
+    )
+
+
+def _plan(config: CorrectnessConfig) -> _Plan:
+    """Everything by name. Raises UnknownSetting."""
+    device = _device(config.device)
+    plan = _Plan(
+        config,
+        [named(name) for name in config.executors or tuple(BUILT_IN)],
+        [layout_named(name).value for name in config.layouts or tuple(layout.value for layout in Layout)],
+        list(config.dtypes or DTYPES),
+        [config.given.kind] if config.given else list(config.mappings or KINDS),
+        [DEFAULT_STREAM, OWN_STREAM] if device.type == "cuda" else [NO_STREAM],
+        device,
+    )
+    for dtype in plan.dtypes:
+        dtype_named(dtype)
+    for kind in plan.mappings:
+        plan.scenario(kind, SMALL)
+    if device.type == "cpu":
+        plan.notes.append("Both pools lay in main memory, where there are no streams; no CUDA device was used.")
+    elif reason := triton_verify.refusal(device):
+        plan.notes.append(f"The GPU's pool was compared by torch, for {reason}.")
+    return plan
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UnknownSetting(f"no device is named {name!r}; there are cpu and cuda") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UnknownSetting(f"no device is named {name!r}; there are cpu and cuda")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UnknownSetting("there is no CUDA device here; take cpu")
+    return device
+
+
+def _run_cases(plan: _Plan, deadline: float, tell: Progress, on_case: OnCase) -> list[CaseResult]:
+    """All cases that there is time for.
+
+    An executor that can run none of them is skipped once, with the reason of its first case. One that hangs is not run
+    again: each further case might take as long.
+    """
+    planned = list(plan.cases())
+    able = {e.name for e, size, row in planned if not e.unsupported(_geometry(size, row), plan.device)}
+    found: list[CaseResult] = []
+    over: set[str] = set()
+    num_left = 0
+    with ExitStack() as stack:
+        isolations: dict[str, Isolation] = {}
+        for number, (executor, size, row) in enumerate(planned):
+            tell(f"{executor.name}: {', '.join(row[:3])}", number, len(planned))
+            if executor.name in over:
+                continue
+            if time.perf_counter() >= deadline:
+                num_left += 1
+                continue
+            if executor.is_own and executor.name not in isolations:
+                isolations[executor.name] = stack.enter_context(Isolation(executor.name, plan.config.step_seconds_max))
+            case = run_case(
+                executor,
+                _geometry(size, row),
+                plan.scenario(row[2], size),
+                plan.device,
+                row[3],
+                isolation=isolations.get(executor.name),
+                step_seconds_max=plan.config.step_seconds_max,
+            )
+            found.append(case)
+            on_case(case)
+            if case.finding is not None and case.finding.kind is FindingKind.HANG:
+                over.add(executor.name)
+                plan.is_cut = True
+                plan.notes.append(f"{executor.name} was not run again when it had hung: {case.finding.text}.")
+            if case.finding is not None and (fault := broken(plan.device)):
+                plan.is_cut, plan.broken = True, fault
+                plan.notes.append(f"After {executor.name} nothing more could be run on {plan.device}: {fault}.")
+                break
+            if executor.name not in able:
+                over.add(executor.name)
+                plan.notes.append(f"{executor.name} was not run: {case.reason}.")
+    tell("cases", len(planned), len(planned))
+    if num_left:
+        plan.is_cut = True
+        plan.notes.append(
+            f"The time was over before {num_left} of {len(planned)} planned cases, which were not run; "
+            "a longer --budget runs them."
+        )
+    return found
+
+
+def _warnings(plan: _Plan) -> Iterator[str]:
+    """What the linter says of the mappings that a manager gave, and does not refuse: the first of each kind."""
+    for (kind, size), made in plan.scenarios.items():
+        if kind in ADVERSARIAL:  # drawn to be like that
+            continue
+        said = [
+            (number, complaint)
+            for number, step in enumerate(made.steps, start=1)
+            for complaint in lint(step.moves, size.num_gpu_blocks, size.num_cpu_blocks)
+            if not complaint.refuses
+        ]
+        for rule in dict.fromkeys(complaint.rule for _, complaint in said):
+            number, first = next((number, complaint) for number, complaint in said if complaint.rule == rule)
+            count = sum(complaint.rule == rule for _, complaint in said)
+            yield (
+                f"The linter warns of mapping {kind}, {size.name}, step {number}: {first.text} ({rule}, "
+                f"{count_text(count, 'pair')}). What a worker does with that is defined, and was compared."
+            )
+
+
+def _geometry(size: Size, row: Row) -> Geometry:
+    return size.geometry(layout_named(row[0]), row[1])

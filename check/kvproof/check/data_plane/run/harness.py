@@ -1,0 +1,231 @@
+"""One executor, one layout, one scenario: lint, move, compare, step by step, until something is wrong.
+
+When a call has returned, its work has ended or is ordered before later work of the current stream. So on CUDA only that
+stream is waited for before the first comparison. Bytes that are wrong then, and right once the whole device has come
+to rest, were late: something was not waited for.
+
+What an executor does to itself (it raises, does not return, ends its process) is a finding like wrong bytes are, and so
+is a device that it breaks. A mapping that the linter refuses is a finding about who made it, and nothing moves.
+
+After the last step an executor is given time to come to rest, and both pools are compared once more if anything of it
+was still at work: who keeps the tensors and writes later is found, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+
+import torch
+
+from kvproof.check.data_plane.compare.diagnosis import finding_of
+from kvproof.check.data_plane.device.state import broken, is_out_of_memory, wait_for
+from kvproof.check.data_plane.executors.base import Executor
+from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, NoRoom, Raised
+from kvproof.check.data_plane.memory.layouts import Geometry, UnknownSetting
+from kvproof.check.data_plane.memory.world import World
+from kvproof.check.data_plane.run.results import CaseResult, CaseStatus, DataFinding, FindingKind
+from kvproof.check.data_plane.speed.threads import one_thread
+from kvproof.check.data_plane.steps.linter import lint
+from kvproof.check.data_plane.steps.moves import Moves, Scenario, Step
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.time_limit import time_limit
+
+STEP_SECONDS_MAX = 20.0
+REST_SECONDS_MAX = 2.0  # for threads that an executor has left at work
+NO_STREAM, DEFAULT_STREAM, OWN_STREAM = "none", "default", "own"
+
+
+@one_thread()
+def run_case(
+    executor: Executor,
+    geometry: Geometry,
+    scenario: Scenario,
+    device: torch.device,
+    stream: str = NO_STREAM,
+    *,
+    isolation: Isolation | None = None,
+    step_seconds_max: float = STEP_SECONDS_MAX,
+) -> CaseResult:
+    """The case's result. `isolation` is the process of an executor of one's own, to be used for several cases.
+
+    stream: `none` in main memory; on CUDA `default`, or `own` for a stream of the executor's.
+    A case whose pools do not fit is skipped. Raises UnknownSetting if a function of one's own cannot be had.
+    """
+    began = time.perf_counter()
+    case = CaseResult(
+        executor.name,
+        geometry.layout.value,
+        geometry.dtype,
+        scenario.kind,
+        str(device),
+        stream,
+        scenario.seed,
+        CaseStatus.PASSED,
+    )
+    if reason := executor.unsupported(geometry, device):
+        return replace(case, status=CaseStatus.SKIPPED, reason=reason)
+    if refused := _refused(scenario, geometry):
+        return replace(case, status=CaseStatus.FAILED, finding=refused)
+    is_isolated = executor.is_own and device.type == "cpu"
+    if is_isolated and isolation is None:
+        with Isolation(executor.name, step_seconds_max) as own:
+            return run_case(executor, geometry, scenario, device, stream, isolation=own)
+    process = isolation if is_isolated else None
+    try:
+        world = World(geometry, device, process.share(geometry) if process else None)
+    except NoRoom as error:
+        return replace(case, status=CaseStatus.SKIPPED, reason=str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = f"there is no memory for pools of {geometry.num_bytes() / 2**20:.3g} MiB"
+        return replace(case, status=CaseStatus.SKIPPED, reason=reason)
+    num_steps = num_pairs = 0
+    caught = _Caught(step=1)
+    with caught:
+        move = _prepared(executor, world, process, stream, step_seconds_max)
+    for number, step in enumerate(scenario.steps, start=1):
+        if caught.finding is None:
+            caught.step = number
+            _run_step(world, move, process, step, caught)
+            num_steps, num_pairs = number, num_pairs + step.moves.num_pairs
+    if caught.finding is None and num_steps:
+        _come_to_rest(world, process, caught)
+    finding = caught.finding
+    return replace(
+        case,
+        status=CaseStatus.FAILED if finding else CaseStatus.PASSED,
+        num_steps=num_steps,
+        num_pairs=num_pairs,
+        bytes_moved=num_pairs * geometry.block_bytes,
+        bytes_proven=num_steps * world.num_bytes,
+        seconds=time.perf_counter() - began,
+        finding=finding,
+    )
+
+
+class _Caught:
+    """Turns what an executor does to itself into a finding about the step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.finding: DataFinding | None = None
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
+        if error is None or isinstance(error, UnknownSetting | KeyboardInterrupt | GeneratorExit):
+            return False
+        where = f"in step {self.step}, the executor"
+        match error:
+            case Hung():
+                found = FindingKind.HANG, f"{where} gave {error}"
+            case Crashed():
+                found = FindingKind.CRASHED, f"{where} crashed: {error}"
+            case Raised():
+                found = FindingKind.RAISED, f"{where} raised {error}"
+            case Finding():
+                found = FindingKind.HANG, f"{where} gave {error.text}"
+            case _:
+                found = FindingKind.RAISED, f"{where} raised {type(error).__name__}: {error}"
+        self.finding = DataFinding(*found, self.step)
+        return True
+
+
+def _refused(scenario: Scenario, geometry: Geometry) -> DataFinding | None:
+    """The first thing that the linter refuses."""
+    for number, step in enumerate(scenario.steps, start=1):
+        for complaint in lint(step.moves, geometry.num_gpu_blocks, geometry.num_cpu_blocks):
+            if complaint.refuses:
+                text = f"the mapping of step {number} was refused and nothing was moved: {complaint.text}"
+                return DataFinding(FindingKind.REFUSED_MAPPING, text, number)
+    return None
+
+
+def _prepared(
+    executor: Executor, world: World, isolation: Isolation | None, stream: str, seconds_max: float
+) -> Callable[[Moves], object]:
+    """The function that does a step and waits for its end."""
+    if isolation is not None:
+        isolation.open(world.geometry)
+        return isolation.move
+    with time_limit(seconds_max):
+        move = executor.prepare(world.caches())
+
+    def within_time(moves: Moves) -> None:
+        with time_limit(seconds_max):
+            if stream == OWN_STREAM:
+                _on_own_stream(move, replace(moves), world.device)
+            else:
+                move(replace(moves))  # what is done to it is done to a copy
+            if world.device.type == "cuda":
+                wait_for(torch.cuda.current_stream(world.device))
+
+    return within_time
+
+
+def _on_own_stream(move: Callable[[Moves], object], moves: Moves, device: torch.device) -> None:
+    """On a stream that waits for what was there before, and is waited for."""
+    before, own = torch.cuda.current_stream(device), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    own.wait_stream(before)
+    with torch.cuda.stream(own):
+        move(moves)
+    before.wait_stream(own)
+
+
+def _run_step(
+    world: World, move: Callable[[Moves], object], process: Isolation | None, step: Step, caught: _Caught
+) -> None:
+    """Move and compare, then do what is ours; what is wrong is left in `caught`."""
+    world.expect(step.moves)
+    with caught:
+        move(step.moves)
+    if caught.finding is None:
+        _compare(world, process, caught)
+    if caught.finding is None:
+        world.release(step)
+        world.compute(step)
+
+
+def _compare(world: World, process: Isolation | None, caught: _Caught) -> None:
+    """Compare every row; what is wrong only now, and right when all has come to rest, is late."""
+    try:
+        wrong = world.wrong()
+        found = finding_of(world, wrong, caught.step) if wrong else None
+    except RuntimeError:
+        if not (fault := broken(world.device)):
+            raise
+        text = f"after step {caught.step}, the device can no longer be used: {fault}"
+        caught.finding = DataFinding(FindingKind.BROKE_DEVICE, text, caught.step)
+        return
+    if found is None:
+        return
+    caught.finding = found
+    world.synchronize()
+    with _Caught(caught.step):  # a process that ends now has left wrong bytes first
+        if process:
+            process.rest(REST_SECONDS_MAX)
+    if not world.wrong():
+        text = f"{found.text}; it was right once {_all(process)} had come to rest: something was not waited for"
+        caught.finding = replace(found, kind=FindingKind.LATE, text=text)
+
+
+def _come_to_rest(world: World, process: Isolation | None, caught: _Caught) -> None:
+    """After the last step: what is still at work may write where it no longer should."""
+    with caught:
+        if process and not process.rest(REST_SECONDS_MAX):
+            return
+    if caught.finding is None and (process or world.device.type == "cuda"):
+        world.synchronize()
+        _compare(world, process, caught)
+        if caught.finding is not None:
+            text = f"{caught.finding.text}; it was right before {_all(process)} had come to rest: something wrote later"
+            caught.finding = replace(caught.finding, kind=FindingKind.LATE, text=text)
+
+
+def _all(process: Isolation | None) -> str:
+    return "its process" if process else "the device"

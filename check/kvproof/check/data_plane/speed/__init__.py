@@ -1,0 +1,1 @@
+"""How fast a device moves blocks, as ratios to plain copies."""

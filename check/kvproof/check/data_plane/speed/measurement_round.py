@@ -1,0 +1,205 @@
+"""One sitting: some rounds in memory of their own, in each of which everything is timed once, in another order.
+
+Before anything is timed, each executor makes each of its moves once between filled pools, and every byte is compared.
+What moves wrong bytes is not timed, nor what raises, hangs, or would take the time of all the others.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+
+from kvproof.check.data_plane.compare import compare, triton_verify
+from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
+from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, Raised
+from kvproof.check.data_plane.memory.arena import Arena
+from kvproof.check.data_plane.memory.layouts import Geometry
+from kvproof.check.data_plane.memory.pattern import Words, row_keys
+from kvproof.check.data_plane.memory.world import World
+from kvproof.check.data_plane.speed.stopwatch import Stopwatch
+from kvproof.check.data_plane.speed.workload import (
+    COMPARED,
+    VERIFY,
+    Timed,
+    mappings,
+    plain_copies,
+    plain_copy,
+    reference_of,
+)
+from kvproof.check.data_plane.steps.moves import Moves, PoolId
+
+ROUNDS_MIN, ROUNDS_MAX = 5, 200
+PROOF_SECONDS_MAX = 20.0  # of one executor in one sitting
+VERIFIED_BYTES = 16 * 1024 * 1024  # of one call, in main memory
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a sitting times. num_pairs: of one call. num_places: mappings that the rounds go through in turn.
+
+    kinds: of mappings, by how they begin; empty for all. label: what tells the names of this load from those of others.
+    isolation: the process of the only executor, which is one's own. verifies: whether comparing is timed, too.
+    """
+
+    geometry: Geometry
+    executors: tuple[Executor, ...]
+    num_pairs: int
+    num_places: int
+    kinds: tuple[str, ...] = ()
+    label: str = ""
+    isolation: Isolation | None = None
+    verifies: bool = False
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes that one call moves."""
+        return self.num_pairs * self.geometry.block_bytes
+
+    def mappings(self, seed: int) -> dict[str, list[Moves]]:
+        """By name, without the label."""
+        made = mappings(self.geometry, self.num_pairs, self.num_places, seed)
+        return {name: places for name, places in made.items() if name.startswith(self.kinds or ("",))}
+
+    def world(self, device: torch.device) -> World:
+        """Filled pools, in memory that is shared with the executor's process if it has one."""
+        return World(self.geometry, device, self.isolation.share(self.geometry) if self.isolation else None)
+
+    def prepared(self, executor: Executor, world: World) -> MoveBlocks:
+        """What does a step."""
+        if self.isolation is None:
+            return executor.prepare(world.caches())
+        self.isolation.open(self.geometry)
+        return self.isolation.move
+
+
+class Sitting:
+    """What was timed is in `plain`, `moves` and `verification`; `skipped` says what was not, and why."""
+
+    def __init__(self, load: Load, device: torch.device, seed: int) -> None:
+        self.load, self.device, self.seed = load, device, seed
+        self.plain: list[Timed] = []
+        self.again: list[Timed] = []
+        self.moves: list[Timed] = []
+        self.verification: list[Timed] = []
+        self.skipped: list[str] = []
+
+    def run(self, stopwatch: Stopwatch, seconds: float, tell: Callable[[str], None]) -> None:
+        """Prove every move, then time everything in turn: five rounds at least, then until the seconds are over."""
+        world = self.load.world(self.device)
+        self.moves = self._moves(world, tell)
+        self.plain, self.again = (self._plain(world) for _ in range(2))
+        if self.load.verifies:
+            self.verification = self._verification(world)
+        timed = [*self.plain, *self.moves, *self.verification, *self.again]
+        for one in timed:  # the first time pays for pages and kernels
+            for work in one.works:
+                began = time.perf_counter()
+                work()
+                one.host_seconds = time.perf_counter() - began
+        drawn, deadline = random.Random(self.seed), time.monotonic() + seconds
+        for number in range(ROUNDS_MAX):
+            if number >= ROUNDS_MIN and time.monotonic() >= deadline:
+                break
+            tell("timing")
+            order = drawn.sample(timed, len(timed))  # what comes after its like would find the caches warm
+            for index, one in enumerate(order, start=number * len(order)):
+                work = one.works[index % len(one.works)]
+                one.seconds.append(stopwatch.lap(work, one.host_seconds).seconds)
+        for one in timed:
+            one.works = ()
+
+    def drift(self) -> float:
+        """How far two timings of one plain copy differ, relative."""
+        pairs = zip(self.plain, self.again, strict=False)
+        return max(abs(float(np.median(again.speeds()) / np.median(one.speeds())) - 1) for one, again in pairs)
+
+    def _plain(self, world: World) -> list[Timed]:
+        return plain_copies(world, self.load.payload_bytes, self.load.num_places, self.load.label)
+
+    def _moves(self, world: World, tell: Callable[[str], None]) -> list[Timed]:
+        """Each executor with each mapping, proven to move the right bytes."""
+        load, found = self.load, []
+        kinds = load.mappings(self.seed)
+        for executor in load.executors:
+            tell(f"proving {executor.name}")
+            if reason := executor.unsupported(load.geometry, self.device):
+                self.skipped.append(f"{executor.name}: {reason}")
+                continue
+            deadline = time.monotonic() + PROOF_SECONDS_MAX
+            try:
+                move = load.prepared(executor, world)
+                for name, places in kinds.items():
+                    mapping = name + load.label
+                    if wrong := _wrong_rows(world, move, places, deadline):
+                        self.skipped.append(
+                            f"{executor.name}, {mapping}: it left {wrong:,} rows wrong, so it was not timed"
+                        )
+                        continue
+                    works = [partial(move, moves) for moves in places]
+                    reference = reference_of(places[0]) + load.label
+                    found.append(Timed(executor.name, mapping, works, load.payload_bytes, reference, load.num_pairs))
+            except Exception as error:
+                if not (executor.is_own or isinstance(error, Raised | Hung | Crashed | _TooSlow)):
+                    raise
+                found = [one for one in found if one.name != executor.name]
+                self.skipped.append(f"{executor.name}{load.label}: {error}")
+        return found
+
+    def _verification(self, world: World) -> list[Timed]:
+        """Every way to compare that this device has, on memory as large as the GPU's pool, and a plain copy of it."""
+        arena = Arena(self.load.geometry, PoolId.GPU, self.device)
+        arena.fill()
+        most = VERIFIED_BYTES if self.device.type == "cpu" else self.load.payload_bytes
+        num_rows = min(len(arena.labels), max(1, most // self.load.geometry.row_bytes))
+        places = [slice(first, first + num_rows) for first in range(0, len(arena.labels) - num_rows + 1, num_rows)]
+        num_bytes, pool = num_rows * self.load.geometry.row_bytes, world.arenas[PoolId.GPU].memory
+        timed = []
+        for name, way in _ways_to_compare(self.device).items():
+            works = [_comparison(way, arena, place) for place in places]
+            timed.append(Timed(name, VERIFY, works, num_bytes, COMPARED))
+        self.plain.append(plain_copy(COMPARED, [(pool[place], arena.memory[place]) for place in places], num_bytes))
+        return timed
+
+
+class _TooSlow(Exception):
+    """An executor that takes the time of all others; the text says so."""
+
+
+def _comparison(way: compare.Comparer, arena: Arena, place: slice) -> Callable[[], object]:
+    """Compare that part of the memory. In main memory the keys of the rows are computed each time, as in use."""
+    memory, labels = arena.memory[place], arena.labels[place]
+    if arena.device.type == "cpu":
+        return lambda: way(memory, row_keys(labels), arena.columns)
+    keys: Words = row_keys(labels)  # the host's work, which the time of a device must not wait for
+    return lambda: way(memory, keys, arena.columns)
+
+
+def _wrong_rows(world: World, move: MoveBlocks, places: Sequence[Moves], deadline: float) -> int:
+    """Make every move once, and compare both pools whole; wrong rows are put right again."""
+    for number, moves in enumerate(places, start=1):
+        world.expect(moves)
+        move(moves)
+        if time.monotonic() > deadline and number < len(places):
+            raise _TooSlow(f"its moves were not proven within {PROOF_SECONDS_MAX:g} s, so it was not timed")
+    world.synchronize()
+    wrong = world.wrong()
+    for pool, rows in wrong.items():
+        world.arenas[pool].fill_rows(rows)
+    world.synchronize()
+    return sum(len(rows) for rows in wrong.values())
+
+
+def _ways_to_compare(device: torch.device) -> dict[str, compare.Comparer]:
+    if device.type != "cuda":
+        return {"memcmp": compare.by_memcmp, "torch": compare.by_torch}
+    ways: dict[str, compare.Comparer] = {"torch on the device": compare.by_device}
+    if not triton_verify.refusal(device):
+        ways["one Triton kernel"] = triton_verify.bad_rows
+    return ways

@@ -1,0 +1,61 @@
+"""What each row of both pools must hold after a step, worked out on tags alone.
+
+A tag is a label of layer 0, key: every layer and part moves alike. The lists of a step are executed in the worker's
+order, swaps in, swaps out, copies; within a list everything is read before anything is written. The linter refuses
+lists in which another order would come to something else, so this choice decides nothing.
+
+This is the specification side. It knows neither tensors nor layouts, and shares no code with what moves the bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvproof.check.data_plane.memory.pattern import Kind, Words, label, unpack
+from kvproof.check.data_plane.steps.moves import Moves, PoolId, Step
+
+
+class Interpreter:
+    """Tags of both pools, `[blocks, rows_per_block]`; at first every row is data of generation 1, written in place."""
+
+    def __init__(self, num_gpu_blocks: int, num_cpu_blocks: int, rows_per_block: int) -> None:
+        self.rows_per_block = rows_per_block
+        sizes = {PoolId.GPU: num_gpu_blocks, PoolId.CPU: num_cpu_blocks}
+        self.tags: dict[PoolId, Words] = {}
+        self.generations: dict[PoolId, list[list[int]]] = {}
+        for pool, num_blocks in sizes.items():
+            first = np.uint64(label(Kind.DATA, pool, 0, generation=1))
+            rows = np.arange(num_blocks * rows_per_block, dtype=np.uint64)
+            self.tags[pool] = (first | rows).reshape(num_blocks, rows_per_block)
+            self.generations[pool] = [[1] * rows_per_block for _ in range(num_blocks)]
+
+    def move(self, moves: Moves) -> None:
+        """The three lists, in order."""
+        for _, source, target, pairs in moves.lists():
+            read = [self.tags[source][source_block].copy() for source_block, _ in pairs]
+            for (_, target_block), row_tags in zip(pairs, read, strict=True):
+                self.tags[target][target_block] = row_tags
+
+    def write(self, block: int, rows: list[int]) -> None:
+        """The model writes these rows of a GPU block anew."""
+        for row in rows:
+            self.generations[PoolId.GPU][block][row] += 1
+            generation = self.generations[PoolId.GPU][block][row]
+            self.tags[PoolId.GPU][block, row] = label(Kind.DATA, PoolId.GPU, self._number(block, row), generation)
+
+    def poison(self, pool: PoolId, block: int) -> None:
+        """Nobody may read this block until it is written."""
+        for row in range(self.rows_per_block):
+            generation = self.generations[pool][block][row]
+            self.tags[pool][block, row] = label(Kind.POISON, pool, self._number(block, row), generation)
+
+    def is_poisoned(self, pool: PoolId, block: int) -> bool:
+        """Whether every row of the block is poison."""
+        return all(unpack(int(tag)).kind == Kind.POISON for tag in self.tags[pool][block])
+
+    def freed(self, step: Step) -> list[tuple[PoolId, int]]:
+        """The blocks that a step frees."""
+        return [(PoolId.GPU, b) for b in step.freed_gpu] + [(PoolId.CPU, b) for b in step.freed_cpu]
+
+    def _number(self, block: int, row: int) -> int:
+        return block * self.rows_per_block + row

@@ -1,0 +1,140 @@
+"""The template process: it imports a subject once, and forks a fresh one whenever it is asked.
+
+Run as `python -m kvproof.check.isolation.fork_server FD`, with FD a socket to the process that wants the subject.
+Nothing else is started from here, so a fork is a process with one thread.
+"""
+
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections import Counter
+from contextlib import suppress
+from functools import cache
+from typing import Any, NoReturn
+
+from kvproof.check.isolation.child import serve
+from kvproof.check.isolation.journal import Journal
+from kvproof.check.isolation.limits import limit_memory
+from kvproof.check.isolation.messages import SEARCH, Connection, pack
+from kvproof.check.oracle.refinement import Explainer
+from kvproof.check.protocol.adapter_check_pool import is_pool_subject
+from kvproof.check.protocol.adapter_check_scheduler import is_loop_subject
+from kvproof.check.protocol.manager import Config, Observation
+from kvproof.check.subjects.registry import Factory, UnknownSubject, find
+from kvproof.spec.text.identity import Identities
+
+FAULT = 70  # the exit code of a fork that failed by a fault of ours
+
+
+def main(descriptor: int) -> None:
+    """Make the subject, tell what it is, and fork until the other side has gone."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the other side decides when this ends
+        signal.signal(number, signal.SIG_IGN)
+    control = Connection(socket.socket(fileno=descriptor))
+    hello = control.receive()
+    if hello is None:
+        return
+    name, sys.path[:], memory_bytes = hello
+    try:
+        factory = find(name)
+        subject = factory()
+    except UnknownSubject as error:
+        control.send(["unknown", str(error)])
+        return
+    control.send(["made", _level(subject), subject.name, pack(subject.capabilities), pack(tuple(subject.assumptions))])
+    Template(control, factory, memory_bytes).run()
+
+
+@cache
+def compile_rules() -> None:
+    """What every judge of a search does first, done before the fork: forks then have it."""
+    Explainer(Config(), Observation({}, (0, 0)), Identities(), Counter())
+
+
+def _level(subject: Any) -> str:
+    if is_pool_subject(subject):
+        return "pool"
+    return "loop" if is_loop_subject(subject) else "manager"
+
+
+class Template:
+    """Forks on demand, and reports how each fork ended."""
+
+    def __init__(self, control: Connection, factory: Factory, memory_bytes: int) -> None:
+        self.control, self.factory, self.memory_bytes = control, factory, memory_bytes
+        self.forks: set[int] = set()
+        self.woken, waker = os.pipe()
+        for end in (self.woken, waker):
+            os.set_blocking(end, False)
+        self.waker = waker
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+
+    def run(self) -> None:
+        """Serve until the other side has gone; then end every fork."""
+        with suppress(ConnectionError):
+            self._serve()
+        for pid in self.forks:
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+
+    def _serve(self) -> None:
+        stream = self.control.stream
+        while True:
+            ready = select.select([stream.fileno(), self.woken], [], [])[0]
+            if self.woken in ready:
+                with suppress(BlockingIOError):
+                    os.read(self.woken, 4096)
+                self._reap()
+            if stream.fileno() in ready:
+                # One byte asks for a fork, to call or to search; with it come a socket and a journal.
+                asked, descriptors, _, _ = socket.recv_fds(stream, 1, 2)
+                if not asked:
+                    return
+                if asked == SEARCH:
+                    compile_rules()
+                self._fork(*descriptors)
+
+    def _reap(self) -> None:
+        while self.forks:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if pid in self.forks:
+                self.forks.remove(pid)
+                self.control.send(["ended", pid, status])
+
+    def _fork(self, descriptor: int, journal: int) -> None:
+        pid = os.fork()
+        if not pid:
+            self._be_a_fork(descriptor, journal)
+        self.forks.add(pid)
+        os.close(descriptor)
+        os.close(journal)
+        self.control.send(["forked", pid])
+
+    def _be_a_fork(self, descriptor: int, journal: int) -> NoReturn:
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            self.control.close()
+            os.close(self.woken)
+            os.close(self.waker)
+            limit_memory(self.memory_bytes)
+            serve(Connection(socket.socket(fileno=descriptor)), self.factory, Journal(journal))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(FAULT)
+        os._exit(0)  # whatever the subject registered for the end of a process is not ours to run
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,139 @@
+"""A program that answers one line of JSON with one line of JSON.
+
+What it does wrong has one of two names. A program that ends, or does not answer in time, refutes `total-calls`, as a
+manager in this process would that raises or hangs. A line that is not what the protocol asks for is the adapter's
+fault, and no manager is blamed.
+"""
+
+import os
+import resource
+import select
+import shlex
+import signal
+import subprocess
+import time
+import weakref
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from kvproof.check.isolation.fork_server_client import how_it_ended
+from kvproof.check.isolation.limits import Limits
+from kvproof.check.isolation.remote_subject import CRASH, HANG
+from kvproof.check.protocol.finding import AdapterError, Finding
+from kvproof.check.subjects.registry import UnknownSubject
+
+LINE_BYTES_MAX = 1 << 20
+END_SECONDS_MAX = 0.5
+SHOWN_MAX = 120  # characters of a line that is not right
+CHUNK_BYTES = 1 << 16
+
+
+class Program:
+    """One running program. Raises UnknownSubject if it cannot be started."""
+
+    def __init__(self, command: str, limits: Limits) -> None:
+        self.command, self.limits = command, limits
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise UnknownSubject(f"pipe:{command}: this is no command line: {error}") from error
+        if not words:
+            raise UnknownSubject("pipe: names no program; write pipe:./manager, with its arguments")
+        try:
+            self.process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
+            )
+        except OSError as error:
+            raise UnknownSubject(f"pipe:{command}: {words[0]} cannot be started: {error.strerror}") from error
+        self._end = weakref.finalize(self, _ended, self.process)
+        with suppress(OSError, ValueError):  # it may have ended
+            resource.prlimit(self.process.pid, resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
+        self._rest = b""
+        self._encoder = msgspec.json.Encoder()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not been ended."""
+        return self._end.alive
+
+    def hello(self) -> dict[str, Any]:
+        """The first line, which it says of itself. Raises UnknownSubject."""
+        try:
+            return self._answer("its first line", "hello", self.limits.start_seconds)
+        except (Finding, AdapterError) as error:
+            self.end()
+            text = error.text if isinstance(error, Finding) else str(error)
+            raise UnknownSubject(f"pipe:{self.command}: {text}") from error
+
+    def ask(self, call: str, **arguments: Any) -> dict[str, Any]:
+        """The answer to a call. Raises Finding and AdapterError."""
+        about = f"{call}({', '.join(f'{name} {value}' for name, value in arguments.items())})"
+        try:
+            return self._asked(call, about, arguments)
+        except BaseException:  # what would be answered later is no answer to the next call
+            self.end()
+            raise
+
+    def _asked(self, call: str, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        line = self._encoder.encode({"call": call, **arguments}) + b"\n"
+        stdin = self.process.stdin
+        assert stdin is not None
+        with suppress(BrokenPipeError):
+            while line:
+                line = line[os.write(stdin.fileno(), line) :]
+        return self._answer(about, call, self.limits.call_seconds)
+
+    def _answer(self, about: str, call: str, seconds: float) -> dict[str, Any]:
+        line = self._line(about, call, seconds)
+        try:
+            answer = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise AdapterError(f"{about} was answered by a line that is no JSON ({error}): {_cut(line)}") from None
+        if not isinstance(answer, dict):
+            raise AdapterError(f"{about} was answered by {_cut(line)}, which is no object")
+        return answer
+
+    def _line(self, about: str, call: str, seconds: float) -> bytes:
+        stdout = self.process.stdout
+        assert stdout is not None
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._rest:
+            if len(self._rest) > LINE_BYTES_MAX:
+                raise AdapterError(f"{about} was answered by a line of more than {LINE_BYTES_MAX:,} bytes")
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([stdout], [], [], left)[0]:
+                raise Finding("total-calls", f"{about} gave no answer within {seconds:g} s", f"{call} {HANG}")
+            part = os.read(stdout.fileno(), CHUNK_BYTES)
+            if not part:
+                self.end()
+                how = how_it_ended(self.process.returncode)
+                raise Finding("total-calls", f"{about} ended the program, which {how}", f"{call} {CRASH}")
+            self._rest += part
+        line, _, self._rest = self._rest.partition(b"\n")
+        if self._rest:
+            raise AdapterError(f"{about} was answered by more than one line; the second begins {_cut(self._rest)}")
+        return line
+
+    def end(self) -> None:
+        """Be rid of it."""
+        self._end()
+
+
+def _ended(process: "subprocess.Popen[bytes]") -> None:
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with suppress(OSError):
+                stream.close()
+    try:
+        process.wait(END_SECONDS_MAX)  # the end of its input ends a program that is well, and a crash has ended
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _cut(line: bytes) -> str:
+    text = line.decode("utf-8", "backslashreplace")
+    return repr(text if len(text) <= SHOWN_MAX else text[: SHOWN_MAX - 3] + "...")

@@ -1,0 +1,1 @@
+"""The judges: is what a subject showed allowed by the specification?"""

@@ -1,0 +1,131 @@
+"""Programs fired on the specification beside one opened subject; a guard that refuses is a finding.
+
+A program of the specification's rules says what a call of the subject was. Each firing is done by the specification
+itself, and counted as a witness; what the worker has to know of it (blocks without content, copies) is noted before.
+"""
+
+from collections import Counter
+from typing import Any
+
+from kvproof.check.oracle.eviction_policy import EvictionOrder
+from kvproof.check.oracle.ghost_worker import Worker
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import Config, Observation, Pair
+from kvproof.spec.native import Guard, Machine, Sizes
+from kvproof.spec.text.identity import Identities
+from kvproof.spec.text.operations import Program
+from kvproof.spec.text.state import EVICTABLE, FREE, State
+
+NUM_SEQS_MAX = 24
+NUM_ENTRIES_MAX = 40
+NAMES_A_BLOCK = {  # rules about one block, and which argument it is
+    "reserve": 1,
+    "append": 1,
+    "hit": 1,
+    "share": 1,
+    "exchange": 2,
+    "evict": 0,
+    "set_aside": 0,
+    "move_entry": 1,
+    "rehit_entry": 1,
+}
+
+
+class Firing:
+    """The state of the specification, and what runs on it."""
+
+    def __init__(
+        self,
+        config: Config,
+        first: Observation,
+        identities: Identities,
+        fired: Counter[str],
+        num_flights: int = 0,
+    ) -> None:
+        self.config, self.identities = config, identities
+        self.block_size = config.block_size
+        self.num_blocks = config.num_gpu_blocks + config.num_host_blocks
+        pools = config.num_gpu_blocks, config.num_host_blocks
+        num_tables = NUM_SEQS_MAX * len(config.kv_groups)
+        sizes = Sizes(*pools, config.block_size, num_tables, NUM_ENTRIES_MAX, num_flights)
+        self.machine = Machine(sizes, with_ghosts=False, with_checks=False)
+        self.rules = self.machine.rules
+        self.state: State = self.machine.first_state()
+        self.worker = Worker(self.num_blocks, config.block_size)
+        self.free_slots = list(range(num_tables - 1, -1, -1))
+        self.copied: list[Pair] = []
+        self.num_reserved = 0
+        self.fired = fired
+        self.seen = first
+        self.order: EvictionOrder | None = None
+
+    def watch_eviction_order(self) -> None:
+        """From now on hold the victims of each call against the policy: least recently used first."""
+        goes_before = self.machine.word("goes_before")
+        self.order = EvictionOrder(self.state, self.config.num_gpu_blocks, goes_before, self.fired)
+
+    def run(self, program: Program, about: str) -> None:
+        """Run a program; a firing that is refused is a finding about the call `about`."""
+        rules, state, fired = self.rules, self.state, self.fired
+        if self.order is not None:
+            program = self.order.watched(program)
+        for name, arguments in program:
+            fired[name] += 1
+            if name == "append":
+                self._note_append(arguments[0], arguments[1])
+            elif name == "reserve":
+                self.worker.fresh.append(arguments[1])
+            elif name == "hit" and arguments[1] < self.num_blocks and state.status[arguments[1]] == EVICTABLE:
+                fired["hit on an evictable block"] += 1
+            refusal = rules[name](state, *arguments)
+            if refusal is not None:
+                raise self._refused(refusal, name, arguments, about)
+
+    def _note_append(self, slot: int, block: int) -> None:
+        state = self.state
+        index = state.num_full[slot]
+        if index == state.num_blocks[slot]:
+            self.worker.fresh.append(block)
+        elif state.table[slot][index] != block:
+            old = state.table[slot][index]
+            self.fired["copy-on-write"] += 1
+            if state.count[state.home[slot]][FREE] + state.count[state.home[slot]][EVICTABLE] == 1:
+                self.fired["copy-on-write into the last block"] += 1
+            if state.num_written[old]:
+                self.copied.append((old, block))
+
+    def _refused(self, guard: Guard, name: str, arguments: tuple[Any, ...], about: str) -> Finding:
+        if not guard.property:
+            raise AssertionError(f"the judge fired {name}{arguments} for {about}, but not so: {guard.sentence}")
+        text, property = f"{about}: it must be that {guard.sentence}", guard.property
+        if name in NAMES_A_BLOCK:
+            block = arguments[NAMES_A_BLOCK[name]]
+            text += f"; {self._described(block)}"
+            if self._is_left_in_flight(block):
+                property = "in-flight-held"
+        row = arguments[-1]
+        if guard.property == "sharing-equal" and isinstance(row, list):
+            text += f"; the sequence has {self.identities.describe(row[-1])}"
+        return Finding(property, text)
+
+    def _is_left_in_flight(self, block: int) -> bool:
+        """Whether nobody refers to the block any more, and something in flight still uses it."""
+        return 0 <= block < self.num_blocks and self.state.pins[block] > 0 and not self.state.refcount[block]
+
+    def _described(self, block: int) -> str:
+        """What the specification knows of a block."""
+        if not 0 <= block < self.num_blocks:
+            return f"block {block} is none of {self.num_blocks}"
+        state = self.state
+        status = ("free", f"used, refcount {state.refcount[block]}", "evictable", "kept by the manager")
+        text = f"block {block} is {status[state.status[block]]}"
+        if state.pins[block]:
+            text += ", in use by what is in flight"
+        if state.cached[block]:
+            text += f", cached for {self.identities.describe(state.content[block][-1])}"
+            text += (
+                ""
+                if state.computed[block]
+                else f", with {state.num_written[block]} of {self.block_size} slots computed"
+            )
+        return text

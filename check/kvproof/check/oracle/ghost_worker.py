@@ -1,0 +1,81 @@
+"""The worker, played by the judge: it executes what the manager emitted, in the order in which an engine does.
+
+One step: swap in, then swap out, then copies, then the model's writes. Blocks handed out without content are poisoned
+before the model writes, so that stale content of an equal prompt cannot pass for KV that was computed; slots reserved
+beyond the known tokens are filled with junk, as a draft model would.
+"""
+
+from collections.abc import Iterable
+
+from kvproof.check.oracle.expected import Sequence
+from kvproof.check.protocol.manager import Pair
+
+EMPTY, JUNK = -1, -2
+
+
+class Worker:
+    """The slots of both devices, and the queues of one step."""
+
+    def __init__(self, num_blocks: int, block_size: int) -> None:
+        self.block_size = block_size
+        self.slots = [[EMPTY] * block_size for _ in range(num_blocks)]
+        self.swap_in: list[Pair] = []
+        self.swap_out: list[Pair] = []
+        self.copies: list[Pair] = []
+        self.fresh: list[int] = []
+        self.writes: list[tuple[Sequence, int, int]] = []
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a step has been begun and not executed."""
+        return bool(self.writes or self.copies or self.swap_in or self.swap_out)
+
+    def order_may_matter(self) -> bool:
+        """Whether two copies of this step touch the same block."""
+        if len(self.copies) < 2:
+            return False
+        targets = {target for _, target in self.copies}
+        return len(targets) < len(set(self.copies)) or any(source in targets for source, _ in self.copies)
+
+    def in_other_order(self, lookahead: int) -> "Worker":
+        """A worker that has executed the same step with its copies the other way round."""
+        other = Worker(0, self.block_size)
+        other.slots = [row[:] for row in self.slots]
+        other.swap_in, other.swap_out, other.copies = self.swap_in[:], self.swap_out[:], self.copies[::-1]
+        other.fresh, other.writes = self.fresh[:], self.writes[:]
+        other.execute(lookahead)
+        return other
+
+    def execute(self, lookahead: int) -> None:
+        """Do the step."""
+        slots = self.slots
+        for queue in (self.swap_in, self.swap_out, self.copies):
+            for source, target in queue:
+                slots[target] = slots[source][:]
+            queue.clear()
+        for block in self.fresh:
+            slots[block] = [EMPTY] * self.block_size
+        self.fresh.clear()
+        for seq, start, stop in self.writes:
+            for part in seq.parts:
+                self._write(part, start, stop, part.identities)
+                if lookahead and not seq.is_encoder:
+                    first = max(stop, len(seq.tokens))
+                    last = min(stop + lookahead, len(part.shown) * self.block_size)
+                    self._write(part, first, last, None)
+        self.writes.clear()
+
+    def _write(self, seq: Sequence, start: int, stop: int, values: list[int] | None) -> None:
+        size, table = self.block_size, seq.shown
+        while start < stop:
+            index, slot = divmod(start, size)
+            count = min(size - slot, stop - start)
+            block = table[index]
+            if 0 <= block:
+                self.slots[block][slot : slot + count] = values[start : start + count] if values else [JUNK] * count
+            start += count
+
+    def wrong_blocks(self, memory: list[list[int]], num_written: Iterable[int]) -> list[int]:
+        """Blocks that do not hold, slot by slot, what the specification says was written there."""
+        slots = self.slots
+        return [b for b, w in enumerate(num_written) if w and slots[b][:w] != memory[b][:w]]

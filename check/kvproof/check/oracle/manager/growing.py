@@ -1,0 +1,157 @@
+"""Operations by which running sequences grow: a token is sampled, slots are given, a child is forked."""
+
+from collections.abc import Sequence
+
+from kvproof.check.oracle.expected import Group, Status
+from kvproof.check.oracle.expected import Sequence as Seq
+from kvproof.check.oracle.firing import NUM_ENTRIES_MAX
+from kvproof.check.oracle.manager.base import GROWING, Judge
+from kvproof.check.protocol.adapter_check import check_answer, check_pairs
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import Refused, Reserved
+from kvproof.spec.text import operations
+
+
+class Growing(Judge):
+    """sample, extend, append, fork."""
+
+    def op_sample(self, gid: int, tokens: Sequence[int]) -> bool:
+        """Every member of a running group got a token, which has no slot yet."""
+        group = self._running(gid)
+        if not group or any(seq.num_unseen for seq in group.members) or not self._is_between_steps():
+            return False
+        if len(group.members[0].tokens) >= (NUM_ENTRIES_MAX - 8) * self.config.block_size:
+            return False
+        for seq, token in zip(group.members, tokens, strict=False):
+            seq.grow(self.identities, token)
+            self._call("total-calls", "grow", seq.id, token)
+        return True
+
+    def op_extend(self, seq_id: int, num_tokens: int) -> bool:
+        """The next chunk of a prompt is scheduled."""
+        seq = self.seqs.get(seq_id)
+        if seq is None or seq.is_encoder or seq.status is not Status.RUNNING or seq.is_busy or not self.config.chunked:
+            return False
+        if len(seq.group.members) != 1 or seq.computed >= seq.num_prompt or num_tokens < 1:
+            return False
+        if not self._comes_in_order(GROWING):
+            return False
+        if self._may_append(seq.group):
+            self._reserve(seq, self._chunk_end(seq, seq.computed, num_tokens), f"reserve({seq_id})")
+        return True
+
+    def _reserve(self, seq: Seq, stop: int, about: str) -> None:
+        before, start = self.explainer.seen, seq.computed
+        result = self._call("admission-sound", "reserve", seq.id, stop - start)
+        check_answer("reserve", result, Reserved, Refused)
+        if isinstance(result, Refused):
+            if self.capabilities.asks_first:
+                raise Finding("admission-sound", f"{about} was refused after an OK: {result.reason}")
+            self.answer = "refused"
+            self.fired["append refused"] += 1
+            if not (self.capabilities.window_drop_when_refused and self.config.window):
+                self._unchanged(before, f"{about} was refused")
+                return
+            self._observe(about, [seq])
+            self.explainer.extended(seq, (), self.config.caching, about)
+            self._settle(about)
+            return
+        copies = list(result.copies)
+        if copies:
+            self._check_copies(copies, about)
+        self._observe(about, [seq])
+        if self.capabilities.exchanges_at_step:
+            self._exchange_filled(seq, about)
+        self.explainer.extended(seq, copies, self.config.caching, about)
+        self._settle(about)
+        num_slots = min(map(len, seq.tables)) * self.config.block_size
+        is_decode = start >= seq.num_prompt  # only then are there drafts; a prompt's last chunk needs no room for them
+        if is_decode and stop == len(seq.tokens) and num_slots < stop + self.config.lookahead:
+            raise Finding(
+                "admission-sound", f"{about}: {num_slots} slots for {stop} tokens and {self.config.lookahead} beyond"
+            )
+        seq.computed, seq.is_busy = stop, True
+        self.worker.copies.extend(copies)
+        self.worker.writes.append((seq, start, stop))
+        self._hold_window(seq, start, about)
+
+    def _exchange_filled(self, seq: Seq, about: str) -> None:
+        """Entries that an earlier step filled name cached blocks of equal content; `extended` explains the rest."""
+        for part in seq.parts:
+            shown, table = part.shown, self.explainer.table_of(part, about)
+            shared = min(len(shown), len(table))
+            if table[:shared] != shown[:shared]:
+                named = [*table[:shared], *shown[shared:]].__getitem__
+                self.explainer.run(operations.exchange_entries(self.state, part.slot, named), about)
+            part.shown = shown
+
+    def _check_copies(self, copies: list[tuple[int, int]], about: str) -> None:
+        check_pairs("reserve().copies", copies)
+        for pair in copies:
+            if not all(0 <= block < self.explainer.num_blocks for block in pair):
+                raise Finding("cow-copied", f"{about}: copy {pair} is outside {self.explainer.num_blocks} blocks")
+        self.answer = "copy " + ", ".join(f"{source} -> {target}" for source, target in copies)
+
+    def _hold_window(self, seq: Seq, num_done: int, about: str) -> None:
+        if self.config.window is None:
+            return
+        state, entries_in_window = self.state, self.explainer.machine.names["entries_in_window"]
+        for part in seq.parts:
+            if not part.window:
+                continue
+            slot = part.slot
+            held = state.num_blocks[slot] - state.first[slot]
+            bound = entries_in_window(num_done, state.num_blocks[slot] * self.config.block_size, part.window)
+            if held > bound:
+                raise Finding(
+                    "window-kept", f"{about}: {part.name} holds {held} blocks, a window of {part.window} {bound}"
+                )
+
+    def op_append(self, gid: int) -> bool:
+        """Every member of a running group gets a slot for the token it sampled."""
+        group = self._running(gid)
+        if not group or any(seq.num_unseen != 1 or len(seq.tokens) == seq.num_prompt for seq in group.members):
+            return False
+        if not self._comes_in_order(GROWING):
+            return False
+        if self._may_append(group):
+            self._append_all(group)
+        return True
+
+    def _may_append(self, group: Group) -> bool:
+        """Whether the subject says that the group can get its slots; True if it is not to be asked."""
+        if not self.capabilities.asks_first:
+            return True
+        before = self.explainer.seen
+        can = self._call("total-calls", "can_append", group.id)
+        check_answer("can_append", can, bool)
+        self._unchanged(before, "can_append only asks")
+        if not can:
+            self.answer = "cannot append"
+            self.fired["append refused"] += 1
+        return can  # type: ignore[no-any-return]
+
+    def _append_all(self, group: Group) -> None:
+        for seq in group.members:
+            self._reserve(seq, seq.computed + 1, f"append({seq.id})")
+
+    def op_fork(self, parent_id: int, child_id: int) -> bool:
+        """A running sequence gets a child that shares every block."""
+        parent = self.seqs.get(parent_id)
+        if parent is None or child_id in self.seqs or parent.is_encoder or not self._is_between_steps():
+            return False
+        if not self.capabilities.fork or parent.num_unseen or not self._running(parent.group.id):
+            return False
+        if not self.explainer.free_slots:
+            return False
+        child = parent.forked(child_id)
+        self._call("total-calls", "fork", parent_id, child_id)
+        self.seqs[child_id] = child
+        parent.group.members.append(child)
+        about = f"fork({parent_id}, {child_id})"
+        self._observe(about, [child])
+        self.explainer.forked(parent, child, about)
+        if child.tables != parent.tables:
+            raise Finding("frame-kept", f"{about}: parent {parent.tables}, child {child.tables}")
+        self._settle(about)
+        return True

@@ -1,0 +1,1 @@
+"""The judge of schedulers: one scheduler step at a time."""

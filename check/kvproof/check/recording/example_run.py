@@ -1,0 +1,95 @@
+"""A run of one of kvproof's own subjects, recorded: an example, and something that a CI can validate.
+
+The subject is driven by the walker in this process, with one configuration that the seed draws; its manager is recorded
+from the moment it is made. The walker's judge stands beside it as always: what it finds ends the run.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from kvproof.check.protocol.adapter_check_pool import is_pool_subject
+from kvproof.check.protocol.adapter_check_scheduler import is_loop_subject
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import Config, Unsupported
+from kvproof.check.recording.attach import record
+from kvproof.check.recording.recorder import Recorder, RecordingRefused
+from kvproof.check.search import configurations
+from kvproof.check.search import configurations_scheduler as loop_configurations
+from kvproof.check.search.manager_operations import Driver
+from kvproof.check.search.scheduler_operations import LoopDriver
+from kvproof.spec.trace import Operation
+
+PATHS_TO_MANAGER = (("manager",), ("_manager",), ("_scheduler", "kv_cache_manager"))
+NUM_CONFIGURATIONS_MAX = 1000
+WITHOUT = {"transfers": False}  # of a scheduler: they are not judged from a recording
+
+
+@dataclass
+class RecordedRun:
+    """What was recorded: the configuration, operations of the walker, lines, and what its judge found, if anything."""
+
+    config: Config
+    num_operations: int
+    num_lines: int
+    finding: Finding | None = None
+
+
+def record_run(
+    make: Callable[[], Any], seed: int, num_steps: int, path: Path, fixed: dict[str, Any], **options: Any
+) -> RecordedRun:
+    """Drive a subject for so many operations. Raises RecordingRefused for one whose manager cannot be recorded."""
+    subject = make()
+    if is_pool_subject(subject):
+        raise RecordingRefused(f"{subject.name} is a pool of blocks; managers and schedulers are recorded")
+    if subject.name.startswith("vllm-v0") and not is_loop_subject(subject):
+        raise RecordingRefused(
+            f"{subject.name} is driven without its scheduler, which tells its manager of steps; "
+            "record vllm-v0-scheduler"
+        )
+    random = Random(seed)
+    begun: list[Recorder] = []
+    open_subject = subject.open
+
+    def opened(config: Config) -> None:
+        open_subject(config)
+        begun.append(record(_manager_of(subject), path, **options))
+
+    subject.open = opened
+    driver, config = _driver(subject, random, fixed)
+    operations: list[Operation] = []
+    finding = None
+    try:
+        driver.run(operations, num_steps)
+    except Finding as found:
+        finding = found
+    begun[-1].close()
+    return RecordedRun(config, len(operations), begun[-1].num_lines, finding)
+
+
+def _driver(subject: Any, random: Random, fixed: dict[str, Any]) -> tuple[Driver | LoopDriver, Config]:
+    """The walker of one run, with a configuration that the subject takes."""
+    is_loop = is_loop_subject(subject)
+    for _ in range(NUM_CONFIGURATIONS_MAX):
+        try:
+            if is_loop:
+                loop_config = loop_configurations.draw(random, subject.capabilities, {**WITHOUT, **fixed})
+                return LoopDriver(subject, random, loop_config), loop_config
+            config = configurations.draw(random, subject.capabilities, fixed)
+            return Driver(subject, random, config), config
+        except Unsupported as error:
+            reason = str(error)
+    raise RecordingRefused(f"{subject.name} takes no configuration with {fixed}: {reason}")
+
+
+def _manager_of(subject: Any) -> Any:
+    """The manager behind an adapter."""
+    for path in PATHS_TO_MANAGER:
+        found = subject
+        for name in path:
+            found = getattr(found, name, None)
+        if found is not None:
+            return found
+    raise RecordingRefused(f"{subject.name} has no manager that can be recorded")

@@ -1,0 +1,90 @@
+"""The manager as a recording shows it: a subject whose answers are those of the line that is being explained."""
+
+from typing import Any, NoReturn
+
+from kvproof.check.protocol.adapter_check import CALLS
+from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation
+from kvproof.check.recording.format import VLLM_V0, Call, Header, Told
+
+ASSUMPTIONS = (
+    Assumption("recorded-whole", "Every call of the manager is in the recording, from its first on."),
+    Assumption("steps-in-order", "The device executes steps one after another, in the order of their scheduling."),
+    Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
+    Assumption("engine-computes", "The engine computes the tokens that it says it does."),
+)
+
+
+class Unjudged(Exception):
+    """From here on the recording cannot be explained, and that is no fault of the manager; the message says why."""
+
+
+class Played:
+    """A subject that gives what the line gave, or raises what it raised."""
+
+    assumptions: tuple[Assumption, ...] = ASSUMPTIONS
+
+    def __init__(self, header: Header) -> None:
+        self.name = header.manager
+        is_v0 = header.interface == VLLM_V0
+        self.capabilities = Capabilities(
+            asks_first=is_v0,
+            swap=is_v0,
+            fork=is_v0,
+            window=True,
+            caching=True,
+            window_with_caching=True,
+            lookahead=True,
+            chunked=True,
+            reset=True,
+            waiting_groups=is_v0,
+            watermark=True,
+            window_drop_when_refused=not is_v0,
+            same_step_hits=True,
+            kv_groups=not is_v0,
+        )
+        self.answer: Any = None
+        self._raised = ""
+        self._tables: dict[int, list[list[int]]] = {}
+        reserved = tuple(header.reserved)
+        self.seen = Observation(self._tables, header.free, reserved, header.refs, header.free_ids)
+
+    def play(self, line: Call) -> None:
+        """Show what the manager showed after this line."""
+        self._raised = line.raised
+        changed = [told for told in line.seqs if told.tables is not None]
+        if changed:
+            self._tables = dict(self._tables)
+            for told in changed:
+                self._show(told)
+        self.seen = Observation(self._tables, line.free, tuple(line.reserved), line.refs, line.free_ids)
+
+    def _show(self, told: Told) -> None:
+        before = self._tables.pop(told.seq, [])
+        if not told.tables:
+            return
+        rows = before if len(before) == len(told.tables) else [[] for _ in told.tables]
+        if any(not 0 <= table.kept <= len(row) for table, row in zip(told.tables, rows, strict=True)):
+            raise Unjudged(f"it keeps more entries of the table of sequence {told.seq} than any line before showed")
+        self._tables[told.seq] = [row[: table.kept] + table.rest for table, row in zip(told.tables, rows, strict=True)]
+
+    def open(self, config: Config) -> None:
+        """It is open."""
+
+    def observe(self) -> Observation:
+        """What the line showed."""
+        return self.seen
+
+    def __getattr__(self, name: str) -> Any:
+        if name in CALLS:
+            return self._answered
+        raise AttributeError(name)
+
+    def _answered(self, *arguments: Any) -> Any:
+        if self._raised:
+            self._raise()
+        return self.answer
+
+    def _raise(self) -> NoReturn:
+        kind, _, text = self._raised.partition(": ")
+        self._raised = ""
+        raise type(kind, (Exception,), {})(text)

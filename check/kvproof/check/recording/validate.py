@@ -1,0 +1,137 @@
+"""The verdict on a recording: consistent with the specification, or the first line that is not.
+
+A recording is read once, line by line. Of the lines before the one that diverges the last few are kept.
+"""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kvproof.check.protocol.finding import AdapterError, Finding
+from kvproof.check.protocol.manager import Assumption, Unsupported
+from kvproof.check.recording.format import ENDED, VLLM_V0, Call, Header
+from kvproof.check.recording.reader import Reading, RecordingError
+from kvproof.check.recording.replayed_subject import ASSUMPTIONS, Unjudged
+from kvproof.check.recording.trace_judge import RecordingJudge
+from kvproof.check.recording.vllm_v0.judge import V0Judge
+from kvproof.check.recording.vllm_v1.judge import V1Judge
+from kvproof.spec.text.properties import SENTENCES
+
+NUM_LAST_LINES = 6
+LINE_CHARACTERS = 300
+EVERY = 1000  # lines between two reports of progress
+
+
+@dataclass
+class Validation:
+    """What came of one recording.
+
+    finding: the first divergence, at line `line`, which tells of `call`; last: the lines up to it, with their numbers.
+    reason: why no more could be judged, from line `line` on. num_calls: calls that were explained. notes: what is worth
+    saying of the file.
+    """
+
+    path: str
+    header: Header
+    finding: Finding | None = None
+    line: int = 0
+    call: str = ""
+    reason: str = ""
+    last: list[tuple[int, str]] = field(default_factory=list)
+    num_calls: int = 0
+    seconds: float = 0.0
+    kinds: Counter[str] = field(default_factory=Counter)
+    witnesses: Counter[str] = field(default_factory=Counter)
+    missed_hits: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What the verdict takes for granted."""
+        return ASSUMPTIONS
+
+
+def validate(path: Path, progress: Callable[[int], None] | None = None) -> Validation:
+    """Explain a recording. Raises RecordingError for a file that is none."""
+    with Reading(path) as reading:
+        done = Validation(reading.name, reading.header)
+        began = time.monotonic()
+        _explain_all(reading, done, progress)
+        done.seconds = time.monotonic() - began
+    return done
+
+
+def _explain_all(reading: Reading, done: Validation, progress: Callable[[int], None] | None) -> None:
+    last: deque[tuple[int, bytes]] = deque(maxlen=NUM_LAST_LINES)
+    judge: RecordingJudge | None = None
+    has_end = False
+    try:
+        judge = _judge(reading.header)
+        for call in reading.calls():
+            last.append((reading.number, reading.raw))
+            has_end, done.call = call.call == ENDED, call.call
+            _explain(judge, call)
+            if not has_end:
+                done.num_calls += 1
+                done.kinds[call.call] += 1
+            if progress is not None and not done.num_calls % EVERY:
+                progress(done.num_calls)
+        judge.finish()
+    except AdapterError as error:
+        what = f"{error}; take the file as it was recorded"
+        raise RecordingError(f"{reading.name}, line {reading.number}, column 1: {what}") from None
+    except Finding as finding:
+        done.finding, done.line = finding, reading.number
+    except Unjudged as error:
+        done.reason, done.line = str(error), reading.number
+    except Unsupported as error:
+        done.reason, done.line = f"a manager of this configuration is not judged: {error}", reading.number
+    done.last = [(number, _shortened(raw)) for number, raw in last]
+    if judge is not None:
+        done.witnesses, done.missed_hits = judge.fired, judge.notes["hit-complete"]
+    if reading.is_torn:
+        done.notes.append(f"{done.path}: the last line, {reading.number}, is torn, and was left out")
+    elif not has_end and not done.finding and not done.reason:
+        done.notes.append(f"{done.path}: the recording has no end: the process was stopped, or goes on")
+
+
+def _judge(header: Header) -> RecordingJudge:
+    return (V0Judge if header.interface == VLLM_V0 else V1Judge)(header)
+
+
+def _explain(judge: RecordingJudge, call: Call) -> None:
+    try:
+        judge.explain(call)
+    except AssertionError as error:
+        raise Unjudged(f"the calls come in an order that no scheduler has: {error}") from error
+
+
+def _shortened(raw: bytes) -> str:
+    text = raw.decode("utf-8", "backslashreplace").rstrip("\n")
+    return text if len(text) <= LINE_CHARACTERS else f"{text[:LINE_CHARACTERS]} … ({len(text):,} characters)"
+
+
+def unjudged_properties(header: Header) -> dict[str, str]:
+    """Of which properties a recording says nothing, and why."""
+    reasons = {
+        "in-flight-held": "a recording does not say when a step ends on the device",
+        "budget-kept": "budgets are the scheduler's, and not in a recording of its manager",
+        "progress": "requests that wait leave no line",
+        "nondeterministic": "calls are not made twice",
+        "eviction-order": "the times at which blocks were used are not recorded",
+    }
+    if not header.shows_pool:
+        hidden = "refcounts and free lists are not in this recording (record with shows_pool=True)"
+        reasons |= {"refcount-exact": hidden, "lists-agree": hidden}
+    if not header.caching:
+        off = "the manager has no prefix cache"
+        reasons |= dict.fromkeys(("cache-content", "hit-computed", "hit-complete", "evict-unreferenced"), off)
+    if header.window is None:
+        reasons["window-kept"] = "the manager has no sliding window"
+    if not header.num_host_blocks:
+        reasons["swap-mapping"] = "the manager has no host blocks"
+    if header.interface != VLLM_V0:
+        reasons |= dict.fromkeys(("cow-copied", "mapping-hazard-free"), "this manager copies no block")
+    return {name: reason for name, reason in reasons.items() if name in SENTENCES}

@@ -1,0 +1,1 @@
+"""Recording of vLLM's V0 block manager."""

@@ -1,0 +1,241 @@
+"""What is told of a manager with vLLM's V0 interface: `kvproof.impl`'s own, and vLLM's of the second generation.
+
+A scheduler's questions and calls are told, and `mark_blocks_as_computed`, by which it says what a step computes. Calls
+that answer with what the manager shows anyway (`get_block_table`, the free counts) leave no line, nor do the times at
+which blocks were used.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kvproof.check.protocol.manager import NULL_BLOCK, Config
+from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V0, Call, Header, Told
+from kvproof.check.recording.recorder import Recorder, RecordingRefused
+
+WAITING, RUNNING, SWAPPED = "WAITING", "RUNNING", "SWAPPED"
+NEEDED = ("allocate", "append_slots", "free", "block_tables", "get_block_table", "num_total_gpu_blocks")
+
+
+class V0Recorder(Recorder):
+    """Records `SelfAttnBlockSpaceManager`, or a manager with the same interface."""
+
+    calls = (
+        "can_allocate",
+        "allocate",
+        "can_append_slots",
+        "append_slots",
+        "fork",
+        "free",
+        "can_swap_out",
+        "swap_out",
+        "can_swap_in",
+        "swap_in",
+        "mark_blocks_as_computed",
+        "get_num_cached_tokens",
+        "get_common_computed_block_ids",
+        "reset_prefix_cache",
+    )
+
+    def header(self) -> Header:
+        """The configuration, by the names that both managers have for it. Raises RecordingRefused."""
+        manager = self.manager
+        if missing := [name for name in NEEDED if not hasattr(manager, name)]:
+            raise RecordingRefused(f"{type(manager).__name__} is no manager of vLLM's V0 interface: no {missing[0]}")
+        self.num_gpu, self.num_host = manager.num_total_gpu_blocks, manager.num_total_cpu_blocks
+        self.has_window = manager.max_block_sliding_window is not None
+        reserved, free = self.reserved(), self.free()
+        in_use = self.num_gpu + self.num_host - sum(free) - len(reserved)
+        return Header(
+            kvproof_recording=SCHEMA_VERSION,
+            interface=VLLM_V0,
+            manager=f"{type(manager).__module__}.{type(manager).__name__}",
+            block_size=manager.block_size,
+            num_gpu_blocks=self.num_gpu,
+            num_host_blocks=self.num_host,
+            watermark=manager.watermark,
+            window=manager.sliding_window,
+            caching=bool(manager.enable_caching),
+            free=free,
+            reserved=reserved,
+            is_fresh=not manager.block_tables and not in_use and not self._num_cached(),
+        )
+
+    def _num_cached(self) -> int:
+        if not self.manager.enable_caching:
+            return 0
+        if hasattr(self.manager, "evictable_ids"):
+            from kvproof.impl import Device
+
+            return len(self.manager.evictable_ids(Device.GPU))
+        return sum(len(part._cached_blocks) for part in self.manager.block_allocator._allocators.values())
+
+    def free(self) -> tuple[int, int]:
+        """Free blocks of both devices."""
+        return self.manager.get_num_free_gpu_blocks(), self.manager.get_num_free_cpu_blocks()
+
+    def reserved(self) -> list[int]:
+        """The null block, from when there is one."""
+        if not self.has_window:
+            return []
+        if hasattr(self.manager, "null_block_id"):
+            null = self.manager.null_block_id
+        else:
+            block = self.manager.block_allocator._null_block
+            null = None if block is None else block.block_id
+        return [] if null is None else [null]
+
+    def pool(self) -> tuple[list[int] | None, list[int] | None]:
+        """Refcounts, and free ids; of kvproof's own manager by its names, of vLLM's by its allocators."""
+        manager = self.manager
+        if hasattr(manager, "refcounts"):
+            from kvproof.impl import Device
+
+            free_ids = manager.free_ids(Device.GPU) + manager.evictable_ids(Device.GPU) + manager.free_ids(Device.CPU)
+            refs = list(manager.refcounts)
+        else:
+            from kvproof.check.subjects.vllm.v0_observation import Pools
+
+            pools = Pools(manager, Config(num_gpu_blocks=self.num_gpu, num_host_blocks=self.num_host))
+            refs, free_ids = pools.refs(), pools.free_ids(manager.enable_caching)
+        for null in self.reserved():
+            refs[null] = 0
+        return refs, free_ids
+
+    # What is told of sequences and groups ---------------------------------------------------------------------------
+
+    def _told(self, seq: Any, with_tokens: bool = False, with_table: bool = True) -> Told:
+        told = Told(seq.seq_id)
+        told.num_computed, told.is_prefill = seq.data.get_num_computed_tokens(), bool(seq.is_prefill())
+        if with_tokens:
+            self._tell_tokens(told, seq)
+        if with_table:
+            self.new_tables(told, self._tables(seq))
+        return told
+
+    def _tell_tokens(self, told: Told, seq: Any) -> None:
+        tokens = seq.get_token_ids()
+        told.extra = self.digest(seq.extra_hash())
+        block_extra = getattr(seq, "block_extra", None)
+        if block_extra is None:
+            self.new_tokens(told, len(tokens), lambda start: tokens[start:])
+        else:
+            self.new_tokens(told, len(tokens), lambda start: self._with_extras(tokens, start, block_extra))
+
+    def _with_extras(self, tokens: Sequence[int], start: int, block_extra: Any) -> Iterable[int]:
+        """Where a block depends on more than tokens, such as an image that lies in it, its tokens are other ones."""
+        size = self.manager.block_size
+        for position in range(start, len(tokens)):
+            extra = block_extra(position // size)
+            token = tokens[position]
+            yield token if extra is None else int(self.digest((token, extra)), 16) >> 1
+
+    def _tables(self, seq: Any) -> list[list[int]]:
+        if seq.seq_id not in self.manager.block_tables:
+            return []
+        table = list(self.manager.get_block_table(seq))
+        for null in self.reserved():
+            table = [NULL_BLOCK if block == null else block for block in table]
+        return [table]
+
+    def _members(self, group: Any, status: str) -> list[Any]:
+        return [seq for seq in group.get_seqs() if seq.status.name == status]
+
+    def _line(self, group: Any = None, answer: Any = None) -> Call:
+        line = Call(0, "", answer=answer)
+        if group is not None:
+            line.group = str(group.request_id)
+            if group.is_encoder_decoder():
+                line.besides = ["encoder"]
+        return line
+
+    # Calls ----------------------------------------------------------------------------------------------------------
+
+    def on_can_allocate(self, answer: Any, seq_group: Any, num_lookahead_slots: int = 0) -> Call:
+        """A question: the length of the prompt is all that is told."""
+        waiting = self._members(seq_group, WAITING)
+        line = self._line(seq_group, _name(answer))
+        line.num_tokens, line.num_seqs = len(waiting[0].get_token_ids()) if waiting else 0, len(waiting)
+        line.lookahead = num_lookahead_slots
+        return line
+
+    def on_allocate(self, answer: Any, seq_group: Any) -> Call:
+        """Tables for the waiting sequences."""
+        line = self._line(seq_group)
+        for seq in self._members(seq_group, WAITING):
+            self.known.pop(seq.seq_id, None)
+            line.seqs.append(self._told(seq, with_tokens=True))
+        return line
+
+    def on_can_append_slots(self, answer: Any, seq_group: Any, num_lookahead_slots: int) -> Call:
+        """A question."""
+        line = self._line(seq_group, _name(answer))
+        line.lookahead = num_lookahead_slots
+        return line
+
+    def on_append_slots(self, answer: Any, seq: Any, num_lookahead_slots: int) -> Call:
+        """Slots for new tokens, and copies."""
+        line = Call(0, "", seqs=[self._told(seq, with_tokens=True)], answer=_pairs(answer))
+        line.lookahead = num_lookahead_slots
+        return line
+
+    def on_fork(self, answer: Any, parent_seq: Any, child_seq: Any) -> Call:
+        """The child has all its tokens told, once."""
+        self.known.pop(child_seq.seq_id, None)
+        return Call(0, "", seqs=[self._told(parent_seq), self._told(child_seq, with_tokens=True)])
+
+    def on_free(self, answer: Any, seq: Any) -> Call:
+        """The sequence has no table any more."""
+        told = self._told(seq)
+        self.known.pop(seq.seq_id, None)
+        return Call(0, "", seqs=[told], status=seq.status.name)
+
+    def on_can_swap_out(self, answer: Any, seq_group: Any) -> Call:
+        """A question."""
+        return self._line(seq_group, _name(answer))
+
+    def on_swap_out(self, answer: Any, seq_group: Any) -> Call:
+        """The running sequences are on the host."""
+        line = self._line(seq_group, _pairs(answer))
+        line.seqs = [self._told(seq) for seq in self._members(seq_group, RUNNING)]
+        return line
+
+    def on_can_swap_in(self, answer: Any, seq_group: Any, num_lookahead_slots: int = 0) -> Call:
+        """A question."""
+        line = self._line(seq_group, _name(answer))
+        line.lookahead = num_lookahead_slots
+        return line
+
+    def on_swap_in(self, answer: Any, seq_group: Any) -> Call:
+        """The swapped sequences are on the GPU."""
+        line = self._line(seq_group, _pairs(answer))
+        line.seqs = [self._told(seq) for seq in self._members(seq_group, SWAPPED)]
+        return line
+
+    def on_mark_blocks_as_computed(self, answer: Any, seq_group: Any, token_chunk_size: int = 0) -> Call:
+        """What the step computes of each running sequence."""
+        line = self._line(seq_group)
+        line.seqs = [self._told(seq, with_table=False) for seq in self._members(seq_group, RUNNING)]
+        line.num_tokens = token_chunk_size
+        return line
+
+    def on_get_num_cached_tokens(self, answer: Any, seq: Any) -> Call:
+        """A look-up."""
+        return Call(0, "", seqs=[Told(seq.seq_id)], answer=None if answer is None else int(answer))
+
+    def on_get_common_computed_block_ids(self, answer: Any, seqs: Sequence[Any]) -> Call:
+        """What the step need not compute."""
+        told = [Told(seq.seq_id) for seq in seqs]
+        return Call(0, "", seqs=told, answer=None if answer is None else len(answer))
+
+    def on_reset_prefix_cache(self, answer: Any, device: Any = None) -> Call:
+        """The cache is forgotten, or in use."""
+        return Call(0, "", answer=None if answer is None else bool(answer))
+
+
+def _name(answer: Any) -> bool | str | None:
+    """A yes or no, or the name of an admission."""
+    return answer if answer is None or isinstance(answer, bool) else str(answer.name)
+
+
+def _pairs(answer: Any) -> list[tuple[int, int]] | None:
+    return None if answer is None else [(int(source), int(target)) for source, target in answer]

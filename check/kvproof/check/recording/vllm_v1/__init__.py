@@ -1,0 +1,1 @@
+"""Recording of vLLM's V1 KV cache manager."""

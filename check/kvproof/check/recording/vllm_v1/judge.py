@@ -1,0 +1,89 @@
+"""What the calls of vLLM V1's `KVCacheManager` mean.
+
+A request that has no blocks is admitted by the first `allocate_slots` that gives some; every later one goes on with it,
+for as many tokens as the step computes beyond those that the engine counts as computed. A step is over when a request
+of it is given slots again, when one ends, when the cache is reset, or when the engine says that the next one starts.
+"""
+
+from kvproof.check.oracle.expected import Sequence as Seq
+from kvproof.check.protocol.manager import Admitted, Refused, Reserved
+from kvproof.check.recording.format import Call
+from kvproof.check.recording.replayed_subject import Unjudged
+from kvproof.check.recording.trace_judge import RecordingJudge
+
+BETWEEN_STEPS = ("new_step_starts", "reset_prefix_cache", "cache_blocks")
+GAVE_NONE = Refused("allocate_slots gave None")
+
+
+class V1Judge(RecordingJudge):
+    """A recording of a `KVCacheManager`."""
+
+    num_over = 0  # tokens of the request that a line is about which steps that are over have computed
+
+    def ends_step(self, line: Call) -> bool:
+        """What comes between steps, a request that ends, or slots for one that has been given its own in this step."""
+        if line.call in BETWEEN_STEPS or line.status.startswith("FINISHED"):
+            return True
+        seq = self.seqs.get(line.seqs[0].seq) if line.call == "allocate_slots" and line.seqs else None
+        return seq is not None and seq.is_busy
+
+    def on_get_computed_blocks(self, line: Call) -> None:
+        """A look-up; what it finds is given back with the call that allocates."""
+        self.look_up(line)
+
+    def on_allocate_slots(self, line: Call) -> None:
+        """Slots, or none."""
+        self.set_lookahead(line.lookahead)
+        if line.seqs[0].seq in self.seqs:
+            self._go_on(line)
+        else:
+            self._let_in(line)
+
+    def _let_in(self, line: Call) -> None:
+        if line.seqs[0].num_computed:
+            raise Unjudged(f"request {line.group} has no blocks, and counts tokens as computed")
+        group = self.arrive(line)
+        self.played.answer = Admitted(line.num_hit) if line.answer else GAVE_NONE
+        if not self.op_admit(group.id, line.num_tokens):
+            raise Unjudged(f"request {line.group} is admitted, and does not wait")
+        if not line.answer:
+            for seq in group.members:
+                del self.seqs[seq.id]
+            del self.groups[group.id]
+            del self._group_numbers[line.group]
+
+    def _go_on(self, line: Call) -> None:
+        told = line.seqs[0]
+        seq = self.known(told)
+        self.make_room(line)
+        self.learn(seq, told)
+        self.num_over = told.num_computed - told.num_in_flight
+        self.played.answer = Reserved() if line.answer else GAVE_NONE
+        stop = min(told.num_computed + line.num_tokens, len(seq.tokens))
+        self._reserve(seq, max(stop, seq.computed), f"allocate_slots({seq.id})")
+
+    def _hold_window(self, seq: Seq, num_done: int, about: str) -> None:
+        """What a step in flight may still read is not left yet."""
+        super()._hold_window(seq, min(num_done, self.num_over), about)
+
+    def on_cache_blocks(self, line: Call) -> None:
+        """Tokens that were sampled ahead are known now, and their KV is there."""
+        told = line.seqs[0]
+        if told.seq not in self.seqs:
+            return
+        seq, about = self.known(told), f"cache_blocks({told.seq})"
+        self.learn(seq, told)
+        self._call("total-calls", "step_done", told.seq)
+        self._observe(about, [seq])
+        self.explainer.extended(seq, (), self.config.caching, about)
+        self._settle(about)
+        stop = min(line.num_tokens, len(seq.tokens))
+        if seq.computed < stop:
+            self.scheduled(seq, seq.computed, stop)
+
+    def on_free(self, line: Call) -> None:
+        """A request is over, or preempted."""
+        self.leave(line)
+
+    def on_new_step_starts(self, line: Call) -> None:
+        """The next step is about to be scheduled."""

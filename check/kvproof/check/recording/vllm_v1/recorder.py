@@ -1,0 +1,190 @@
+"""What is told of vLLM V1's `KVCacheManager`, releases 0.8.3 to 0.33.
+
+A request's tokens are told when it gets slots; how far it is computed the engine counts itself (`num_computed_tokens`).
+A request has a number in the recording from its first line to its last, and its own id beside it.
+"""
+
+from typing import Any
+
+from kvproof.check.protocol.manager import FULL, NULL_BLOCK, WINDOW
+from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V1, Call, Header, Picture, Told
+from kvproof.check.recording.recorder import Recorder, RecordingRefused
+
+FULL_SPECS = ("FullAttentionSpec", "MLAAttentionSpec")
+WINDOW_SPECS = ("SlidingWindowSpec", "SlidingWindowMLASpec")
+
+
+class V1Recorder(Recorder):
+    """Records a `KVCacheManager`."""
+
+    calls = (
+        "get_computed_blocks",
+        "get_computed_blocks_for_connector",
+        "allocate_slots",
+        "free",
+        "pop_blocks_for_free",
+        "cache_blocks",
+        "remove_skipped_blocks",
+        "evict_blocks",
+        "reset_prefix_cache",
+        "new_step_starts",
+    )
+
+    def header(self) -> Header:
+        """The configuration, read off the manager's own. Raises RecordingRefused."""
+        manager = self.manager
+        config = getattr(manager, "kv_cache_config", None)
+        pool: Any = getattr(manager, "block_pool", None)
+        if config is None or not hasattr(pool, "free_block_queue"):
+            raise RecordingRefused(f"{type(manager).__name__} is no KVCacheManager of vLLM 0.8.3 or newer")
+        self._pool: Any = pool
+        self._null = self._pool.null_block
+        coordinator = getattr(manager, "coordinator", None)
+        inner = coordinator.single_type_managers if coordinator else [getattr(manager, "single_type_manager", manager)]
+        self._rows = [one.req_to_blocks for one in inner]
+        self._numbers_of: dict[str, int] = {}
+        self._num_requests = 0
+        specs = [group.kv_cache_spec for group in config.kv_cache_groups]
+        names = [type(spec).__name__ for spec in specs]
+        kinds = [FULL if n in FULL_SPECS else WINDOW if n in WINDOW_SPECS else n for n in names]
+        windows = [spec.sliding_window for spec, kind in zip(specs, kinds, strict=True) if kind == WINDOW]
+        free = self.free()
+        return Header(
+            kvproof_recording=SCHEMA_VERSION,
+            interface=VLLM_V1,
+            manager=f"{type(manager).__module__}.{type(manager).__name__}",
+            block_size=specs[0].block_size,
+            num_gpu_blocks=len(self._pool.blocks),
+            window=windows[0] if windows else None,
+            caching=bool(manager.enable_caching),
+            kv_groups=tuple(kinds),
+            free=free,
+            reserved=self.reserved(),
+            is_fresh=free[0] == len(self._pool.blocks) - 1 and all(b.block_hash is None for b in self._pool.blocks),
+        )
+
+    def free(self) -> tuple[int, int]:
+        """Free blocks; there is no host pool."""
+        return self._pool.get_num_free_blocks(), 0
+
+    def reserved(self) -> list[int]:
+        """The null block."""
+        return [self._null.block_id]
+
+    def pool(self) -> tuple[list[int] | None, list[int] | None]:
+        """Refcounts, and the free queue from its first block to its last."""
+        from kvproof.check.subjects.vllm.v1_observation import Shown
+
+        seen = Shown(self.manager).observe()
+        return seen.refs, seen.free_ids
+
+    # What is told of a request --------------------------------------------------------------------------------------
+
+    def _line(self, request: Any, answer: Any = None, with_tokens: bool = False, with_tables: bool = True) -> Call:
+        name = str(request.request_id)
+        number = self._numbers_of.get(name)
+        if number is None:
+            self._num_requests += 1
+            number = self._numbers_of[name] = self._num_requests
+        told = Told(number, num_computed=request.num_computed_tokens)
+        told.num_in_flight = getattr(request, "num_in_flight_tokens", 0)
+        if with_tokens:
+            self._tell_tokens(told, request)
+        if with_tables:
+            self.new_tables(told, self._tables(request.request_id))
+        return Call(0, "", group=name, seqs=[told], answer=answer)
+
+    def _tell_tokens(self, told: Told, request: Any) -> None:
+        tokens = request.all_token_ids
+        adapter = request.lora_request
+        told.adapter = 0 if adapter is None else int(getattr(adapter, "lora_int_id", adapter.adapter_id))
+        told.extra = self.digest(request.cache_salt)
+        features = getattr(request, "mm_features", None) or ()
+        told.images = [
+            Picture(self.digest(one.identifier), one.mm_position.offset, one.mm_position.length) for one in features
+        ]
+        self.new_tokens(told, request.num_tokens, lambda start: tokens[start:])
+
+    def _tables(self, name: Any) -> list[list[int]]:
+        null = self._null
+        rows = [rows.get(name) for rows in self._rows]
+        if not any(rows):
+            return []
+        return [[NULL_BLOCK if block is null else block.block_id for block in row or ()] for row in rows]
+
+    # Calls ----------------------------------------------------------------------------------------------------------
+
+    def on_get_computed_blocks(self, answer: Any, request: Any, *limits: Any, **more: Any) -> Call:
+        """A look-up: the tokens found."""
+        line = self._line(request, None if answer is None else int(answer[1]), with_tables=False)
+        self._forget_unknown(line)
+        return line
+
+    def on_allocate_slots(
+        self,
+        answer: Any,
+        request: Any,
+        num_new_tokens: int,
+        num_new_computed_tokens: int = 0,
+        new_computed_blocks: Any = None,
+        num_lookahead_tokens: int = 0,
+        num_external_computed_tokens: int = 0,
+        delay_cache_blocks: bool = False,
+        num_encoder_tokens: int = 0,
+        full_sequence_must_fit: bool = False,
+        reserved_blocks: int = 0,
+        *more: Any,
+        **options: Any,
+    ) -> Call:
+        """Slots, or none."""
+        line = self._line(request, answer is not None, with_tokens=True)
+        line.num_tokens, line.num_hit, line.lookahead = num_new_tokens, num_new_computed_tokens, num_lookahead_tokens
+        asked = {
+            "external tokens": num_external_computed_tokens,
+            "delayed caching": delay_cache_blocks,
+            "encoder tokens": num_encoder_tokens,
+            "reserved blocks": reserved_blocks,
+        }
+        line.besides = [name for name, value in asked.items() if value]
+        if not line.seqs[0].tables:
+            self._forget(line)
+        return line
+
+    def on_free(self, answer: Any, request: Any) -> Call:
+        """The request has no table any more."""
+        line = self._line(request)
+        line.status = request.status.name
+        self._forget(line)
+        return line
+
+    def _forget(self, line: Call) -> None:
+        """The request has nothing: if it comes again, everything is told anew."""
+        self.known.pop(line.seqs[0].seq, None)
+        self._numbers_of.pop(line.group, None)
+
+    def _forget_unknown(self, line: Call) -> None:
+        if line.seqs[0].seq not in self.known:
+            self._numbers_of.pop(line.group, None)
+
+    def on_cache_blocks(self, answer: Any, request: Any, num_computed_tokens: int) -> Call:
+        """Tokens sampled meanwhile are known, and so many have KV."""
+        line = self._line(request, with_tokens=True)
+        line.num_tokens = num_computed_tokens
+        return line
+
+    def on_reset_prefix_cache(self, answer: Any) -> Call:
+        """The cache is forgotten, or in use."""
+        return Call(0, "", answer=None if answer is None else bool(answer))
+
+    def on_new_step_starts(self, answer: Any) -> Call:
+        """The step before is scheduled."""
+        return Call(0, "")
+
+    def _not_judged(self, answer: Any, *arguments: Any, **options: Any) -> Call:
+        """A call that works with other memory, or frees later: told, and not judged."""
+        return Call(0, "", besides=["call"])
+
+    on_get_computed_blocks_for_connector = _not_judged
+    on_pop_blocks_for_free = _not_judged
+    on_remove_skipped_blocks = _not_judged
+    on_evict_blocks = _not_judged

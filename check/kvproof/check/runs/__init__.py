@@ -1,0 +1,1 @@
+"""A run of several judges: stages, verdicts, the result folder, known findings, resuming."""

@@ -1,0 +1,58 @@
+"""Speeds as a stage. A speed is no property: it refutes nothing, but it can be worse than before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvproof.check.runs.data_plane_stage import Moving
+from kvproof.check.runs.session import Said, Stage, Stint
+from kvproof.reports.data_plane_result import Bandwidth
+
+
+def timing_stage(moving: Moving, share: float, seconds_max: float, baseline: Bandwidth | None, source: str) -> Stage:
+    """Speeds of the executors that moved every byte right, and their comparison with a baseline."""
+
+    def run(stint: Stint) -> Iterator[Said]:
+        from kvproof.check.data_plane.device.state import is_out_of_memory
+        from kvproof.check.data_plane.executors import named
+        from kvproof.check.data_plane.memory.layouts import Layout, layout_named
+        from kvproof.check.data_plane.speed.bandwidth import BandwidthConfig, NoSpeeds, run_bandwidth
+        from kvproof.reports.device_baseline import compared, difference, not_compared
+
+        plane = moving.plane
+        wrong = {case.executor for case in plane.cases if case.status == "failed"}
+        config = BandwidthConfig(
+            executors=tuple(named(name) for name in moving.executors if name not in wrong),
+            device=moving.device,
+            layout=layout_named(moving.layouts[0]) if moving.layouts else Layout.TWO_PLANES,
+            dtype=moving.dtypes[0] if moving.dtypes else "bfloat16",
+            seed=stint.seed,
+            seconds=min(stint.seconds, seconds_max),
+        )
+        if moving.device != "cpu":
+            config = config.on_cuda()
+        try:
+            if moving.broken:
+                raise NoSpeeds(f"an executor broke the device before: {moving.broken[0]}")
+            speeds = run_bandwidth(config, lambda what, done, total: stint.advance(done))
+        except (NoSpeeds, MemoryError, RuntimeError) as error:
+            if not (isinstance(error, NoSpeeds) or is_out_of_memory(error)):
+                raise
+            why = str(error) if isinstance(error, NoSpeeds) else "there was no memory left"
+            plane.notes.append(f"No speed was measured: {why}.")
+            if baseline is not None:
+                plane.baseline = f"{source} was not compared: no speed was measured."
+            return
+        speeds.skipped += [f"{name}: a case of it failed" for name in sorted(wrong)]
+        plane.bandwidth = speeds
+        if baseline is None:
+            return
+        if reason := difference(speeds, baseline):
+            plane.baseline = f"{source} was not compared: {reason}."
+            return
+        plane.comparisons = compared(speeds, baseline)
+        missing = not_compared(speeds, baseline)
+        plane.baseline = f"Compared with {source}." + (f" Not timed now: {'; '.join(missing)}." if missing else "")
+        yield from ()
+
+    return Stage("speed", share, [], run)

@@ -1,0 +1,64 @@
+"""Hypothesis as a stage."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.runs.save_findings import Saving
+from kvproof.check.runs.session import Said, Stage, Stint
+from kvproof.check.runs.verdicts import STOPPED, Outcome, about_subject, decided, met, named_if_excused, noted
+from kvproof.check.search.hypothesis_machine import drive
+from kvproof.spec.verdict import Verdict
+
+JUDGE = "hypothesis"
+NUM_ROUNDS = 20
+NUM_EXAMPLES = 50  # of a round: about a second, so that rounds can be ended between by the clock
+NUM_STEPS = 50
+
+
+def hypothesis_stage(
+    make: Callable[[], ManagerSubject],
+    subject: ManagerSubject,
+    saving: Saving,
+    share: float,
+    num_rounds: int = NUM_ROUNDS,
+) -> Stage:
+    """Drive the state machine of Hypothesis, round after round with seeds of their own.
+
+    The clock is looked at between rounds only: a run that it ends within would look like one that does not repeat.
+    """
+    promised = about_subject(JUDGE, subject)
+
+    def run(stint: Stint) -> Iterator[Said]:
+        began = time.monotonic()
+        outcome = Outcome(Verdict.NOT_REFUTED, {"operations": 0, "runs": 0}, 0.0)
+        witnesses, notes = Counter[str](), Counter[str]()
+        for number in range(num_rounds):
+            if time.monotonic() - began >= stint.seconds:
+                break
+            done = drive(make(), stint.seed + number, examples=NUM_EXAMPLES, steps=NUM_STEPS)
+            outcome.counts["operations"] += done.num_steps
+            outcome.counts["runs"] += done.num_examples
+            witnesses.update(done.witnesses)
+            notes.update(done.notes)
+            stint.advance(outcome.counts["operations"])
+            if done.is_unsupported:
+                outcome.verdict, outcome.text = Verdict.UNKNOWN, "the subject accepted no configuration that was drawn"
+                break
+            if done.finding is not None:
+                num_before = outcome.counts["operations"]
+                found = saving.save(JUDGE, done.config, done.operations, done.finding, num_before)
+                if all(found.signature != before.signature for before in outcome.refutations):
+                    outcome.refutations.append(named_if_excused(found))
+                if not found.excused:
+                    outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
+                    break
+        if outcome.verdict is Verdict.NOT_REFUTED and not outcome.counts["operations"]:
+            outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
+        outcome.seconds = time.monotonic() - began
+        outcome.refutations += noted(notes, outcome.counts["operations"], "operations")
+        yield from decided(JUDGE, promised, outcome)
+        yield from met(JUDGE, witnesses, {})
+
+    return Stage(JUDGE, share, promised, run)

@@ -1,0 +1,120 @@
+"""Known findings: what a gate has been told of, with a reason and a day on which it asks again.
+
+`kvproof.toml` in the working folder:
+
+    [[known]]
+    property = "refcount-exact"
+    signature = "fork: *"           # as a report prints it; * and ? stand for anything; left out: any
+    subject = "vllm-v0==0.6.*"      # left out: any
+    reason = "mended upstream in 0.7; we are moving"
+    expires = 2027-01-31
+
+A finding that is known is told and saved like any other, and does not fail the run. On the day after `expires` it
+fails again. What the file does not mean to say is refused: a key that is not known, a property that there is not.
+"""
+
+import sys
+from dataclasses import dataclass
+from datetime import date
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from kvproof.reports.document import DocumentError
+from kvproof.reports.result import KNOWN
+from kvproof.spec.text.properties import SENTENCES
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE = Path("kvproof.toml")
+TABLE = "known"
+NEEDED = ("property", "reason", "expires")
+OPTIONAL = ("signature", "subject")
+ANY = "*"
+
+
+class KnownFileError(DocumentError):
+    """The file cannot be used; the message says why."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """One entry."""
+
+    property: str
+    reason: str
+    expires: date
+    signature: str = ANY
+    subject: str = ANY
+
+    def covers(self, property: str, signature: str, subject: str) -> bool:
+        """Whether it speaks of this finding."""
+        return (
+            property == self.property and fnmatchcase(signature, self.signature) and fnmatchcase(subject, self.subject)
+        )
+
+
+@dataclass(frozen=True)
+class KnownFindings:
+    """All entries of a file, on a day."""
+
+    entries: tuple[Known, ...] = ()
+    today: date = date.min
+
+    def excuse(self, property: str, signature: str, subject: str) -> str:
+        """Why the finding does not fail the run; empty if it does."""
+        for entry in self.entries:
+            if entry.covers(property, signature, subject) and self.today <= entry.expires:
+                return f"{KNOWN} {entry.expires}: {entry.reason}"
+        return ""
+
+    def expired(self, property: str, signature: str, subject: str) -> str:
+        """What to say of a finding that was known until a day that has passed; empty if it was not."""
+        for entry in self.entries:
+            if entry.covers(property, signature, subject) and self.today > entry.expires:
+                return f"it was known until {entry.expires} ({entry.reason}): mend it, or renew its entry in {FILE}"
+        return ""
+
+
+def known_findings(path: Path | None, today: date | None = None) -> KnownFindings:
+    """The entries of a file; of `kvproof.toml` here, if there is one, where none is named. Raises KnownFileError."""
+    if path is None:
+        if not FILE.is_file():
+            return KnownFindings()
+        path = FILE
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise KnownFileError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise KnownFileError(f"{path} is not TOML: {error}") from error
+    foreign = sorted(data.keys() - {TABLE})
+    if foreign:
+        raise KnownFileError(f"{path}: there is no key {foreign[0]!r}; there is [[{TABLE}]]")
+    tables = data.get(TABLE, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise KnownFileError(f"{path}: write [[{TABLE}]], once for each finding")
+    entries = tuple(_entry(path, number, table) for number, table in enumerate(tables, start=1))
+    return KnownFindings(entries, today or date.today())
+
+
+def _entry(path: Path, number: int, table: dict[str, Any]) -> Known:
+    about = f"{path}: known finding {number}"
+    foreign = sorted(table.keys() - {*NEEDED, *OPTIONAL})
+    if foreign:
+        raise KnownFileError(f"{about}: there is no key {foreign[0]!r}; there are {', '.join((*NEEDED, *OPTIONAL))}")
+    missing = [key for key in NEEDED if key not in table]
+    if missing:
+        raise KnownFileError(f"{about}: {missing[0]!r} is missing")
+    for key, value in table.items():
+        if key == "expires":
+            if type(value) is not date:
+                raise KnownFileError(f"{about}: expires is a day, such as 2027-01-31 without quotes; it is {value!r}")
+        elif not isinstance(value, str) or not value.strip():
+            raise KnownFileError(f"{about}: {key} must be a text that says something; it is {value!r}")
+    if table["property"] not in SENTENCES:
+        raise KnownFileError(f"{about}: there is no property {table['property']!r}; there are {', '.join(SENTENCES)}")
+    return Known(**table)

@@ -1,0 +1,117 @@
+"""The frame of verify, explore and hunt: settle what was asked, run the stages, print and store what was found."""
+
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+
+from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.runs.json_output import STANDARD_OUTPUT, write_document
+from kvproof.check.runs.known_findings import known_findings
+from kvproof.check.runs.save_findings import SHORTEN_SECONDS_MAX, SHORTEN_SECONDS_MIN, Saving
+from kvproof.check.runs.session import Session, Stage
+from kvproof.check.runs.store import Store, StoreError
+from kvproof.check.runs.terminal import output, progress_on, say
+from kvproof.reports.data_plane_result import DataPlane
+from kvproof.reports.document import encode
+from kvproof.reports.result import Result, Run
+from kvproof.reports.terminal import print_report
+from kvproof.spec.verdict import Exit
+
+WITHOUT_LIMIT_SECONDS = 1e9
+SHORTEN_SHARE = 1 / 8  # of the budget, for one finding: there may be many
+
+
+@dataclass
+class Request:
+    """What the user asked for, settled. seconds: None for no limit."""
+
+    command: str
+    subject: str
+    seed: int
+    seconds: float | None
+    folder: Path
+    json: Path | None
+    known: Path | None = None
+    contract_fails: bool = False
+
+    def saving(self, make: Callable[[], ManagerSubject]) -> Saving:
+        """How counterexamples of this run are saved. Raises KnownFileError."""
+        known = known_findings(self.known)
+        seconds = SHORTEN_SECONDS_MAX
+        if self.seconds is not None:
+            seconds = min(seconds, max(SHORTEN_SECONDS_MIN, self.seconds * SHORTEN_SHARE))
+        return Saving(make, self.subject, self.seed, self.store, known, self.contract_fails, seconds)
+
+    @property
+    def store(self) -> Store:
+        """The folder of the run."""
+        return Store(self.folder)
+
+
+def run_stages(
+    request: Request,
+    stages: list[Stage],
+    subject: ManagerSubject | None,
+    stops_at_first: bool = False,
+    data_plane: DataPlane | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Exit:
+    """Run the stages, store and print what they found; `data_plane` is filled by them.
+
+    Raises StoreError where nothing can be stored from the beginning. What cannot be stored later is told all the same,
+    and the run has failed, if it does not refute anyway.
+    """
+    console = output()
+    assumed = [*(subject.assumptions if subject else ()), *(one for stage in stages for one in stage.assumptions)]
+    run = Run(version(), request.command, request.subject, request.seed, host() | dict(environment or {}), now())
+    run.assumptions = [f"{one.name}: {one.sentence}" for one in assumed]
+    result = Result(run, data_plane=data_plane)
+    budget = "no time limit" if request.seconds is None else f"budget {request.seconds:g} s"
+    say(console, f"kvproof {run.version} {run.command}, subject {run.subject}, seed {run.seed}, {budget}")
+    seconds = WITHOUT_LIMIT_SECONDS if request.seconds is None else request.seconds
+    code = Session(result, request.store, stages, seconds, progress_on(console), stops_at_first).run()
+    say(console, "")
+    print_report(result, request.folder, console)
+    try:
+        request.store.write_device_page(result)
+        if request.json is not None:
+            write_json(result, request.folder, request.json)
+    except StoreError as error:
+        say(console, f"kvproof: {error}")
+        return code if code is Exit.REFUTED else error.exit_code
+    return code
+
+
+def version() -> str:
+    """The release of kvproof that runs."""
+    try:
+        return metadata.version("kvproof")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def host() -> dict[str, str]:
+    """What of this machine may explain a result."""
+    return {
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": str(os.cpu_count() or 1),
+    }
+
+
+def now() -> str:
+    """The time, as a report writes it."""
+    return datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
+
+
+def write_json(result: Result, folder: Path, json: Path) -> None:
+    """The same document, its traces named as seen from where it lies. Raises StoreError."""
+    here = Path() if json == STANDARD_OUTPUT else json.parent
+    moved = [
+        replace(check, trace=check.trace and os.path.relpath(folder / check.trace, here)) for check in result.checks
+    ]
+    write_document(json, encode(replace(result, checks=moved)))

@@ -1,0 +1,119 @@
+"""The folder of a run: the result, every report of it, and the counterexamples.
+
+`result.json` is written anew after every finished check, whole or not at all, so a run that is interrupted or killed
+leaves a document that can be read, with `is_complete` false. Counterexamples of earlier runs are kept.
+"""
+
+import errno
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kvproof.reports.atomic import write_atomically
+from kvproof.reports.device_page import PAGE, device_page
+from kvproof.reports.document import encode
+from kvproof.reports.junit import junit
+from kvproof.reports.markdown import markdown
+from kvproof.reports.result import Result
+from kvproof.reports.sarif import sarif
+from kvproof.reports.terminal import plain_text
+from kvproof.spec.verdict import Exit
+
+RESULT = "result.json"
+REPORTS = ("junit.xml", "result.sarif", "summary.md", "report.txt")
+CRASHES = "crashes"
+LOG = "fault.log"
+
+NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.ENOENT)
+
+
+class StoreError(Exception):
+    """The folder cannot be used; the message is for the user."""
+
+    def __init__(self, message: str, exit_code: Exit) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn what the operating system says about a path into one message and an exit code."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise StoreError(f"no space left to write {path}; what was there is kept", Exit.INTERNAL) from error
+        if error.errno in NOT_ALLOWED:
+            raise StoreError(
+                f"{path} may not be written ({error.strerror}); name another one", Exit.INTERNAL
+            ) from error
+        code = Exit.USAGE if error.errno in NOT_A_FOLDER else Exit.INTERNAL
+        raise StoreError(f"{path} cannot be used: {error.strerror or error}", code) from error
+    except ValueError as error:  # a NUL in the name
+        raise StoreError(f"{str(path)!r} cannot be used: {error}", Exit.USAGE) from error
+
+
+class Store:
+    """A folder of results."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.crashes = folder / CRASHES
+
+    def open(self, result: Result) -> None:
+        """Make the folder, and write the result that holds nothing yet. Raises StoreError."""
+        with explained(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        self._require_ours()
+        self.write_all(result)
+
+    def write_result(self, result: Result) -> None:
+        """Write the document only; the other files are rendered from it. Raises StoreError."""
+        result.count_totals()
+        with explained(self.folder / RESULT):
+            write_atomically(self.folder / RESULT, encode(result))
+
+    def write_all(self, result: Result) -> None:
+        """Write the document and every report. Raises StoreError."""
+        self.write_result(result)
+        self.write_reports(result)
+
+    def write_reports(self, result: Result) -> None:
+        """Render every report again. Raises StoreError."""
+        summary, text = markdown(result, self.folder), plain_text(result, self.folder)
+        data = [junit(result, self.folder), sarif(result, self.folder)]
+        data += [part.encode("utf-8", "backslashreplace") for part in (summary, text)]
+        for name, content in zip(REPORTS, data, strict=True):
+            with explained(self.folder / name):
+                write_atomically(self.folder / name, content)
+
+    def write_device_page(self, result: Result) -> None:
+        """Draw the page about bytes, if anything was done with them. Raises StoreError."""
+        if result.data_plane is None:
+            return
+        with explained(self.folder / PAGE):
+            write_atomically(self.folder / PAGE, device_page(result).encode("utf-8", "backslashreplace"))
+
+    def write_log(self, text: str) -> Path:
+        """Keep what only whoever mends kvproof wants to read. Raises StoreError."""
+        path = self.folder / LOG
+        with explained(path):
+            write_atomically(path, text.encode("utf-8", "backslashreplace"))
+        return path
+
+    def _require_ours(self) -> None:
+        """Refuse a folder in which our files would replace someone else's. Raises StoreError."""
+        present = [name for name in (RESULT, *REPORTS, PAGE) if (self.folder / name).exists()]
+        if present and not self._holds_a_result():
+            raise StoreError(f"{self.folder / present[0]} is not of kvproof; name another folder", Exit.USAGE)
+
+    def _holds_a_result(self) -> bool:
+        """Whether a result lies there, of whichever release."""
+        try:
+            document = json.loads((self.folder / RESULT).read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return False
+        return isinstance(document, dict) and {"schema_version", "run", "checks"} <= document.keys()

@@ -1,0 +1,41 @@
+"""From what the user names to what is meant."""
+
+import difflib
+from collections.abc import Callable
+
+from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.runs.errors import UsageError
+
+
+def factory_of(
+    name: str, isolation: bool | None = None, seconds: float | None = None
+) -> tuple[Callable[[], ManagerSubject], ManagerSubject]:
+    """What makes the subject, and one that it made. Raises UsageError.
+
+    isolation: whether it lives in a process of its own; None for what is not ours. seconds: the budget of the run.
+    """
+    from kvproof.check.isolation.factory import factory_for
+    from kvproof.check.isolation.limits import Limits
+    from kvproof.check.subjects.registry import UnknownSubject
+
+    try:
+        make = factory_for(name, isolation, Limits.within(seconds))
+        return make, make()
+    except UnknownSubject as error:
+        raise UsageError(str(error)) from error
+
+
+def level_of(subject: object) -> str:
+    """Whether this is a pool, a manager or a whole scheduler."""
+    from kvproof.check.protocol.adapter_check_pool import is_pool_subject
+    from kvproof.check.protocol.adapter_check_scheduler import is_loop_subject
+
+    if is_pool_subject(subject):
+        return "pool"
+    return "loop" if is_loop_subject(subject) else "manager"
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """A question, if one of the known names is close."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -1,0 +1,1 @@
+"""Where counterexamples come from: random walks, exhaustive search, Hypothesis, and shrinking."""

@@ -1,0 +1,1 @@
+"""Exhaustive breadth-first search of small scopes, on the specification and on subjects."""

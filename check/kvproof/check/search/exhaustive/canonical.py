@@ -1,0 +1,340 @@
+"""When two states are the same: one form for all states that differ only in names.
+
+No rule prefers one block of a pool to another, one sequence to another, or one token value to another. States that a
+renaming of these turns into each other have the same runs, up to the renaming, so one of them stands for all. The form
+of a state is what is left when every name is replaced by its place of first occurrence, in an order of the sequences
+that does not depend on names. It holds everything that a rule can read (tables, what is known, done, written, cached)
+and, so that a broken specification cannot hide behind a state seen before, also what follows from it (refcounts,
+statuses, counters, inverse tables where they deviate). It leaves out what no rule reads: slots beyond those that are
+known or written, tables of sequences that do not exist, and the order of lists.
+
+Three implementations. `canonical_form` sorts by what does not depend on names and permutes only what is left equal;
+`brute_force_form` permutes everything; `forest_form` permutes nothing, since tables that come from forks alone are a
+forest, and holds for these only. They are written apart from each other, and must agree on the number of states.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain, permutations, product
+from operator import itemgetter
+from typing import Any
+
+from kvproof.spec.native import Machine
+from kvproof.spec.text.state import FREE, NONE, State
+
+ROOT = 0  # the identity before the first position
+PLAIN = (0, 0, False, False, 0)  # status, refcount, cached, computed, num_written of a block nothing is known of
+
+
+# What one live sequence contributes: its numbers, then its blocks and known tokens, still as names, then its oddities:
+# what no correct state shows.
+_Table = tuple[tuple[int, ...], list[int], list[int], tuple[Any, ...]]
+# A block that no table names, and that is not merely free: what is known of it, its content, and, if a flight is under
+# way, its name.
+_Kept = tuple[tuple[Any, ...], list[int], int]
+_Flights = list[tuple[int, int, int]]  # what is under way: the block used, the block filled, how many slots are brought
+_Statuses = list[tuple[Any, ...]]
+
+
+class Forms:
+    """The forms of many states of one machine: a state met in the same order of sequences is not sorted again.
+
+    before: for each identity the one of the position before it, where identities are interned. What comes before a
+    content matters where it outlives the sequences that know it (caching, windows); and the last identity of a
+    sequence then stands for all of them, so that most states are told from those met before at a glance.
+    """
+
+    def __init__(self, machine: Machine, before: Sequence[int] | None = None) -> None:
+        self.machine, self.before = machine, before
+        self._glanced: dict[Hashable, Hashable] = {}
+        self._known: dict[Hashable, Hashable] = {}
+
+    def of(self, state: State) -> Hashable:
+        """The form: equal for two states exactly if a renaming turns one into the other."""
+        glance = None if self.before is None else _glance(self.machine, state)
+        if glance is None:
+            return self._sorted(state, self._known)
+        form = self._glanced.get(glance)
+        if form is None:
+            form = self._glanced[glance] = self._sorted(state, None)
+        return form
+
+    def _sorted(self, state: State, known: dict[Hashable, Hashable] | None) -> Hashable:
+        """The form by sorting; `known` are forms of states by their encoding as they are met."""
+        tables, kept, statuses = _read(self.machine, state)
+        flights = _under_way(state)
+        before = self.before if kept or any(state.first) else None  # else what comes before is in the tables
+        counts = map(tuple, state.count)
+        if known is None:
+            return _least(tables, kept, statuses, flights, before), *counts
+        as_met = _encoded(tables, kept, statuses, flights, before), *counts
+        form = known.get(as_met)
+        if form is None:
+            form = known[as_met] = _least(tables, kept, statuses, flights, before), *map(tuple, state.count)
+        return form
+
+
+def canonical_form(machine: Machine, state: State, before: Sequence[int] | None = None) -> Hashable:
+    """The form of one state; see `Forms`."""
+    return Forms(machine, before).of(state)
+
+
+def brute_force_form(machine: Machine, state: State, before: Sequence[int] | None = None) -> Hashable:
+    """The least encoding over every order of the sequences and of the blocks that no table names."""
+    tables, kept, statuses = _read(machine, state)
+    before = before if kept or any(state.first) else None
+    orders = product(permutations(tables), permutations(kept))
+    flights = _under_way(state)
+    return min(_encoded(t, k, statuses, flights, before) for t, k in orders), *map(tuple, state.count)
+
+
+def _least(
+    tables: list[_Table], kept: list[_Kept], statuses: _Statuses, flights: _Flights, before: Sequence[int] | None
+) -> tuple[Any, ...]:
+    """The least encoding over the orders that respect what does not depend on names."""
+    paths = [tokens if before is None else _path(tokens, before) for _, _, tokens, _ in tables]
+    paths_kept = [content if before is None else _path(content, before) for _, content, _ in kept]
+    times = Counter(chain(*paths, *paths_kept))
+    orders_of_tables = _orders(
+        [
+            ((table[0], [statuses[b] for b in table[1]], [times[i] for i in path]), table)
+            for table, path in zip(tables, paths, strict=True)
+        ],
+        bool(flights),
+    )
+    orders_of_kept = _orders(
+        [((block[0], [], [times[i] for i in path]), block) for block, path in zip(kept, paths_kept, strict=True)],
+        bool(flights),
+    )
+    return min(_encoded(t, k, statuses, flights, before) for t in orders_of_tables for k in orders_of_kept)
+
+
+_Mark = tuple[Any, list[tuple[Any, ...]], list[int]]  # numbers, statuses of the blocks, how often each token occurs
+
+
+def _orders(marked: list[tuple[_Mark, Any]], are_linked: bool) -> list[list[Any]]:
+    """The orders that respect the marks. Equals that share nothing with anything give the same form in any order.
+
+    are_linked: they may also differ in what flights there are between their blocks.
+    """
+    groups: list[tuple[_Mark, list[Any]]] = []
+    for mark, each in sorted(marked, key=itemgetter(0)):
+        if groups and groups[-1][0] == mark:
+            groups[-1][1].append(each)
+        else:
+            groups.append((mark, [each]))
+    choices = [_permuted(g) if len(g) > 1 and (are_linked or _shares(mark)) else [g] for mark, g in groups]
+    return [list(chain(*order)) for order in product(*choices)]
+
+
+def _permuted(members: list[Any]) -> list[list[Any]]:
+    """The different orders of the members; some may be equal in everything."""
+    if not members:
+        return [[]]
+    different = [each for place, each in enumerate(members) if each not in members[:place]]
+    orders: list[list[Any]] = []
+    for each in different:
+        others = members[:]
+        others.remove(each)
+        orders += [[each, *order] for order in _permuted(others)]
+    return orders
+
+
+def _shares(mark: _Mark) -> bool:
+    _, statuses, times = mark
+    return any(status[1:2] != (1,) for status in statuses) or any(each != 1 for each in times)
+
+
+def _path(identities: list[int], before: Sequence[int]) -> list[int]:
+    """The identities, and those on the way to them."""
+    if not identities:
+        return identities
+    at, found = identities[0], list(identities)
+    while 0 < at < len(before) and (at := before[at]):
+        found.append(at)
+    return found
+
+
+def _glance(machine: Machine, state: State) -> Hashable | None:
+    """A key that only equal states have: blocks renamed, identities as they are; None if the state is not ordinary."""
+    null, memory, num_written, status = machine.null, state.memory, state.num_written, state.status
+    if True in state.cached or state.uses.count(NONE) != len(state.uses):
+        return None
+    found: list[tuple[tuple[Any, ...], int, list[int]]] = []
+    for numbers, table, rows, position in zip(_numbers(state), state.table, state.tokens, state.position, strict=True):
+        is_live, _, _, _, _, first, num_blocks, full, filled, _, _ = numbers
+        held = table[first:num_blocks]
+        if position.count(NONE) + len(held) != null:
+            return None
+        if is_live:
+            index = first
+            for block in held:
+                if block >= null or position[block] != index:
+                    return None
+                if (stop := num_written[block]) and memory[block][:stop] != rows[index][:stop]:
+                    return None
+                index += 1
+            if full + (filled > 0) > len(rows) or filled > machine.sizes.block_size:
+                return None
+            last = rows[full][filled - 1] if filled else rows[full - 1][-1] if full else ROOT
+            found.append((numbers, last, held))
+    found.sort(key=_without_blocks)  # their order means nothing; in this one more states look alike
+    blocks: dict[int, int] = {}
+    key: list[Any] = [
+        (numbers, last, tuple([blocks.setdefault(b, len(blocks)) for b in held])) for numbers, last, held in found
+    ]
+    if null - status.count(FREE) != len(blocks):
+        return None  # something is kept that no table names
+    num_gpu_blocks, refcount = machine.sizes.num_gpu_blocks, state.refcount
+    key += [(status[b], refcount[b], num_written[b], b < num_gpu_blocks) for b in blocks]
+    key += map(tuple, state.count)
+    return tuple(key)
+
+
+def _without_blocks(each: tuple[tuple[Any, ...], int, list[int]]) -> tuple[tuple[Any, ...], int]:
+    return each[:2]
+
+
+def _numbers(state: State) -> Iterable[tuple[Any, ...]]:
+    """The numbers of each sequence."""
+    return zip(
+        state.live,
+        state.ending,
+        state.home,
+        state.moving,
+        state.window,
+        state.first,
+        state.num_blocks,
+        state.num_full,
+        state.num_filled,
+        state.done_full,
+        state.done_filled,
+        strict=True,
+    )
+
+
+def _under_way(state: State) -> _Flights:
+    return [each for each in zip(state.uses, state.fills, state.brings, strict=True) if each[:2] != (NONE, NONE)]
+
+
+def _read(machine: Machine, state: State) -> tuple[list[_Table], list[_Kept], _Statuses]:
+    null, size = machine.null, machine.sizes.block_size
+    cached, memory, content, num_written = state.cached, state.memory, state.content, state.num_written
+    statuses: _Statuses = [*zip(state.status, state.refcount, cached, state.computed, num_written, strict=True), ()]
+    if state.uses:
+        pending = zip(state.pins, state.filler, strict=True)
+        statuses = [(*known, pins, filler != NONE) for known, (pins, filler) in zip(statuses, pending, strict=False)]
+        statuses.append(())
+    has_flights = state.uses.count(NONE) != len(state.uses)
+    tables: list[_Table] = []
+    held: set[int] = set()
+    for seq, numbers in enumerate(_numbers(state)):
+        is_live, _, _, _, _, first, num_blocks, full, filled, _, _ = numbers
+        blocks, rows, position = state.table[seq][first:num_blocks], state.tokens[seq], state.position[seq]
+        oddities: list[tuple[Any, ...]] = []
+        if position.count(NONE) + len(blocks) != null:
+            oddities.append(tuple(position))
+        if not is_live:
+            if oddities or blocks:
+                tables.append(((0,), blocks, [], tuple(oddities)))
+            continue
+        if first == full and full and not filled:
+            # The window has left everything; the last identity still decides what comes next.
+            tokens = [identity for row in rows[full - 1 : full] for identity in row]
+        else:
+            tokens = [identity for row in rows[first:full] for identity in row]
+        for row in rows[full : full + 1]:
+            tokens += row[:filled]
+        index = first
+        for block in blocks:
+            if not 0 <= block < null or position[block] != index or index >= len(rows):
+                oddities.append((index, block))
+            else:
+                stop = num_written[block]
+                if stop == size:
+                    if memory[block] != rows[index]:
+                        oddities.append((index, *memory[block]))
+                elif stop and memory[block][:stop] != rows[index][:stop]:
+                    oddities.append((index, *memory[block][:stop]))
+                if cached[block] and content[block] != rows[index]:
+                    oddities.append((index, NONE, *content[block]))
+            index += 1
+        held.update(blocks)
+        tables.append((numbers, blocks, tokens, tuple(oddities)))
+    kept: list[_Kept] = []
+    for block in range(null):
+        status = statuses[block]
+        if block not in held and (status[:5] != PLAIN or any(status[5:])):
+            stop = num_written[block]
+            row = content[block] if cached[block] else memory[block][:stop]
+            is_odd = cached[block] and memory[block][:stop] != content[block][:stop]
+            known = (*status, block < machine.sizes.num_gpu_blocks, tuple(memory[block]) if is_odd else ())
+            kept.append((known, row, block if has_flights else NONE))
+    return tables, kept, statuses
+
+
+def _encoded(
+    tables: Iterable[_Table],
+    kept: Iterable[_Kept],
+    statuses: _Statuses,
+    flights: _Flights,
+    before: Sequence[int] | None,
+) -> tuple[Any, ...]:
+    """Everything, with blocks and identities replaced by their place of first occurrence in this order."""
+    blocks: dict[int, int] = {}
+    names: dict[int, int] = {ROOT: 0, NONE: NONE}
+    parents: list[int] = []
+
+    def named(identity: int) -> int:
+        if identity not in names:
+            parent = named(before[identity]) if before is not None and identity < len(before) else NONE
+            names[identity] = len(names)
+            parents.append(parent)
+        return names[identity]
+
+    form: list[Any] = []
+    for numbers, table, tokens, oddities in tables:
+        if before is None:
+            new_names = [names.setdefault(i, len(names)) for i in tokens]
+        else:
+            new_names = [named(i) for i in tokens]
+        form += numbers, tuple([blocks.setdefault(b, len(blocks)) for b in table]), tuple(new_names), oddities
+    form.append(tuple([statuses[b] if -1 < b < len(statuses) else () for b in blocks]))
+    for known, content, block in kept:
+        form.append((known, tuple([named(i) for i in content])))
+        if flights:
+            blocks.setdefault(block, len(blocks))
+    if flights:
+        form.append(
+            tuple(sorted([(blocks.get(u, NONE), blocks.get(f, NONE), n if f != NONE else 0) for u, f, n in flights]))
+        )
+    form.append(tuple(parents))
+    return tuple(form)
+
+
+def forest_form(machine: Machine, state: State, with_tokens: bool = True) -> Hashable:
+    """Nested sorted tuples, for tables that come from admitting, appending, forking and freeing alone.
+
+    There, sharing an entry means sharing what is before it: sequences part first in a token or in the block that
+    holds it, and stay apart. So the paths token, token, block, token, … are a forest, and a forest has a canonical
+    form without any renaming: each node the sorted forms of its children.
+    """
+    root: dict[Any, Any] = {}
+    for seq, is_live in enumerate(state.live):
+        if not is_live:
+            continue
+        node = root
+        num_known = state.num_full[seq] * machine.sizes.block_size + state.num_filled[seq]
+        for index in range(state.num_blocks[seq]):
+            num_here = min(machine.sizes.block_size, num_known - index * machine.sizes.block_size)
+            for identity in state.tokens[seq][index][:num_here] if with_tokens else ():
+                node = node.setdefault(identity, {})
+            node = node.setdefault(("block", state.table[seq][index]), {})
+        node.setdefault("ends", []).append(num_known)
+    return _nested(root)
+
+
+def _nested(node: dict[Any, Any]) -> tuple[Any, ...]:
+    ends = tuple(sorted(node.get("ends", ())))
+    children = sorted((isinstance(name, tuple), _nested(child)) for name, child in node.items() if name != "ends")
+    return ends, tuple(children)

@@ -1,0 +1,166 @@
+"""Every reachable state of a small scope, with the subject in lockstep: the shortest run that refutes it.
+
+A breadth-first search over the operations of the walker, all of them and every concrete one that the scope allows. What
+tells states apart is what the judge knows (sequences, tables, what is written and cached, the step under way) and what
+the subject shows of its choices to come (the order of its free and evictable blocks). Blocks are renamed by first
+occurrence, because no rule prefers one; that the subject does not either, but for the order it shows, is the assumption
+`block-symmetry`.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+from kvproof.check.oracle.expected import Group, Status
+from kvproof.check.oracle.manager import Lockstep
+from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
+from kvproof.check.protocol.scopes import Scope
+from kvproof.check.search.exhaustive.runs import TRANSITION_SECONDS_MAX, Runs, SubjectExploration, search
+from kvproof.spec.text.identity import Identities
+from kvproof.spec.text.state import NONE
+from kvproof.spec.trace import Operation
+
+
+def config_of(scope: Scope) -> Config:
+    """The configuration that a scope is explored in."""
+    return Config(
+        block_size=scope.block_size,
+        num_gpu_blocks=scope.num_gpu_blocks,
+        num_host_blocks=scope.num_host_blocks if scope.swap else 0,
+        window=scope.window or None,
+        caching=scope.caching,
+        lookahead=scope.lookahead,
+        kv_groups=scope.kv_groups,
+    )
+
+
+class Alphabet:
+    """The operations of a scope, and which of them a state has."""
+
+    def __init__(self, scope: Scope, subject: ManagerSubject) -> None:
+        self.scope, self.capabilities = scope, subject.capabilities
+        full = scope.num_tokens
+        values = ((0,) * full, (*(0,) * (full - 1), 1)) if scope.caching else ((0,) * full,)
+        lengths = sorted({1, scope.block_size, full - 1, full} - {0})
+        too_long = (0,) * (scope.num_gpu_blocks * scope.block_size + 1)
+        self.prompts = [*sorted({value[:length] for value in values for length in lengths} | {values[-1]}), too_long]
+
+    def enabled(self, judge: Lockstep) -> Iterator[Operation]:
+        """Every concrete operation."""
+        pending, groups = judge.worker.is_pending, judge.groups
+        if pending:
+            yield "run", 1
+        num_seqs = sum(len(group.members) for group in groups.values())
+        if num_seqs < self.scope.num_seqs and not any(g.all_are(Status.WAITING) for g in groups.values()):
+            unused = _unused(judge)
+            for prompt in self.prompts:
+                yield "new", unused, (unused,), prompt, (None, 0, None), ()
+        for gid, group in groups.items():
+            yield from self._about(judge, gid, group, pending, num_seqs)
+        if self.scope.caching and self.capabilities.reset and not pending:
+            yield ("reset",)
+
+    def _about(self, judge: Lockstep, gid: int, group: Group, pending: bool, num_seqs: int) -> Iterator[Operation]:
+        first = group.members[0]
+        if not pending:
+            for seq in group.members:
+                yield "free", seq.id
+        if first.status is Status.WAITING:
+            yield "admit", gid, len(first.tokens)
+        elif first.status is Status.SWAPPED:
+            yield "swap_in", gid
+        elif not group.is_busy:
+            if not first.num_unseen and not pending:
+                if len(first.tokens) < self.scope.num_tokens:
+                    yield "sample", gid, (0, 1, 0, 1)
+                if self.scope.fork and self.capabilities.fork and num_seqs < self.scope.num_seqs:
+                    child = _unused(judge)
+                    for seq in group.members:
+                        yield "fork", seq.id, child
+            elif first.num_unseen:
+                yield "append", gid
+            if len(group.members) == 1:
+                yield "preempt", gid
+            if self.scope.swap and self.capabilities.swap:
+                yield "swap_out", gid
+
+
+def _unused(judge: Lockstep) -> int:
+    """The lowest number that names neither a sequence nor a group."""
+    number = 1
+    while number in judge.seqs or number in judge.groups:
+        number += 1
+    return number
+
+
+def form_of(judge: Lockstep) -> Hashable:
+    """What tells this state from others: equal for states that differ only in the names of blocks and sequences."""
+    explainer, state = judge.explainer, judge.state
+    names: dict[int, int] = {NONE: NONE, explainer.machine.null: NONE}
+
+    def named(block: int) -> int:
+        return names.setdefault(block, len(names))
+
+    order: dict[int, int] = {}
+    sequences: list[Any] = []
+    groups = sorted(judge.groups.values(), key=_signature)
+    for group in groups:
+        for seq in group.members:
+            order[seq.id] = len(order)
+            told: tuple[Any, ...] = (seq.status.value, tuple(seq.identities), seq.computed, seq.num_prompt, seq.is_busy)
+            tables: list[tuple[int, ...]] = []
+            for slot in (part.slot for part in seq.parts if part.slot >= 0):
+                entries = state.table[slot][: state.num_blocks[slot]]
+                tables.append(tuple(NONE if b == explainer.machine.null else named(b) for b in entries))
+                told += (state.num_full[slot], state.num_filled[slot], state.done_full[slot])
+            sequences.append((told, tables, seq is group.members[-1]))
+    free = explainer.seen.free_ids
+    unused = range(explainer.num_blocks) if free is None else free
+    kept = [tuple(state.content[b]) if state.computed[b] else None for b in unused if not state.refcount[b]]
+    if free is None:
+        kept.sort(key=str)
+    worker = judge.worker
+    used = sorted((named(b), b) for b in range(explainer.num_blocks) if state.refcount[b])
+    blocks = [(n, state.num_written[b], state.cached[b], state.computed[b]) for n, b in used]
+    step = (
+        [(named(s), named(t)) for s, t in worker.swap_in],
+        [(named(s), named(t)) for s, t in worker.swap_out],
+        [(named(s), named(t)) for s, t in worker.copies],
+        [(order.get(seq.id, NONE), start, stop) for seq, start, stop in worker.writes],
+    )
+    return repr((sequences, kept, blocks, step, judge.preempted_in_step, explainer.num_reserved))
+
+
+def _signature(group: Group) -> Any:
+    return [
+        (seq.status.value, seq.identities, seq.computed, [len(table) for table in seq.tables]) for seq in group.members
+    ], group.id
+
+
+def explore_subject(
+    subject: ManagerSubject,
+    scope: Scope,
+    *,
+    seconds: float,
+    progress: Callable[[int], None] | None = None,
+    begin: Callable[[Config], list[Operation]] | None = None,
+    transition_seconds: float = TRANSITION_SECONDS_MAX,
+) -> SubjectExploration:
+    """Search a scope for at most so many seconds. Raises Unsupported if the subject has no such configuration.
+
+    begin: gives a list that is told the operations of each path before they are done, as in a walk.
+    """
+    config, capabilities, identities = config_of(scope), subject.capabilities, Identities()
+    for needed, has in (
+        (scope.caching, capabilities.caching),
+        (scope.window, capabilities.window),
+        (scope.swap, capabilities.swap),
+        (scope.lookahead, capabilities.lookahead),
+        (len(scope.kv_groups) > 1, capabilities.kv_groups),
+    ):
+        if needed and not has:
+            raise Unsupported(f"a scope with {config.as_dict()} needs more than {subject.name} can do")
+    if scope.num_flights:
+        raise Unsupported("flights are explored on the specification alone; leave --subject out")
+    runs = Runs(lambda: Lockstep(subject, config, identities), Alphabet(scope, subject).enabled, form_of)
+    found = SubjectExploration(scope, config)
+    return search(found, runs, seconds=seconds, progress=progress, begin=begin, transition_seconds=transition_seconds)

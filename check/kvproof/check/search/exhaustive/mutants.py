@@ -1,0 +1,93 @@
+"""The rules broken on purpose, run natively: what the explorer must find, or its claims are about nothing.
+
+`kvproof.models.mutation.operators` says which changes there are. Exploring one finds it if a claim breaks, if the run
+fails, or if what can be reached is not what it was: a guard made too strong breaks no claim, it only forbids.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+
+from kvproof.check.protocol.scopes import Scope, sizes_of
+from kvproof.check.search.exhaustive.specification import Exploration, explore
+from kvproof.check.search.exhaustive.specification_rules import RuleLevel
+from kvproof.models.mutation.operators import Mutant, changed
+from kvproof.models.translation.dependencies import reached
+from kvproof.models.translation.text import specification
+from kvproof.spec.language import COLLECTED
+from kvproof.spec.native import Functions, Machine, Sizes, functions
+
+SECONDS_MAX = 60.0  # for one scope; a search that takes longer found nothing
+
+# Small searches that fire every rule in every way it branches: tables, windows, lookahead, cache, swap, flights.
+SCOPES: tuple[Scope, ...] = (
+    Scope(2, 0, 2, 3, level="rules"),
+    Scope(2, 0, 2, 2, 1, window=1, level="rules"),
+    Scope(2, 0, 2, 1, 1, lookahead=1, level="rules"),
+    Scope(2, 0, 1, 4, window=2, fork=False, level="rules"),
+    Scope(2, 0, 2, 1, 1, caching=True, level="rules"),
+    Scope(2, 2, 2, 1, 1, swap=True, level="rules"),
+    Scope(2, 2, 2, 1, 1, lookahead=1, swap=True, level="rules"),
+    Scope(2, 2, 1, 2, 1, window=1, fork=False, swap=True, level="rules"),
+    Scope(2, 0, 2, 2, 2, caching=True, reserving=True, level="rules"),
+    Scope(2, 0, 1, 3, 1, caching=True, window=1, fork=False, level="rules"),
+    Scope(2, 0, 1, 2, 1, caching=True, window=2, fork=False, level="rules"),
+    Scope(2, 0, 1, 1, 1, fork=False, num_flights=2, level="rules"),
+    Scope(1, 2, 1, 1, 1, swap=True, num_flights=1, level="rules"),
+    Scope(2, 1, 1, 1, 1, swap=True, num_flights=2, fork=False, level="rules"),
+    Scope(2, 0, 1, 1, 1, caching=True, fork=False, num_flights=2, level="rules"),
+    Scope(2, 1, 2, 1, 1, caching=True, fork=False, swap=True, level="rules"),
+)
+
+
+def noticed(mutant: Mutant) -> str:
+    """What the explorer notices of a mutant, in the first scope in which it does; empty if nothing."""
+    return next(_noticed(mutant), "")
+
+
+def _noticed(mutant: Mutant) -> Iterator[str]:
+    for number, scope in enumerate(SCOPES):
+        expected = _expected(number)
+        if not expected.fired.keys() & rules_reaching(mutant.function):
+            continue
+        try:
+            found = explore(RuleLevel(scope, mutated(mutant, sizes_of(scope))), scope, seconds=SECONDS_MAX)
+        except Exception as error:  # the text as it is raises nothing
+            yield f"{type(error).__name__} in {scope}"
+            continue
+        if found.finding is not None:
+            yield f"{found.finding.property} breaks after {len(found.operations)} rules"
+        elif found.is_exhausted and _reach(found) != _reach(expected):
+            yield f"{found.states} states and {found.transitions} firings instead of {_words(expected)}"
+
+
+def _reach(found: Exploration) -> tuple[object, ...]:
+    return found.states, found.transitions, found.fired
+
+
+def _words(found: Exploration) -> str:
+    return f"{found.states} and {found.transitions}"
+
+
+@cache
+def _expected(number: int) -> Exploration:
+    """What there is of the text as it is."""
+    scope = SCOPES[number]
+    return explore(RuleLevel(scope), scope, seconds=SECONDS_MAX)
+
+
+@cache
+def rules_reaching(function: str) -> frozenset[str]:
+    """The rules that are the function or call it, on whatever way."""
+    text = specification()
+    return frozenset(rule.__name__ for rule in COLLECTED.rules if function in reached(text, rule.__name__))
+
+
+@cache
+def _text(mutant: Mutant) -> Functions:
+    text = functions()
+    return {**text, mutant.function: (changed(mutant), text[mutant.function][1])}
+
+
+def mutated(mutant: Mutant, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True) -> Machine:
+    """A machine that runs the changed text."""
+    return Machine(sizes, with_ghosts, with_checks, _text(mutant))

@@ -1,0 +1,105 @@
+"""Every reachable state of a small pool, with the subject in lockstep: see `kvproof.check.search.exhaustive.runs`.
+
+A scope of a pool has so many blocks, at most `num_seqs` holders at once, and lists of at most `num_tokens` pages, each
+of two values. What tells states apart is which blocks are held together, what is cached where, the order in which
+blocks of the same content were cached, and the order in which free blocks will be given out: as the pool shows it, or
+else the order in which they were given up. Scopes are so small that no block is taken for another: nothing is assumed
+of a pool that prefers one.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from itertools import permutations, product
+
+from kvproof.check.oracle.pool import PoolLockstep
+from kvproof.check.protocol.manager import Assumption, Config, Unsupported
+from kvproof.check.protocol.pool import PoolConfig, PoolSubject
+from kvproof.check.protocol.scopes import Scope
+from kvproof.check.search.exhaustive.runs import TRANSITION_SECONDS_MAX, Runs, SubjectExploration, search
+from kvproof.spec.text.identity import Identities
+from kvproof.spec.trace import Operation
+
+SHOWN_ORDER = Assumption(
+    "shown-order",
+    "What a pool does next depends on what is held and cached, and on the order of free blocks that it shows, or in "
+    "which they were given up.",
+)
+PAGES = (0, 1)
+GIVING_MAX = 3  # holders that give up in one call
+
+
+def config_of(scope: Scope) -> PoolConfig:
+    """The configuration that a scope is explored in."""
+    return PoolConfig(num_gpu_blocks=scope.num_gpu_blocks, caching=scope.caching)
+
+
+class PoolAlphabet:
+    """The operations of a scope, and which of them a state has."""
+
+    def __init__(self, scope: Scope, subject: PoolSubject) -> None:
+        self.scope = scope
+        self.shares = scope.fork and subject.capabilities.fork
+        self.forgets = scope.caching and subject.capabilities.reset
+        lengths = range(1, scope.num_tokens + 1)
+        self.lists = [pages for length in lengths for pages in product(PAGES, repeat=length)] if scope.caching else []
+
+    def enabled(self, judge: PoolLockstep) -> Iterator[Operation]:
+        """Every concrete operation."""
+        holders = list(judge.holders)
+        if len(holders) < self.scope.num_seqs:
+            new = min(set(range(1, len(holders) + 2)) - judge.holders.keys())
+            for num_blocks in range(1, self.scope.num_gpu_blocks + 2):
+                yield "take", new, num_blocks
+            for pages in self.lists:
+                yield "store", new, pages
+                yield "reuse", new, pages
+            if self.shares:
+                yield from (("share", parent, new) for parent in holders)
+        else:
+            yield from (("find", pages) for pages in self.lists)
+        for count in range(1, min(GIVING_MAX, len(holders)) + 1):
+            for first, *others in permutations(holders, count):
+                yield ("give", first, tuple(others)) if others else ("give", first)
+        if self.forgets:
+            yield ("forget",)
+
+
+def form_of(judge: PoolLockstep) -> Hashable:
+    """What tells this state from others: equal for states that differ in the names of holders only."""
+    explainer, state = judge.explainer, judge.state
+    every = range(explainer.num_blocks)
+    free = explainer.seen.free_ids
+    if free is None:
+        free = [*(block for block in every if block not in judge.given_up), *judge.given_up]
+    known = [
+        (block, tuple(state.content[block]), state.cached[block]) for block in judge.stored if state.computed[block]
+    ]
+    has_copies = len({content for _, content, _ in known}) < len(known)
+    return (
+        tuple(sorted(tuple(judge.blocks_of(holder)) for holder in judge.holders)),
+        tuple(block for block in free if not state.refcount[block]),
+        tuple(known if has_copies else sorted(known)),
+        explainer.num_reserved,
+    )
+
+
+def explore_pool(
+    subject: PoolSubject,
+    scope: Scope,
+    *,
+    seconds: float,
+    progress: Callable[[int], None] | None = None,
+    begin: Callable[[Config], list[Operation]] | None = None,
+    transition_seconds: float = TRANSITION_SECONDS_MAX,
+) -> SubjectExploration:
+    """Search a scope for at most so many seconds. Raises Unsupported if the pool has no such configuration.
+
+    begin: gives a list that is told the operations of each path before they are done, as in a walk.
+    """
+    config, identities = config_of(scope), Identities()
+    if scope.caching and not subject.capabilities.caching:
+        raise Unsupported(f"{subject.name} has no prefix cache")
+    if scope.window or scope.swap or scope.lookahead or scope.num_flights:
+        raise Unsupported("a pool has blocks, holders and pages: no window, host, lookahead or flight")
+    runs = Runs(lambda: PoolLockstep(subject, config, identities), PoolAlphabet(scope, subject).enabled, form_of)
+    found = SubjectExploration(scope, config)
+    return search(found, runs, seconds=seconds, progress=progress, begin=begin, transition_seconds=transition_seconds)

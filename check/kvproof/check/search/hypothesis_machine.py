@@ -1,0 +1,281 @@
+"""The Hypothesis machine: the operations of the walker as rules of a `RuleBasedStateMachine`, in lockstep.
+
+Each kind of operation is a rule, enabled when one of its concrete operations is, and each choice the walker makes with
+its generator is asked of Hypothesis instead; so what a run may hold is said once, in the walker, and Hypothesis adds
+its own search (kinds switched off for a whole run, values that were interesting before) and its shrinker. A number
+shrinks towards zero: the first candidate, the shortest prompt, the smallest pool.
+
+Findings of different kinds are different failures, so that shrinking does not slide from one to another. Everything is
+derived from the seed, nothing is printed, and no database is used.
+"""
+
+import functools
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from time import monotonic
+from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, Verbosity
+from hypothesis import strategies as st
+from hypothesis.errors import Flaky, Unsatisfiable
+from hypothesis.internal.conjecture.providers import HypothesisProvider
+from hypothesis.reporting import with_reporter
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from kvproof.check.oracle.manager import operation_names
+from kvproof.check.oracle.replay import is_hang
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
+from kvproof.check.protocol.time_limit import time_limit
+from kvproof.check.search import configurations
+from kvproof.check.search.hypothesis_random import Choices, Draw
+from kvproof.check.search.manager_operations import Driver
+from kvproof.spec.trace import Operation
+
+STEP_SECONDS_MAX = 5.0
+SHRINK_STEPS_MAX = 10_000  # counted and not timed, so that a run repeats on a slower machine
+
+
+@dataclass
+class Drive:
+    """What Hypothesis found, and how much it did. With a finding: the shrunk run, its last operation the culprit."""
+
+    finding: Finding | None = None
+    config: Config = field(default_factory=Config)
+    operations: list[Operation] = field(default_factory=list)
+    num_steps: int = 0
+    num_examples: int = 0
+    seconds: float = 0.0
+    witnesses: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+    is_unsupported: bool = False
+
+
+# Failures ---------------------------------------------------------------------------------------------------------
+
+
+class Refuted(Exception):
+    """A run refuted something; each kind of finding has a class of its own, so that Hypothesis tells them apart."""
+
+    kind: tuple[str, str] = ("", "")
+
+
+@functools.cache
+def _refuted(kind: tuple[str, str]) -> type[Refuted]:
+    return type("Refuted", (Refuted,), {"kind": kind})
+
+
+class Stop(BaseException):
+    """Ends Hypothesis at once: time is up, the subject hangs, or an error is no finding."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Search:
+    """What one drive is about, the run under way, and what was found so far: of each kind the shortest run."""
+
+    def __init__(self, subject: ManagerSubject, fixed: dict[str, Any] | None, deadline: float) -> None:
+        self.subject, self.fixed, self.deadline = subject, fixed, deadline
+        self.num_steps_max = sys.maxsize
+        self.done = Drive()
+        self.found: dict[tuple[str, str], tuple[Finding, Config, list[Operation]]] = {}
+        self.stop: Stop | None = None
+        self.driver: Driver | None = None
+        self.enabled: dict[str, list[int]] = {}
+        self.choices = Choices()
+        self.config, self.operations = Config(), list[Operation]()
+
+    def open(self, draw: Draw) -> Driver:
+        """Open the subject in a configuration that Hypothesis chooses."""
+        self.choices.draw, self.choices.shrinks_to_one = draw, True
+        self.config, self.operations = configurations.draw(self.choices, self.subject.capabilities, self.fixed), []
+        self.choices.shrinks_to_one = False
+        random = Random(self.choices.randrange(1 << 10))  # weights and lengths: how they are drawn need not shrink
+        with self._guarded():
+            driver = Driver(self.subject, random, self.config)
+        driver.random = self.choices
+        return driver
+
+    def take(self, driver: Driver | None) -> None:
+        """A run begins, or is over."""
+        if self.driver is not None:
+            self.done.num_examples += 1
+            self.done.witnesses.update(self.driver.judge.fired)
+            self.done.notes.update(self.driver.judge.notes)
+        self.driver = driver
+        self._look()
+
+    def concrete(self, draw: Draw, kind: str) -> Operation:
+        """One of the enabled operations of a kind."""
+        assert self.driver is not None
+        self.choices.draw = draw
+        return self.driver.concrete(kind, self.enabled[kind])
+
+    def step(self, operation: Operation) -> None:
+        """Do one operation in lockstep."""
+        assert self.driver is not None
+        if monotonic() > self.deadline or self.done.num_steps >= self.num_steps_max:
+            raise self.stopped()
+        self.done.num_steps += 1
+        self.operations.append(operation)
+        with self._guarded():
+            if not self.driver.judge.apply(operation):
+                self.operations.pop()
+        self._look()
+
+    def _look(self) -> None:
+        """See which kinds of operation are enabled, and wanted in this run."""
+        driver = self.driver
+        if driver is not None:
+            self.enabled = {kind: about for kind, about in driver.candidates().items() if driver.weights[kind]}
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """A finding fails the run, an unsupported configuration rejects it, whatever else ends the search."""
+        try:
+            with time_limit(STEP_SECONDS_MAX):
+                yield
+        except Unsupported:
+            hypothesis.reject()
+        except Finding as finding:
+            self._keep(finding)
+            if is_hang(finding):
+                raise self.stopped() from finding
+            raise _refuted(finding.kind)(finding.text) from None
+        except Exception as error:
+            raise self.stopped(error) from error
+
+    def stopped(self, error: Exception | None = None) -> Stop:
+        """What to raise to end the search. Remembered, since Hypothesis may take the broken-off run for a flaky one."""
+        self.stop = Stop(error)
+        return self.stop
+
+    def _keep(self, finding: Finding) -> None:
+        if not self.found:
+            self.num_steps_max = self.done.num_steps + SHRINK_STEPS_MAX
+        best = self.found.get(finding.kind)
+        if best is None or len(self.operations) <= len(best[2]):
+            self.found[finding.kind] = finding, self.config, self.operations
+
+    def refute(self, kind: tuple[str, str] | None = None) -> None:
+        """Report the finding of this kind, or else the first."""
+        if self.found:
+            shortest = self.found[kind] if kind in self.found else next(iter(self.found.values()))
+            self.done.finding, self.done.config, self.done.operations = shortest
+
+    def refute_repetition(self) -> None:
+        """Report that the same choices led elsewhere."""
+        self.refute()
+        said = "nothing was refuted"
+        if self.done.finding is None:
+            self.done.config, self.done.operations = self.config, self.operations
+        else:
+            said = f"{self.done.finding.property} was refuted ({self.done.finding.text})"
+        text = f"the same calls, other answers: once {said}, and with the same choices not the same again"
+        self.done.finding = Finding("nondeterministic", text)
+
+
+# The machine ------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def _opened(draw: Draw, search: Search) -> Driver:
+    return search.open(draw)
+
+
+@st.composite
+def _concrete(draw: Draw, search: Search, kind: str) -> Operation:
+    return search.concrete(draw, kind)
+
+
+def _machine(search: Search) -> type[RuleBasedStateMachine]:
+    """A machine whose rules are the operations."""
+
+    class Machine(RuleBasedStateMachine):
+        @initialize(driver=_opened(search))
+        def open(self, driver: Driver) -> None:
+            search.take(driver)
+
+        def teardown(self) -> None:
+            search.take(None)
+
+    for kind in operation_names():
+        setattr(Machine, kind, _rule(search, kind))
+    return Machine
+
+
+def _rule(search: Search, kind: str) -> Any:
+    def do(self: RuleBasedStateMachine, operation: Operation) -> None:
+        search.step(operation)
+
+    do.__name__ = do.__qualname__ = kind
+    return rule(operation=_concrete(search, kind))(precondition(lambda self: kind in search.enabled)(do))
+
+
+def drive(
+    subject: ManagerSubject,
+    seed: int,
+    *,
+    examples: int,
+    steps: int,
+    seconds: float = float("inf"),
+    fixed: dict[str, Any] | None = None,
+) -> Drive:
+    """Let Hypothesis look for a run that refutes, and shrink it. Raises AdapterError."""
+    began = monotonic()
+    search = Search(subject, fixed, began + seconds)
+    machine = hypothesis.seed(seed)(_machine(search))
+    settings = hypothesis.settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        print_blob=False,
+        report_multiple_bugs=False,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.quiet,
+    )
+    try:
+        with with_reporter(_say_nothing), _without_constants():
+            run_state_machine_as_test(machine, settings=settings)
+    except Refuted as refuted:
+        search.refute(refuted.kind)
+    except (Stop, Flaky):
+        if search.stop is None:
+            search.refute_repetition()
+        elif search.stop.error is not None:
+            raise search.stop.error from None
+        else:
+            search.refute()
+    except Unsatisfiable:
+        search.done.is_unsupported = True
+    search.done.seconds = monotonic() - began
+    return search.done
+
+
+@contextmanager
+def _without_constants() -> Iterator[None]:
+    """Keep Hypothesis from mixing in constants of the modules that happen to be loaded: a seed is to repeat a run."""
+    name = "_maybe_draw_constant"
+    mixed_in = getattr(HypothesisProvider, name, None)
+    if mixed_in is None:
+        yield
+        return
+    setattr(HypothesisProvider, name, lambda *arguments, **named: None)
+    try:
+        yield
+    finally:
+        setattr(HypothesisProvider, name, mixed_in)
+
+
+def _say_nothing(text: object) -> None:
+    """Hypothesis has nothing to tell that the finding does not."""

@@ -1,0 +1,205 @@
+"""The walker, the engine of volume: short random runs, each in a configuration and with weights of its own.
+
+Of the kinds of operation that are enabled one is drawn by weight, then uniformly one of its concrete operations.
+Weights are drawn anew for each run and may be small or zero, so that some runs hardly ever free a block and fill the
+pool. Prompts are cut from and continue earlier ones, over one to three tokens, so that prefixes meet. The seed
+determines everything.
+"""
+
+from random import Random
+
+from kvproof.check.oracle.expected import Group, Status
+from kvproof.check.oracle.manager import Lockstep
+from kvproof.check.oracle.manager.base import GROWING, SWAPPING_IN
+from kvproof.check.oracle.replay import difference, nondeterministic, repeat
+from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.search import configurations
+from kvproof.check.search.random_walk import Walker, draw_images, draw_key
+from kvproof.spec.trace import Operation
+
+RUN_LENGTH = 80
+NUM_REPEATED_RUNS = 20  # the first runs are done twice more, and must give the same answers
+GROUP_MEMBERS_MAX = 4
+WEIGHTS = {  # what ends something is drawn less often, so that sequences grow and pools fill
+    "new": (0.3, 1.0, 1.0),
+    "lookup": (0.0, 0.2, 0.5),
+    "sample": (1.0, 3.0, 6.0),
+    "append": (0.5, 1.0, 3.0),
+    "extend": (1.0, 3.0),
+    "run": (1.0, 3.0),
+    "free": (0.03, 0.1, 0.3, 1.0),
+    "preempt": (0.0, 0.1, 0.3),
+    "swap_out": (0.1, 0.3, 1.0),
+    "reset": (0.0, 0.05, 0.3),
+}
+
+
+class Driver:
+    """Draws the operations of one run."""
+
+    def __init__(
+        self, subject: ManagerSubject, random: Random, config: Config, without: frozenset[str] = frozenset()
+    ) -> None:
+        self.random, self.config = random, config
+        self.judge = Lockstep(subject, config)
+        caps, pick = subject.capabilities, random.choice
+        can_swap = caps.swap and config.num_host_blocks > 0
+        kinds = {
+            "new": True,
+            "lookup": config.caching,
+            "admit": True,
+            "extend": config.chunked,
+            "sample": True,
+            "append": True,
+            "fork": caps.fork,
+            "free": True,
+            "preempt": True,
+            "swap_out": can_swap,
+            "swap_in": can_swap,
+            "run": True,
+            "reset": caps.reset and config.caching,
+        }
+        self.weights = {kind: pick(WEIGHTS.get(kind, (0.3, 1.0, 3.0))) if on else 0.0 for kind, on in kinds.items()}
+        self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
+        self.num_tokens = pick((1, 2, 2, 3))  # different token values
+        self.tick = pick((0.0, 0.5, 1.0))
+        self.num_groups_max = random.randint(1, 5)
+        self.length_max = config.block_size * min(config.num_gpu_blocks + 2, pick((3, 6, 18)))
+        self.chunk_max = 2 * config.block_size + 1
+        self.num_seqs = self.num_groups = 0
+        self.prompts: list[tuple[int, ...]] = []
+        self.samples = [tuple(random.randrange(self.num_tokens) for _ in range(GROUP_MEMBERS_MAX)) for _ in range(4)]
+
+    def draw(self) -> Operation | None:
+        """The next operation; None if nothing is enabled."""
+        candidates, mine = self.candidates(), self.weights
+        at = self.random.random() * sum([mine[kind] for kind in candidates])
+        for kind in candidates:
+            at -= mine[kind]
+            if at < 0:
+                return self.concrete(kind, candidates[kind])
+        return None
+
+    def run(self, operations: list[Operation], length: int) -> None:
+        """Draw and apply so many operations, noting those that were enabled."""
+        draw, apply = self.draw, self.judge.apply
+        for _ in range(length):
+            operation = draw()
+            if operation is None:
+                return
+            operations.append(operation)
+            if not apply(operation):
+                operations.pop()
+
+    def candidates(self) -> dict[str, list[int]]:
+        """For each kind that is enabled, the groups or sequences it may be about."""
+        judge = self.judge
+        pending = judge.worker.is_pending
+        phase = judge.phase if pending else GROWING
+        may_grow, may_swap_in = phase == GROWING, phase <= SWAPPING_IN and not judge.preempted_in_step
+        found: dict[str, list[int]] = {}
+        if len(judge.groups) < self.num_groups_max:
+            found["new"] = []
+        for gid, group in judge.groups.items():
+            status = group.members[0].status
+            if status is Status.RUNNING:
+                if may_grow:
+                    self._running_candidates(found, gid, group, pending)
+            elif status is Status.WAITING:
+                found.setdefault("admit", []).append(gid)
+                found.setdefault("lookup", []).append(gid)
+            elif may_swap_in:
+                found.setdefault("swap_in", []).append(gid)
+            if not pending:
+                found.setdefault("free", []).extend([seq.id for seq in group.members])
+        found["run" if pending else "reset"] = []
+        return found
+
+    def _running_candidates(self, found: dict[str, list[int]], gid: int, group: Group, pending: bool) -> None:
+        members = group.members
+        first = members[0]
+        if first.is_busy:
+            return
+        unseen = len(first.tokens) - first.computed
+        if not unseen:
+            if not pending:
+                if len(first.tokens) < self.length_max:
+                    found.setdefault("sample", []).append(gid)
+                if len(members) < GROUP_MEMBERS_MAX:
+                    found.setdefault("fork", []).extend([seq.id for seq in members])
+        elif len(first.tokens) > first.num_prompt and unseen == 1:
+            found.setdefault("append", []).append(gid)
+        elif len(members) == 1:
+            found.setdefault("extend", []).append(first.id)
+        if group.encoder is None:
+            found.setdefault("swap_out", []).append(gid)
+        if len(members) == 1:
+            found.setdefault("preempt", []).append(gid)
+
+    def concrete(self, kind: str, about: list[int]) -> Operation:
+        random = self.random
+        one = about[int(random.random() * len(about))] if about else 0
+        match kind:
+            case "new":
+                return self._new()
+            case "admit" | "extend":
+                return kind, one, random.randint(1, self.chunk_max)
+            case "sample":
+                return "sample", one, self.samples[int(random.random() * 4)]
+            case "fork":
+                self.num_seqs += 1
+                return "fork", one, self.num_seqs
+            case "run":
+                return "run", 1 if random.random() < self.tick else 0
+            case "reset":
+                return ("reset",)
+            case _:
+                return kind, one
+
+    def _new(self) -> Operation:
+        random, config = self.random, self.config
+        tokens = self._prompt()
+        seqs = []
+        for _ in range(config.group_size):
+            self.num_seqs += 1
+            seqs.append(self.num_seqs)
+        self.num_groups += 1
+        key, images = draw_key(random, config), draw_images(random, config, len(tokens))
+        operation: Operation = ("new", self.num_groups, tuple(seqs), tokens, key, images)
+        if config.cross and random.random() < 0.7:
+            self.num_seqs += 1
+            length = random.randint(1, 2 * config.block_size)
+            return (*operation, (self.num_seqs, tuple(random.randrange(self.num_tokens) for _ in range(length))))
+        return operation
+
+    def _prompt(self) -> tuple[int, ...]:
+        random, size = self.random, self.config.block_size
+        tokens: list[int] = []
+        if self.prompts and random.random() < 0.7:
+            tokens = list(random.choice(self.prompts))
+            if random.random() < 0.5:
+                tokens = tokens[: random.randint(0, len(tokens))]
+        if not tokens or random.random() < 0.5:
+            limit = max(1, self.length_max - len(tokens))
+            more = random.randint(1, limit if random.random() < 0.5 else min(limit, 2 * size))
+            value = random.randrange(self.num_tokens)
+            same = random.random() < 0.5
+            tokens += [value if same else random.randrange(self.num_tokens) for _ in range(more)]
+        if len(self.prompts) < 6:
+            self.prompts.append(tuple(tokens))
+        return tuple(tokens)
+
+
+def _repeated(subject: ManagerSubject, number: int, config: Config, operations: list[Operation]) -> None:
+    """Raise a finding if the same operations, on the subject opened anew, get other answers."""
+    if number >= NUM_REPEATED_RUNS:
+        return
+    first, second = (repeat(lambda: subject, config, operations) for _ in range(2))
+    parted = difference(first, second)
+    if parted is None and first.finding is not None:
+        parted = f"first nothing was refuted, then {first.finding.property}: {first.finding.text}"
+    if parted is not None:
+        raise nondeterministic(parted)
+
+
+walk = Walker(configurations.draw, Driver, RUN_LENGTH, _repeated).walk

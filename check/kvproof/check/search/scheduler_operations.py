@@ -1,0 +1,137 @@
+"""The walker of the loop: requests that arrive, alone and in bursts, steps, aborts at any point, then a drain.
+
+Each run has a configuration and weights of its own. After some operations no request arrives any more, and steps go on
+until all is done; the judge knows by when that must be. The seed determines everything.
+"""
+
+from random import Random
+
+from kvproof.check.oracle.firing import NUM_SEQS_MAX
+from kvproof.check.oracle.scheduler.judge import LoopLockstep
+from kvproof.check.oracle.scheduler.stepping import GROUP_MEMBERS_MAX
+from kvproof.check.protocol.scheduler import LoopConfig, LoopSubject
+from kvproof.check.search import configurations_scheduler
+from kvproof.check.search.random_walk import Walker, draw_images, draw_key
+from kvproof.check.search.scheduler_prompts import Prompts
+from kvproof.spec.trace import Operation
+
+RUN_LENGTH = 120  # operations before the drain
+BURST_MAX = 4
+NUM_SAMPLES = 4  # token values given back with a step, in turn
+
+
+class LoopDriver:
+    """Draws the operations of one run."""
+
+    def __init__(
+        self, subject: LoopSubject, random: Random, config: LoopConfig, without: frozenset[str] = frozenset()
+    ) -> None:
+        self.random, self.config = random, config
+        self.judge = LoopLockstep(subject, config)
+        pick = random.choice
+        self.arrives = pick((0.05, 0.2, 0.5))  # before each operation of a step
+        self.bursts = pick((0.0, 0.2, 0.6))
+        self.aborts = pick((0.0, 0.01, 0.05, 0.2)) * ("abort" not in without and subject.capabilities.aborts)
+        self.forks = pick((0.0, 0.2, 0.5)) if subject.capabilities.fork else 0.0
+        self.stops = pick((0.0, 0.0, 0.1))
+        self.ahead = pick((0.5, 0.9, 1.0)) if config.async_steps else 0.0
+        if subject.capabilities.runs_ahead:
+            self.ahead = 1.0  # a step before the results of another
+        self.arrivals = pick((0.2, 0.5, 1.0)) if config.transfers else 0.0
+        self.num_requests_max = random.randint(1, 8)
+        self.num_generated_max = pick((1, 4, 12, 30))
+        fitting = min(config.max_model_len, config.num_gpu_blocks * config.block_size)
+        longest = max(1, int(fitting * pick((0.2, 0.4, 0.7, 1.2))))  # long ones are ignored, short ones fill the pool
+        self.prompts = Prompts(random, config.block_size, longest)
+        self.samples = [self.prompts.some(NUM_SAMPLES) for _ in range(4)]
+        self.num_seqs = self.num_requests = self.num_to_come = 0
+
+    def draw(self) -> Operation:
+        """The next operation; it is enabled."""
+        random, judge = self.random.random, self.judge
+        requests = judge.requests
+        if judge.last_step is None:
+            must_arrive = not requests and not judge.under_way
+            may_arrive = not self.num_to_come and len(requests) < self.num_requests_max
+            if may_arrive and (must_arrive or random() < self.arrives):
+                self.num_to_come = self.random.randint(1, BURST_MAX) if random() < self.bursts else 1
+            if self.num_to_come:
+                self.num_to_come -= 1
+                return self._add()
+        if self.aborts and random() < self.aborts:
+            alive = [request.id for request in requests.values() if not request.is_doomed]
+            if alive:
+                return "abort", alive[int(random() * len(alive))]
+        return self._step()
+
+    def _step(self) -> Operation:
+        judge = self.judge
+        if not judge.is_launched:
+            return ("launch", self._tokens()) if self.config.async_steps else ("launch",)
+        if not judge.under_way or (judge.requests and judge.may_schedule and self.random.random() < self.ahead):
+            return ("schedule",)
+        return self._complete()
+
+    def _tokens(self) -> tuple[int, ...]:
+        return self.samples[int(self.random.random() * 4)]
+
+    def _complete(self) -> Operation:
+        random, judge = self.random, self.judge
+        samples = self._tokens()
+        arrivals: tuple[tuple[int, ...], ...] = ()
+        if self.config.transfers:
+            under_way = (*judge.loading, *judge.sending)
+            arrivals = (tuple(i for i in under_way if judge.last_step is not None or random.random() < self.arrivals),)
+        if not (self.forks or self.stops):
+            return ("complete", samples, (), (), *arrivals) if arrivals else ("complete", samples)
+        forks: list[tuple[int, int]] = []
+        stops: list[int] = []
+        for chunk in judge.under_way[0].step.chunks:
+            if chunk.seq not in judge.seqs:
+                continue
+            if self.forks and random.random() < self.forks and len(judge.seqs) + len(forks) < NUM_SEQS_MAX:
+                if len(judge.seqs[chunk.seq].group.members) < GROUP_MEMBERS_MAX:
+                    self.num_seqs += 1
+                    forks.append((chunk.seq, self.num_seqs))
+            elif self.stops and random.random() < self.stops:
+                stops.append(chunk.seq)
+        return "complete", samples, tuple(forks), tuple(stops), *arrivals
+
+    def _add(self) -> Operation:
+        random, config = self.random, self.config
+        if len(self.judge.seqs) + config.group_size + 1 > NUM_SEQS_MAX:
+            self.num_to_come = 0
+            return self._step()
+        tokens = self.prompts.draw()
+        self.num_requests += 1
+        seqs = []
+        for _ in range(random.randint(1, config.group_size)):
+            self.num_seqs += 1
+            seqs.append(self.num_seqs)
+        key, images = draw_key(random, config), draw_images(random, config, len(tokens))
+        encoder = None
+        if config.cross and random.random() < 0.7:
+            self.num_seqs += 1
+            encoder = (self.num_seqs, self.prompts.some(random.randint(1, 2 * config.block_size)))
+        max_tokens = random.randint(1, self.num_generated_max)
+        whole = "add", self.num_requests, tuple(seqs), tokens, max_tokens, key, images, encoder
+        if not config.transfers:
+            return whole
+        return *whole, (random.choice((0, random.randint(0, len(tokens)))), random.random() < 0.5)
+
+    def run(self, operations: list[Operation], length: int) -> None:
+        """Draw and apply so many operations, then drain."""
+        draw, apply, judge = self.draw, self.judge.apply, self.judge
+        while True:
+            if len(operations) >= length and judge.last_step is None:
+                operation: Operation = ("stop",)
+            elif judge.last_step is not None and judge.is_done():
+                return
+            else:
+                operation = draw()
+            operations.append(operation)
+            if not apply(operation):
+                operations.pop()
+
+
+walk_loop = Walker(configurations_scheduler.draw, LoopDriver, RUN_LENGTH).walk

@@ -1,0 +1,182 @@
+"""The minimiser: a shorter run that refutes the same property in the same way.
+
+Delta debugging on operations, then simpler configurations, then simpler arguments, until nothing helps. A candidate
+counts only if its finding is of the same kind: the same property, and for an exception the same call and type; without
+that, shrinking slides from one fault to another. Every candidate runs on a newly opened subject.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from time import monotonic
+from typing import Any, Protocol
+
+from kvproof.check.oracle.manager import Lockstep
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
+from kvproof.check.protocol.time_limit import time_limit
+from kvproof.spec.trace import Operation
+
+REPLAY_SECONDS_MAX = 5.0
+
+
+def fewer_kv_groups(groups: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Each one alone, or all but one."""
+    if len(groups) > 1:
+        yield from ((group,) for group in groups)
+        yield from (groups[:at] + groups[at + 1 :] for at in range(len(groups)))
+
+
+SIMPLER: tuple[tuple[str, Callable[[Config], Iterator[Any]]], ...] = (
+    ("kv_groups", lambda c: fewer_kv_groups(c.kv_groups)),
+    ("group_size", lambda c: iter((1,))),
+    ("keys", lambda c: iter(range(1, c.keys))),
+    ("images", lambda c: iter((False,))),
+    ("cross", lambda c: iter((False,))),
+    ("watermark", lambda c: iter((0.0,))),
+    ("chunked", lambda c: iter((False,))),
+    ("lookahead", lambda c: iter(range(c.lookahead))),
+    ("caching", lambda c: iter((False,))),
+    ("window", lambda c: iter((None, *range(1, c.window or 1)))),
+    ("num_host_blocks", lambda c: iter(range(c.num_host_blocks))),
+    ("block_size", lambda c: iter(range(1, c.block_size))),
+    ("num_gpu_blocks", lambda c: iter(range(1, c.num_gpu_blocks))),
+)
+
+
+def replay(subject: ManagerSubject, config: Config, operations: list[Operation]) -> Finding | None:
+    """The finding of a run, or None. Operations that are not enabled are passed over."""
+    return replay_on(lambda: Lockstep(subject, config), operations, REPLAY_SECONDS_MAX)
+
+
+class Applying(Protocol):
+    """A judge, of a manager or of a whole scheduler."""
+
+    def apply(self, operation: Operation) -> bool:
+        """Do one operation; raises Finding."""
+        ...
+
+
+def replay_on(begin: Callable[[], Applying], operations: Sequence[Operation], seconds: float) -> Finding | None:
+    """The finding of a run on the judge that `begin` opens, or None."""
+    try:
+        with time_limit(seconds):
+            judge = begin()
+            for operation in operations:
+                judge.apply(operation)
+    except Finding as finding:
+        return finding
+    except Unsupported:
+        return None
+    return None
+
+
+class Minimiser:
+    """Shrinks one counterexample until a deadline."""
+
+    def __init__(
+        self, make: Callable[[], ManagerSubject], config: Config, operations: list[Operation], finding: Finding
+    ) -> None:
+        self.subject = make()
+        self.config, self.operations, self.finding = config, operations, finding
+        self.deadline = 0.0
+
+    def replay(self, config: Config, operations: list[Operation]) -> Finding | None:
+        """The finding of a run on the subject opened anew."""
+        return replay(self.subject, config, operations)
+
+    def simpler(self, operation: Operation) -> Iterator[Operation]:
+        """Operations of the same name that say less."""
+        return simpler_operations(operation)
+
+    def is_out_of_time(self) -> bool:
+        """Whether the deadline has passed."""
+        return monotonic() > self.deadline
+
+    def accepts(self, config: Config, operations: list[Operation]) -> bool:
+        """Take a candidate if it refutes the same property in the same way."""
+        if self.is_out_of_time():
+            return False
+        found = self.replay(config, operations)
+        if found is None or found.kind != self.finding.kind:
+            return False
+        self.config, self.operations, self.finding = config, operations, found
+        return True
+
+    def run(self, seconds: float) -> None:
+        """Shrink until nothing helps or time is up."""
+        self.deadline = monotonic() + seconds
+        while not self.is_out_of_time():
+            before = (self.config, self.operations)
+            self._fewer_operations()
+            self._simpler_configuration()
+            self._simpler_arguments()
+            if (self.config, self.operations) == before:
+                return
+
+    def _fewer_operations(self) -> None:
+        size = max(1, len(self.operations) // 2)
+        while True:
+            at, has_shrunk = 0, False
+            while at < len(self.operations):
+                if self.accepts(self.config, self.operations[:at] + self.operations[at + size :]):
+                    has_shrunk = True
+                else:
+                    at += size
+            if size == 1 and not has_shrunk:
+                return
+            size = max(1, size // 2)
+
+    def _simpler_configuration(self) -> None:
+        for name, values in SIMPLER:
+            for value in values(self.config):
+                if value != getattr(self.config, name) and self.accepts(
+                    replace(self.config, **{name: value}), self.operations
+                ):
+                    break
+
+    def _simpler_arguments(self) -> None:
+        at = 0
+        while at < len(self.operations):
+            operations = self.operations
+            for simpler in self.simpler(operations[at]):
+                if self.accepts(self.config, [*operations[:at], simpler, *operations[at + 1 :]]):
+                    break
+            else:
+                at += 1
+
+
+def simpler_operations(operation: Operation) -> Iterator[Operation]:
+    """Operations of the same name that say less: shorter prompts, one token value, no keys, no images."""
+    match operation:
+        case ("new", gid, seqs, tokens, *rest):
+            if len(seqs) > 1:
+                yield ("new", gid, seqs[:1], tokens, *rest)
+            if len(rest) > 2 and rest[2] is not None:
+                yield ("new", gid, seqs, tokens, *rest[:2])
+                if len(rest[2][1]) > 1:
+                    yield ("new", gid, seqs, tokens, *rest[:2], (rest[2][0], rest[2][1][:1]))
+            if len(rest) > 1 and rest[1]:
+                yield ("new", gid, seqs, tokens, rest[0], (), *rest[2:])
+            if rest and tuple(rest[0]) != (None, 0, None):
+                yield ("new", gid, seqs, tokens, (None, 0, None), *rest[1:])
+            for keep in sorted({1, len(tokens) // 2, len(tokens) - 1}):
+                if 0 < keep < len(tokens):
+                    yield ("new", gid, seqs, tokens[:keep], *rest)
+            if any(tokens):
+                yield ("new", gid, seqs, (0,) * len(tokens), *rest)
+        case ("sample", gid, tokens) if any(tokens):
+            yield ("sample", gid, (0,) * len(tokens))
+        case ("admit" | "extend" as name, about, chunk) if chunk > 1:
+            yield (name, about, 1)
+            yield (name, about, chunk - 1)
+        case ("run", tick) if tick:
+            yield ("run", 0)
+
+
+def minimise(
+    make: Callable[[], ManagerSubject], config: Config, operations: list[Operation], finding: Finding, seconds: float
+) -> tuple[Config, list[Operation], Finding]:
+    """The smallest run found within `seconds` that refutes the same property in the same way."""
+    minimiser = Minimiser(make, config, list(operations), finding)
+    minimiser.run(seconds)
+    return minimiser.config, minimiser.operations, minimiser.finding

@@ -1,0 +1,1 @@
+"""Adapters of kvproof's own manager, pool and scheduler."""

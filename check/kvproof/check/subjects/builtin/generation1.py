@@ -1,0 +1,50 @@
+"""The built-in block manager of the first generation as a subject.
+
+Its sliding window is a ring of W blocks, in which position p takes the slot of position p - W * block_size. The judge's
+model of a window is another: an entry per logical block, left when no later token reads it. So the ring is shown as
+that: the last W entries of a table as blocks, those before as the null block. The entry that the ring leaves and the
+one that takes its place are one block, given up and taken again in the same call.
+
+That the entry may be left is true for a window of (W - 1) * block_size + 1 tokens: when the first token of a block
+comes, the block taken over holds only positions before it. So the manager gets the smallest ring for which the
+judge's window is at most that. What a ring keeps beyond it, the slots of the taken block that are not overwritten
+yet, the judge does not look at; `tests/impl/vllm_api/test_generation1_ring_walk.py` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kvproof.check.protocol.manager import Assumption, Config, Unsupported
+from kvproof.check.subjects.builtin.manager import ASSUMPTIONS, BuiltIn
+from kvproof.impl import BlockSpaceManagerV1
+
+PROMPT_BESIDE_RING = Assumption(
+    "prompt-beside-ring", "A prompt longer than the ring is computed in one step, which does not read the ring."
+)
+
+
+class Generation1(BuiltIn):
+    """`kvproof.impl.BlockSpaceManagerV1` behind the protocol."""
+
+    name = "kvproof-generation1"
+    capabilities = replace(BuiltIn.capabilities, lookahead=False)
+    assumptions: tuple[Assumption, ...] = (*ASSUMPTIONS, PROMPT_BESIDE_RING)
+
+    def __init__(self) -> None:
+        super().__init__(BlockSpaceManagerV1)
+
+    def open(self, config: Config) -> None:
+        """A new manager; with a window, one with the ring that keeps it."""
+        if config.lookahead:
+            raise Unsupported("the first generation has no lookahead slots")
+        if config.window and config.chunked:
+            raise Unsupported("a ring does not hold what the later chunks of a prompt read")
+        size = config.block_size
+        ring = None if config.window is None else (-(-(config.window - 1) // size) + 1) * size
+        super().open(replace(config, window=ring))
+
+
+def make() -> Generation1:
+    """The built-in manager of the first generation, ready to be opened."""
+    return Generation1()

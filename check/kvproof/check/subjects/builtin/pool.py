@@ -1,0 +1,86 @@
+"""kvproof's own block pool, with its prefix cache, as a subject of pool level."""
+
+from __future__ import annotations
+
+from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Refused
+from kvproof.check.protocol.pool import PoolConfig
+from kvproof.impl.cached_blocks import CachedBlocks
+from kvproof.impl.content import Content
+from kvproof.impl.device_blocks import DeviceBlocks
+from kvproof.impl.errors import NoFreeBlocksError
+
+
+class OwnPool:
+    """`kvproof.impl.DeviceBlocks`, or `CachedBlocks` with caching, behind the protocol."""
+
+    name = "kvproof-pool"
+    capabilities = Capabilities(fork=True, caching=True, reset=True)
+    assumptions: tuple[Assumption, ...] = (
+        Assumption("holds-what-it-frees", "The caller frees and shares only blocks that are held or found."),
+    )
+
+    def open(self, config: PoolConfig) -> None:
+        """A new pool."""
+        num_blocks = config.num_gpu_blocks
+        self.refcounts = [0] * num_blocks
+        self.cached: CachedBlocks | None = None
+        if config.caching:
+            self.cached = CachedBlocks("GPU", range(num_blocks), self.refcounts, bytearray(num_blocks), 1)
+        self.blocks: DeviceBlocks = self.cached or DeviceBlocks("GPU", range(num_blocks), self.refcounts)
+
+    def allocate(self, num_blocks: int) -> list[int] | Refused:
+        """take."""
+        try:
+            return self.blocks.take(num_blocks)
+        except NoFreeBlocksError as error:
+            return Refused(str(error))
+
+    def share(self, blocks: list[int]) -> None:
+        """pin: what was found may be in the evictor."""
+        for block in blocks:
+            if self.cached is not None:
+                self.cached.pin(block)
+            else:
+                self.blocks.share([block])
+
+    def free(self, blocks: list[int]) -> None:
+        """release."""
+        self.blocks.release(blocks)
+
+    def cache(self, blocks: list[int], pages: list[int]) -> None:
+        """Register each block, and mark it computed."""
+        assert self.cached is not None
+        content: Content | None = None
+        for block, page in zip(blocks, pages, strict=True):
+            content = self.cached.contents.intern((content, (page,), None, None))
+            self.cached.register(block, content)
+            self.cached.mark_computed(block, content)
+
+    def find(self, pages: list[int]) -> list[int]:
+        """Content by content."""
+        assert self.cached is not None
+        found: list[int] = []
+        content: Content | None = None
+        for page in pages:
+            content = self.cached.contents.find((content, (page,), None, None))
+            if content is None or content.block_id < 0:
+                break
+            found.append(content.block_id)
+        return found
+
+    def reset_cache(self) -> bool:
+        """forget_all, if nothing is held."""
+        if self.cached is None or not self.cached.is_idle:
+            return False
+        self.cached.forget_all()
+        return True
+
+    def observe(self) -> Observation:
+        """Counts, refcounts and free ids."""
+        evictable = [] if self.cached is None else list(self.cached.evictor.in_order())
+        return Observation({}, (self.blocks.num_free, 0), (), self.refcounts[:], [*self.blocks.free_ids, *evictable])
+
+
+def make() -> OwnPool:
+    """The subject."""
+    return OwnPool()

@@ -1,0 +1,1 @@
+"""Adapter of LMDeploy's block manager and prefix cache."""

@@ -1,0 +1,237 @@
+"""LMDeploy's block manager and prefix-cache trie (PyTorch engine) as a subject: release 0.18.
+
+The adapter plays the part of `lmdeploy/pytorch/paging/scheduler.py` and `prefill_scheduler.py`: a prompt is matched,
+room is made by evicting from the trie, blocks are allocated, and the blocks that the step will fill are attached to
+the trie at once (`_allocate_and_commit`), where equal ones are taken over from others; a later chunk is reserved the
+same way (`reserve_long_context_chunk`); a decode gets blocks, and attaches what it has filled, only when it needs one
+(`schedule_running`); who ends or is preempted gives up what it holds (`release_paging_resources`).
+
+Limits: full attention; no states, images, windows, connectors, nor sequences that are stopped and go on; the block
+manager's swap, which the scheduler does not call any more, is not driven.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from kvproof.check.protocol.manager import Admitted, Assumption, Capabilities, Config, Refused, Scheduled
+from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
+from kvproof.check.subjects.lmdeploy.loader import Modules, import_modules
+
+ASSUMPTIONS = (
+    BOOLEAN_ADMISSION,
+    Assumption("asks-first", "The caller makes room, and allocates only after a yes, with nothing in between."),
+    Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
+    Assumption("adapter-names", "Adapters have names of their own; here they are told apart by their ids."),
+    Assumption("synchronous", "A step is over before the next is scheduled; frees come between steps."),
+)
+
+
+class ToldSequence:
+    """What the manager and the trie read of a sequence (`lmdeploy/pytorch/messages.py`)."""
+
+    kv_token_limit: int | None = None
+    return_routed_experts = False
+    logical_state = -1
+    session_id = 0
+
+    def __init__(self, seq: int, tokens: list[int], adapter: str | None, block_size: int, modules: Modules) -> None:
+        self.seq_id, self.adapter_name, self.block_size = seq, adapter, block_size
+        self.tokens = list(tokens)
+        self.num_history_ids = 0
+        self.logical_blocks = modules.block.LogicalTokenBlocks()
+        self.prefix_cache = modules.prefix.PrefixCacheState()
+
+    @property
+    def history_cache(self) -> Any:
+        return np.array(self.tokens)
+
+    @property
+    def num_all_ids(self) -> int:
+        return len(self.tokens)
+
+    num_valid_ids = num_all_ids
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self.logical_blocks)
+
+    def set_step(self, step: int) -> None:
+        self.num_history_ids = step
+
+    def get_prefix_cache_extra_identity(self, start: int, end: int) -> tuple[()]:
+        return ()
+
+    def clamp_prefix_cache_match_step(self, step: int) -> int:
+        return step // self.block_size * self.block_size
+
+    def get_prefix_cache_max_match_step(self) -> int:
+        return self.clamp_prefix_cache_match_step(max(0, len(self.tokens) - 1))
+
+
+class LMDeploy(ManagerAdapter):
+    """`DefaultBlockManager` and `BlockTrie`."""
+
+    capabilities = Capabilities(
+        caching=True,
+        chunked=True,
+        lookahead=True,
+        adapters=True,
+        same_step_hits=True,
+        exchanges_at_step=True,
+    )
+    assumptions = ASSUMPTIONS
+
+    def __init__(self, version: str, modules: Modules) -> None:
+        self.name = f"lmdeploy {version}"
+        self._modules = modules
+
+    def make(self, config: Config) -> Any:
+        """A manager, a trie over its allocator, and what makes room in both."""
+        modules = self._modules
+        manager = modules.manager.DefaultBlockManager(config.num_gpu_blocks, 0)
+        self._trie = modules.trie.BlockTrie(
+            allocator=manager.allocator, block_size=config.block_size, enabled=config.caching
+        )
+        self._eviction = modules.eviction.RecomputeEvictionHelper(
+            block_manager=manager, block_trie=self._trie, state_manager=None, load_coordinator=None, is_ssm=False
+        )
+        self._told: dict[int, ToldSequence] = {}
+        self._prompts: dict[int, int] = {}
+        return manager
+
+    def _sequence(self, seq: int) -> ToldSequence:
+        if seq not in self._told:
+            key = self.keys[seq]
+            name = f"adapter-{key.adapter_id}" if key.adapter_id else None
+            self._told[seq] = ToldSequence(seq, self.tokens[seq], name, self.config.block_size, self._modules)
+        return self._told[seq]
+
+    def grow(self, seq: int, token: int) -> None:
+        """A token was sampled."""
+        super().grow(seq, token)
+        self._sequence(seq).tokens.append(token)
+
+    def hits(self, group: int) -> int:
+        """A match that is given up again."""
+        (seq,) = self.groups[group]
+        told = self._sequence(seq)
+        self._trie.match(told)
+        hit = told.num_history_ids
+        self._give_up(told)
+        return hit
+
+    def _give_up(self, told: ToldSequence) -> None:
+        """As `release_paging_resources`."""
+        cache = told.prefix_cache
+        cache.trie_cursor, cache.match_start_step = None, -1
+        cache.recompute_overlap.clear_tracking()
+        told.kv_token_limit = None
+        if told.num_blocks:
+            self.manager.free(told)
+        told.set_step(0)
+
+    def can_admit(self, group: int) -> Any:
+        """A match, and room for all the rest of the prompt."""
+        (seq,) = self.groups[group]
+        told = self._sequence(seq)
+        self._trie.match(told)
+        self._fits = bool(self._eviction.try_make_capacity_for(told, (), self.config.lookahead))
+        self._give_up(told)
+        return super().can_admit(group)
+
+    def can_allocate(self, tokens: list[int]) -> bool:
+        """Answered by `can_admit`, which knows the sequence."""
+        return self._fits
+
+    def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
+        """The first chunk is not all of the prompt."""
+        self._first_chunk = num_tokens
+        return super().admit(group, num_tokens)
+
+    def allocate(self, seq: int, tokens: list[int]) -> int:
+        """Match, make room, allocate for the first chunk, and attach what it fills."""
+        told = self._sequence(seq)
+        self._prompts[seq] = len(tokens)
+        self._trie.match(told)
+        hit = told.num_history_ids
+        self._reserve(told, hit + max(1, self._first_chunk) if self.config.chunked else len(tokens), len(tokens))
+        return hit
+
+    def _reserve(self, told: ToldSequence, stop: int, num_prompt: int) -> None:
+        """As `reserve_long_context_chunk`: a chunk that is not the last has a limit, and no slots beyond it."""
+        is_last = stop >= num_prompt
+        told.kv_token_limit = None if is_last else stop
+        beyond = self.config.lookahead if is_last else 0
+        if not self._eviction.try_make_capacity_for(told, (), beyond):
+            raise MemoryError("no room is made for a chunk")
+        self.manager.allocate(told, beyond)
+        self._trie.allocate(told)
+
+    def can_append(self, group: int) -> bool:
+        """Room for all tokens that are known, and for those that may be drafted."""
+        (seq,) = self.groups[group]
+        told = self._sequence(seq)
+        limit, told.kv_token_limit = told.kv_token_limit, None
+        has_room = bool(self._eviction.try_make_capacity_for(told, (), self.config.lookahead))
+        told.kv_token_limit = limit
+        return has_room
+
+    def append(self, seq: int, num_tokens: int) -> None:
+        """The next chunk, or as `schedule_running` a block if one is needed."""
+        told = self._sequence(seq)
+        if told.num_history_ids < self._prompts[seq]:
+            self._reserve(told, told.num_history_ids + num_tokens, self._prompts[seq])
+        elif self.manager.num_required_blocks(told, self.config.lookahead):
+            if not self._eviction.try_make_capacity_for(told, (), self.config.lookahead):
+                raise MemoryError("no room is made for a decode")
+            self.manager.allocate(told, self.config.lookahead)
+            self._trie.allocate(told)
+
+    def step_done(self, step: list[Scheduled]) -> None:
+        """The sequences know what is computed."""
+        for one in step:
+            self._told[one.seq].set_step(one.stop)
+
+    def release(self, seq: int) -> None:
+        """What it holds is given up; the trie keeps its own."""
+        self._give_up(self._sequence(seq))
+
+    def free(self, seq: int) -> None:
+        """The sequence is over."""
+        super().free(seq)
+        self._told.pop(seq, None)
+
+    def _nodes(self) -> list[Any]:
+        nodes: list[Any] = []
+        stack = list(self._trie._roots.values())
+        while stack:
+            for child in stack.pop().children.values():
+                nodes.append(child)
+                stack.append(child)
+        return nodes
+
+    def tables(self) -> dict[int, list[int]]:
+        """The physical blocks of those that have any."""
+        return {seq: self.manager.get_block_table(told).tolist() for seq, told in self._told.items() if told.num_blocks}
+
+    def num_free(self) -> int:
+        """Blocks that are free, or held by the trie alone."""
+        counts = self.manager.allocator.get_ref_count
+        return int(self.manager.get_num_free_gpu_blocks()) + sum(int(counts(n.block_id)) == 1 for n in self._nodes())
+
+    def refcounts(self) -> list[int]:
+        """References of sequences: all but the trie's own."""
+        allocator, refs = self.manager.allocator, [0] * self.config.num_gpu_blocks
+        used = {int(block) for told in self._told.values() for block in told.logical_blocks.get_real_blocks()}
+        owned = {int(node.block_id) for node in self._nodes()}
+        for block in used | owned:
+            refs[int(allocator.get_physical_blocks(np.array([block]))[0])] = int(allocator.get_ref_count(block)) - (
+                block in owned
+            )
+        return refs
+
+
+def make(version: str = "0.18.0") -> LMDeploy:
+    """The manager of a release that was brought in. Raises EngineError."""
+    return LMDeploy(version, import_modules(version))

@@ -1,0 +1,191 @@
+"""Bring in an engine's sources: once from the package index, from then on from a cache, without a network.
+
+The cache is `$KVPROOF_CACHE`, else `~/.cache/kvproof/engines`, with one folder NAME-VERSION per release that holds the
+Python files and the metadata. A folder appears there complete or not at all: the release is prepared beside it, looked
+at, and moved in one step. Nothing is built, and nothing of the engine is imported here.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import NamedTuple
+
+from kvproof.check.subjects.loading import EngineError, pip_client
+
+# Nothing here can start an option, end an argument or leave a folder.
+SPEC = re.compile(r"(?P<name>[A-Za-z0-9]+([._-][A-Za-z0-9]+)*)==(?P<version>[A-Za-z0-9]+([.!+_-][A-Za-z0-9]+)*)")
+KEPT = ("*.py", "PKG-INFO", "METADATA", "LICENSE*")
+
+
+@dataclass(frozen=True)
+class Known:
+    """An engine that has an adapter: its package, and modules of which a usable release has at least one."""
+
+    package: str
+    modules: tuple[str, ...]
+
+
+KNOWN = {
+    "lmdeploy": Known("lmdeploy", ("pytorch/paging/block_trie/trie.py",)),
+    "sglang": Known("sglang", ("srt/mem_cache/radix_cache.py",)),
+    "transformers": Known("transformers", ("generation/continuous_batching/cache_allocators/cache_pool.py",)),
+    "vllm": Known("vllm", ("core/block_manager.py", "core/block_manager_v2.py", "v1/core/kv_cache_manager.py")),
+}
+
+
+class Engine(NamedTuple):
+    """A release whose sources are here."""
+
+    name: str
+    version: str
+    folder: Path
+
+
+def add(spec: str, cache: Path | None = None) -> Path:
+    """The folder with the sources of `spec`: NAME==VERSION, brought in if need be, or a folder, used where it is.
+
+    Raises EngineError.
+    """
+    if os.sep in spec or spec.startswith((".", "~")):
+        return _from_path(Path(spec).expanduser())
+    name, version = parse(spec)
+    target = _folder(name, version, cache)
+    if not target.exists():
+        with _scratch(target.parent) as scratch:
+            _bring(name, version, scratch, target)
+    return _intact(name, target)
+
+
+def find(name: str, version: str, cache: Path | None = None) -> Path:
+    """The folder of a release brought in earlier; raises EngineError if there is none."""
+    name, version = parse(f"{name}=={version}")
+    target = _folder(name, version, cache)
+    if not target.exists():
+        raise EngineError(f"{name} {version} is not here; run `kvproof engines add {name}=={version}`")
+    return _intact(name, target)
+
+
+def installed_engines(cache: Path | None = None) -> list[Engine]:
+    """Every release in the cache, by name and version."""
+    found = []
+    for name in KNOWN:
+        for folder in (cache or default_cache()).glob(f"{name}-*"):
+            found.append(Engine(name, folder.name.removeprefix(f"{name}-"), folder))
+    return sorted(found, key=lambda engine: (engine.name, order_of(engine.version)))
+
+
+def default_cache() -> Path:
+    """Where releases are kept unless a caller says otherwise."""
+    named = os.environ.get("KVPROOF_CACHE")
+    return Path(named).expanduser() if named else Path.home() / ".cache" / "kvproof" / "engines"
+
+
+def parse(spec: str) -> tuple[str, str]:
+    """Name and version of NAME==VERSION; raises EngineError if it is not of that form or not of a known engine."""
+    match = SPEC.fullmatch(spec)
+    if not match:
+        raise EngineError(f"{spec!r} is no release; write NAME==VERSION, such as vllm==0.9.2, or the path of a folder")
+    name = re.sub(r"[._-]+", "-", match["name"]).lower()
+    if name not in KNOWN:
+        raise EngineError(f"kvproof has no adapter for {name!r}; it has one for {', '.join(KNOWN)}")
+    return name, match["version"].lower()
+
+
+def _folder(name: str, version: str, cache: Path | None) -> Path:
+    return (cache or default_cache()) / f"{name}-{version}"
+
+
+def _from_path(folder: Path) -> Path:
+    for known in KNOWN.values():
+        if _usable(known, folder):
+            return folder.resolve()
+    wanted = ", ".join(f"{known.package}/{module}" for known in KNOWN.values() for module in known.modules)
+    raise EngineError(f"{folder} holds no engine that kvproof knows; one of these files must be in it: {wanted}")
+
+
+def _usable(known: Known, tree: Path) -> bool:
+    return any((tree / known.package / module).is_file() for module in known.modules)
+
+
+def _intact(name: str, folder: Path) -> Path:
+    if not _usable(KNOWN[name], folder):
+        raise EngineError(f"the sources in {folder} are damaged; remove the folder and add the release again")
+    return folder
+
+
+@contextmanager
+def _scratch(cache: Path) -> Iterator[Path]:
+    """A folder in the cache, thus on its disk, so that the finished sources can be moved in one step."""
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=".incoming-", dir=cache))
+    except OSError as error:
+        raise EngineError(
+            f"the cache {cache} cannot be written ({error.strerror or error}); set KVPROOF_CACHE to a folder that can"
+        ) from error
+    try:
+        yield folder
+    except OSError as error:
+        raise EngineError(
+            f"{cache} could not be written: {error.strerror or error}; make room, or set KVPROOF_CACHE"
+        ) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _bring(name: str, version: str, scratch: Path, target: Path) -> None:
+    known, seen = KNOWN[name], ""
+    for tree in pip_client.fetch(f"{name}=={version}", scratch):
+        if not (tree / known.package).is_dir():
+            continue
+        came = _version_of(tree)
+        if order_of(came) != order_of(version):
+            seen = f"what came calls itself version {came or 'nothing'}"
+        elif not _usable(known, tree):
+            raise EngineError(f"{name} {version} has no block manager that kvproof can drive; try another release")
+        else:
+            _publish(_kept(tree, known.package, scratch / "kept"), target)
+            return
+    raise EngineError(f"{name}=={version} was downloaded, but {seen or f'holds no package {known.package}'}")
+
+
+def _version_of(tree: Path) -> str:
+    """The version that the metadata of an unpacked archive or wheel states; empty if it has none."""
+    for metadata in (tree / "PKG-INFO", *tree.glob("*.dist-info/METADATA")):
+        if metadata.is_file():
+            headers = HeaderParser().parsestr(metadata.read_text(encoding="utf-8", errors="replace"))
+            return str(headers["Version"] or "")
+    return ""
+
+
+def order_of(version: str) -> list[tuple[bool, int, str]]:
+    """A version in comparable parts; the build's own suffix (after +) and zeros at the end say nothing."""
+    words = re.findall(r"\d+|[a-z]+", version.lower().partition("+")[0])
+    while words and words[-1] == "0":
+        words.pop()
+    return [(word.isdigit(), int(word) if word.isdigit() else 0, word) for word in words]
+
+
+def _kept(tree: Path, package: str, into: Path) -> Path:
+    """A copy of what is needed: the Python files of the package, the metadata and the licence."""
+    for pattern in KEPT:
+        for part in (*tree.glob(pattern), *tree.glob(f"*.dist-info/{pattern}"), *(tree / package).rglob(pattern)):
+            if part.is_file() and not part.is_symlink():
+                copy = into / part.relative_to(tree)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(part, copy)
+    return into
+
+
+def _publish(folder: Path, target: Path) -> None:
+    try:
+        folder.rename(target)
+    except OSError:
+        if not target.is_dir():  # else another process has brought the same release meanwhile
+            raise

@@ -1,0 +1,106 @@
+"""Answer what is not wanted of an engine: every submodule that is not named as real is hollow.
+
+`shells.mount` names what stands in for the rest, one module at a time. An engine whose wanted modules import half of
+the package, and another half in the next release, is better described the other way round: by what is real. A real
+module is loaded from its file; a package on the way to one is a shell, so its `__init__` does not run; any other
+submodule is a module in which every name is one and the same thing. Where that thing is a type that cannot be made, a
+branch that should turn out to be on fails at once.
+"""
+
+import importlib.machinery
+import sys
+from abc import ABCMeta
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.subjects.loading import EngineError
+from kvproof.check.subjects.loading.partial_import import HollowModule
+
+_mounted: dict[str, Path] = {}
+
+
+class Constants(ABCMeta):
+    """Of a hollow type: what is written in capitals is a constant, and its own name."""
+
+    def __getattr__(cls, name: str) -> str:
+        if not name.isupper():
+            raise AttributeError(name)
+        return name
+
+
+class Unused(metaclass=Constants):
+    """What is named in annotations, as a base, or in branches that are off."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        raise AdapterError("the engine uses a part of itself that kvproof does not stand in for")
+
+
+class _Rest(MetaPathFinder, Loader):
+    """Finds the submodules of one package."""
+
+    def __init__(
+        self,
+        package: str,
+        root: Path,
+        real: Collection[str],
+        stand_ins: Mapping[str, Mapping[str, Any]],
+        filling: Any,
+    ) -> None:
+        self.package, self.root, self.real, self.stand_ins, self.filling = package, root, real, stand_ins, filling
+        self.on_the_way = {name[:at] for name in real for at, letter in enumerate(name) if letter == "."}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname == self.package:
+            return self._spec(fullname, [str(self.root)])
+        if not fullname.startswith(f"{self.package}."):
+            return None
+        name = fullname[len(self.package) + 1 :]
+        if name in self.real:
+            return None  # the ordinary finder takes it from the folder of its parent
+        return self._spec(fullname, [str(self.root.joinpath(*name.split(".")))] if name in self.on_the_way else [])
+
+    def _spec(self, fullname: str, places: list[str]) -> importlib.machinery.ModuleSpec:
+        spec = importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        spec.submodule_search_locations = places
+        return spec
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        name = spec.name[len(self.package) + 1 :]
+        if spec.submodule_search_locations:
+            module = ModuleType(spec.name)
+        else:
+            module = HollowModule(spec.name, self.filling)
+        module.__dict__.update(self.stand_ins.get(name, {}))
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """There is nothing to run."""
+
+
+def mount_real(
+    package: str,
+    root: Path,
+    real: Iterable[str],
+    stand_ins: Mapping[str, Mapping[str, Any]],
+    filling: Any = Unused,
+) -> None:
+    """Make `package` importable from the folder `root`, of which only the modules in `real` are its own.
+
+    stand_ins: names in modules that are not real. filling: what every other name in them is.
+
+    Raises EngineError if the package has been imported in this process from somewhere else.
+    """
+    root = root.resolve()
+    if _mounted.get(package) == root:
+        return
+    if package in sys.modules:
+        which = _mounted.get(package, "the installed one")
+        raise EngineError(f"this process has imported {package} already ({which}); use one process for each release")
+    _mounted[package] = root
+    sys.meta_path.insert(0, _Rest(package, root, frozenset(real), stand_ins, filling))

@@ -1,0 +1,1 @@
+"""Adapter of mini-sglang's cache manager."""

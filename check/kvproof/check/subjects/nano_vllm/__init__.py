@@ -1,0 +1,1 @@
+"""Adapters of nano-vllm's block manager and scheduler."""

@@ -1,0 +1,1 @@
+"""Adapter of SGLang's token pool and prefix cache."""

@@ -1,0 +1,291 @@
+"""SGLang's token pool, request table and prefix cache as a subject: releases 0.5.9 to 0.5.23.
+
+A block is a page, its id one less than SGLang's: page 0 is for padding, and never given out. The adapter plays the part
+of SGLang's scheduler (`sglang/srt/managers/schedule_batch.py`, `schedule_policy.py` and
+`scheduler_components/batch_result_processor.py`) and of its allocation (`mem_cache/allocation.py`, `common.py`):
+
+- a waiting request is matched against the tree but for its last token (`init_next_round_input`), what was found is
+  locked, and then the pool must have what is missing, evicting where it has to (`PrefillAdder`, `alloc_for_extend`);
+- a step that has computed a chunk of a prompt publishes it (`checkpoint`, before 0.5.22 `cache_unfinished_req`): pages
+  that another has published meanwhile are taken over, and one's own go back;
+- a decode gets its slot if the pool has a page after eviction (`check_decode_mem`, `alloc_for_decode`);
+- a request that is over publishes all that it has computed (`release_kv_cache`); one that is retracted nothing.
+
+The cache is the one that the release's `default_radix_cache_factory` makes for full attention: `RadixCache` and
+`ChunkCache` up to 0.5.16, then `UnifiedRadixCache`, here with its Python tree core.
+
+Limits: before 0.5.22 pages are given out by a triton kernel only, so there a block has one slot; no host tier, windows,
+states or sessions; the admission of SGLang's scheduler holds back more than the exact pages asked for here.
+"""
+
+from typing import Any
+
+from kvproof.check.protocol.manager import Admitted, Assumption, Capabilities, Config, Refused, Scheduled, Unsupported
+from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
+from kvproof.check.subjects.sglang.fakes import ToldRequest
+from kvproof.check.subjects.sglang.loader import Release, import_release
+
+NUM_ROWS, ROW_LENGTH = 32, 256  # requests, and tokens of one; far beyond any run
+ASSUMPTIONS = (
+    BOOLEAN_ADMISSION,
+    Assumption("asks-first", "The caller locks what it found, and allocates only what the pool has after eviction."),
+    Assumption("page-chunks", "With the prefix cache, every chunk of a prompt but the last ends where a page ends."),
+    Assumption("adapter-ids", "Adapters have ids of one length, so that an id after a key names both."),
+    Assumption("synchronous", "A step is over before the next is scheduled; frees come between steps."),
+)
+
+
+class NoSlots(Exception):
+    """The pool gave nothing, after eviction."""
+
+
+class SGLang(ManagerAdapter):
+    """The allocator of one page size, the request-to-token table, and the prefix cache over both."""
+
+    assumptions = ASSUMPTIONS
+    refusals = (NoSlots,)
+
+    def __init__(self, version: str, release: Release) -> None:
+        self.name = f"sglang {version}"
+        self._release = release
+        self._publishes = hasattr(release.base.BasePrefixCache, "checkpoint")  # from 0.5.22
+        slots = release.radix.RadixKey.__slots__ if hasattr(release.radix.RadixKey, "__slots__") else ()
+        self._salted = "cache_salt" in slots  # from 0.5.20
+        self._as_array = hasattr(release.radix, "array")  # from 0.5.13, what tokens come in
+        self.capabilities = Capabilities(
+            caching=True, chunked=True, adapters=True, salts=True, reset=True, whole_chunks=True, exchanges_at_step=True
+        )
+
+    def make(self, config: Config) -> Any:
+        """A pool of its own, and a cache over it. Raises Unsupported."""
+        import torch
+
+        release, size = self._release, config.block_size
+        self._torch, self._size = torch, size
+        num_tokens = config.num_gpu_blocks * size
+        self._table = release.memory.ReqToTokenPool(NUM_ROWS, ROW_LENGTH, "cpu", False)
+        if size == 1:
+            pool = release.allocator.TokenToKVPoolAllocator(num_tokens, torch.float16, "cpu", None, False)
+        else:
+            paged = release.allocator.PagedTokenToKVPoolAllocator
+            pool = paged(num_tokens, size, torch.float16, "cpu", None, False)
+            if not hasattr(pool, "use_triton_kernels"):
+                raise Unsupported("pages of several slots are given out by a triton kernel")
+        self._pool = pool
+        self._told: dict[int, ToldRequest] = {}
+        params = release.params.CacheInitParams(not config.caching, self._table, pool, size)
+        if release.unified is not None:
+            params.tree_components = (release.components.ComponentType.FULL,)
+            return release.unified.UnifiedRadixCache(params)
+        return release.radix.RadixCache(params) if config.caching else release.chunk.ChunkCache(params)
+
+    # What is looked up and locked -------------------------------------------------------------------------------
+
+    def _request(self, seq: int) -> ToldRequest:
+        if seq not in self._told:
+            key = self.keys[seq]
+            extra = f"adapter-{key.adapter_id:04}" if key.adapter_id else None
+            salt = key.salt
+            if salt and not self._salted:  # the front end puts both into one key
+                extra, salt = salt + (extra or ""), None
+            self._told[seq] = ToldRequest(seq, self.tokens[seq], extra, salt, self._as_array)
+        return self._told[seq]
+
+    def _match(self, told: ToldRequest) -> tuple[Any, Any]:
+        """What the tree has of all tokens but the last: slots, and the node they end in."""
+        ids = told.full_untruncated_fill_ids[:-1]
+        options = {"cache_salt": told.cache_salt} if self._salted else {}
+        key = self._release.radix.RadixKey(ids, told.extra_key, **options)
+        found = self.manager.match_prefix(self._release.base.MatchPrefixParams(key=key))
+        node = found.last_device_node
+        if hasattr(found, "device_indices"):
+            return found.device_indices, node
+        if not found.device_prefix_len:
+            return self._torch.empty((0,), dtype=self._torch.int64), node
+        return self.manager.path_device_indices(node)[: found.device_prefix_len], node
+
+    def _lock(self, told: ToldRequest, node: Any) -> None:
+        if self._publishes:
+            told.lock = self.manager.lock(node)
+        else:
+            receipt = self.manager.inc_lock_ref(node)
+            told.lock_receipt = receipt.to_dec_params() if hasattr(receipt, "to_dec_params") else None
+        told.last_node = node
+
+    def _unlock(self, told: ToldRequest) -> None:
+        if self._publishes:
+            self.manager.unlock(told.lock)
+            told.lock = None
+        elif told.lock_receipt is not None:
+            self.manager.dec_lock_ref(told.last_node, told.lock_receipt)
+        else:
+            self.manager.dec_lock_ref(told.last_node)
+        told.last_node = None
+
+    def _num_pages(self) -> int:
+        return int(self._pool.available_size() + self.manager.evictable_size()) // self._size
+
+    def _pages(self, num_tokens: int) -> int:
+        return -(-num_tokens // self._size)
+
+    def hits(self, group: int) -> int:
+        """Tokens of a waiting request that the tree has."""
+        (seq,) = self.groups[group]
+        return len(self._match(self._request(seq))[0])
+
+    def can_admit(self, group: int) -> Any:
+        """As `PrefillAdder` asks: with what was found locked, the rest must be free or evictable."""
+        (seq,) = self.groups[group]
+        told = self._request(seq)
+        found, node = self._match(told)
+        self._lock(told, node)
+        self._fits = self._pages(len(told.all_ids)) - len(found) // self._size <= self._num_pages()
+        self._unlock(told)
+        return super().can_admit(group)
+
+    def can_allocate(self, tokens: list[int]) -> bool:
+        """Answered by `can_admit`, which knows the request."""
+        return self._fits
+
+    # Calls ------------------------------------------------------------------------------------------------------
+
+    def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
+        """The first chunk is not all of the prompt."""
+        self._first_chunk = num_tokens
+        return super().admit(group, num_tokens)
+
+    def allocate(self, seq: int, tokens: list[int]) -> int:
+        """A row, the prefix found, and slots for the first chunk."""
+        told = self._request(seq)
+        found, node = self._match(told)
+        self._lock(told, node)
+        told.prefix_indices, told.prefix_len = found, len(found)
+        told.cache_protected_len = len(found)
+        stop = len(tokens)
+        if self.config.chunked:
+            stop = min(stop, self._chunk_end(len(found) + max(1, self._first_chunk)))
+        self._table.alloc([told])
+        self._table.write((told.req_pool_idx, slice(0, len(found))), found.to(self._torch.int32))
+        self._extend(told, len(found), stop)
+        return len(found)
+
+    def _chunk_end(self, stop: int) -> int:
+        return self._pages(stop) * self._size if self.config.caching else stop
+
+    def _extend(self, told: ToldRequest, start: int, stop: int) -> None:
+        """As `alloc_for_extend`: evict for the tokens, and a page more; then allocate, and write the row."""
+        torch, count, size = self._torch, stop - start, self._size
+        evict = self._release.common.evict_from_tree_cache
+        if size == 1:
+            evict(self.manager, count)
+            slots = self._pool.alloc(count)
+        else:
+            evict(self.manager, count + size)
+            before, after = torch.tensor([start]), torch.tensor([stop])
+            row = self._table.req_to_token[told.req_pool_idx]
+            last = row[start - 1 : start].to(torch.int64) if start else torch.tensor([-1])
+            slots = self._pool.alloc_extend(before, before, after, after, last, count)
+        self._write(told, start, stop, slots)
+
+    def _write(self, told: ToldRequest, start: int, stop: int, slots: Any) -> None:
+        if slots is None:
+            raise NoSlots(f"the pool gives no slots for {stop - start} tokens")
+        self._table.write((told.req_pool_idx, slice(start, stop)), slots.to(self._torch.int32))
+        told.kv_allocated_len = told.kv_committed_len = told.computed = stop
+
+    def can_append(self, group: int) -> bool:
+        """As `check_decode_mem`: a page, if the next token opens one, is there after eviction."""
+        (seq,) = self.groups[group]
+        told = self._request(seq)
+        needed = (self._pages(len(told.all_ids)) - self._pages(told.kv_allocated_len)) * self._size
+        if self._is_prompt(told):
+            return needed <= self._num_pages() * self._size
+        self._release.common.evict_from_tree_cache(self.manager, needed)
+        return bool(self._pool.available_size() >= needed)
+
+    def _is_prompt(self, told: ToldRequest) -> bool:
+        return told.kv_committed_len < told.num_prompt
+
+    def append(self, seq: int, num_tokens: int) -> None:
+        """The next chunk of a prompt, or as `alloc_for_decode` a slot for one token."""
+        told = self._request(seq)
+        start = told.kv_committed_len
+        if self._is_prompt(told):
+            self._extend(told, start, start + num_tokens)
+            return
+        torch, size = self._torch, self._size
+        self._release.common.evict_from_tree_cache(self.manager, size)
+        if size == 1:
+            slots = self._pool.alloc(1)
+        else:
+            last = self._table.req_to_token[told.req_pool_idx, start - 1 : start].to(torch.int64)
+            after = torch.tensor([start + 1])
+            slots = self._pool.alloc_decode(after, after, last)
+        self._write(told, start, start + 1, slots)
+
+    def grow(self, seq: int, token: int) -> None:
+        """A token was sampled."""
+        super().grow(seq, token)
+        self._request(seq).all_ids.append(token)
+
+    def release(self, seq: int) -> None:
+        """As a request that is retracted: nothing of it is published."""
+        self._give_back(self._request(seq), publishes=False)
+
+    def free(self, seq: int) -> None:
+        """The request is over: what it has computed is published."""
+        if seq in self._admitted:
+            told = self._request(seq)
+            told.is_over = True
+            self._give_back(told, publishes=True)
+            self._admitted.remove(seq)
+        super().free(seq)
+        self._told.pop(seq, None)
+
+    def _give_back(self, told: ToldRequest, publishes: bool) -> None:
+        name = "checkpoint" if self._publishes else "is_insert"
+        self._release.common.release_kv_cache(told, self.manager, **{name: publishes})
+        told.waits()
+
+    def step_done(self, step: list[Scheduled]) -> None:
+        """Chunks of prompts are published; decodes are not, until the request is over."""
+        for one in step:
+            told = self._request(one.seq)
+            if one.stop <= told.num_prompt:
+                if self._publishes:
+                    self._release.common.checkpoint_kv_cache(told, self.manager)
+                else:
+                    self.manager.cache_unfinished_req(told)
+
+    def reset_cache(self) -> bool:
+        """As `flush_cache`, which an idle server does: the tree and both pools are cleared."""
+        if self._admitted:
+            return False
+        self.manager.reset()
+        self._table.clear()
+        self._pool.clear()
+        return True
+
+    # What it shows ----------------------------------------------------------------------------------------------
+
+    def tables(self) -> dict[int, list[int]]:
+        """The pages of every row in use; the slots of a page come in order."""
+        shown, size = {}, self._size
+        for seq, told in self._told.items():
+            if told.req_pool_idx is None:
+                continue
+            row = self._table.req_to_token[told.req_pool_idx, : told.kv_allocated_len].tolist()
+            for place, slot in enumerate(row):
+                if slot - place % size != row[place - place % size]:
+                    raise ValueError(f"position {place} of sequence {seq} is in slot {slot}, not in its page: {row}")
+            shown[seq] = [first // size - 1 for first in row[::size]]
+        return shown
+
+    def num_free(self) -> int:
+        """Pages that are free, or in the tree and locked by nobody."""
+        return self._num_pages()
+
+
+def make(version: str = "0.5.23") -> SGLang:
+    """The manager of a release that was brought in. Raises EngineError."""
+    return SGLang(version, import_release(version))

@@ -1,0 +1,1 @@
+"""Adapter of transformers' continuous batching."""

@@ -1,0 +1,134 @@
+"""transformers' continuous batching, importable with torch and without its models.
+
+Real are the cache and its allocators, the scheduler, the requests, the offloading manager, the tensors of a batch (one
+pair of host and device for each of two batches where they overlap), and the processor whose `prepare_next_batch` and
+`update_batch` are the loop. Hollow is the rest: configurations (a bag of settings takes their place), the runner of the
+model, and everything outside continuous batching.
+
+There is no accelerator: memory is not pinned, and a stream is the order in which the calls come, which is the order in
+which the engine puts its work on the one stream that it computes and copies on.
+"""
+
+import importlib
+import importlib.util
+import logging
+import sys
+from contextlib import nullcontext
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from kvproof.check.subjects.loading import download, stub_modules
+
+PACKAGE = "transformers"
+FOLDER = "generation.continuous_batching"
+REAL = (
+    "cache",
+    "cache_allocators",
+    "cache_allocators.cache_allocator",
+    "cache_allocators.cache_pool",
+    "cache_allocators.full_attention",
+    "cache_allocators.sliding_attention",
+    "continuous_api",
+    "distributed",
+    "input_outputs",
+    "offloading_manager",
+    "requests",
+    "scheduler",
+    "utils",
+)
+LOGGER = "ContinuousBatchingLogger"
+MEMORY_BYTES = 1 << 40  # more than any pool here
+
+
+class Modules(NamedTuple):
+    """The modules that an adapter uses."""
+
+    cache: Any
+    api: Any
+    distributed: Any
+    ios: Any
+    offloading: Any
+    requests: Any
+    scheduler: Any
+
+
+def no(*arguments: Any, **options: Any) -> bool:
+    """Whether some library or accelerator is there."""
+    return False
+
+
+def much_memory() -> tuple[str, int, int, int]:
+    """Device, and bytes: in all, reserved and allocated. How many blocks there are is said, not measured."""
+    return "cpu", MEMORY_BYTES, 0, 0
+
+
+def in_order(stream: Any) -> nullcontext[None]:
+    """What a stream does runs at once."""
+    return nullcontext()
+
+
+class Unpinned:
+    """torch, on a machine where no memory can be pinned."""
+
+    def __init__(self, torch: Any) -> None:
+        self.__dict__["torch"] = torch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.torch, name)
+
+    def empty(self, *sizes: Any, pin_memory: bool = False, **options: Any) -> Any:
+        """A tensor in ordinary memory."""
+        return self.torch.empty(*sizes, **options)
+
+
+BARS = {
+    "tqdm": {"tqdm": stub_modules.Unused},
+    "tqdm.contrib": {},
+    "tqdm.contrib.logging": {"logging_redirect_tqdm": stub_modules.Unused},
+}
+STAND_INS: dict[str, dict[str, Any]] = {
+    "distributed.utils": {"_is_torch_distributed_initialized": no},
+    "utils": {"get_available_devices": tuple, "is_psutil_available": no, "is_torch_xpu_available": no},
+    "utils.generic": {"is_flash_attention_requested": no},
+    "utils.logging": {"logging": logging},
+}
+
+
+def import_modules(version: str, cache: Path | None = None) -> Modules:
+    """A release's continuous batching, from its unpacked sources. Raises EngineError if the release is not here."""
+    root = download.find(PACKAGE, version, cache) / PACKAGE
+    _stand_in_for_progress_bars()
+    stub_modules.mount_real(PACKAGE, root, [f"{FOLDER}.{name}" for name in REAL], STAND_INS)
+    logging.getLogger(LOGGER).setLevel(logging.CRITICAL)
+
+    def module(name: str) -> Any:
+        return importlib.import_module(f"{PACKAGE}.{FOLDER}.{name}")
+
+    pages = module("cache")
+    pages.get_device_and_memory_breakdown = much_memory
+    api, ios, offloading = module("continuous_api"), module("input_outputs"), module("offloading_manager")
+    for each in (api, ios, offloading):
+        each.stream_context = in_order
+    offloading.torch.set_num_threads(1)  # several gain nothing on such tensors, and wait for each other
+    offloading.torch = Unpinned(offloading.torch)
+    return Modules(
+        pages,
+        api,
+        module("distributed"),
+        ios,
+        offloading,
+        module("requests"),
+        module("scheduler"),
+    )
+
+
+def _stand_in_for_progress_bars() -> None:
+    """tqdm is imported, and not used on the paths that are driven."""
+    if "tqdm" in sys.modules or importlib.util.find_spec("tqdm") is not None:
+        return
+    for name, names in BARS.items():
+        module = sys.modules[name] = ModuleType(name)
+        module.__spec__ = ModuleSpec(name, None, is_package=True)
+        module.__dict__.update(names, __path__=[])

@@ -1,0 +1,189 @@
+"""What executes a batch in the place of a model: it computes, writes and reads what the engine's own tensors say.
+
+The KV of a token is a number that stands for the token and all before it. A step takes its tokens from the input ids,
+where those of the batch before have been carried over as the engine does it; they must be the very tokens of the
+request. It writes the KV of its tokens through the write indices into the real tensor, and reads through the read
+indices, both by `update` of the release's own allocator; what it reads must be the numbers of the very tokens of the
+request, position by position. What it samples goes where the engine looks for it.
+
+With overlapping batches there are two pairs of tensors, on the host and on the device, as `ContinuousBatchingAsyncIOs`
+has them; its constructor asks for an accelerator, so the pairs are put together here, and its events happen at once.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.subjects.transformers.loader import Modules
+
+FILLER = 0  # sampled of whom nobody will ask
+
+
+class AtOnce:
+    """A stream, or an event on it: what is waited for has happened."""
+
+    def record_event(self, event: Any) -> None:
+        pass
+
+    def wait_event(self, event: Any) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        pass
+
+
+class NoProcessors:
+    """Of the logits: none."""
+
+    tensors_required = 0
+
+    def fill_defaults(self, storage: Any) -> None:
+        pass
+
+    def prepare_tensor_args(self, **arguments: Any) -> None:
+        pass
+
+    def check_kwargs(self, options: Any) -> None:
+        pass
+
+
+def make_ios(modules: Modules, cache: Any, model: Any, settings: Any) -> Any:
+    """The tensors of one batch, or those of two that overlap."""
+    import torch
+
+    wanted = {
+        "cache": cache,
+        "config": model,
+        "continuous_batching_config": settings,
+        "device": torch.device("cpu"),
+        "model_dtype": torch.float32,
+        "logit_processor": NoProcessors(),
+    }
+    if not settings.use_async_batching:
+        return modules.ios.ContinuousBatchingIOs(**wanted)
+    pairs = []
+    for _ in range(2):
+        pair = modules.ios.HostDeviceIOPair.__new__(modules.ios.HostDeviceIOPair)
+        pair.host_io, pair.device_io = (modules.ios.ContinuousBatchingIOs(**wanted) for _ in range(2))
+        pair.h2d_over = pair.compute_over = pair.d2h_over = AtOnce()
+        pairs.append(pair)
+    ios = modules.ios.ContinuousBatchingAsyncIOs.__new__(modules.ios.ContinuousBatchingAsyncIOs)
+    ios.current_pair, ios.io_pairs, ios.max_batch_tokens = 0, pairs, cache.max_batch_tokens
+    ios.h2d_stream = ios.d2h_stream = ios.compute_stream = AtOnce()
+    return ios
+
+
+class Batch:
+    """A batch that was prepared. futures: who is in it, as the engine says."""
+
+    def __init__(self, futures: list[Any]) -> None:
+        self.futures = futures
+        self.names = [future.state.request_id for future in futures]
+        self.stops = [future.state.position_offset for future in futures]
+        self.told: dict[str, int] = {}  # the token that was sampled of each
+        self._last: list[int] = []  # for each place where a token is sampled, the request whose last position it is
+        self._output: Any = None
+
+    @property
+    def starts(self) -> list[int]:
+        """Where each begins to compute."""
+        return [stop - future.query_length for stop, future in zip(self.stops, self.futures, strict=True)]
+
+    def execute(self, ios: Any, known: Mapping[str, list[int]], names: dict[tuple[int, ...], int]) -> None:
+        """Carry over, write, read, and compare. known: the tokens of each request; names: a number for each prefix."""
+        inputs = ios.get_model_kwargs()
+        carried, before, self._output = ios.get_cb_kwargs()
+        ios.carry_over_tokens(inputs["input_ids"], carried, before)
+        self._compare_inputs(inputs, known)
+        bounds = inputs["cu_seq_lens_q"].tolist()
+        ends = {stop - 1: at for at, (start, stop) in enumerate(pairwise(bounds)) if start < stop}
+        self._last = [ends.get(at, -1) for at in inputs["logits_indices"].tolist()]
+        self._compute(inputs, known, names)
+
+    def _compare_inputs(self, inputs: Any, known: Mapping[str, list[int]]) -> None:
+        tokens, positions = inputs["input_ids"][0].tolist(), inputs["position_ids"][0].tolist()
+        spans = list(zip(self.names, self.starts, self.stops, strict=True))
+        expected = [(name, at) for name, start, stop in spans for at in range(start, stop)]
+        if len(tokens) != len(expected):
+            raise Finding("read-back", f"a step computes {len(tokens)} positions of {len(expected)}")
+        for token, position, (name, at) in zip(tokens, positions, expected, strict=True):
+            if (token, position) != (known[name][at], at):
+                raise Finding(
+                    "read-back",
+                    f"request {name}: its position {at} is computed as position {position} of token {token}, "
+                    f"and is of token {known[name][at]}",
+                )
+
+    def _compute(self, inputs: Any, known: Mapping[str, list[int]], names: dict[tuple[int, ...], int]) -> None:
+        import torch
+
+        written: list[int] = []
+        read: list[tuple[str, int, int]] = []
+        for request, start, stop in zip(self.names, self.starts, self.stops, strict=True):
+            tokens = known[request]
+            prefixes = [names.setdefault(tuple(tokens[: at + 1]), len(names) + 1) for at in range(stop)]
+            written += prefixes[start:]
+            read += [(request, at, name) for at, name in enumerate(prefixes)]
+        (allocator,) = inputs["cache"].cache_allocators.values()
+        shape = (-1, allocator.num_key_value_heads, allocator.head_dim)
+        keys = torch.tensor(written, dtype=allocator.cache_dtype)[:, None, None].expand(shape)
+        (reads,), (writes,) = inputs["read_index"], inputs["write_index"]
+        for layer in allocator.layer_indices:
+            found = allocator.update(keys + layer, -keys - layer, layer, reads, writes)
+            if len(reads):
+                compare(found[0][:, 0, 0] - layer, read, "key")
+                compare(-found[1][:, -1, -1] - layer, read, "value")
+
+    def sample(self, tokens: Mapping[str, int]) -> None:
+        """These tokens are sampled, by request; they are where the engine will look for them."""
+        self.told = dict(tokens)
+        for place, at in enumerate(self._last):
+            if at >= 0:
+                self._output[0, place] = tokens.get(self.names[at], FILLER)
+
+
+def compare(found: Any, expected: list[tuple[str, int, int]], what: str) -> None:
+    """What a step has read, against (request, position, number) of each position that it should."""
+    numbers = [int(number) for number in found.tolist()]
+    if len(numbers) != len(expected):
+        raise Finding("read-back", f"a step reads {len(numbers)} positions of {len(expected)}")
+    for number, (request, at, name) in zip(numbers, expected, strict=True):
+        if number != name:
+            raise Finding(
+                "read-back",
+                f"request {request} reads position {at}: its slot of the cache tensor holds the {what} of another "
+                f"token (number {number} for {name})",
+            )
+
+
+def make_settings(config: Any) -> SimpleNamespace:
+    """What the cache and the tensors read of the engine's configuration; config: that of the loop."""
+    return SimpleNamespace(
+        page_size=config.block_size,
+        num_blocks=config.num_gpu_blocks,
+        allow_block_sharing=config.caching,
+        max_batch_tokens=config.max_num_batched_tokens,
+        max_blocks_per_request=0,
+        fallback_max_blocks_per_request=0,
+        max_memory_percent=1.0,
+        max_requests_per_batch=config.max_num_seqs,
+        cuda_graph_booleans=(False, False),
+        return_logprobs=False,
+        use_async_batching=config.async_steps > 0,
+    )
+
+
+def make_model(config: Any) -> SimpleNamespace:
+    """One layer, of which a sector holds two blocks where the blocks are even in number."""
+    is_odd = config.num_gpu_blocks % 2 or config.num_host_blocks % 2
+    return SimpleNamespace(
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        head_dim=16 if is_odd else 8,
+        hidden_size=16,
+        vocab_size=16,
+        _attn_implementation="paged|flash",
+    )

@@ -1,0 +1,88 @@
+"""vLLM's V0 block manager of the first generation as a subject: releases 0.2.0 to 0.6.3.
+
+Its sliding window is a ring of W blocks, in which position p takes the slot of position p - W * block_size, and a table
+names a block again each time the ring comes round. As with kvproof's own first generation (`generation1`), the ring is
+shown as the judge's window: the last W entries as blocks, those before as the null block. So the manager gets the
+smallest ring for which the judge's window is at most (W - 1) * block_size + 1 tokens.
+
+A release gives a table back by way of a set of block objects, whose order is that of their addresses in memory and thus
+another one in each run. Blocks get their number as their hash, so that a run can be repeated.
+
+Limits: no lookahead slots (the manager asserts it); no prompt in chunks before 0.4.0.post1, nor with a window. With
+caching, no group of several waiting sequences (the engine makes none: it forks after the prompt); a prompt's last block
+is shared only if it is full, since the specification knows no partial block that is hit; and chunks and swaps are not
+driven together (a swap writes the host's twin of a block that is not computed there: harmless, but no rule of the
+specification). Prefixes that the user names, of 0.3, are not driven.
+"""
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+from kvproof.check.protocol.manager import NULL_BLOCK, Assumption, Config, Observation, Unsupported
+from kvproof.check.subjects.vllm.v0_manager import VllmV0
+from kvproof.check.subjects.vllm.v0_observation import BlockPools, absolute_ids
+
+PROMPT_BESIDE_RING = Assumption(
+    "prompt-beside-ring", "A prompt longer than the ring is computed in one step, which does not read the ring."
+)
+
+
+PARTIAL_UNSHARED = Assumption(
+    "partial-unshared", "With caching, the last block of a prompt, if it is not full, is like that of no other prompt."
+)
+SET_ORDER = Assumption(
+    "set-order", "A set of blocks is gone through by block number; by itself a release's order is that of addresses."
+)
+
+
+class VllmV0Generation1(VllmV0):
+    """`BlockSpaceManager`, and `BlockSpaceManagerV1` after it."""
+
+    generation = 1
+
+    def __init__(self, version: str, manager: Any, status: Any) -> None:
+        super().__init__(version, manager, status)
+        self.name = f"vllm-v0-generation1 {version}"
+        can_chunk = self._calls.append == "append_slots"
+        self.capabilities = replace(self.capabilities, lookahead=False, chunked=can_chunk, window=True)
+        sys.modules[f"{manager.__module__.partition('.')[0]}.block"].PhysicalTokenBlock.__hash__ = _number
+        self.assumptions = (*self.assumptions, PROMPT_BESIDE_RING, PARTIAL_UNSHARED, SET_ORDER)
+
+    def open(self, config: Config) -> None:
+        """A new manager; with a window, one with the ring that keeps it."""
+        if config.lookahead:
+            raise Unsupported("the first generation has no lookahead slots")
+        if config.window and config.chunked:
+            raise Unsupported("a ring does not hold what the later chunks of a prompt read")
+        if config.caching and config.chunked and config.num_host_blocks:
+            raise Unsupported("with caching, a prompt that is computed in part is not swapped")
+        if config.caching and config.group_size > 1:
+            raise Unsupported("with caching, a group has one waiting sequence")
+        size = config.block_size
+        self._num_ring = None if config.window is None else -(-(config.window - 1) // size) + 1
+        ring = None if self._num_ring is None else self._num_ring * size
+        super().open(replace(config, window=ring))
+
+    def _pools_of(self, config: Config) -> BlockPools:
+        return BlockPools(self._manager, config)
+
+    def observe(self) -> Observation:
+        """What the manager shows, read from its own tables, counters and lists."""
+        manager, num_gpu = self._manager, self._config.num_gpu_blocks
+        tables = {seq: [self._shown(absolute_ids(table, num_gpu))] for seq, table in manager.block_tables.items()}
+        if self._calls.has_cross:
+            for request, table in manager.cross_block_tables.items():
+                encoder = self._groups[int(request)].encoder
+                if encoder:
+                    tables[encoder.seq_id] = [absolute_ids(table, num_gpu)]
+        free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
+        return Observation(tables, free, (), self._pools.refs(), self._pools.free_ids())
+
+    def _shown(self, ids: list[int]) -> list[int]:
+        num_past = 0 if self._num_ring is None else max(0, len(ids) - self._num_ring)
+        return [NULL_BLOCK] * num_past + ids[num_past:]
+
+
+def _number(block: Any) -> int:
+    return int(block.block_number)

@@ -1,0 +1,99 @@
+"""vLLM's V0 block managers, releases 0.2 to 0.10, importable without torch.
+
+The first generation is `BlockSpaceManager` (0.2.0 to 0.3.3), then `BlockSpaceManagerV1` (0.4.0 to 0.6.3); the second is
+`BlockSpaceManagerV2` (0.4.0.post1 to 0.6.3), then `SelfAttnBlockSpaceManager` (0.6.3.post1 to 0.10.2). Where a release
+has both, the second is taken unless the first is asked for. A release without either is refused.
+
+Of the rest of vLLM the managers take: which device a block is on, two ways of cutting lists, the status a sequence has
+(compared, never computed with), the platform (one of them pads with block 0), a logger, and two error messages.
+`Sequence` and `SequenceGroup` occur in annotations only.
+"""
+
+import enum
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from kvproof.check.subjects.loading import EngineError, download, partial_import
+
+# For each generation: where a release has its manager, the first that it has.
+MANAGERS: dict[int, tuple[tuple[str, str], ...]] = {
+    2: (("core.block_manager_v2", "BlockSpaceManagerV2"), ("core.block_manager", "SelfAttnBlockSpaceManager")),
+    1: (("core.block_manager_v1", "BlockSpaceManagerV1"), ("core.block_manager", "BlockSpaceManager")),
+}
+
+
+class Device(enum.Enum):
+    """Where a block is."""
+
+    GPU = enum.auto()
+    CPU = enum.auto()
+
+
+class SequenceStatus(enum.Enum):
+    """What the manager filters the sequences of a group by."""
+
+    WAITING = enum.auto()
+    RUNNING = enum.auto()
+    SWAPPED = enum.auto()
+
+
+class Manager(NamedTuple):
+    """A manager's class, its `SequenceStatus`, and which generation it is."""
+
+    make: Any
+    status: Any
+    generation: int
+
+
+def ceil_div(numerator: int, denominator: int) -> int:
+    """The quotient, rounded up."""
+    return -(-numerator // denominator)
+
+
+def pieces(items: list[Any], length: int) -> list[list[Any]]:
+    """The list in pieces of `length`, the last one perhaps shorter."""
+    return [items[first : first + length] for first in range(0, len(items), length)]
+
+
+def silent_logger(name: str) -> logging.Logger:
+    """A logger that says nothing: a judge calls the manager a million times."""
+    logger = logging.getLogger(f"kvproof.engine.{name}")
+    logger.disabled = True
+    return logger
+
+
+STAND_INS: dict[str, dict[str, Any]] = {
+    "logger": {"init_logger": silent_logger},
+    "platforms": {"current_platform": SimpleNamespace(is_hpu=lambda: False)},
+    "sequence": {"Sequence": object, "SequenceGroup": object, "SequenceStatus": SequenceStatus},
+    "utils": {
+        "Device": Device,
+        "cdiv": ceil_div,
+        "chunk_list": pieces,
+        "STR_NOT_IMPL_ENC_DEC_PREFIX_CACHE": "no prefix caching with an encoder",
+        "STR_NOT_IMPL_ENC_DEC_SWA": "no sliding window with an encoder",
+    },
+}
+
+
+def import_manager(version: str, cache: Path | None = None, generation: int | None = None) -> Manager:
+    """A release's manager, from vLLM as installed if that is the version, else as unpacked.
+
+    generation: 1 or 2, or the newest that the release has. Raises EngineError if the release is not here, or has no
+    such manager.
+    """
+    if partial_import.installed_version("vllm") != version:
+        partial_import.mount("vllm", download.find("vllm", version, cache), STAND_INS)
+    for number in MANAGERS if generation is None else (generation,):
+        if number == 2 and not partial_import.has_module("vllm", "core.block"):
+            continue  # the archive of 0.4.0 lacks what its second generation imports
+        for module_name, name in MANAGERS[number]:
+            if partial_import.has_module("vllm", module_name):
+                module = partial_import.module_of("vllm", (module_name,))
+                manager = getattr(module, name, None)  # later releases import the abstract class by that name
+                if manager is not None and manager.__module__ == module.__name__:
+                    return Manager(manager, partial_import.module_of("vllm", ("sequence",)).SequenceStatus, number)
+    wanted = "" if generation is None else f" of generation {generation}"
+    raise EngineError(f"vLLM {version} has no V0 block manager{wanted}; `vllm-v1=={version}` judges its V1 manager")

@@ -1,0 +1,242 @@
+"""vLLM's own V0 scheduler around its block manager, as a subject of the loop: releases 0.6.5 to 0.10.2.
+
+The adapter plays vLLM's engine: it makes requests, executes what `schedule` says by telling kvproof of it, and gives
+results back as `LLMEngine._process_model_outputs` does (release 0.9.2): tokens are counted as computed, the sampled one
+is appended, what is over is freed. Where a prompt's computation starts is settled by the model runner from the blocks
+that the scheduler says are computed (`_compute_for_prefix_cache_hit`).
+
+The engine takes aborts between steps only; one that comes within a step is carried out when the step is complete.
+
+Limits: a request has one sequence (so says the scheduler of these releases; several samples of one prompt are requests
+of their own there), no encoder, no images, no salts; preemption by swapping with chunked prompts is not driven, since
+requests are let in beside any number of swapped ones, and the scheduler gives up with an error when the host is full;
+the watermark is the manager's default, which is no block here.
+"""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
+from kvproof.check.protocol.scheduler import Chunk, LoopConfig, Step
+from kvproof.check.subjects.vllm.v0_observation import Pools, shown
+from kvproof.check.subjects.vllm.v0_scheduler_loader import Scheduler, import_scheduler
+from kvproof.spec.text.identity import Image, Key
+
+MODES = {"auto": None, "recompute": "recompute", "swap": "swap"}
+ASSUMPTIONS = (
+    Assumption("one-step-at-a-time", "A step is completed before the next one is scheduled."),
+    Assumption("aborts-between-steps", "A request aborted within a step is given up when the step is complete."),
+    Assumption("model-fits", "The pool holds one sequence of max_model_len, as the engine demands when it starts."),
+    Assumption("swap-space", "Where preemption is by swapping, the host has room for all that may run."),
+    Assumption("whole-steps", "With the prefix cache, a step's tokens of chunked prompts fill whole blocks."),
+    Assumption("window-or-cache", "A sliding window and the prefix cache are not on together."),
+    Assumption("adapter-ids", "Two adapters never have the same id; their names may be equal."),
+    Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
+    Assumption("clock-advances", "No two steps have the same time: entries of the evictor are told apart by it."),
+)
+
+
+class Adapter(NamedTuple):
+    """A LoRA request, of which only the number tells it apart."""
+
+    lora_int_id: int
+    long_lora_max_len: int | None = None
+
+
+class VllmV0Scheduler:
+    """`vllm.core.scheduler.Scheduler`."""
+
+    capabilities = Capabilities(
+        swap=True,
+        window=True,
+        caching=True,
+        lookahead=True,
+        chunked=True,
+        adapters=True,
+        same_step_hits=True,
+    )
+    assumptions: tuple[Assumption, ...] = ASSUMPTIONS
+
+    def __init__(self, version: str, release: Scheduler) -> None:
+        self.name = f"vllm-v0-scheduler {version}"
+        self._release = release
+        self._clock = 0.0
+        release.scheduler.time = SimpleNamespace(time=self._time, perf_counter=self._time)
+
+    def _time(self) -> float:
+        return self._clock
+
+    def open(self, config: LoopConfig) -> None:
+        """A new scheduler and its manager."""
+        if config.window and config.caching:
+            raise Unsupported("a sliding window goes not with prefix caching")
+        if config.watermark or config.cross or config.images or config.keys > 2 or config.group_size > 1:
+            raise Unsupported("no watermark, encoder, images, salts or groups of several sequences")
+        if config.caching and config.chunked and config.max_num_batched_tokens % config.block_size:
+            raise Unsupported("with the prefix cache, a step's tokens are a multiple of the block size")
+        longest = -(-(config.max_model_len + config.lookahead) // config.block_size)
+        if longest > config.num_gpu_blocks:
+            raise Unsupported("the longest sequence does not fit the pool")
+        if config.preemption == "swap" and config.chunked:
+            raise Unsupported("with chunked prompts, nothing bounds the swapped requests")
+        if config.preemption == "swap" and config.num_host_blocks < config.max_num_seqs * longest:
+            raise Unsupported("preemption by swapping needs host blocks for all that may run")
+        self._config, self._clock = config, 0.0
+        self._scheduler = self._release.scheduler.Scheduler(self._scheduling(config), self._caching(config), None)
+        self._manager = self._scheduler.block_manager
+        self._pools = Pools(self._manager, config)
+        self._served: dict[int, None] = {}  # the sequences that got slots in this step, in that order
+        self._note_order(self._manager)
+        self._groups: dict[int, Any] = {}
+        self._scheduled: list[Any] = []
+        self._leaving: list[int] = []
+        self._refused: list[int] = []
+        self._is_under_way = False
+
+    def _note_order(self, manager: Any) -> None:
+        """Note who gets slots when: what `schedule` returns is sorted by adapter, and prompts come first."""
+        allocate, append, served = manager.allocate, manager.append_slots, self._served
+
+        def allocates(group: Any) -> None:
+            served[group.first_seq.seq_id] = None
+            allocate(group)
+
+        def appends(seq: Any, *options: Any) -> Any:
+            served.pop(seq.seq_id, None)
+            served[seq.seq_id] = None
+            return append(seq, *options)
+
+        manager.allocate, manager.append_slots = allocates, appends
+
+    @staticmethod
+    def _scheduling(config: LoopConfig) -> SimpleNamespace:
+        """What vLLM's scheduler reads of its configuration."""
+        return SimpleNamespace(
+            runner_type="generate",
+            task="generate",
+            embedding_mode=False,
+            preemption_mode=MODES[config.preemption],
+            chunked_prefill_enabled=config.chunked,
+            delay_factor=0.0,
+            is_multi_step=False,
+            long_prefill_token_threshold=0,
+            max_long_partial_prefills=1,
+            max_num_partial_prefills=1,
+            max_model_len=config.max_model_len,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            max_num_seqs=config.max_num_seqs,
+            num_lookahead_slots=config.lookahead,
+            num_scheduler_steps=1,
+            policy="fcfs",
+            send_delta_data=False,
+        )
+
+    @staticmethod
+    def _caching(config: LoopConfig) -> SimpleNamespace:
+        return SimpleNamespace(
+            block_size=config.block_size,
+            enable_prefix_caching=config.caching,
+            is_attention_free=False,
+            sliding_window=config.window,
+            num_gpu_blocks=config.num_gpu_blocks,
+            num_cpu_blocks=config.num_host_blocks,
+        )
+
+    def add_request(
+        self,
+        request: int,
+        seqs: list[int],
+        tokens: list[int],
+        key: Key,
+        images: tuple[Image, ...],
+        max_tokens: int,
+        encoder: tuple[int, list[int]] | None,
+    ) -> None:
+        """add_seq_group; a prompt beyond max_model_len never gets that far, and is told of with the next step."""
+        (seq,) = seqs
+        if len(tokens) > self._config.max_model_len:
+            self._refused.append(request)
+            return
+        adapter = Adapter(key.adapter_id) if key.adapter_id else None
+        inputs = {"type": "token", "prompt_token_ids": tokens[:]}
+        made = self._release.sequence.Sequence(seq, inputs, self._config.block_size, None, adapter)
+        # The name of a parameter that the scheduler asks for; without `n` it takes one sequence for granted.
+        sampling = SimpleNamespace(n=1, best_of=None, max_tokens=max_tokens, use_beam_search=False)
+        group = self._release.sequence.SequenceGroup(str(request), [made], 0.0, sampling, adapter)
+        self._groups[request] = group
+        self._scheduler.add_seq_group(group)
+
+    def abort(self, request: int) -> None:
+        """abort_seq_group, between steps."""
+        if request in self._refused:
+            self._refused.remove(request)
+        elif self._is_under_way:
+            self._leaving.append(request)
+        else:
+            self._scheduler.abort_seq_group(str(request))
+            del self._groups[request]
+
+    def schedule(self) -> Step:
+        """schedule."""
+        self._clock += 1.0
+        self._is_under_way = True
+        self._served.clear()
+        metadata, outputs, _ = self._scheduler.schedule()
+        self._scheduled = list(outputs.scheduled_seq_groups)
+        chunks = [
+            self._chunk(scheduled, list(told.computed_block_nums or ()))
+            for scheduled, told in zip(self._scheduled, metadata, strict=True)
+        ]
+        order = {seq: number for number, seq in enumerate(self._served)}
+        chunks.sort(key=lambda chunk: order.get(chunk.seq, -1))
+        ignored = [int(group.request_id) for group in outputs.ignored_seq_groups]
+        for request in ignored:
+            del self._groups[request]
+        ignored += self._refused
+        self._refused.clear()
+        return Step(chunks, outputs.blocks_to_swap_in, outputs.blocks_to_swap_out, outputs.blocks_to_copy, ignored)
+
+    def _chunk(self, scheduled: Any, computed: list[int]) -> Chunk:
+        """What the model runner makes of a group: a prompt starts behind the blocks that are computed, if it can."""
+        seq = scheduled.seq_group.first_seq
+        done = seq.data.get_num_computed_tokens()
+        stop = done + scheduled.token_chunk_size if seq.is_prefill() else seq.get_len()
+        start, hit = stop - scheduled.token_chunk_size, 0
+        if seq.is_prefill() and computed:
+            cached = len(computed) * self._config.block_size
+            start = max(start, min(cached, stop - 1))
+            hit = 0 if done else cached
+        return Chunk(seq.seq_id, start, stop, hit)
+
+    def launch(self) -> None:
+        """The scheduler is told nothing."""
+
+    def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
+        """What the engine does with the results of a step."""
+        for scheduled in self._scheduled:
+            group = scheduled.seq_group
+            group.update_num_computed_tokens(scheduled.token_chunk_size)
+            seq = group.first_seq
+            if seq.seq_id in sampled:
+                token = sampled[seq.seq_id]
+                seq.append_token_id(token, {token: SimpleNamespace(logprob=0.0)})
+            if seq.seq_id in finished:
+                seq.status = self._release.sequence.SequenceStatus.FINISHED_STOPPED
+                self._scheduler.free_seq(seq)
+                del self._groups[int(group.request_id)]
+        self._scheduler.free_finished_seq_groups()
+        self._is_under_way = False
+        for request in self._leaving:
+            if request in self._groups:
+                self.abort(request)
+        self._leaving.clear()
+
+    def observe(self) -> Observation:
+        """What the manager shows."""
+        return shown(self._manager, self._pools, self._config)
+
+
+def make(version: str = "0.9.2", cache: Path | None = None) -> VllmV0Scheduler:
+    """The scheduler of a release that was brought in. Raises EngineError."""
+    return VllmV0Scheduler(version, import_scheduler(version, cache))

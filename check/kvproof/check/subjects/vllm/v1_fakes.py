@@ -1,0 +1,117 @@
+"""What vLLM's V1 KV cache manager reads of a request: all it knows of the world.
+
+The names are those of `vllm/v1/request.py`, over releases 0.6.5 to 0.33. Block hashes are made by the release's own
+hasher where the request carries them (from 0.11); before, the manager hashes by itself what it finds here.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kvproof.spec.text.identity import Image, Key
+
+PLACEHOLDER = 1 << 20  # the first of the tokens where images lie; no text has them
+
+
+class Position:
+    """Where an image lies; a mapping in releases before 0.8.3."""
+
+    __slots__ = ("is_embed", "length", "offset")
+
+    def __init__(self, offset: int, length: int) -> None:
+        self.offset, self.length, self.is_embed = offset, length, None
+
+    def __getitem__(self, name: str) -> int:
+        return int(getattr(self, name))
+
+
+class Feature:
+    """An image of a request."""
+
+    modality, data = "image", None
+
+    def __init__(self, image: Image) -> None:
+        self.identifier = self.mm_hash = image.name
+        self.mm_position = Position(image.start, image.length)
+
+
+class Adapter:
+    """A LoRA request: an id of its own, and a name that another may have too."""
+
+    def __init__(self, key: Key) -> None:
+        self.name = self.lora_name = key.adapter_name
+        self.adapter_id = self.lora_int_id = key.adapter_id
+        self.path = self.lora_path = f"adapter-{key.adapter_id}"
+
+
+class SamplingParams:
+    """Nothing that keeps a request from the prefix cache."""
+
+    prompt_logprobs = None
+    skip_reading_prefix_cache = False
+
+
+class ToldRequest:
+    """What a manager reads of a request."""
+
+    sampling_params = SamplingParams()
+    pooling_params = prompt_embeds = kv_transfer_params = session_id = None
+    num_external_computed_tokens = num_in_flight_tokens = num_output_placeholders = num_preemptions = 0
+    shared_prefix_boundary = 0
+    skip_reading_prefix_cache = False
+
+    def __init__(
+        self, seq_id: int, tokens: list[int], key: Key, images: tuple[Image, ...], hasher: Callable[[Any], Any] | None
+    ) -> None:
+        self.request_id = str(seq_id)
+        self._images = images
+        self.all_token_ids: list[int] = []
+        self.num_prompt_tokens = len(tokens)
+        self.num_computed_tokens = 0
+        self.status: Any = None
+        self.spec_token_ids: list[int] = []
+        self.lora_request = Adapter(key) if key.adapter_id else None
+        self.cache_salt = key.salt
+        self.mm_features = [Feature(image) for image in images]
+        self.mm_positions = [feature.mm_position for feature in self.mm_features]
+        self.mm_hashes = [feature.mm_hash for feature in self.mm_features]
+        self.mm_inputs = self.mm_features
+        self.block_hashes: list[Any] = []
+        self.kv_block_hashes: list[Any] = []
+        for token in tokens:
+            self._know(token)
+        self._hasher = hasher
+        self._hash()
+
+    def _know(self, token: int) -> None:
+        position = len(self.all_token_ids)
+        is_image = any(image.start <= position < image.start + image.length for image in self._images)
+        self.all_token_ids.append(PLACEHOLDER + token if is_image else token)
+
+    def _hash(self) -> None:
+        if self._hasher is not None:
+            self.block_hashes.extend(self._hasher(self))
+
+    def append_token(self, token: int) -> None:
+        """A token was sampled."""
+        self._know(token)
+        self._hash()
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.all_token_ids)
+
+    @property
+    def num_tokens_with_spec(self) -> int:
+        return len(self.all_token_ids)
+
+    @property
+    def has_encoder_inputs(self) -> bool:
+        return bool(self.mm_features)
+
+    def set_kv_block_hashes(self, hashes: list[Any]) -> None:
+        """Of 0.7: the manager keeps its hashes with the request."""
+        self.kv_block_hashes = hashes
+
+    def append_kv_block_hashes(self, block_hash: Any) -> None:
+        """Of 0.7: one more."""
+        self.kv_block_hashes.append(block_hash)

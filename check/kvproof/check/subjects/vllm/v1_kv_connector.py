@@ -1,0 +1,80 @@
+"""The KV connector that vLLM's V1 scheduler is given where KV comes from elsewhere, or is sent there.
+
+It plays the scheduler's side of a connector that loads and sends asynchronously, and knows only what the judge says:
+how much KV of a request there is elsewhere, and which requests are to be sent when they have ended by themselves. The
+scheduler then has to hold the blocks until it is told that the transfer is over.
+"""
+
+from typing import Any
+
+from kvproof.check.protocol.scheduler import Load
+
+
+class Connector:
+    """What the scheduler asks of a connector (`KVConnectorBase_V1`, scheduler side); sequences by their numbers."""
+
+    requires_kv_delivery = False
+    supports_divergent_local_hybrid_hits = False
+
+    def __init__(self) -> None:
+        self.num_elsewhere: dict[int, int] = {}
+        self.sent: set[int] = set()  # those that are to be sent
+        self.loads: list[Load] = []  # begun in the step that is being scheduled
+
+    def taken_loads(self) -> list[Load]:
+        """The loads begun since the last call."""
+        loads, self.loads = self.loads, []
+        return loads
+
+    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
+        """How many tokens more than those found here can be loaded, and that they come later.
+
+        Nothing for a prompt of one token: the scheduler computes the last token anew, and would take a request of which
+        all tokens but none are computed for one that was never looked up, and load it for ever.
+        """
+        if request.num_tokens < 2:
+            return 0, False
+        num_tokens = max(0, self.num_elsewhere.get(int(request.request_id), 0) - num_computed_tokens)
+        return num_tokens, num_tokens > 0
+
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        """A load begins: the request has its blocks."""
+        if num_external_tokens:
+            seq = int(request.request_id)
+            stop = self.num_elsewhere[seq]
+            self.loads.append(Load(seq, stop - num_external_tokens, stop))
+
+    def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, None]:
+        """Whether the blocks of a request that is over are still being sent: not if it was aborted."""
+        has_ended = request.status.name in ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED")
+        return has_ended and int(request.request_id) in self.sent, None
+
+    def bind_kv_cache_manager(self, manager: Any) -> None:
+        """It needs none."""
+
+    def on_new_request(self, request: Any) -> None:
+        """It knows already."""
+
+    def build_connector_meta(self, output: Any) -> None:
+        """There is no worker's side."""
+
+    def update_connector_output(self, output: Any) -> None:
+        """It was the judge that said so."""
+
+    def get_loaded_kv_cache_group_ids(self, request: Any) -> tuple[int, ...]:
+        """Nothing is zeroed here."""
+        return ()
+
+    def get_external_cache_hit_sources(self, request: Any, num_hits: int) -> None:
+        """Nobody reads it."""
+
+    def get_kv_connector_stats(self) -> None:
+        """There are no figures."""
+
+    def take_events(self) -> tuple[()]:
+        """There are no events."""
+        return ()
+
+    def has_pending_block_frees(self) -> bool:
+        """What is being sent may be held for long: that is no reason to wait."""
+        return False

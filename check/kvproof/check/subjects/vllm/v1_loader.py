@@ -1,0 +1,163 @@
+"""vLLM's V1 KV cache manager, releases 0.6.5 to 0.33, importable with torch and nothing else.
+
+The manager, its block pool, coordinators, managers of one type, block hashes and KV cache specifications are the
+release's own. Of the rest of vLLM they take small helpers (rounding, sizes of types), a logger, hash functions, which
+images lie in a range of tokens, the status a request has (compared, never computed with), and many names that occur in
+annotations or in branches that are off here (events, statistics, prompt embeddings, memory on other hosts): those are
+answered by a type without content, so that a branch that should turn out to be on fails at once.
+
+A hash function stands for "equal content, equal hash" and no more, so any without collisions will do.
+"""
+
+import enum
+import hashlib
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.subjects.loading import download, partial_import
+from kvproof.check.subjects.vllm.v0_loader import ceil_div, silent_logger
+
+
+class RequestStatus(enum.Enum):
+    """What the manager compares the status of a request with."""
+
+    WAITING = enum.auto()
+    RUNNING = enum.auto()
+    PREEMPTED = enum.auto()
+
+
+class Release(NamedTuple):
+    """The modules of a release that an adapter uses; `interface` is None before 0.7."""
+
+    manager: Any
+    utils: Any
+    interface: Any
+    status: Any  # the statuses of a request
+
+
+class PrefixCacheStats:
+    """Counters that nobody reads."""
+
+    def __init__(self) -> None:
+        self.requests = self.queries = self.hits = 0
+        self.reset = False
+
+
+class MambaBackend(enum.Enum):
+    """The default of a specification that is not used here."""
+
+    MAMBA2 = "MAMBA2"
+
+
+class Unused:
+    """What is named in annotations, or in branches that are off."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        raise AdapterError("the release uses a part of vLLM that kvproof does not stand in for")
+
+
+def nothing() -> None:
+    """No configuration of the whole engine is in force."""
+
+
+def no_more_specs(vllm_config: Any) -> None:
+    """No platform adds specifications of its own."""
+
+
+def round_up(number: int, multiple: int) -> int:
+    """The next multiple."""
+    return -(-number // multiple) * multiple
+
+
+def round_down(number: int, multiple: int) -> int:
+    """The last multiple."""
+    return number // multiple * multiple
+
+
+def element_size(dtype: Any) -> int:
+    """Bytes of one element."""
+    return int(dtype.itemsize)
+
+
+def content_hash(value: Any) -> bytes:
+    """A hash of tuples of numbers, strings, bytes and None, by what they hold."""
+    return hashlib.sha256(repr(value).encode()).digest()
+
+
+def images_in(images: list[Any], start: int, end: int) -> tuple[int, int]:
+    """The first image that ends after `start`, and the first that begins at `end` or after; in order, none overlap."""
+    ends = [image.mm_position.offset + image.mm_position.length for image in images]
+    begins = [image.mm_position.offset for image in images]
+    return sum(end <= start for end in ends), sum(begin < end for begin in begins)
+
+
+def quiet_logger(name: str) -> logging.Logger:
+    """A logger that says nothing, nor once."""
+    logger = silent_logger(name)
+    for level in ("debug_once", "info_once", "warning_once"):
+        setattr(logger, level, logger.debug)
+    return logger
+
+
+UTILS = {
+    "GiB_bytes": 1 << 30,
+    "cdiv": ceil_div,
+    "format_gib": str,
+    "get_dtype_size": element_size,
+    "nvfp4_kv_cache_full_dim": Unused,
+    "round_down": round_down,
+    "round_up": round_up,
+    "sha256": content_hash,
+    "sha256_cbor": content_hash,
+    "sha256_cbor_64bit": content_hash,
+    "xxhash": Unused,
+    "xxhash_cbor": Unused,
+}
+EVENTS = ("AllBlocksCleared", "BlockRemoved", "BlockStored", "KVCacheEvent")
+STAND_INS: dict[str, dict[str, Any]] = {
+    "config": {"VllmConfig": Unused, "get_current_vllm_config_or_none": nothing},
+    "config.kv_transfer": {"hisparse_host_pool_gib": Unused},
+    "distributed": {},
+    "distributed.kv_events": {**dict.fromkeys(EVENTS, Unused), "MEDIUM_CPU": "CPU", "MEDIUM_GPU": "GPU"},
+    "logger": {"init_logger": quiet_logger},
+    "multimodal": {"MULTIMODAL_REGISTRY": Unused},
+    "multimodal.utils": {"get_mm_features_in_window": images_in},
+    "platforms": {"current_platform": SimpleNamespace(register_custom_kv_cache_specs=no_more_specs)},
+    "utils": UTILS,
+    **{f"utils.{part}": UTILS for part in ("hashing", "math_utils", "mem_constants", "mem_utils", "torch_utils")},
+    "v1.attention": {},
+    "v1.attention.backends": {},
+    "v1.attention.backends.registry": {"MambaAttentionBackendEnum": MambaBackend},
+    "v1.hisparse.runtime": {},
+    "v1.hisparse.layout": dict.fromkeys(
+        (
+            "get_hisparse_gpu_memory_usage",
+            "get_hisparse_host_pool_bytes",
+            "get_hisparse_kv_cache_config",
+            "get_hisparse_kv_cache_groups",
+        ),
+        Unused,
+    ),
+    "v1.metrics": {},
+    "v1.metrics.stats": {"KVCacheEvictionEvent": Unused, "PrefixCacheStats": PrefixCacheStats},
+    "v1.request": {"Request": Unused, "RequestStatus": RequestStatus},
+    "v1.utils": {"ConstantList": Unused, "tensor_data": Unused},
+}
+
+
+def import_release(version: str, cache: Path | None = None) -> Release:
+    """A release's manager and what is needed to make one, from its unpacked sources.
+
+    Raises EngineError if the release is not here, or has no V1 manager.
+    """
+    partial_import.mount("vllm", download.find("vllm", version, cache), STAND_INS)
+    interface = partial_import.has_module("vllm", "v1.kv_cache_interface")
+    return Release(
+        partial_import.module_of("vllm", ("v1.core.kv_cache_manager",)),
+        partial_import.module_of("vllm", ("v1.core.kv_cache_utils",)),
+        partial_import.module_of("vllm", ("v1.kv_cache_interface",)) if interface else None,
+        partial_import.module_of("vllm", ("v1.request",)).RequestStatus,
+    )

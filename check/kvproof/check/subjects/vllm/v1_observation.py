@@ -1,0 +1,87 @@
+"""What vLLM's V1 KV cache manager shows, and the configuration by which one is made."""
+
+import inspect
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+from kvproof.check.protocol.manager import NULL_BLOCK, Config, Observation, Unsupported
+
+COORDINATOR = "HybridKVCacheCoordinator"
+
+
+class Shown:
+    """A manager, read: tables, refcounts and the free queue."""
+
+    def __init__(self, manager: Any) -> None:
+        inner: Any = getattr(manager, "block_pool", None)
+        self._pool: Any = inner if hasattr(inner, "free_block_queue") else manager  # before 0.8.3, the manager itself
+        self._blocks: list[Any] = inner.blocks if self._pool is inner else inner
+        self._null = getattr(self._pool, "null_block", None)
+        self._reserved = () if self._null is None else (self._null.block_id,)
+        coordinator = getattr(manager, "coordinator", None)
+        managers = [manager] if coordinator is None else coordinator.single_type_managers
+        self._rows: list[dict[str, list[Any]]] = [  # of each KV cache group
+            getattr(one, "single_type_manager", one).req_to_blocks for one in managers
+        ]
+
+    def observe(self) -> Observation:
+        """Tables, refcounts, and the free queue from its first block to its last."""
+        null, queue = self._null, self._pool.free_block_queue
+        tables: dict[int, list[list[int]]] = {}
+        first, *others = self._rows
+        for name in dict.fromkeys(chain(*self._rows)) if others else first:
+            rows = [first.get(name, ()), *(further.get(name, ()) for further in others)] if others else [first[name]]
+            if any(rows):
+                tables[int(name)] = [[NULL_BLOCK if block is null else block.block_id for block in row] for row in rows]
+        refs = [block.ref_cnt for block in self._blocks]
+        if null is not None:
+            refs[null.block_id] = 0
+        return Observation(tables, (queue.num_free_blocks, 0), self._reserved, refs, self._free_ids(queue))
+
+    def _free_ids(self, queue: Any) -> list[int]:
+        """The links of the queue, followed; a ring of them is cut when every block has been met."""
+        first = getattr(queue, "fake_free_list_head", None)
+        block = queue.free_list_head if first is None else first.next_free_block
+        last = getattr(queue, "fake_free_list_tail", None)
+        ids: list[int] = []
+        while block is not None and block is not last and len(ids) <= len(self._blocks):
+            ids.append(block.block_id)
+            block = block.next_free_block
+        return ids
+
+
+def cache_config(interface: Any, config: Config) -> Any:
+    """A `KVCacheConfig` of groups with full attention, or a sliding window."""
+    import torch
+
+    wanted: dict[str, Any] = {
+        "block_size": config.block_size,
+        "num_kv_heads": 1,
+        "head_size": 8,
+        "dtype": torch.float16,
+        "use_mla": False,
+    }
+    groups = []
+    for number, window in enumerate(config.windows):
+        kind = interface.SlidingWindowSpec if window else interface.FullAttentionSpec
+        spec = made(kind, wanted | {"sliding_window": window or None})
+        groups.append(interface.KVCacheGroupSpec([f"layer {number}"], spec))
+    parts = {"num_blocks": config.num_gpu_blocks, "tensors": {}, "kv_cache_tensors": [], "kv_cache_groups": groups}
+    return made(interface.KVCacheConfig, parts)
+
+
+def with_groups(make: Callable[[], Any]) -> Any:
+    """What `make` gives. Raises Unsupported where the release says that it cannot combine these KV cache groups."""
+    try:
+        return make()
+    except (AssertionError, ValueError) as error:
+        if str(error).startswith(COORDINATOR):
+            raise Unsupported(str(error)) from None
+        raise
+
+
+def made(kind: Any, wanted: dict[str, Any]) -> Any:
+    """One of a class, or a function's answer, given those of these options that it takes."""
+    accepted = inspect.signature(kind).parameters
+    return kind(**{name: value for name, value in wanted.items() if name in accepted})

@@ -1,0 +1,284 @@
+"""vLLM's own V1 scheduler around its KV cache manager, as a subject of the loop: releases 0.11 to 0.33.
+
+The adapter plays vLLM's engine core: it adds requests, executes what `schedule` says by telling kvproof of it, and
+gives results back by `update_from_output`. Where a step may be under way besides (from 0.28 on), it is vLLM's own
+`AsyncScheduler` that schedules. The scheduler ends requests by itself; where the judge ends one, the sampled token is a
+stop token of that request.
+
+The engine core takes aborts between steps only; one that comes within a step is carried out when the step is complete,
+or, scheduling asynchronously, when it is launched. Steps run on the device one after another, so that a block given up
+while a step writes to it may be given away at once.
+
+With transfers (from 0.31 on) the scheduler has a KV connector, `vllm_v1_transfers`.
+
+Limits: one sequence for each request, no images, no drafting; KV cache groups of full attention and of one sliding
+window; transfers only with one group of full attention, and one step at a time.
+"""
+
+import inspect
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
+from kvproof.check.protocol.scheduler import Chunk, LoopConfig, Step
+from kvproof.check.subjects.vllm.v1_fakes import Adapter
+from kvproof.check.subjects.vllm.v1_kv_connector import Connector
+from kvproof.check.subjects.vllm.v1_loader import content_hash
+from kvproof.check.subjects.vllm.v1_observation import Shown, cache_config, made, with_groups
+from kvproof.check.subjects.vllm.v1_scheduler_loader import Modules, NoStructure, Options, import_modules
+from kvproof.spec.text.identity import Image, Key
+
+ASSUMPTIONS = (
+    Assumption("steps-in-order", "The device starts no step before the one before has ended."),
+    Assumption("aborts-between-steps", "A request aborted within a step is given up when it is complete, or launched."),
+    Assumption("model-fits", "The pool holds one sequence of max_model_len, as the engine demands when it starts."),
+    Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
+    Assumption("adapter-ids", "Two adapters never have the same id; their names may be equal."),
+)
+
+
+class Tokens(list[int]):
+    """Sampled tokens; in 0.11.1 they are an array."""
+
+    def tolist(self) -> list[int]:
+        return list(self)
+
+
+class VllmV1Scheduler:
+    """`vllm.v1.core.sched.scheduler.Scheduler`."""
+
+    capabilities = Capabilities(
+        asks_first=False,
+        window=True,
+        caching=True,
+        chunked=True,
+        adapters=True,
+        salts=True,
+        window_drop_when_refused=True,
+        same_step_hits=True,
+        window_with_caching=True,
+        kv_groups=True,
+        steps_in_order=True,
+    )
+    assumptions: tuple[Assumption, ...] = ASSUMPTIONS
+
+    def __init__(self, version: str, modules: Modules) -> None:
+        self.name = f"vllm-v1-scheduler {version}"
+        self._modules = modules
+        if "num_stale_output_tokens" in inspect.getsource(modules.scheduler):
+            self.capabilities = replace(self.capabilities, async_steps=1)
+        if "kv_holding_waiting" in inspect.getsource(modules.scheduler):
+            self.capabilities = replace(self.capabilities, transfers=True)
+        modules.utils.init_none_hash(content_hash)
+
+    def open(self, config: LoopConfig) -> None:
+        """A new scheduler and its manager."""
+        if config.num_host_blocks or config.watermark or config.group_size > 1 or config.cross or config.images:
+            raise Unsupported("no host blocks, watermark, groups of several sequences, encoder or images")
+        if config.lookahead:
+            raise Unsupported("no drafting")
+        if config.transfers and (config.window or config.async_steps or len(config.kv_groups) > 1):
+            raise Unsupported("transfers only with one group of full attention, and one step at a time")
+        # The engine takes prompts of less than its length, the judge those of at most its own.
+        self._length = config.max_model_len + 1
+        self._config = config
+        self._connector = Connector()
+        self._elsewhere: dict[int, tuple[int, bool]] = {}  # by request, until it is added
+        self._arrived: tuple[list[int], list[int]] = [], []
+        options, groups = self._options(config), cache_config(self._modules.interface, config)
+        if blocks_for_one(options, groups) > config.num_gpu_blocks - 1:
+            raise Unsupported("the longest sequence does not fit the pool")
+        wanted = {
+            "vllm_config": options,
+            "kv_cache_config": groups,
+            "structured_output_manager": NoStructure(),
+            "block_size": config.block_size,
+        }
+        modules = self._modules
+        kind = modules.ahead.AsyncScheduler if config.async_steps else modules.scheduler.Scheduler
+        takes = inspect.signature(modules.scheduler.Scheduler).parameters
+        taken = {name: value for name, value in wanted.items() if name in takes}
+        self._scheduler = with_groups(lambda: kind(**taken))
+        self._shown = Shown(self._scheduler.kv_cache_manager)
+        self._hasher = self._modules.utils.get_request_block_hasher(config.block_size, content_hash)
+        self._requests: dict[int, Any] = {}  # by sequence
+        self._seq_of: dict[int, int] = {}
+        self._outputs: list[Any] = []  # of the steps under way, the oldest first
+        self._is_launched = True
+        self._leaving: list[int] = []
+        self._refused: list[int] = []
+
+    def _options(self, config: LoopConfig) -> Options:
+        """What the scheduler reads of vLLM's configuration; all that is not said is off."""
+        return Options(
+            scheduler_config=Options(
+                max_num_seqs=config.max_num_seqs,
+                max_num_batched_tokens=config.max_num_batched_tokens,
+                max_model_len=self._length,
+                policy="fcfs",
+                async_scheduling=config.async_steps > 0,
+                chunked_prefill_enabled=config.chunked,
+                enable_chunked_prefill=config.chunked,
+                long_prefill_token_threshold=0,
+                prefill_schedule_interval=1,
+                watermark=0.0,
+            ),
+            cache_config=Options(
+                num_gpu_blocks=config.num_gpu_blocks,
+                block_size=config.block_size,
+                enable_prefix_caching=config.caching,
+            ),
+            model_config=Options(max_model_len=self._length, runner_type="generate"),
+            parallel_config=Options(
+                decode_context_parallel_size=1,
+                prefill_context_parallel_size=1,
+                pipeline_parallel_size=1,
+                data_parallel_size=1,
+                data_parallel_rank=0,
+                data_parallel_index=0,
+            ),
+            aux_output_config=Options(),
+            observability_config=Options(per_request_spec_decode_metrics="none"),
+            kv_transfer_config=self._transfers(config),
+            ec_manager_config=Options(get_encoder_cache_manager_obj=lambda: None),
+            num_speculative_tokens=0,
+            num_lookahead_tokens=0,
+            num_prefill_lookahead_tokens=0,
+            num_hash_lookahead_tokens=0,
+            max_in_flight_tokens=config.max_num_batched_tokens * (1 + config.async_steps),
+            max_concurrent_batches=1 + config.async_steps,
+        )
+
+    def _transfers(self, config: LoopConfig) -> Options | None:
+        if not config.transfers:
+            return None
+        return Options(
+            connector=self._connector,
+            kv_load_failure_policy="recompute",
+            is_kv_consumer=True,
+            is_kv_producer=False,
+        )
+
+    def elsewhere(self, request: int, num_tokens: int, is_sent: bool) -> None:
+        """For the connector, when the request is added."""
+        self._elsewhere[request] = num_tokens, is_sent
+
+    def arrived(self, sent: list[int], received: list[int]) -> None:
+        """For the next `update_from_output`."""
+        self._arrived = sent, received
+
+    def add_request(
+        self,
+        request: int,
+        seqs: list[int],
+        tokens: list[int],
+        key: Key,
+        images: tuple[Image, ...],
+        max_tokens: int,
+        encoder: tuple[int, list[int]] | None,
+    ) -> None:
+        """add_request; a prompt beyond max_model_len never gets that far, and is told of with the next step."""
+        (seq,) = seqs
+        if len(tokens) > self._config.max_model_len:
+            self._refused.append(request)
+            return
+        wanted = {
+            "request_id": str(seq),
+            "prompt_token_ids": tokens[:],
+            "sampling_params": Options(max_tokens=max_tokens, min_tokens=0, stop_token_ids=[]),
+            "pooling_params": None,
+            "eos_token_id": None,
+            "arrival_time": 0.0,
+            "mm_features": [],
+            "lora_request": Adapter(key) if key.adapter_id else None,
+            "cache_salt": key.salt,
+            "block_hasher": self._hasher if self._config.caching else None,
+        }
+        self._requests[seq] = made(self._modules.request.Request, wanted)
+        self._seq_of[request] = seq
+        num_tokens, is_sent = self._elsewhere.pop(request, (0, False))
+        self._connector.num_elsewhere[seq] = num_tokens
+        if is_sent:
+            self._connector.sent.add(seq)
+        self._scheduler.add_request(self._requests[seq])
+
+    def abort(self, request: int) -> None:
+        """finish_requests, when the engine core looks: between steps, or while the newest is being executed."""
+        if request in self._refused:
+            self._refused.remove(request)
+        elif self._outputs and not (self._config.async_steps and self._is_launched):
+            self._leaving.append(request)
+        elif self._requests.pop(seq := self._seq_of.pop(request), None) is not None:
+            self._scheduler.finish_requests(str(seq), self._modules.request.RequestStatus.FINISHED_ABORTED)
+
+    def schedule(self) -> Step:
+        """schedule."""
+        running = {request.request_id for request in self._scheduler.running}
+        output = self._scheduler.schedule()
+        self._outputs.append(output)
+        self._is_launched = False
+        chunks = []
+        for name, num_tokens in output.num_scheduled_tokens.items():
+            stop = self._requests[int(name)].num_computed_tokens  # advanced already
+            start = stop - num_tokens
+            chunks.append(Chunk(int(name), start, stop, 0 if name in running else start))
+        ignored = self._refused[:]
+        self._refused.clear()
+        return Step(chunks, ignored=ignored, loads=self._connector.taken_loads())
+
+    def launch(self) -> None:
+        """The scheduler is told nothing."""
+        self._is_launched = True
+        if self._config.async_steps:
+            self._let_go()
+
+    def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
+        """update_from_output, then the aborts that came meanwhile."""
+        output = self._outputs.pop(0)
+        names = list(output.num_scheduled_tokens)
+        for seq in finished:
+            self._requests[seq].sampling_params.stop_token_ids = [sampled[seq]]
+        self._scheduler.update_from_output(
+            output,
+            Options(
+                req_ids=names,
+                req_id_to_index={name: index for index, name in enumerate(names)},
+                sampled_token_ids=[Tokens([sampled[int(n)]] if int(n) in sampled else []) for n in names],
+                prompt_logprobs_dict={},
+                prompt_token_id_logprobs_dict={},
+                kv_connector_output=self._transferred(),
+            ),
+        )
+        for seq in finished:
+            del self._requests[seq]
+        self._let_go()
+
+    def _transferred(self) -> Options | None:
+        sent, received = ([str(seq) for seq in seqs] for seqs in self._arrived)
+        self._arrived = [], []
+        return Options(finished_sending=sent, finished_recving=received) if sent or received else None
+
+    def _let_go(self) -> None:
+        """Carry out the aborts that came within a step."""
+        leaving, self._leaving = self._leaving, []
+        for request in leaving:
+            self.abort(request)
+
+    def observe(self) -> Observation:
+        """What the manager shows. What is over has no table, though a transfer may hold its blocks."""
+        seen = self._shown.observe()
+        for name in [name for name in seen.tables if name not in self._requests]:
+            del seen.tables[name]
+        return seen
+
+
+def blocks_for_one(options: Options, config: Any) -> int:
+    """Blocks that one sequence of the greatest length takes at most in all groups, as the engine sizes its pool."""
+    specs = [group.kv_cache_spec for group in config.kv_cache_groups]
+    return sum(-(-spec.max_memory_usage_bytes(options) // spec.page_size_bytes) for spec in specs)
+
+
+def make(version: str = "0.33.0", cache: Path | None = None) -> VllmV1Scheduler:
+    """The scheduler of a release that was brought in. Raises EngineError."""
+    return VllmV1Scheduler(version, import_modules(version, cache))

@@ -1,0 +1,234 @@
+"""vLLM's own V1 scheduler, with its KV cache manager, importable with torch and msgspec.
+
+The scheduler, its queues, its outputs and `vllm.v1.request` are the release's own, as is all that `vllm_v1` imports.
+The rest of vLLM that they name is off here, and is answered by hollow modules, listed by name: in them every name is a
+class that can be made of anything and does nothing. Where behaviour is needed, a stand-in has it: a list that is only
+read is the list itself, events are published to nobody, no output has a structure.
+"""
+
+import contextlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvproof.check.subjects.loading import EngineError, download, partial_import
+from kvproof.check.subjects.vllm.v1_loader import STAND_INS as OF_THE_MANAGER
+from kvproof.check.subjects.vllm.v1_loader import UTILS
+
+
+class Hollow:
+    """What is named, and perhaps made, but does nothing."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        pass
+
+
+class NoEvents:
+    """A publisher to nobody."""
+
+    @staticmethod
+    def create(*arguments: Any) -> "NoEvents":
+        """One."""
+        return NoEvents()
+
+    def publish(self, events: Any) -> None:
+        """Nobody reads it."""
+
+
+class NoStructure:
+    """Outputs have no structure: of a request, and for all requests."""
+
+    @staticmethod
+    def from_sampling_params(sampling_params: Any) -> None:
+        """None is asked for."""
+
+    def should_advance(self, request: Any, **options: Any) -> bool:
+        """There is no grammar."""
+        return False
+
+    def accept_tokens(self, *arguments: Any, **options: Any) -> bool:
+        """Without one, every token is right."""
+        return True
+
+
+class PrefillStats:
+    """Figures that nobody reads."""
+
+    num_cached_tokens = 0
+
+    def set(self, *figures: Any, **more: Any) -> None:
+        """Nothing is kept."""
+
+    def finalize(self, *figures: Any, **more: Any) -> None:
+        """Nothing is made of them."""
+
+
+class TextOnly:
+    """The registry of what models take besides text."""
+
+    def supports_multimodal_inputs(self, model_config: Any) -> bool:
+        """Nothing."""
+        return False
+
+
+class Platform:
+    """None in particular."""
+
+    def register_custom_kv_cache_specs(self, vllm_config: Any) -> None:
+        """It has none of its own."""
+
+    def is_xpu(self) -> bool:
+        """No."""
+        return False
+
+
+class Connectors:
+    """The factory of KV connectors: the one that the configuration names."""
+
+    @staticmethod
+    def create_connector(config: Any, **options: Any) -> Any:
+        """It."""
+        return config.kv_transfer_config.connector
+
+
+class Role:
+    """On which side a connector works."""
+
+    SCHEDULER = 0
+
+
+class Options:
+    """A configuration: what is given, and None, which is off, for everything else."""
+
+    def __init__(self, **given: Any) -> None:
+        self.__dict__.update(given)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return None
+
+
+class Modules(NamedTuple):
+    """The modules of a release that an adapter uses; `ahead` has the one that goes on while a step is under way."""
+
+    scheduler: Any
+    ahead: Any
+    request: Any
+    interface: Any
+    utils: Any
+
+
+HOLLOW = (
+    "compilation",
+    "compilation.cuda_graph",
+    "config.ec_manager_config",
+    "config.kv_events",
+    "distributed.aux_output_connector",
+    "distributed.aux_output_connector.connector",
+    "distributed.ec_transfer",
+    "distributed.ec_transfer.ec_connector",
+    "distributed.ec_transfer.ec_connector.base",
+    "distributed.ec_transfer.ec_connector.factory",
+    "distributed.ec_transfer.ec_connector.metrics",
+    "distributed.kv_transfer",
+    "distributed.kv_transfer.kv_connector",
+    "distributed.kv_transfer.kv_connector.v1.base",
+    "distributed.kv_transfer.kv_connector.v1.metrics",
+    "lora",
+    "lora.request",
+    "model_executor",
+    "model_executor.layers",
+    "model_executor.layers.fused_moe",
+    "model_executor.layers.fused_moe.routed_experts_capturer",
+    "multimodal.encoder_budget",
+    "multimodal.inputs",
+    "outputs",
+    "pooling_params",
+    "sampling_params",
+    "v1.kv_hints",
+    "v1.metrics.perf",
+    "v1.outputs",
+    "v1.serial_utils",
+    "v1.spec_decode",
+    "v1.spec_decode.dynamic",
+    "v1.spec_decode.dynamic.utils",
+    "v1.spec_decode.metrics",
+    "v1.structured_output.utils",
+)
+
+
+def length_of(tokens: list[int] | None, embeds: Any) -> int:
+    """How long a prompt is; here it has tokens."""
+    return len(tokens or ())
+
+
+def itself(value: Any) -> Any:
+    """What stands in for a view of it, or a mark on it."""
+    return value
+
+
+def no_context(name: str) -> contextlib.AbstractContextManager[None]:
+    """Nothing is recorded."""
+    return contextlib.nullcontext()
+
+
+MORE_UTILS = {**UTILS, "is_list_of": isinstance, "length_from_prompt_token_ids_or_embeds": length_of}
+STAND_INS: dict[str, dict[str, Any]] = {
+    **{name: names for name, names in OF_THE_MANAGER.items() if name not in ("v1.request", "v1.utils", "config")},
+    "_bc_linter": {"bc_linter_include": itself},
+    "config": {**OF_THE_MANAGER["config"], "KVEventsConfig": Hollow},
+    "distributed.kv_transfer.kv_connector.factory": {"KVConnectorFactory": Connectors},
+    "distributed.kv_transfer.kv_connector.v1": {
+        "KVConnectorBase_V1": Hollow,
+        "KVConnectorRole": Role,
+        "SupportsHMA": NoStructure,
+        "supports_hma": bool,
+    },
+    "platforms": {"current_platform": Platform()},
+    "distributed.kv_events": {
+        **OF_THE_MANAGER["distributed.kv_events"],
+        "EventPublisherFactory": NoEvents,
+        "KVEventBatch": Hollow,
+    },
+    "multimodal": {
+        "MULTIMODAL_REGISTRY": TextOnly(),
+        "MultiModalKwargs": Hollow,
+        "MultiModalKwargsItem": Hollow,
+        "MultiModalRegistry": Hollow,
+    },
+    "multimodal.utils": {**OF_THE_MANAGER["multimodal.utils"], "strip_covered_mm_data": Hollow},
+    "utils": MORE_UTILS,
+    "v1.metrics.stats": {
+        **OF_THE_MANAGER["v1.metrics.stats"],
+        "KV_FETCH_COMPLETED_WAITING": 0,
+        "KV_FETCH_IN_PROGRESS": 1,
+        "KV_FETCH_STAGES": (),
+        "KV_FETCH_WAITING_TO_START": 2,
+        "PrefillStats": PrefillStats,
+        "RequestSpecDecodeMetrics": Hollow,
+        "SchedulerStats": Hollow,
+    },
+    "v1.structured_output": {"StructuredOutputGrammar": Hollow, "StructuredOutputManager": NoStructure},
+    "v1.structured_output.request": {"StructuredOutputGrammar": Hollow, "StructuredOutputRequest": NoStructure},
+    "v1.utils": {
+        "ConstantList": itself,
+        "record_function_or_nullcontext": no_context,
+        "tensor_data": Hollow,
+    },
+}
+
+
+def import_modules(version: str, cache: Path | None = None) -> Modules:
+    """A release's scheduler and what is needed to make one, from its unpacked sources. Raises EngineError."""
+    partial_import.mount("vllm", download.find("vllm", version, cache), STAND_INS, HOLLOW, Hollow)
+    names = (
+        "v1.core.sched.scheduler",
+        "v1.core.sched.async_scheduler",
+        "v1.request",
+        "v1.kv_cache_interface",
+        "v1.core.kv_cache_utils",
+    )
+    modules = Modules(*(partial_import.module_of("vllm", (name,)) for name in names))
+    if not hasattr(modules.utils, "get_request_block_hasher"):
+        raise EngineError(f"the scheduler of vLLM {version} is driven from 0.11.0 on; `vllm-v1=={version}` is there")
+    return modules

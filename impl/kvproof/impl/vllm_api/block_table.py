@@ -1,0 +1,247 @@
+"""A sequence's chain of block objects, and the list of their ids.
+
+With a window, blocks that no later token can read are replaced by the null block, and the chain of `prev_block`
+is cut there, so that their objects can be used again. A dropped block is freed before the null block is taken.
+An append counts what it needs before it changes anything: missing blocks, a copy of every shared block it
+writes (lookahead blocks too, a worker writes there), and perhaps the null block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from ..block_arithmetic import num_blocks_for
+from ..device import Device
+from ..errors import InvalidValueError, NoFreeBlocksError, require_at_least
+from .device_allocator import CpuGpuBlockAllocator, NullBlock
+
+Blocks = list[Any]
+Ids = list[int]
+
+
+class BlockList:
+    """Blocks in order, with their ids kept in step."""
+
+    def __init__(self, blocks: Sequence[Any] = ()) -> None:
+        self._blocks: list[Any] = []
+        self._ids: list[int] = []
+        self.update(blocks)
+
+    def update(self, blocks: Sequence[Any]) -> None:
+        """Replace everything."""
+        self._ids = [self._id_of(block) for block in blocks]
+        self._blocks = list(blocks)
+
+    def append(self, block: Any) -> None:
+        """Add at the end."""
+        self._ids.append(self._id_of(block))
+        self._blocks.append(block)
+
+    def append_token_ids(self, block_index: int, token_ids: Sequence[int]) -> None:
+        """Append to one block, whose id may change by that."""
+        block = self._blocks[block_index]
+        block.append_token_ids(token_ids)
+        self._ids[block_index] = self._id_of(block)
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, block_index: int) -> Any:
+        return self._blocks[block_index]
+
+    def __setitem__(self, block_index: int, block: Any) -> None:
+        self._ids[block_index] = self._id_of(block)
+        self._blocks[block_index] = block
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._blocks, self._ids = [], []
+
+    def list(self) -> Blocks:
+        """The blocks."""
+        return self._blocks
+
+    def ids(self) -> Ids:
+        """Their ids."""
+        return self._ids
+
+    @staticmethod
+    def _id_of(block: Any) -> int:
+        if block.block_id is None:
+            raise InvalidValueError("block_id", None, "a block in a table has an id")
+        return int(block.block_id)
+
+
+class BlockTable:
+    """The blocks of one sequence."""
+
+    def __init__(
+        self,
+        block_size: int,
+        block_allocator: CpuGpuBlockAllocator,
+        _blocks: Sequence[Any] | None = None,
+        max_block_sliding_window: int | None = None,
+    ) -> None:
+        require_at_least("block_size", block_size, 1)
+        self._block_size, self._allocator = block_size, block_allocator
+        self._blocks = BlockList(_blocks or ())
+        self._max_block_sliding_window = max_block_sliding_window
+        self._num_full_slots = sum(len(block.token_ids) for block in self._blocks.list())
+        self._num_dropped = 0
+
+    @staticmethod
+    def get_num_required_blocks(token_ids: Sequence[int], block_size: int, num_lookahead_slots: int = 0) -> int:
+        """ceil((tokens + lookahead) / block size)."""
+        return num_blocks_for(len(token_ids) + num_lookahead_slots, block_size)
+
+    def allocate(self, token_ids: Sequence[int], device: Device = Device.GPU, extra_hash: Hashable = None) -> None:
+        """Blocks for the first tokens; all or none."""
+        if len(self._blocks):
+            raise InvalidValueError("blocks of the table", len(self._blocks), "only an empty table is allocated")
+        if not token_ids:
+            raise InvalidValueError("number of tokens", 0, "a table begins with at least one")
+        size = self._block_size
+        num_full = len(token_ids) // size * size
+        chunks = [token_ids[low : low + size] for low in range(0, num_full, size)]
+        blocks = self._allocator.allocate_immutable_blocks(None, chunks, device, extra_hash)
+        if num_full < len(token_ids):
+            try:
+                tail = self._allocator.allocate_mutable_block(blocks[-1] if blocks else None, device, extra_hash)
+            except NoFreeBlocksError:
+                for block in reversed(blocks):
+                    self._allocator.free(block)
+                raise
+            tail.append_token_ids(token_ids[num_full:])
+            blocks.append(tail)
+        self.update(blocks)
+
+    def update(self, blocks: Sequence[Any]) -> None:
+        """Replace the blocks, as after a swap."""
+        self._blocks.update(blocks)
+        self._num_dropped = next((i for i, b in enumerate(blocks) if not isinstance(b, NullBlock)), len(blocks))
+        dropped = self._num_dropped * self._block_size
+        self._num_full_slots = dropped + sum(len(block.token_ids) for block in blocks[self._num_dropped :])
+
+    def append_token_ids(
+        self,
+        token_ids: Sequence[int],
+        num_lookahead_slots: int = 0,
+        num_computed_slots: int | None = None,
+        extra_hash: Hashable = None,
+    ) -> None:
+        """Append tokens and reserve lookahead; with a window, first drop what `num_computed_slots` leaves behind.
+
+        All or none: `NoFreeBlocksError` has changed nothing.
+        """
+        if not len(self._blocks):
+            raise InvalidValueError("blocks of the table", 0, "it must be allocated first")
+        require_at_least("num_lookahead_slots", num_lookahead_slots, 0)
+        if not token_ids and not num_lookahead_slots:
+            self._drop(self._first_kept(num_computed_slots))
+            return
+        first, kept = self._num_full_slots // self._block_size, self._first_kept(num_computed_slots)
+        end = self._num_full_slots + len(token_ids) + num_lookahead_slots
+        stop = -(-end // self._block_size)
+        shared = [i for i in range(first, min(stop, len(self._blocks))) if self._is_shared(i)]
+        num_needed = len(shared) + max(0, stop - len(self._blocks))
+        num_free = self._allocator.get_num_free_blocks(Device.GPU)
+        if kept > self._num_dropped:
+            num_needed += not self._allocator.has_null_block
+            num_free += sum(not self._is_shared(index) for index in range(self._num_dropped, kept))
+        if num_needed > num_free:
+            raise NoFreeBlocksError(num_needed, num_free, Device.GPU.name)
+
+        self._drop(kept)
+        for index in shared:
+            block = self._blocks[index]
+            block.block_id = self._allocator.cow_block_if_not_appendable(block)
+            self._blocks[index] = block
+        self.ensure_num_empty_slots(len(token_ids) + num_lookahead_slots, extra_hash)
+        done = 0
+        while done < len(token_ids):
+            index, slot = divmod(self._num_full_slots, self._block_size)
+            chunk = token_ids[done : done + self._block_size - slot]
+            self._blocks.append_token_ids(index, chunk)
+            self._num_full_slots += len(chunk)
+            done += len(chunk)
+
+    def ensure_num_empty_slots(self, num_empty_slots: int, extra_hash: Hashable = None) -> None:
+        """Add blocks until so many slots are empty; all or none."""
+        missing = num_empty_slots - (len(self._blocks) * self._block_size - self._num_full_slots)
+        num_blocks = -(-missing // self._block_size)
+        if num_blocks <= 0:
+            return
+        num_free = self._allocator.get_num_free_blocks(Device.GPU)
+        if num_blocks > num_free:
+            raise NoFreeBlocksError(num_blocks, num_free, Device.GPU.name)
+        for _ in range(num_blocks):
+            last = self._blocks[len(self._blocks) - 1]
+            self._blocks.append(self._allocator.allocate_mutable_block(last, Device.GPU, extra_hash))
+
+    def fork(self) -> BlockTable:
+        """A table that shares every block; null blocks included, which nobody counts."""
+        held = self._blocks.list()[self._num_dropped :]
+        forked = self._blocks.list()[: self._num_dropped]
+        if held:
+            forked = forked + self._allocator.fork(held[-1])[-len(held) :]
+        child = BlockTable(self._block_size, self._allocator, None, self._max_block_sliding_window)
+        child.update(forked)
+        return child
+
+    def free(self) -> None:
+        """Give back every block."""
+        for block in reversed(self._blocks.list()):
+            self._allocator.free(block)
+        self._blocks.reset()
+        self._num_full_slots = self._num_dropped = 0
+
+    def get_unseen_token_ids(self, sequence_token_ids: Sequence[int]) -> Sequence[int]:
+        """The tokens of a sequence that this table does not hold yet."""
+        return sequence_token_ids[self._num_full_slots :]
+
+    def get_num_blocks_touched_by_append_slots(self, token_ids: Sequence[int], num_lookahead_slots: int) -> int:
+        """Blocks that appending writes, new ones included."""
+        num_slots = len(token_ids) + num_lookahead_slots
+        if num_slots == 0:
+            return 0
+        first = self._num_full_slots // self._block_size
+        return num_blocks_for(self._num_full_slots + num_slots, self._block_size) - first
+
+    @property
+    def physical_block_ids(self) -> list[int]:
+        """The ids, null blocks included."""
+        return self._blocks.ids()
+
+    @property
+    def blocks(self) -> list[Any]:
+        """The blocks."""
+        return self._blocks.list()
+
+    @property
+    def num_full_slots(self) -> int:
+        """Slots that hold a token; those left by the window count."""
+        return self._num_full_slots
+
+    def _get_all_token_ids(self) -> list[int]:
+        return [token for block in self._blocks.list() for token in block.token_ids]  # by the name it has in V0
+
+    def _is_shared(self, index: int) -> bool:
+        return self._allocator.get_refcount(self._blocks[index].block_id) > 1
+
+    def _first_kept(self, num_computed_slots: int | None) -> int:
+        """Number of leading blocks that the window leaves."""
+        if self._max_block_sliding_window is None:
+            return 0
+        if num_computed_slots is None:
+            raise InvalidValueError("num_computed_slots", None, "a table with a window needs it")
+        return min(num_computed_slots, self._num_full_slots) // self._block_size - self._max_block_sliding_window
+
+    def _drop(self, kept: int) -> None:
+        for index in range(self._num_dropped, kept):
+            block = self._blocks[index]
+            if index + 1 < len(self._blocks):
+                self._blocks[index + 1].forget_prefix()
+            self._allocator.free(block)
+            self._blocks[index] = self._allocator.allocate_or_get_null_block()
+            self._num_dropped = index + 1

@@ -1,0 +1,215 @@
+"""The block manager of the first generation: the one core, with physical blocks, rings and named prefixes on top.
+
+`BlockSpaceManagerV1` *is* the block manager: admission, appends, forks, frees, swaps and the prefix cache are those of
+`block_manager`, and what it promises there holds here. What is its own:
+
+- block tables are also shown as lists of `PhysicalTokenBlock`, and block numbers count from 0 on each device;
+- a sliding window is a ring of blocks (`generation1_ring`), and admission counts what the ring takes;
+- a group may name a `Prefix` whose blocks are shared with other groups (`generation1_prefix`);
+- there are no lookahead slots.
+
+Known faults of the original, and what is done here (each has a test in `tests/impl/test_generation1*.py`):
+
+- *A ring's blocks counted by mention*: a table holds each of them once, so forks, frees and swaps count sequences.
+- *A ring that turns to a block given up*: after a copy, logical block i takes the place of i - W as it stands now.
+- *OK, then no blocks*: what admission counts for a ring or a prefix is what allocation takes; swap-in counts the
+  waiting token and its copies.
+- *A wait without end*: a sequence alone in a full pool appends where no block is needed; a pool in which nothing runs
+  never says LATER, be it for the watermark or for blocks that a prefix keeps; nothing is swapped out for ever.
+- *Whole prompt computed after a chunk*: blocks are marked only when every slot is written.
+- *Equal hash, other content*: contents, adapters and images are compared; a prefix is refused to another adapter.
+- *A partial block shared by two requests*: only full blocks are found by content.
+- *An evicted block still counts as computed*: its flag falls when it is taken anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..admission import AllocStatus
+from ..block_manager import SelfAttnBlockSpaceManager
+from ..device import Device
+from ..errors import InvalidValueError, UnknownBlockError, require_at_least
+from ..growth import Pairs
+from ..prefixes import common_prefix
+from ..sequence import GroupLike, SequenceLike, SequenceStatus
+from ..swapping import distinct_ids
+from ..table import Table
+from .generation1_blocks import CachedBlockAllocator, PhysicalTokenBlock, UncachedBlockAllocator
+from .generation1_prefix import Prefix
+from .generation1_ring import RingGrowth, ring_ids, ring_table
+
+
+class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
+    """Maps logical to physical token blocks, for one model on one GPU with host memory to swap to."""
+
+    def __init__(
+        self,
+        block_size: int,
+        num_gpu_blocks: int,
+        num_cpu_blocks: int,
+        watermark: float = 0.01,
+        sliding_window: int | None = None,
+        enable_caching: bool = False,
+    ) -> None:
+        super().__init__(block_size, num_gpu_blocks, num_cpu_blocks, watermark, None, enable_caching)
+        self.block_sliding_window: int | None = None
+        if sliding_window is not None:
+            require_at_least("sliding_window", sliding_window, 1)
+            if enable_caching:
+                raise InvalidValueError("sliding_window", sliding_window, "it cannot be had with prefix caching")
+            self.sliding_window = sliding_window
+            self.block_sliding_window = -(-sliding_window // block_size)
+            self._growth = RingGrowth(self._gpu, block_size, self.block_sliding_window)
+        self.gpu_allocator: CachedBlockAllocator | UncachedBlockAllocator
+        if self._cache is not None:
+            self.gpu_allocator = CachedBlockAllocator(Device.GPU, block_size, num_gpu_blocks, _blocks=self._cache)
+        else:
+            self.gpu_allocator = UncachedBlockAllocator(Device.GPU, block_size, num_gpu_blocks, self._gpu)
+        self.cpu_allocator = UncachedBlockAllocator(Device.CPU, block_size, num_cpu_blocks, self._host, num_gpu_blocks)
+        self._prefixes: list[Prefix] = []
+
+    # ---- admission ----
+
+    def can_allocate(self, seq_group: GroupLike, num_lookahead_slots: int = 0) -> AllocStatus:
+        """Whether the waiting sequences of the group can be given blocks for their prompt."""
+        _refuse_lookahead(num_lookahead_slots)
+        return super().can_allocate(seq_group)
+
+    def _num_prompt_blocks(self, seq_group: GroupLike, num_slots: int) -> int:
+        num_blocks = super()._num_prompt_blocks(seq_group, num_slots)
+        if self.block_sliding_window is not None:
+            num_blocks = min(num_blocks, self.block_sliding_window)
+        prefix = self._prefix_of(seq_group)
+        return num_blocks if prefix is None else num_blocks - len(prefix.block_ids)
+
+    def _new_table(self, seq_group: GroupLike, seq: SequenceLike) -> Table:
+        prefix = self._prefix_of(seq_group)
+        if self.block_sliding_window is not None:
+            return ring_table(self._gpu, len(seq.get_token_ids()), self.block_size, self.block_sliding_window)
+        if prefix is None:
+            return super()._new_table(seq_group, seq)
+        table = prefix.new_table(self._gpu, seq)
+        if prefix not in self._prefixes:
+            self._prefixes.append(prefix)
+        return table
+
+    def _prefix_of(self, seq_group: GroupLike) -> Prefix | None:
+        """The shared prefix that the group names, if it has the optional field `prefix`."""
+        prefix: Prefix | None = getattr(seq_group, "prefix", None)
+        if prefix is None or not prefix.length:
+            return None
+        if self.enable_caching or self.sliding_window is not None:
+            raise InvalidValueError(
+                "prefix", prefix.length, "it goes neither with prefix caching nor with a sliding window"
+            )
+        if prefix.block_size != self.block_size or (prefix.allocated and prefix not in self._prefixes):
+            raise UnknownBlockError("of a prefix", "this manager")
+        prefix.require_of(self._waiting(seq_group)[0])
+        return prefix
+
+    def free_prefix(self, prefix: Prefix) -> None:
+        """Give up the blocks of a prefix; nothing happens if it has none here."""
+        if prefix in self._prefixes:
+            self._prefixes.remove(prefix)
+            prefix.give_up(self._gpu)
+
+    # ---- growth and swapping ----
+
+    def can_append_slots(self, seq_group: GroupLike, num_lookahead_slots: int = 0) -> bool:
+        """Whether each running sequence can append; one free block for each is always enough for one token each."""
+        _refuse_lookahead(num_lookahead_slots)
+        return super().can_append_slots(seq_group, 0)
+
+    def append_slots(self, seq: SequenceLike, num_lookahead_slots: int = 0) -> Pairs:
+        """Give slots to the new tokens; returns the (source, target) copies to make first."""
+        _refuse_lookahead(num_lookahead_slots)
+        return super().append_slots(seq, 0)
+
+    def can_swap_out(self, seq_group: GroupLike) -> bool:
+        """Whether the host has room for the running sequences, and the GPU, beside kept prefixes, to have them back."""
+        if not super().can_swap_out(seq_group):
+            return False
+        if not self._prefixes:
+            return True
+        running = [self.tables[seq.seq_id] for seq in seq_group.get_seqs(SequenceStatus.RUNNING)]
+        return len(distinct_ids(running)) + len(running) <= self._gpu.num_usable
+
+    def can_swap_in(self, seq_group: GroupLike, num_lookahead_slots: int = 0) -> AllocStatus:
+        """Whether the group can come back and append its waiting tokens at once."""
+        _refuse_lookahead(num_lookahead_slots)
+        return super().can_swap_in(seq_group, 0)
+
+    def reset(self) -> None:
+        """Give up every table and every prefix. What the prefix cache holds stays."""
+        self._landed.clear()
+        for table in self.tables.values():
+            self._give_up(table)
+        for table in self.cross_tables.values():
+            (self._host if table.is_on_host else self._gpu).release(table.ids)
+        for prefix in self._prefixes:
+            prefix.give_up(self._gpu)
+        self.tables.clear()
+        self._ids.clear()
+        self.cross_tables.clear()
+        self._prefixes.clear()
+
+    # ---- prefix cache ----
+
+    def mark_blocks_as_computed(self, seq_group: GroupLike, token_chunk_size: int) -> None:
+        """The step about to run computes `token_chunk_size` tokens beyond those computed before."""
+        super().mark_blocks_as_computed(seq_group, token_chunk_size)
+        prefix: Prefix | None = getattr(seq_group, "prefix", None)
+        if prefix is not None and prefix in self._prefixes:
+            for seq in seq_group.get_seqs():
+                if seq.seq_id in self.tables and (
+                    seq.data.get_num_computed_tokens() + token_chunk_size >= prefix.length
+                ):
+                    prefix.computed = True
+
+    def get_all_computed_blocks(self, seq: SequenceLike) -> list[int]:
+        """Leading computed blocks, never the last one: a step has something to compute."""
+        table = self.tables.get(seq.seq_id)
+        return [] if table is None else table.ids[: min(self._num_computed_blocks(seq), len(table.ids) - 1)]
+
+    def get_common_computed_block_ids(self, seqs: Sequence[SequenceLike]) -> list[int]:
+        """Longest common prefix of computed blocks, never the last one of a table."""
+        return common_prefix([self.get_all_computed_blocks(seq) for seq in seqs])
+
+    # ---- observation ----
+
+    @property
+    def block_tables(self) -> dict[int, list[PhysicalTokenBlock]]:
+        """The table of each sequence: one block per logical block, those of a ring repeated."""
+        return {seq_id: self._blocks_of(table) for seq_id, table in self.tables.items()}
+
+    @property
+    def cross_block_tables(self) -> dict[str, list[PhysicalTokenBlock]]:
+        """The cross-attention table of each request."""
+        return {request_id: self._blocks_of(table) for request_id, table in self.cross_tables.items()}
+
+    def _blocks_of(self, table: Table) -> list[PhysicalTokenBlock]:
+        allocator = self.cpu_allocator if table.is_on_host else self.gpu_allocator
+        return [allocator.block(block_id) for block_id in self._ids_of(table)]
+
+    def _ids_of(self, table: Table) -> list[int]:
+        return table.ids if self.block_sliding_window is None else ring_ids(table, self.block_sliding_window)
+
+    def get_block_table(self, seq: SequenceLike) -> list[int]:
+        """Block numbers on the device where the sequence is, [] if it has no table. Read only."""
+        table = self.tables.get(seq.seq_id)
+        return [] if table is None else self._numbers(table)
+
+    def get_cross_block_table(self, seq_group: GroupLike) -> list[int]:
+        """Block numbers of the request's cross-attention table, [] if it has none. Read only."""
+        table = self.cross_tables.get(seq_group.request_id)
+        return [] if table is None else self._numbers(table)
+
+    def _numbers(self, table: Table) -> list[int]:
+        ids = self._ids_of(table)
+        return [block_id - self.num_total_gpu_blocks for block_id in ids] if table.is_on_host else ids
+
+
+def _refuse_lookahead(num_lookahead_slots: int) -> None:
+    if num_lookahead_slots:
+        raise InvalidValueError("num_lookahead_slots", num_lookahead_slots, "the first generation has none")

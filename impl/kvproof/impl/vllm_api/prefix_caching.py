@@ -1,0 +1,303 @@
+"""Block objects with a prefix cache: handles on one device's `CachedBlocks`.
+
+A block that becomes full is *promoted*: found under its content from then on, and remembered as touched. It is
+computed, and only then a hit for others, when `mark_blocks_as_computed` names it after the step. A touched block whose
+owner leaves before that stays findable until it is evicted, but nobody will write it: it is no hit until somebody
+takes it again and that step is over.
+
+The content hash of a block is an object that exists once for each content (`hash_block_tokens` gives the same object
+for equal arguments, for as long as somebody has it). So equality is identity, collisions do not exist, and
+a chain of any length is compared at once.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+from ..cached_blocks import CachedBlocks
+from ..content import NO_BLOCK, Content
+from ..device import Device
+from ..device_blocks import DeviceBlocks
+from ..errors import InvalidValueError
+from ..evictor import LRUEvictor
+from ..prefixes import common_prefix
+from .block_pool import BlockPool
+from .naive import NaiveBlock, NaiveBlockAllocator
+
+
+class EvictionPolicy(enum.Enum):
+    """Which unreferenced cached block goes first."""
+
+    LRU = enum.auto()
+
+
+class BlockTracker(NamedTuple):
+    """What is known of one block id."""
+
+    active: bool  # somebody holds it
+    last_accessed: float
+    computed: bool
+
+
+class ContentHash:
+    """Stands for one content: first or not, what is before, the tokens, and what else the KV depends on."""
+
+    __slots__ = ("__weakref__", "depth", "key")
+
+    def __init__(self, key: Hashable, depth: int) -> None:
+        self.key = key
+        self.depth = depth  # in blocks, this one included
+
+
+# How blocks say that they have no hash: ours, and those written against V0.
+UNDEFINED_HASHES = (None, hash("None"))
+
+_CONTENT_HASHES: WeakValueDictionary[Hashable, ContentHash] = WeakValueDictionary()
+
+
+class PrefixCachingBlock(NaiveBlock):
+    """A block that is promoted when it becomes full."""
+
+    def __init__(
+        self,
+        prev_block: PrefixCachingBlock | None,
+        token_ids: Sequence[int],
+        block_size: int,
+        allocator: Any,
+        block_id: int | None = None,
+        computed: bool = False,
+        extra_hash: Hashable = None,
+    ) -> None:
+        super().__init__(prev_block, token_ids, block_size, allocator, block_id, extra_hash=extra_hash)
+        self._computed = computed
+        self._last_accessed = -1.0
+        self._content_hash: Hashable = None
+
+    def append_token_ids(self, token_ids: Sequence[int]) -> None:
+        """Append; a block that has an id and becomes full is promoted, which may change the id."""
+        super().append_token_ids(token_ids)
+        if token_ids and self._block_id is not None and self.content_hash is not None:
+            self._block_id = self._allocator.promote_to_immutable_block(self)
+
+    @property
+    def computed(self) -> bool:
+        """Whether its KV was known to be there when it was allocated."""
+        return self._computed
+
+    @computed.setter
+    def computed(self, value: bool) -> None:
+        self._computed = value
+
+    @property
+    def last_accessed(self) -> float:
+        """Time of the last access."""
+        return self._last_accessed
+
+    @last_accessed.setter
+    def last_accessed(self, value: float) -> None:
+        self._last_accessed = value
+
+    @property
+    def content_hash(self) -> Hashable:
+        """Undefined (None) while the block is not full or the one before has none."""
+        if self._content_hash is not None:
+            return self._content_hash
+        block: Any = self
+        unnamed = []
+        while type(block) is type(self) and block._content_hash is None:
+            if not block.is_full or block.num_forgotten_tokens:
+                return None
+            unnamed.append(block)
+            block = block.prev_block
+        is_first, before = block is None, None if block is None else block.content_hash
+        if before in UNDEFINED_HASHES and not is_first:
+            return None
+        for block in reversed(unnamed):
+            before = block._content_hash = self.hash_block_tokens(is_first, before, block.token_ids, block.extra_hash)
+            is_first = False
+        return self._content_hash
+
+    @staticmethod
+    def hash_block_tokens(
+        is_first_block: bool, prev_block_hash: Hashable, cur_block_token_ids: Sequence[int], extra_hash: Hashable = None
+    ) -> ContentHash:
+        """The content hash of a full block."""
+        key = (is_first_block, prev_block_hash, tuple(cur_block_token_ids), extra_hash)
+        known = _CONTENT_HASHES.get(key)
+        if known is None:
+            known = _CONTENT_HASHES[key] = ContentHash(key, 1 + getattr(prev_block_hash, "depth", 0))
+        return known
+
+
+class PrefixCachingBlockAllocator(NaiveBlockAllocator):
+    """Hands out block objects of one device, shared by content where that is known."""
+
+    blocks: CachedBlocks
+
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        block_ids: Iterable[int] | None = None,
+        eviction_policy: EvictionPolicy = EvictionPolicy.LRU,
+        block_pool: BlockPool[Any] | None = None,
+        _blocks: CachedBlocks | None = None,
+    ) -> None:
+        if eviction_policy is not EvictionPolicy.LRU:
+            raise InvalidValueError("eviction_policy", eviction_policy, "it must be EvictionPolicy.LRU")
+        super().__init__(PrefixCachingBlock, num_blocks, block_size, block_ids, block_pool, _blocks)
+        self._touched: set[int] = set()
+
+    def _make_blocks(self, ids: Sequence[int], block_size: int) -> DeviceBlocks:
+        size = max(ids, default=-1) + 1
+        return CachedBlocks("the allocator", ids, [0] * size, bytearray(size), block_size)
+
+    def allocate_immutable_block(
+        self, prev_block: Any, token_ids: Sequence[int], extra_hash: Hashable = None, device: Device | None = None
+    ) -> Any:
+        """A full block: the cached one if its content is known, else a new one."""
+        if len(token_ids) != self._block_size:
+            raise InvalidValueError("number of tokens", len(token_ids), f"a full block has {self._block_size}")
+        block = self._block_pool.init_block(prev_block, list(token_ids), self._block_size, None, extra_hash)
+        content = self._find(block.content_hash)
+        cached = NO_BLOCK if content is None else content.block_id
+        self.blocks.metric.query(cached != NO_BLOCK)
+        if cached != NO_BLOCK:
+            self.blocks.pin(cached)
+            block.block_id = cached
+            block.computed = bool(self.blocks.computed[cached])
+            if not block.computed:
+                self._touched.add(cached)
+            return block
+        try:
+            block.block_id = self.blocks.take(1)[0]
+        except Exception:
+            self._block_pool.free_block(block)
+            raise
+        if block.content_hash is not None:
+            block.block_id = self.promote_to_immutable_block(block)
+        return block
+
+    def promote_to_immutable_block(self, block: Any) -> int:
+        """Let a block that became full be found; if its content is cached and computed, exchange it."""
+        block_id = self.blocks.require_held(block.block_id)
+        if block.content_hash is None:
+            raise InvalidValueError("block", block_id, "only a full block after full blocks can be promoted")
+        content = self._find(block.content_hash)
+        twin = NO_BLOCK if content is None else content.block_id
+        if twin not in (NO_BLOCK, block_id) and self.blocks.computed[twin]:
+            self.blocks.pin(twin)
+            self.blocks.release((block_id,))
+            return twin
+        if content is None:
+            content = self.blocks.contents.intern((None, (), block.content_hash, None))
+            content.depth = block.content_hash.depth
+        self.blocks.register(block_id, content)
+        self._touched.add(block_id)
+        return block_id
+
+    def _find(self, content_hash: Hashable) -> Content | None:
+        return None if content_hash is None else self.blocks.contents.find((None, (), content_hash, None))
+
+    def mark_blocks_as_computed(self, block_ids: Sequence[int]) -> None:
+        """The step has computed the touched blocks: those named, or all where none is named."""
+        for block_id in self._touched & set(block_ids) if block_ids else self._touched:
+            content = self.blocks.content_of[block_id]
+            if content is not None and self.blocks.refcounts[block_id]:
+                self.blocks.mark_computed(block_id, content)
+        self._touched = self._touched - set(block_ids) if block_ids else set()
+
+    def free_block_id(self, block: Any) -> None:
+        block_id = block.block_id
+        is_last = block_id in self._touched and self.blocks.refcounts[block_id] == 1
+        if is_last:
+            self._touched.discard(block_id)
+        content = self.blocks.content_of[block_id] if is_last else None
+        if content is None:
+            super().free_block_id(block)
+        else:
+            blocks = self.blocks
+            blocks.refcounts[block_id] = 0
+            blocks.evictor.add(block_id, content, content.depth * blocks.block_size, blocks.last_accessed[block_id])
+            block.block_id = None
+
+    def mark_blocks_as_accessed(self, block_ids: Sequence[int], now: float) -> None:
+        """Record an access, for the order of eviction."""
+        for block_id in block_ids:
+            self.get_physical_block_id(block_id)
+        self.blocks.record_access(block_ids, now)
+        for block_id in block_ids:
+            if block_id in self.blocks.evictor:
+                self.blocks.evictor.update(block_id, self.blocks.last_accessed[block_id])
+
+    def is_block_cached(self, block: Any) -> bool:
+        """Whether the content of the block can be found."""
+        content = self._find(block.content_hash)
+        return content is not None and content.block_id != NO_BLOCK
+
+    def block_is_computed(self, block_id: int) -> bool:
+        """Whether the KV of the block is there."""
+        self.get_physical_block_id(block_id)
+        return bool(self.blocks.computed[block_id])
+
+    def find_cached_blocks_prefix(self, block_hashes: Sequence[Hashable]) -> list[Any]:
+        """The longest prefix of contents that are cached and computed."""
+        found = []
+        for block_hash in block_hashes:
+            content = self._find(block_hash)
+            if content is None or content.block_id == NO_BLOCK or not self.blocks.computed[content.block_id]:
+                break
+            found.append(block_hash)
+        return found
+
+    def get_common_computed_block_ids(self, computed_seq_block_ids: Sequence[Sequence[int]]) -> list[int]:
+        """The longest common prefix of the lists that are not empty."""
+        return common_prefix([ids for ids in computed_seq_block_ids if ids])
+
+    def get_prefix_cache_hit_rate(self) -> float:
+        """Hits per query."""
+        return self.blocks.metric.get_hit_rate()
+
+    def reset_prefix_cache(self) -> bool:
+        """Empty the cache; refused while any block is in use."""
+        if not self.blocks.is_idle:
+            return False
+        self.blocks.forget_all()
+        self._touched.clear()
+        return True
+
+    # ---- what tools and tests written against V0 look at, all of it read only ----
+
+    @property
+    def evictor(self) -> LRUEvictor:
+        """The unreferenced cached blocks."""
+        return self.blocks.evictor
+
+    @property
+    def _cached_blocks(self) -> dict[Hashable, int]:
+        contents = enumerate(self.blocks.content_of)
+        return {content.key[2]: block_id for block_id, content in contents if content is not None}
+
+    @property
+    def _block_tracker(self) -> dict[int, BlockTracker]:
+        blocks = self.blocks
+        return {
+            block_id: BlockTracker(
+                blocks.refcounts[block_id] > 0, blocks.last_accessed[block_id], bool(blocks.computed[block_id])
+            )
+            for block_id in self._order
+        }
+
+    @property
+    def _hashless_allocator(self) -> NaiveBlockAllocator:
+        return self  # one list of free ids serves blocks with and without content
+
+    def adopt(self, block: Any) -> None:
+        """A block came from another device with its content: it is found here if it is computed."""
+        if self.blocks.computed[block.block_id]:
+            content = self.blocks.contents.intern((None, (), block.content_hash, None))
+            content.depth = block.content_hash.depth
+            self.blocks.mark_computed(block.block_id, content)

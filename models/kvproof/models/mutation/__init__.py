@@ -1,0 +1,1 @@
+"""Small faults planted in the specification, and whether a proof notices them."""

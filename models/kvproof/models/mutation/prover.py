@@ -1,0 +1,135 @@
+"""Does a proof notice a mutant of the rules? If none does, is the mutant the same rule in other words?
+
+A mutant is *killed* by an obligation that is proved of the specification and not of the mutant within a fixed effort:
+an invariant, a check or a subscript of some rule that reaches the change, or the contract of an operation. It is
+*equivalent* if, from every state that satisfies the invariants, each rule that reaches the change is enabled exactly
+when it was and leaves the same in every field that is real; that is proved too. What is neither stays for other judges.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import z3
+
+from kvproof.models.mutation.operators import Mutant, changed
+from kvproof.models.proofs.contracts import obligations as contracts
+from kvproof.models.proofs.induction import Induction, Rule, hypotheses
+from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.translation.dependencies import reached
+from kvproof.models.translation.rules import Outcome
+from kvproof.models.translation.terms import conjunction, equal
+from kvproof.models.translation.text import Text, specification
+from kvproof.models.translation.translator import Translator
+from kvproof.spec.language import COLLECTED
+from kvproof.spec.native import FIELDS
+
+EFFORT_MAX = 1_500_000  # as Z3 counts it: no obligation of a rule takes as much by half
+EQUIVALENCE = "equivalence"
+
+
+class MutantProver:
+    """Judges mutants, one after the other."""
+
+    def __init__(self) -> None:
+        self.text = specification()
+        self.induction = Induction(Translator(text=self.text))
+
+    @cached_property
+    def contracts_asked(self) -> dict[str, Obligation]:
+        """What is proved of operations, by name."""
+        return {one.id: one for one in contracts()}
+
+    def killer(self, mutant: Mutant) -> str:
+        """The name of an obligation that the mutant breaks; empty if every one is proved."""
+        text = self.text.replaced(mutant.function, changed(mutant))
+        induction = self._of(text)
+        for rule in self._rules(mutant):
+            before = {one.id: one for one in self.induction.rule(rule)}
+            found = _first_open(before, list(induction.rule(rule)))
+            if found:
+                return found
+        return _first_open(self.contracts_asked, list(contracts(text)))
+
+    def is_equivalent(self, mutant: Mutant) -> bool:
+        """Whether every rule that reaches the change is proved to be the rule that it was."""
+        text = self.text.replaced(mutant.function, changed(mutant))
+        return all(
+            _is_proved_alone(one)
+            for rule in self._rules(mutant)
+            for one in self._equalities(rule, text)
+            if not one.is_kept()
+        )
+
+    def _of(self, text: Text) -> Induction:
+        """The induction over another text; rules and steps differ, so the claims of the state before are ours."""
+        induction = Induction(Translator(text=text))
+        induction.before = self.induction.before
+        vars(induction)["invariants"] = self.induction.invariants
+        return induction
+
+    def _rules(self, mutant: Mutant) -> list[Rule]:
+        return [rule for rule in COLLECTED.rules if mutant.function in reached(self.text, rule.__name__)]
+
+    def _equalities(self, rule: Rule, text: Text) -> Iterator[Obligation]:
+        name, before = rule.__name__, self.induction.before
+        parameters = list(self.induction.translator.parameters(rule))
+        values = [one.value for one in parameters]
+        known = self.induction.assumed + hypotheses((f"parameter {one.name}", one.known) for one in parameters)
+        ours = self.induction.translator.run(name, before, *values)
+        theirs = Translator(text=text).run(name, before, *values)
+        same = equal(ours.guard, theirs.guard)
+        yield Obligation(EQUIVALENCE, name, "enabled alike", "well-defined", known, same)
+        enabled = known + hypotheses((f"guard: {guard.text}", guard.formula) for guard in ours.guards)
+        yield from self._same_after(name, ours, theirs, enabled)
+
+    def _same_after(
+        self, name: str, ours: Outcome, theirs: Outcome, enabled: tuple[Hypothesis, ...]
+    ) -> Iterator[Obligation]:
+        for field_name, field in FIELDS.items():
+            if field.kind == "ghost":
+                continue
+            at = [z3.Int(f"at_{place}") for place in range(len(field.domains))]
+            contains = self.induction.translator.universe.contains
+            within = conjunction(*(contains(domain, one) for domain, one in zip(field.domains, at, strict=True)))
+            same = equal(ours.state.maps[field_name].read(*at), theirs.state.maps[field_name].read(*at))
+            known = enabled + hypotheses([("indexes", within)])
+            yield Obligation(EQUIVALENCE, name, f"the same {field_name}", "well-defined", known, same)
+
+
+def _first_open(before: dict[str, Obligation], now: list[Obligation]) -> str:
+    """The first that is not proved; what is word for word as in the specification is."""
+    asked = [one for one in now if not one.is_kept() and not _is_as_before(before.get(one.id), one)]
+    known: dict[tuple[int, ...], z3.Solver] = {}
+    for one in asked:
+        key = tuple(hypothesis.formula.get_id() for hypothesis in one.hypotheses)
+        if key not in known:
+            known[key] = _solver(one.hypotheses)
+        solver = known[key]
+        solver.push()
+        solver.add(one.negated_goal())
+        is_proved = solver.check() == z3.unsat
+        solver.pop()
+        if not is_proved and not _is_proved_alone(one):
+            return one.id
+    return ""
+
+
+def _is_as_before(before: Obligation | None, now: Obligation) -> bool:
+    if before is None or isinstance(now.goal, bool) or isinstance(before.goal, bool):
+        return False
+    known = {one.formula.get_id() for one in now.hypotheses}
+    return before.goal.eq(now.goal) and all(one.formula.get_id() in known for one in before.hypotheses)
+
+
+def _is_proved_alone(obligation: Obligation) -> bool:
+    """By a solver that knows nothing else, for what was asked before may lead it astray."""
+    solver = _solver(obligation.hypotheses)
+    solver.add(obligation.negated_goal())
+    return solver.check() == z3.unsat
+
+
+def _solver(assumed: tuple[Hypothesis, ...]) -> z3.Solver:
+    solver = z3.SimpleSolver()
+    solver.set(auto_config=False, mbqi=False, rlimit=EFFORT_MAX)
+    solver.add(*(one.formula for one in assumed))
+    return solver

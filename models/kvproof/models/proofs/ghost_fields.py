@@ -1,0 +1,82 @@
+"""No real field depends on a ghost field: what only proofs need may be left out of a native run, and changes nothing.
+
+A value is *tainted* if a ghost field was read for it, or if a branch on a tainted condition assigned it. A tainted
+value may be written to a ghost field, or used in a `check`; it may decide no guard, no write to another field, no
+index of such a write and no argument that reaches one. Steps are followed from each call, with what it gives them.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from kvproof.models.proofs.lint_error import Finding
+from kvproof.models.translation.dependencies import fields_read
+from kvproof.models.translation.text import Text, parameters_of, place_of
+from kvproof.spec.native import GHOSTS, called, target_of
+
+Names = dict[str, bool]  # local name -> whether it is tainted
+
+
+def ghost_findings(text: Text, name: str) -> list[Finding]:
+    """Where a rule lets something real depend on a ghost."""
+    function, file = text.functions[name]
+    names = dict.fromkeys(parameters_of(function, file), False)
+    return list(_Flow(text).block(function.body, names, file, is_tainted=False))
+
+
+class _Flow:
+    def __init__(self, text: Text) -> None:
+        self.text = text
+        self.followed: list[str] = []  # the steps that lead here; one that calls itself is another lint's finding
+
+    def block(self, body: list[ast.stmt], names: Names, file: str, is_tainted: bool) -> Iterator[Finding]:
+        """Follow the statements; `names` is brought up to date, `is_tainted` says so of the branch they stand in."""
+        for node in body:
+            yield from self._statement(node, names, file, is_tainted)
+
+    def _statement(self, node: ast.stmt, names: Names, file: str, is_tainted: bool) -> Iterator[Finding]:
+        place = place_of(file, node)
+        target, is_field = target_of(node)
+        callee = called(node)
+        if isinstance(node, (ast.Assign, ast.AugAssign)) and target is not None:
+            depends = is_tainted or self._reads_ghost(node.value, names)
+            if not is_field:
+                names[target] = depends or (isinstance(node, ast.AugAssign) and names.get(target, False))
+            elif target not in GHOSTS and (depends or self._index_reads_ghost(node, names)):
+                yield Finding(place, f"{target} is written depending on a ghost field: {ast.unparse(node)}")
+        elif isinstance(node, ast.If):
+            inside = is_tainted or self._reads_ghost(node.test, names)
+            yes, no = dict(names), dict(names)
+            yield from self.block(node.body, yes, file, inside)
+            yield from self.block(node.orelse, no, file, inside)
+            names.update({name: yes.get(name, False) or no.get(name, False) for name in yes.keys() | no.keys()})
+        elif callee == "require" and isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            if is_tainted or self._reads_ghost(node.value.args[0], names):
+                yield Finding(place, f"a guard depends on a ghost field: {ast.unparse(node.value.args[0])}")
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and callee in self.text.functions:
+            function, inner_file = self.text.functions[str(callee)]
+            given = [self._reads_ghost(argument, names) for argument in node.value.args]
+            inner = dict(zip(parameters_of(function, inner_file), given, strict=True))
+            if function.name not in self.followed:
+                self.followed.append(function.name)
+                yield from self.block(function.body, inner, inner_file, is_tainted)
+                self.followed.pop()
+
+    def _reads_ghost(self, node: ast.expr, names: Names) -> bool:
+        """Whether the value depends on a ghost field, itself, by a local name or by a word that it calls."""
+        for part in ast.walk(node):
+            if isinstance(part, ast.Attribute) and part.attr in GHOSTS:
+                return True
+            if isinstance(part, ast.Name) and names.get(part.id, False):
+                return True
+            is_word = isinstance(part, ast.Call) and isinstance(part.func, ast.Name)
+            if is_word and part.func.id in self.text.functions and fields_read(self.text, part.func.id) & GHOSTS:  # type: ignore[attr-defined]
+                return True
+        return False
+
+    def _index_reads_ghost(self, node: ast.Assign | ast.AugAssign, names: Names) -> bool:
+        target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
+        while isinstance(target, ast.Subscript):
+            if self._reads_ghost(target.slice, names):
+                return True
+            target = target.value
+        return False

@@ -1,0 +1,166 @@
+"""The proof of the specification, for all sizes, by induction over the rules.
+
+The first state satisfies every invariant; each rule, from any state that satisfies them all, leaves a state that does.
+So every state that can be reached does, however many blocks, sequences, slots and steps there are. Besides: every
+`check` holds where a rule reaches it; every theorem follows from the invariants; every subscript is in range, every
+row word within its row; and each derived field is determined by the real ones.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import z3
+
+from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
+from kvproof.models.translation.conditions import Demand
+from kvproof.models.translation.dependencies import fields_read
+from kvproof.models.translation.maps import SymbolicState
+from kvproof.models.translation.rules import Required
+from kvproof.models.translation.terms import Truth, are_same, conjunction, equal
+from kvproof.models.translation.text import Text
+from kvproof.models.translation.translator import Translator
+from kvproof.spec.language import COLLECTED
+from kvproof.spec.native import FIELDS
+
+SUITE = "specification"
+INITIAL, THEOREM = "initial", "theorem"  # subjects that are no rule
+DERIVED_PROPERTY = "lists-agree"
+
+Rule = Callable[..., Any]
+
+
+def obligations(text: Text | None = None) -> Iterator[Obligation]:
+    """Everything there is to prove of the specification, or of another text."""
+    induction = Induction(Translator(text=text))
+    yield from induction.initial()
+    yield from induction.theorems()
+    yield from induction.claims_are_defined()
+    for rule in COLLECTED.rules:
+        yield from induction.rule(rule)
+
+
+class Induction:
+    """The obligations of one text of the specification."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.translator = translator
+        self.before = translator.unknown_state()
+        self._depends = {claim.name: fields_read(translator.text, claim.name) for claim in COLLECTED.invariants}
+
+    @cached_property
+    def sizes(self) -> tuple[Hypothesis, ...]:
+        """What is assumed of the sizes."""
+        return tuple(Hypothesis(f"sizes: {one}", one) for one in self.translator.universe.assumptions())
+
+    @cached_property
+    def invariants(self) -> dict[str, Truth]:
+        """Each invariant of the state before, by name."""
+        return {claim.name: self.translator.holds(claim.name, self.before) for claim in COLLECTED.invariants}
+
+    @cached_property
+    def assumed(self) -> tuple[Hypothesis, ...]:
+        """Sizes and invariants, before any rule."""
+        return self.sizes + hypotheses(self.invariants.items())
+
+    def initial(self) -> Iterator[Obligation]:
+        """Each invariant holds of the first state."""
+        state = self.translator.first_state()
+        for claim in COLLECTED.invariants:
+            goal = self.translator.holds(claim.name, state)
+            yield Obligation(SUITE, INITIAL, claim.name, claim.property, self.sizes, goal)
+
+    def theorems(self) -> Iterator[Obligation]:
+        """Each theorem follows from the invariants, and derived fields from the real ones."""
+        for claim in COLLECTED.theorems:
+            goal = self.translator.holds(claim.name, self.before)
+            yield Obligation(SUITE, THEOREM, claim.name, claim.property, self.assumed, goal)
+        yield from self._derived_fields()
+
+    def _derived_fields(self) -> Iterator[Obligation]:
+        """Two states with the same real fields have the same derived ones."""
+        twin = self.translator.unknown_state("twin_")
+        real = {name: self.before.maps[name] for name, field in FIELDS.items() if field.kind == "real"}
+        twin = SymbolicState({**twin.maps, **real})
+        known = {f"{name} of the twin": self._invariant(name, twin) for name in self.invariants}
+        for name, field in FIELDS.items():
+            if field.kind != "derived":
+                continue
+            indexes = [z3.Int(f"{domain.name.lower()}_{place}") for place, domain in enumerate(field.domains)]
+            within = [
+                self.translator.universe.contains(domain, index)
+                for domain, index in zip(field.domains, indexes, strict=True)
+            ]
+            assumed = self.assumed + hypotheses([*known.items(), ("indexes", conjunction(*within))])
+            goal = equal(self.before.maps[name].read(*indexes), twin.maps[name].read(*indexes))
+            claim = f"{name} is determined by the real fields"
+            yield Obligation(SUITE, THEOREM, claim, DERIVED_PROPERTY, assumed, goal)
+
+    def claims_are_defined(self) -> Iterator[Obligation]:
+        """Reading an invariant or theorem reads nothing out of range."""
+        for claim in (*COLLECTED.invariants, *COLLECTED.theorems):
+            outcome = self.translator.run(claim.name, self.before)
+            yield from defined(SUITE, claim.name, outcome.demands, self.assumed)
+
+    def rule(self, rule: Rule) -> Iterator[Obligation]:
+        """A rule reads and writes in range, its checks hold, and it keeps every invariant."""
+        name = rule.__name__
+        parameters = list(self.translator.parameters(rule))
+        known = self.assumed + hypotheses((f"parameter {one.name}", one.known) for one in parameters)
+        outcome = self.translator.run(name, self.before, *(one.value for one in parameters))
+        yield from defined(SUITE, name, outcome.demands, known)
+        enabled = known + hypotheses((f"guard: {guard.text}", guard.formula) for guard in outcome.guards)
+        yield from checked(SUITE, name, outcome.checks, enabled)
+        for claim in COLLECTED.invariants:
+            goal = self._invariant(claim.name, outcome.state)
+            yield Obligation(SUITE, name, claim.name, claim.property, enabled, goal)
+
+    def _invariant(self, name: str, state: SymbolicState) -> Truth:
+        """The invariant of a state; where no field that it reads was written it is the invariant of before."""
+        changed = {field for field, map in state.maps.items() if map is not self.before.maps[field]}
+        if not changed & self._depends[name]:
+            return self.invariants[name]
+        return self.translator.holds(name, state)
+
+
+def hypotheses(named: Iterable[tuple[str, Truth]]) -> tuple[Hypothesis, ...]:
+    """What may be assumed, but for what is true anyway."""
+    found = []
+    for name, formula in named:
+        if not isinstance(formula, bool):
+            found.append(Hypothesis(name, formula))
+        elif not formula:
+            found.append(Hypothesis(name, z3.BoolVal(False)))
+    return tuple(found)
+
+
+def defined(
+    suite: str, subject: str, demands: Sequence[Demand], assumed: tuple[Hypothesis, ...]
+) -> Iterator[Obligation]:
+    """Everything that is read is defined; what one place demands, on whatever way it is reached, is one obligation."""
+    formulas: dict[tuple[str, ...], list[Truth]] = {}
+    places: dict[tuple[str, ...], str] = {}
+    for demand in demands:
+        key = (demand.text, *demand.chain[1:][-1:])
+        known = formulas.setdefault(key, [])
+        if not any(are_same(one, demand.formula) for one in known):
+            known.append(demand.formula)
+        places[key] = demand.place
+    for key, parts in formulas.items():
+        yield Obligation(suite, subject, _claim(*key), WELL_DEFINED, assumed, conjunction(*parts), places[key])
+
+
+def checked(
+    suite: str, subject: str, checks: Sequence[Required], enabled: tuple[Hypothesis, ...]
+) -> Iterator[Obligation]:
+    """Every check holds where it is reached."""
+    formulas: dict[tuple[str, ...], list[Required]] = {}
+    for check in checks:
+        formulas.setdefault((f"check {check.text}", *check.chain[1:]), []).append(check)
+    for key, parts in formulas.items():
+        goal = conjunction(*(one.formula for one in parts))
+        yield Obligation(suite, subject, _claim(*key), parts[0].property, enabled, goal, parts[0].place)
+
+
+def _claim(text: str, *chain: str) -> str:
+    return f"{text}, in {' > '.join(chain)}" if chain else text

@@ -1,0 +1,163 @@
+"""What the text of the specification must satisfy for its proofs to mean what they say; decided by its syntax alone.
+
+guards-first        a guard stands before every write and every check: a rule that is not enabled changes nothing
+no-ghost-needed     no real field, and no guard, depends on a ghost field
+writes-constrained  some invariant, or some check of the rule, speaks of each field that a rule writes
+no-recursion        no word or step calls itself, on whatever way
+no-aliasing         rows that are changed in place are copied, so two names never stand for one row
+"""
+
+import ast
+import graphlib
+from collections.abc import Callable, Iterator
+
+from kvproof.models.proofs.ghost_fields import ghost_findings
+from kvproof.models.proofs.lint_error import Finding
+from kvproof.models.translation.dependencies import calls, fields_read, fields_written, reached
+from kvproof.models.translation.text import Text, place_of, specification
+from kvproof.spec.language import COLLECTED
+from kvproof.spec.native import FIELDS, called, fields_in, target_of
+
+RULES, STEPS = COLLECTED.rules, COLLECTED.steps
+
+
+def lint_names() -> list[str]:
+    """What is looked for."""
+    return list(_LINTS)
+
+
+def lint(name: str, text: Text | None = None) -> list[Finding]:
+    """What one lint finds in a text; in that of the specification if none is given."""
+    return list(_LINTS[name](text or specification()))
+
+
+def lints(text: Text | None = None) -> Iterator[tuple[str, list[Finding]]]:
+    """Every lint by name, with what it finds in a text; in that of the specification if none is given."""
+    return ((name, lint(name, text)) for name in _LINTS)
+
+
+# Guards ----------------------------------------------------------------------------------------------------------
+
+
+def _guards_first(text: Text) -> Iterator[Finding]:
+    for step in STEPS:
+        function, file = text.functions[step.__name__]
+        for node in ast.walk(function):
+            if isinstance(node, ast.stmt) and called(node) == "require":
+                yield Finding(place_of(file, node), f"the step {function.name} has a guard; only rules have")
+    for rule in RULES:
+        function, file = text.functions[rule.__name__]
+        yield from _late_guards(function.body, file, [False])
+
+
+def _late_guards(body: list[ast.stmt], file: str, has_acted: list[bool]) -> Iterator[Finding]:
+    """Guards after a write or a check; `has_acted` is brought up to date."""
+    for node in body:
+        if isinstance(node, ast.If):
+            sides = [[has_acted[0]], [has_acted[0]]]
+            for side, statements in zip(sides, (node.body, node.orelse), strict=True):
+                yield from _late_guards(statements, file, side)
+            has_acted[0] = sides[0][0] or sides[1][0]
+        elif called(node) == "require":
+            if has_acted[0]:
+                yield Finding(place_of(file, node), f"a guard after a write or a check: {ast.unparse(node)}")
+        elif called(node) is not None or target_of(node)[1]:
+            has_acted[0] = True
+
+
+# Ghosts ----------------------------------------------------------------------------------------------------------
+
+
+def _no_ghost_needed(text: Text) -> Iterator[Finding]:
+    for rule in RULES:
+        yield from ghost_findings(text, rule.__name__)
+
+
+# Writes ----------------------------------------------------------------------------------------------------------
+
+
+def _writes_constrained(text: Text) -> Iterator[Finding]:
+    constrained = set[str]().union(*(fields_read(text, claim.name) for claim in COLLECTED.invariants))
+    for rule in RULES:
+        function, file = text.functions[rule.__name__]
+        checked = _fields_checked(text, rule.__name__)
+        for name in sorted(fields_written(text, rule.__name__) - constrained - checked):
+            yield Finding(
+                place_of(file, function), f"{function.name} writes {name}, and no invariant or check names it"
+            )
+
+
+def _fields_checked(text: Text, name: str) -> set[str]:
+    """The fields that the checks of a rule speak of, its steps and words included."""
+    found: set[str] = set()
+    for one in reached(text, name):
+        for node in ast.walk(text.functions[one][0]):
+            if isinstance(node, ast.stmt) and called(node) == "check":
+                found |= fields_in(node)
+                words = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} & text.functions.keys()
+                found = found.union(*(fields_read(text, word) for word in words))
+    return found
+
+
+# Calls and rows --------------------------------------------------------------------------------------------------
+
+
+def _no_recursion(text: Text) -> Iterator[Finding]:
+    graph = {name: {callee for callee, _ in calls(text, name)} for name in text.functions}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        circle = error.args[1]
+        function, file = text.functions[circle[0]]
+        yield Finding(place_of(file, function), f"calls in a circle: {' < '.join(circle)}")
+
+
+def _no_aliasing(text: Text) -> Iterator[Finding]:
+    for marked in (*RULES, *STEPS):
+        function, file = text.functions[marked.__name__]
+        for node in ast.walk(function):
+            if isinstance(node, (ast.Assign, ast.AugAssign)):
+                for value in _values(node.value):
+                    if _is_changeable_row(value) and not _is_left_in_place(node, value):
+                        what = f"{ast.unparse(value)} would have two names: {ast.unparse(node)[:80]}"
+                        yield Finding(place_of(file, node), f"{what}; write copied(…)")
+
+
+def _values(node: ast.expr) -> Iterator[ast.expr]:
+    """What an expression may give as it is."""
+    if isinstance(node, ast.IfExp):
+        yield from _values(node.body)
+        yield from _values(node.orelse)
+    elif isinstance(node, ast.ListComp):
+        yield from _values(node.elt)
+    else:
+        yield node
+
+
+def _is_changeable_row(node: ast.expr) -> bool:
+    """Whether it is a row of a field that a write may change in place; rows of slots are replaced as a whole."""
+    num_indexes = 0
+    while isinstance(node, ast.Subscript):
+        num_indexes, node = num_indexes + 1, node.value
+    if not isinstance(node, ast.Attribute) or node.attr not in FIELDS:
+        return False
+    left = FIELDS[node.attr].domains[num_indexes:]
+    return bool(left) and not (len(left) == 1 and left[0].name == "Slot")
+
+
+def _is_left_in_place(node: ast.Assign | ast.AugAssign, value: ast.expr) -> bool:
+    """`state.f = [… else state.f[b] for b in BLOCKS]` leaves a row where it was."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    match node.value:
+        case ast.ListComp(generators=[ast.comprehension(target=ast.Name(id=name))]):
+            return ast.unparse(value) == f"{ast.unparse(target)}[{name}]"
+    return False
+
+
+_LINTS: dict[str, Callable[[Text], Iterator[Finding]]] = {
+    "guards-first": _guards_first,
+    "no-ghost-needed": _no_ghost_needed,
+    "writes-constrained": _writes_constrained,
+    "no-recursion": _no_recursion,
+    "no-aliasing": _no_aliasing,
+}

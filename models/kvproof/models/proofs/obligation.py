@@ -1,0 +1,84 @@
+"""What is to be proved: hypotheses and a goal, with the names under which people and reports speak of them.
+
+An obligation is proved when its hypotheses and the negation of its goal have no model. The identifier
+`suite/subject/claim` names it for ever: it stands in results, baselines and on the command line.
+"""
+
+import builtins
+import functools
+from dataclasses import dataclass
+
+import z3
+
+WELL_DEFINED = "well-defined"  # the property of what belongs to no property: indexes in range, divisors positive
+
+
+@dataclass(frozen=True, eq=False)
+class Hypothesis:
+    """What may be assumed, and its name: an invariant, `guard`, `sizes`, a parameter, an assumption of an engine."""
+
+    name: str
+    formula: z3.BoolRef
+
+
+@dataclass(frozen=True, eq=False)
+class Obligation:
+    """One thing to prove.
+
+    suite: specification, arithmetic, mapping, refinement. subject: the rule, operation, function or theorem it is
+    about. claim: an invariant's name or a sentence, unique within suite and subject. property: an id of
+    `kvproof.spec.text.properties`, or `well-defined`. place: file and line it comes from, if it has one.
+    """
+
+    suite: str
+    subject: str
+    claim: str
+    property: str
+    hypotheses: tuple[Hypothesis, ...]
+    goal: z3.BoolRef | bool
+    place: str = ""
+
+    @builtins.property
+    def id(self) -> str:
+        """The name of the obligation, unique in a run."""
+        return f"{self.suite}/{self.subject}/{self.claim}"
+
+    def is_kept(self) -> bool:
+        """Whether the goal is true as it stands, or word for word a hypothesis: nothing is left to a solver."""
+        if isinstance(self.goal, bool):
+            return self.goal
+        return z3.is_true(self.goal) or any(one.formula.eq(self.goal) for one in self.hypotheses)
+
+    def negated_goal(self) -> z3.BoolRef:
+        """What has no model together with the hypotheses, if the obligation holds."""
+        return z3.BoolVal(not self.goal) if isinstance(self.goal, bool) else z3.Not(self.goal)
+
+    def smt2(self) -> str:
+        """The question as SMT-LIB 2 text: unsatisfiable exactly if the goal follows from the hypotheses.
+
+        One `assert` for each hypothesis, in their order, and the last for the negated goal.
+        """
+        return joined(*self.question())
+
+    def question(self) -> tuple[str, str]:
+        """The hypotheses and the negated goal, each as text with what it needs declared. Many goals share the first."""
+        return _assumed(self.hypotheses), _text(self.negated_goal())
+
+
+def joined(assumed: str, goal: str) -> str:
+    """The two texts of a question as one that asks it."""
+    declared = {line for line in assumed.splitlines() if line.startswith("(declare-")}
+    return "\n".join([assumed, *(line for line in goal.splitlines() if line not in declared), "(check-sat)", ""])
+
+
+@functools.lru_cache(maxsize=64)
+def _assumed(hypotheses: tuple[Hypothesis, ...]) -> str:
+    return _text(*(one.formula for one in hypotheses))
+
+
+def _text(*formulas: z3.BoolRef) -> str:
+    """Declarations and assertions, a line or more each."""
+    solver = z3.Solver()
+    solver.add(*formulas)
+    lines = solver.to_smt2().splitlines()
+    return "\n".join(line for line in lines if line and not line.startswith(";") and line != "(check-sat)")

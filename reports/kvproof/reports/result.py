@@ -1,0 +1,106 @@
+"""What a run found, as one document: verdicts, counts, witnesses. Every report is rendered from it.
+
+Five verdicts are never merged. `unknown` is never success. `unsupported` is no verdict: the subject cannot do what
+the check is about, so nothing was checked.
+"""
+
+import builtins
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvproof.reports.data_plane_result import DataPlane
+from kvproof.spec.text.properties import NOTES
+from kvproof.spec.verdict import Exit, Verdict
+
+SCHEMA_VERSION = 1
+KNOWN = "known until"  # what an excuse begins with where the finding is in the list of those that are known
+
+
+@dataclass
+class Check:
+    """One property under one judge.
+
+    id: `judge/property` or `judge/property/scope`, unique in a result. counts: what was done (states, operations).
+    text: one sentence; for a refutation, what broke and where. trace: path of the saved counterexample, relative to
+    the folder of the result. signature: how it broke; findings of one property and signature are one. excused: why a
+    refutation is no failure, if it is none: it is known, or the call was outside the contract of the engine.
+    counterexample: where it is no run but a state of the specification, the rule fired there, and the state after.
+    """
+
+    id: str
+    judge: str
+    property: str
+    verdict: Verdict
+    seconds: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict)
+    text: str = ""
+    trace: str | None = None
+    signature: str = ""
+    excused: str = ""
+    counterexample: dict[str, Any] | None = None
+
+    @builtins.property
+    def is_failure(self) -> bool:
+        """Whether this check refutes more than a note, without excuse."""
+        return self.verdict is Verdict.REFUTED and self.property not in NOTES and not self.excused
+
+
+@dataclass
+class WitnessCount:
+    """How often a judge met what it must meet for its claims not to be empty."""
+
+    name: str
+    judge: str
+    count: int
+    is_expected: bool = True
+
+
+@dataclass
+class Run:
+    """What was run, on what, from which seed."""
+
+    version: str
+    command: str
+    subject: str
+    seed: int
+    host: dict[str, str] = field(default_factory=dict)
+    started: str = ""
+    seconds: float = 0.0
+    assumptions: list[str] = field(default_factory=list)
+    is_complete: bool = False  # False: interrupted, or still running
+
+
+@dataclass
+class Result:
+    """The result document of one run. data_plane: what was done with bytes, if anything was."""
+
+    run: Run
+    checks: list[Check] = field(default_factory=list)
+    witnesses: list[WitnessCount] = field(default_factory=list)
+    totals: dict[str, int] = field(default_factory=dict)
+    messages: list[str] = field(default_factory=list)
+    data_plane: DataPlane | None = None
+    schema_version: int = SCHEMA_VERSION
+
+    def count_totals(self) -> None:
+        """Fill `totals`: checks by verdict, and witnesses that were expected and not met."""
+        self.totals = {verdict.value: 0 for verdict in Verdict}
+        for check in self.checks:
+            self.totals[check.verdict.value] += 1
+        self.totals["unmet witnesses"] = len(self.unmet_witnesses())
+
+    def unmet_witnesses(self) -> list[WitnessCount]:
+        """Witnesses that were expected and never met."""
+        return [w for w in self.witnesses if w.is_expected and not w.count]
+
+    def exit_code(self) -> Exit:
+        """What a gate shall do: refuted before nothing checked before inconclusive before slower than before."""
+        decided = [c for c in self.checks if c.verdict is not Verdict.UNSUPPORTED]
+        if any(check.is_failure for check in decided):
+            return Exit.REFUTED
+        if not decided:
+            return Exit.NOTHING_CHECKED
+        unknown = any(check.verdict is Verdict.UNKNOWN for check in decided)
+        if unknown or self.unmet_witnesses() or not self.run.is_complete:
+            return Exit.INCONCLUSIVE
+        return Exit.WORSE_THAN_BASELINE if self.data_plane is not None and self.data_plane.is_worse else Exit.OK

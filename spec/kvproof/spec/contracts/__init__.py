@@ -1,0 +1,1 @@
+"""Contracts of whole operations, which only the prover reads."""

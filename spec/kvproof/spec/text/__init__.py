@@ -1,0 +1,1 @@
+"""The specification itself: state, rules, invariants, operations and theorems."""

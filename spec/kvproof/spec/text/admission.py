@@ -1,0 +1,65 @@
+"""The arithmetic of admission: how many blocks a call takes, and what a manager may answer before it.
+
+A manager is asked before it is called: OK promises that the call succeeds, NEVER that no later state of this pool
+admits it, LATER neither. A watermark may hold blocks back from admission while anything runs, not from an idle pool.
+Costs are in blocks, lengths in tokens.
+"""
+
+from kvproof.spec.language import BLOCK_SIZE, word
+from kvproof.spec.text.state import State
+
+
+@word
+def blocks_for(num_tokens: int) -> int:
+    """Blocks that hold so many tokens."""
+    return (num_tokens + BLOCK_SIZE - 1) // BLOCK_SIZE
+
+
+@word
+def num_tokens_known(state: State, seq: int) -> int:
+    """How many tokens of the sequence have slots."""
+    return state.num_full[seq] * BLOCK_SIZE + state.num_filled[seq]
+
+
+@word
+def num_tokens_done(state: State, seq: int) -> int:
+    """How many tokens of the sequence have been computed."""
+    return state.done_full[seq] * BLOCK_SIZE + state.done_filled[seq]
+
+
+@word
+def tail_is_shared(state: State, seq: int) -> bool:
+    """The entry that the next token goes to is there, and another sequence names it."""
+    return state.num_full[seq] < state.num_blocks[seq] and state.refcount[state.table[seq][state.num_full[seq]]] > 1
+
+
+@word
+def entries_missing(state: State, seq: int, num_slots: int) -> int:
+    """Table entries that the sequence needs for `num_slots` slots beyond its known tokens, and does not have."""
+    return (
+        blocks_for(num_tokens_known(state, seq) + num_slots) - state.num_blocks[seq]
+        if blocks_for(num_tokens_known(state, seq) + num_slots) > state.num_blocks[seq]
+        else 0
+    )
+
+
+@word
+def may_answer_ok(num_blocks: int, num_unused: int, num_watermark: int) -> bool:
+    """Whether so many blocks can be had now, and the watermark is left for what runs."""
+    return num_blocks + num_watermark <= num_unused
+
+
+@word
+def may_answer_never(num_blocks: int, num_reserved: int, num_watermark: int, pool_blocks: int) -> bool:
+    """Whether so many blocks can never be had of a pool, blocks kept by the manager and the watermark apart."""
+    return num_blocks > pool_blocks - num_reserved - num_watermark
+
+
+@word
+def entries_in_window(num_done: int, num_slots: int, window: int) -> int:
+    """Table entries that a window of `window` tokens may hold: what can be read, with two blocks to spare."""
+    return (
+        blocks_for(num_slots)
+        if num_done // BLOCK_SIZE <= window // BLOCK_SIZE + 2
+        else blocks_for(num_slots) - (num_done // BLOCK_SIZE - (window // BLOCK_SIZE + 2))
+    )

@@ -1,0 +1,290 @@
+"""The operations: what an engine calls, as programs of rules.
+
+A program yields one firing (a rule and its arguments) after another, and reads the state as the firings before have
+left it. What an implementation chooses is given as `named(index)`: the block that the table names there afterwards.
+So the same program is run forwards, with the choices of an explorer, and backwards, as the explanation of a table that
+a manager has shown. An operation is atomic: when a firing is refused, the caller takes the state of before.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from kvproof.spec.text.state import EVICTABLE, FREE, NONE, USED, State
+
+Firing = tuple[str, tuple[Any, ...]]
+Program = Iterator[Firing]
+Named = Callable[[int], int]
+
+
+def row_of(tokens: Sequence[int], index: int, block_size: int) -> list[int]:
+    """The identities of one table entry; what is not known yet is NONE."""
+    row = list(tokens[index * block_size : (index + 1) * block_size])
+    return row + [NONE] * (block_size - len(row)) if len(row) < block_size else row
+
+
+def holds_content(state: State, block: int, row: list[int]) -> bool:
+    """Whether a block, used or evictable, can be found under this content."""
+    return 0 <= block < len(state.cached) and state.cached[block] and state.content[block] == row
+
+
+def take(state: State, block: int) -> Program:
+    """Before a block is taken for new content: forget what it was cached under."""
+    if 0 <= block < len(state.status) and state.status[block] == EVICTABLE:
+        yield "evict", (block,)
+
+
+def admit_sequence(
+    state: State,
+    block_size: int,
+    seq: int,
+    window: int,
+    tokens: Sequence[int],
+    num_hit: int,
+    num_entries: int,
+    named: Named,
+    caching: bool,
+) -> Program:
+    """A prompt gets its table of `num_entries` entries, the first `num_hit` of them hit."""
+    yield "admit", (seq, window)
+    for index in range(num_hit):
+        yield "hit", (seq, named(index), row_of(tokens, index, block_size))
+    yield from know_tokens(state, block_size, seq, tokens, num_entries, named, caching)
+    yield from reserve_entries(state, seq, num_entries, named)
+
+
+def admit_past_window(
+    state: State,
+    block_size: int,
+    seq: int,
+    window: int,
+    tokens: Sequence[int],
+    first: int,
+    num_entries: int,
+    named: Named,
+) -> Program:
+    """A prompt longer than its window gets only the entries from `first` on.
+
+    It is explained as its prefill run entry by entry through the blocks it has: those left are taken again.
+    """
+    yield "admit", (seq, window)
+    num_held = num_entries - first
+    for index in range(num_entries):
+        if index >= num_held:
+            while state.done_full[seq] < index:
+                yield "compute", (seq, block_size)
+            yield "slide", (seq,)
+        stop = min(block_size, len(tokens) - index * block_size)
+        yield "append", (seq, named(first + (index - first) % num_held), row_of(tokens, index, block_size), stop)
+
+
+def admit_past_window_hit(
+    state: State,
+    block_size: int,
+    seq: int,
+    window: int,
+    tokens: Sequence[int],
+    first: int,
+    num_hit: int,
+    num_entries: int,
+    named: Named,
+    caching: bool,
+) -> Program:
+    """A prompt gets its table with the first `num_hit` entries found in the cache, those before `first` as NULL.
+
+    A later token reads none of these: the window reaches back to entry `first` at most.
+    """
+    yield from hit_past_window(block_size, seq, tokens, first, num_hit, named)
+    yield "widen", (seq, window)
+    yield from know_tokens(state, block_size, seq, tokens, num_entries, named, caching)
+    yield from reserve_entries(state, seq, num_entries, named)
+
+
+def hit_past_window(
+    block_size: int, seq: int, tokens: Sequence[int], first: int, num_hit: int, named: Named
+) -> Program:
+    """The beginning of that, before the window is as wide as it shall be: entries skipped, and entries hit."""
+    yield "admit", (seq, 1)
+    for index in range(first):
+        yield "skip", (seq, row_of(tokens, index, block_size))
+    for index in range(first, num_hit):
+        yield "hit", (seq, named(index), row_of(tokens, index, block_size))
+
+
+def know_tokens(
+    state: State,
+    block_size: int,
+    seq: int,
+    tokens: Sequence[int],
+    num_entries: int,
+    named: Named,
+    caching: bool,
+) -> Program:
+    """As many of `tokens` (all of the sequence) become known as `num_entries` entries hold, reserved slots first."""
+    while (index := state.num_full[seq]) < num_entries:
+        slot = state.num_filled[seq]
+        stop = min(block_size, len(tokens) - index * block_size)
+        if stop <= slot:
+            return
+        row, block = row_of(tokens, index, block_size), named(index)
+        is_new = index == state.num_blocks[seq]
+        if stop == block_size and (is_new or state.table[seq][index] != block) and holds_content(state, block, row):
+            yield ("share", (seq, block, row)) if is_new else ("exchange", (seq, index, block, row))
+            continue
+        if is_new or state.table[seq][index] != block:
+            yield from take(state, block)
+        yield "append", (seq, block, row, stop)
+        if caching and stop == block_size:
+            yield "promote", (seq, index)
+
+
+def exchange_entries(state: State, seq: int, named: Named) -> Program:
+    """After a step: full entries give way to cached blocks of equal content."""
+    for index in range(state.first[seq], state.num_full[seq]):
+        if state.table[seq][index] != named(index):
+            yield "exchange", (seq, index, named(index), state.tokens[seq][index])
+
+
+def reserve_entries(state: State, seq: int, num_entries: int, named: Named) -> Program:
+    """Lookahead: the table gets entries that no token is known for yet."""
+    while (index := state.num_blocks[seq]) < num_entries:
+        block = named(index)
+        yield from take(state, block)
+        yield "reserve", (seq, block)
+
+
+def drop_reserved(state: State, seq: int, num_entries: int) -> Program:
+    """Lookahead given back: the table shrinks to `num_entries` entries."""
+    while state.num_blocks[seq] > num_entries:
+        yield "drop_last", (seq,)
+
+
+def slide_window(state: State, seq: int, first: int) -> Program:
+    """The window leaves every entry before `first`."""
+    while state.first[seq] < first:
+        yield "slide", (seq,)
+
+
+def compute_tokens(state: State, block_size: int, seq: int, num_tokens: int) -> Program:
+    """A step computes the KV of the next tokens of the sequence."""
+    while num_tokens > 0:
+        slot = state.done_filled[seq]
+        stop = min(block_size, slot + num_tokens)
+        yield "compute", (seq, stop)
+        num_tokens -= stop - slot
+
+
+def catch_up(state: State, block_size: int, seq: int, num_tokens: int) -> Program:
+    """What others have computed in blocks that the sequence holds too, it may read."""
+    while num_tokens > 0:
+        slot = state.done_filled[seq]
+        stop = min(block_size, slot + num_tokens)
+        yield "catch_up", (seq, stop)
+        num_tokens -= stop - slot
+
+
+def mark_computed(state: State, block_size: int, seq: int, from_index: int) -> Program:
+    """After the step: the cached blocks of the sequence that are complete by now can be hit."""
+    for index in range(max(from_index, state.first[seq]), state.done_full[seq]):
+        block = state.table[seq][index]
+        if state.cached[block] and not state.computed[block] and state.num_written[block] == block_size:
+            yield "mark_computed", (block,)
+
+
+def free_sequence(state: State, seq: int) -> Program:
+    """Every entry is dropped; also what preemption by recomputation does."""
+    yield "begin_free", (seq,)
+    while state.num_blocks[seq] > state.first[seq]:
+        yield "drop_last", (seq,)
+    yield "finish", (seq,)
+
+
+def fork_sequence(parent: int, child: int) -> Program:
+    """The child shares every block of its parent."""
+    yield "fork", (parent, child)
+
+
+def swap_group(
+    state: State, block_size: int, seqs: Sequence[int], named: Callable[[int, int], int], is_sent: bool = False
+) -> Program:
+    """Whole sequences move to their other pool, each block they share once; `named(seq, index)` is the new entry.
+
+    is_sent: nobody waits for what is copied; it is in flight until `arrive`.
+    """
+    for seq in seqs:
+        yield "begin_swap", (seq,)
+    for place, seq in enumerate(seqs):
+        while (index := state.moving[seq]) < state.num_blocks[seq]:
+            block = named(seq, index)
+            leader = next((s for s in seqs[:place] if index < state.moving[s] and state.table[s][index] == block), NONE)
+            if leader != NONE:
+                yield "follow_entry", (seq, leader)
+            elif is_rehit(state, block_size, seq, index, block):
+                yield "rehit_entry", (seq, block)
+            else:
+                yield from take(state, block)
+                yield ("send_entry", (seq, block, idle_flight(state))) if is_sent else ("move_entry", (seq, block))
+    for seq in seqs:
+        yield "end_swap", (seq,)
+
+
+def arrive(flights: Iterable[int]) -> Program:
+    """What these transfers bring is there."""
+    for flight in flights:
+        yield "arrive", (flight,)
+
+
+def launch_step(state: State, seqs: Sequence[int]) -> Program:
+    """A step that reads and writes the blocks of these sequences starts on the device."""
+    for seq in seqs:
+        for index in range(state.first[seq], state.num_blocks[seq]):
+            yield "launch", (idle_flight(state), seq, index)
+
+
+def land_step(flights: Iterable[int]) -> Program:
+    """A step has ended."""
+    for flight in flights:
+        yield "land", (flight,)
+
+
+def idle_flight(state: State) -> int:
+    """A name in which nothing is under way; NONE if there is none."""
+    return state.uses.index(NONE) if NONE in state.uses else NONE
+
+
+def register_entries(state: State, block_size: int, seq: int) -> Program:
+    """Blocks that came back from the host can be found, and hit as far as they are complete."""
+    for index in range(state.first[seq], state.num_full[seq]):
+        block = state.table[seq][index]
+        if not state.cached[block]:
+            yield "promote", (seq, index)
+        if not state.computed[block] and state.num_written[block] == block_size:
+            yield "mark_computed", (block,)
+
+
+def is_rehit(state: State, block_size: int, seq: int, index: int, block: int) -> bool:
+    """Whether an entry that moves to a block finds its content there, and brings no less."""
+    if index >= state.num_full[seq] or not holds_content(state, block, state.tokens[seq][index]):
+        return False
+    return state.status[block] == USED or state.num_written[state.table[seq][index]] == block_size
+
+
+def set_aside(state: State, block: int) -> Program:
+    """The manager keeps a block for itself."""
+    yield from take(state, block)
+    yield "set_aside", (block,)
+
+
+def reset_cache(state: State) -> Program:
+    """Everything that could still be hit is forgotten."""
+    for block, status in enumerate(state.status):
+        if status == EVICTABLE:
+            yield "evict", (block,)
+
+
+def lowest_free(state: State, blocks: range) -> int:
+    """A choice without loss of generality: the lowest block of a pool that is free, else evictable; NONE if none is."""
+    for wanted in (FREE, EVICTABLE):
+        for block in blocks:
+            if state.status[block] == wanted:
+                return block
+    return NONE

@@ -1,0 +1,128 @@
+"""In which releases a counterexample holds: which releases are meant, what is said of them, and real ones."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kvproof.check.cli.app import app
+from kvproof.check.counterexample import store
+from kvproof.check.counterexample.bisection import Answer, Bisection, Outcome, bisect, releases_of
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.subjects.loading import EngineError
+from kvproof.reports.document import write
+from kvproof.spec.trace import Trace
+
+TRACE = Trace(
+    "vllm-v0==0.6.3",
+    "admission-sound",
+    "admit(1, 1) raised NoFreeBlocksError",
+    {"block_size": 1, "num_gpu_blocks": 3, "window": 1},
+    [["new", 1, [1], [0, 0, 0, 0], [None, 0, None], []], ["admit", 1, 1]],
+)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A counterexample of vLLM."""
+    write(tmp_path / "trace.json", TRACE)
+    return tmp_path / "trace.json"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Releases that are here, empty ones."""
+    for version in ("0.6.0", "0.6.3.post1", "0.6.3", "0.10.1", "0.9.2"):
+        module = tmp_path / "cache" / f"vllm-{version}" / "vllm" / "core" / "block_manager.py"
+        module.parent.mkdir(parents=True)
+        module.touch()
+    monkeypatch.setenv("KVPROOF_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_range_means_the_releases_between_that_are_here_oldest_first(cache: Path) -> None:
+    named = ["0.10.1", "0.6.1..0.9.9", "0.5.0"]
+    assert releases_of("vllm", named) == ["0.5.0", "0.6.3", "0.6.3.post1", "0.9.2", "0.10.1"]
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("0.7.0..0.8.0", "no release of vllm from 0.7.0 to 0.8.0 is here"),
+        ("0.7.0..", "'vllm==' is no release"),
+        ("-r x", "'vllm==-r x' is no release"),
+    ],
+)
+def test_what_is_no_release_is_refused(cache: Path, named: str, said: str) -> None:
+    with pytest.raises(EngineError, match=said):
+        releases_of("vllm", [named])
+
+
+def test_the_sentence_says_where_it_holds_and_where_not() -> None:
+    outcomes = [Outcome.UNKNOWN, Outcome.HOLDS, Outcome.HOLDS, Outcome.OTHER, Outcome.GONE]
+    answers = [Answer(f"0.{place}", outcome, "") for place, outcome in enumerate(outcomes)]
+    found = Bisection("vllm-v0", "t.json", "read-back", answers)
+    assert found.sentence() == "read-back: unknown in 0.0, holds in 0.1 to 0.2, other in 0.3, gone in 0.4"
+
+
+def test_each_release_is_run_apart_and_what_it_refutes_is_told(
+    cache: Path, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = {
+        "0.6.0": store.Replay(store.Status.FAILED, "x\ny", Finding("admission-sound", "as it was\nmore")),
+        "0.6.3": store.Replay(store.Status.FAILED, "x", Finding("read-back", "another")),
+        "0.9.2": store.Replay(store.Status.FIXED, "admission-sound holds\nmore"),
+        "0.10.1": store.Replay(store.Status.ERROR, "no such configuration"),
+    }
+    asked = []
+
+    def replay(path: Path, subject: str, isolation: bool | None) -> store.Replay:
+        asked.append((subject, isolation))
+        return done[subject.partition("==")[2]]
+
+    monkeypatch.setattr(store, "replay", replay)
+    command = [
+        "bisect",
+        "--subject",
+        "vllm-v0",
+        "--trace",
+        str(saved),
+        "--json",
+        "-",
+        "0.6.0..0.6.3",
+        "0.9.2",
+        "0.10.1",
+    ]
+    ran = CliRunner().invoke(app, command)
+    assert ran.exit_code == 4, ran.output
+    assert asked == [(f"vllm-v0=={release}", True) for release in done]
+    document = json.loads(ran.stdout)
+    assert [(one["release"], one["outcome"], one["text"]) for one in document["releases"]] == [
+        ("0.6.0", "holds", "admission-sound: as it was"),
+        ("0.6.3", "other", "read-back: another"),
+        ("0.9.2", "gone", "admission-sound holds"),
+        ("0.10.1", "unknown", "no such configuration"),
+    ]
+    assert "admission-sound: holds in 0.6.0, other in 0.6.3, gone in 0.9.2, unknown in 0.10.1" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--subject", "kvproof", "--trace", "x", "1.0"), "kvproof has no releases; there are those of "),
+        (("--subject", "vllm-v0", "--trace", "nowhere.json", "0.9.2"), "cannot read nowhere.json"),
+    ],
+)
+def test_a_bisection_that_makes_no_sense_is_said_in_one_line(
+    cache: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    done = CliRunner().invoke(app, ["bisect", *arguments])
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+@pytest.mark.engine
+def test_a_prompt_longer_than_its_window_finds_no_blocks_in_any_release(saved: Path) -> None:
+    found = bisect("vllm-v0", saved, ["0.6.3", "0.9.2"])
+    assert [answer.outcome for answer in found.releases] == [Outcome.HOLDS, Outcome.HOLDS]

@@ -1,0 +1,262 @@
+"""The `kvproof` command as its users call it: exit codes, messages, files."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kvproof.check.cli.app import app
+from kvproof.check.isolation.fork_server import compile_rules
+from kvproof.check.runs.save_findings import Saving
+from kvproof.check.runs.session import Stint
+from kvproof.check.runs.store import Store
+from kvproof.check.runs.walk_stage import walker_stage
+from kvproof.check.search import manager_operations
+from kvproof.check.subjects.registry import find, listed
+from kvproof.reports.result import Check
+
+# A fork that forgets to count its references. MEMORY keeps what a repeated run would meet.
+FAULTY = """
+from kvproof.check.subjects.builtin.manager import BuiltIn
+
+class Forgetful(BuiltIn):
+    def fork(self, parent, child):
+        super().fork(parent, child)
+        for block in self.manager.tables[parent].ids:
+            self.manager.refcounts[block] -= 1
+
+class Raising(Forgetful):
+    def preempt(self, group):
+        raise RuntimeError("no [bold]preemption[/] here")
+
+class Moody(BuiltIn):
+    num_opened = 0
+    def observe(self):
+        seen = super().observe()
+        Moody.num_opened += 1
+        return seen._replace(free=(seen.free[0] - 1, seen.free[1])) if Moody.num_opened == 50 else seen
+
+class Wrong(BuiltIn):
+    def reserve(self, seq, num_tokens):
+        return [super().reserve(seq, num_tokens)]
+
+def broken():
+    raise RuntimeError("no engine here")
+"""
+LINE = "kvproof: "
+
+
+@pytest.fixture
+def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The file with faulty subjects, in a working folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    compile_rules()  # once, and on no budget's time
+    return "faulty.py"
+
+
+def kvproof(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def stored(folder: str = ".kvproof") -> Any:
+    return json.loads(Path(folder, "result.json").read_text())
+
+
+def failures(document: Any) -> list[dict[str, Any]]:
+    return [
+        check for check in document["checks"] if check["verdict"] == "refuted" and check["property"] != "hit-complete"
+    ]
+
+
+def test_help_imports_no_judge() -> None:
+    program = (
+        "import sys; from kvproof.check.cli.app import app; app(['--help'], standalone_mode=False); "
+        "heavy = 'hypothesis', 'msgspec', 'rich', 'kvproof.check.search.manager_operations'; "
+        "print([name for name in sys.modules if name in heavy])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "Exit codes: 0 ok, 1 refuted, 2 usage" in done.stdout
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert re.fullmatch(r"kvproof \d+\.\d+\.\d+\S*\n", kvproof("--version").output)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("verify", "--subject", "kvprof"), "there is no subject 'kvprof'; did you mean kvproof?"),
+        (("hunt", "--subject", "nothing:make"), "nothing:make: nothing cannot be imported: ModuleNotFoundError"),
+        (("hunt", "--subject", "faulty.py:broken"), "the subject cannot be made: RuntimeError: no engine here"),
+        (("explore", "--scope", "lokahead"), "there is no scope lokahead (did you mean lookahead?)"),
+        (("report", "nowhere"), "cannot read nowhere/result.json: No such file or directory"),
+        (("engines", "add", "vllm"), "'vllm' is no release; write NAME==VERSION"),
+        (("verify", "--out", "faulty.py"), "faulty.py cannot be used: File exists"),
+        (("verify", "--json", "."), ". is a folder; --json needs a file"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line_with_code_2(
+    faulty: str, arguments: tuple[str, ...], message: str
+) -> None:
+    done = kvproof(*arguments)
+    assert done.exit_code == 2
+    lines = [line for line in done.stderr.splitlines() if line]
+    assert len(lines) == 1
+    assert lines[0].startswith(LINE)
+    assert message in lines[0]
+
+
+@pytest.mark.parametrize(
+    "arguments", [("verfy",), ("verify", "--sed", "1"), ("verify", "--seed", "-1"), ("hunt",), ("replay",), ("bisect",)]
+)
+def test_a_command_line_that_is_wrong_exits_with_2(arguments: tuple[str, ...]) -> None:
+    assert kvproof(*arguments).exit_code == 2
+
+
+def test_the_subjects_are_listed() -> None:
+    done = kvproof("subjects")
+    assert done.exit_code == 0
+    names = [*(name for name, _ in listed()), "module:factory", "pipe:COMMAND"]
+    assert [line.split()[0] for line in done.output.splitlines()] == names
+
+
+def test_no_engines_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVPROOF_CACHE", str(tmp_path))
+    done = kvproof("engines", "list")
+    assert (done.exit_code, done.output.split(":")[0]) == (0, "None yet")
+
+
+def test_a_scope_of_the_specification_is_exhausted(faulty: str) -> None:
+    done = kvproof("explore", "--blocks", "2", "--seqs", "2", "--tokens", "2", "--out", "out", "--json", "deep/a.json")
+    assert done.exit_code == 0, done.output
+    document = stored("out")
+    assert document == json.loads(Path("deep/a.json").read_text())
+    assert {check["verdict"] for check in document["checks"]} == {"exhausted"}
+    assert document["checks"][0]["id"].endswith("/tables-4x3x6-blocks-2-seqs-2-tokens-2")
+    assert done.output.splitlines()[-1].startswith("the specification is not refuted: ")
+
+
+def test_a_scope_of_a_subject_is_refuted_by_its_shortest_run(faulty: str) -> None:
+    done = kvproof("explore", "--subject", f"{faulty}:Forgetful", "--blocks", "2", "--seqs", "2", "--tokens", "2")
+    assert done.exit_code == 1, done.output
+    (found,) = failures(stored())
+    assert found["property"] == "refcount-exact"
+    trace = json.loads(Path(".kvproof", found["trace"]).read_text())
+    assert [operation[0] for operation in trace["operations"]] == ["new", "admit", "run", "fork"]
+
+
+def test_an_unfinished_search_is_inconclusive(faulty: str) -> None:
+    assert kvproof("explore", "--scope", "tables-6x4x8", "--budget", "0.1").exit_code == 4
+
+
+def test_a_hunt_shows_saves_and_replays_what_it_found(faulty: str) -> None:
+    options = ("--stop-at-first", "--seed", "5", "--budget", "60", "--json", "result.json")
+    done = kvproof("hunt", "--subject", f"{faulty}:Forgetful", *options)
+    assert done.exit_code == 1
+    lines = done.output.splitlines()
+    assert lines[0].endswith(f"subject {faulty}:Forgetful, seed 5, budget 60 s")
+    assert lines[-1].startswith(f"{faulty}:Forgetful is refuted: refcount-exact. ")
+    assert lines[-1].endswith("seed 5.")
+    (found,) = failures(json.loads(Path("result.json").read_text()))
+    saved = Path(found["trace"])
+    assert saved.parent == Path(".kvproof/crashes")
+    start = lines.index(f"refcount-exact is refuted for {faulty}:Forgetful at step 4 (explorer).")
+    assert lines[start + 2] == "  A block's refcount is the number of block-table entries that name it."
+    assert f"  Again: kvproof replay {saved}" in lines[start:]
+    assert "walker: begins" not in done.output
+
+    again = kvproof("replay", str(saved))
+    assert again.exit_code == 1
+    assert again.output.startswith(f"FAILED  {saved}: refcount-exact is still refuted\n")
+    page = saved.with_suffix(".html")
+    assert "the subject: refcount 1" in page.read_text()
+    fixed = kvproof("replay", str(saved), "--subject", "kvproof", "--page")
+    assert (fixed.exit_code, fixed.output.split()[0]) == (0, "FIXED")
+    assert f"  Page: {page}\n" in fixed.output
+    assert "nothing is refuted." in page.read_text()
+    both = kvproof("replay", "faulty.py", str(saved), "--subject", "kvproof")
+    assert (both.exit_code, both.output.split()[0]) == (2, "ERROR")
+
+
+def test_a_walk_that_keeps_going_repeats_from_its_seed(faulty: str) -> None:
+    make = find(f"{faulty}:Raising")
+    traces = []
+    for folder, seed in (("a", 5), ("b", 5), ("c", 6)):
+        saving = Saving(make, "Raising", seed, Store(Path(folder)))
+        stage = walker_stage(make, make(), saving, 1.0, max_operations=2_000, keeps_going=True)
+        said = list(stage.run(Stint(seed, 1_000.0, lambda count: None)))
+        at_once, found = (one for one in said if isinstance(one, Check) and one.id == "walker/refcount-exact/fork")
+        assert at_once.trace == found.trace is not None
+        traces.append(json.loads(Path(folder, found.trace).read_text())["num_operations_before"])
+    assert traces[0] == traces[1] != traces[2]
+
+
+def test_a_hunt_reports_one_of_each_kind(faulty: str) -> None:
+    done = kvproof("hunt", "--subject", f"{faulty}:Raising", "--seed", "1", "--budget", "4", "--no-isolation")
+    assert done.exit_code == 1
+    found = {check["id"]: check for check in failures(stored()) if check["judge"] == "walker"}
+    assert {"walker/refcount-exact/fork", "walker/total-calls/preempt-RuntimeError"} <= found.keys()
+    shortest = json.loads(Path(".kvproof", found["walker/refcount-exact/fork"]["trace"]).read_text())
+    assert [operation[0] for operation in shortest["operations"]] == ["new", "admit", "run", "fork"]
+    assert "no [bold]preemption[/] here" in done.output
+
+
+def test_a_subject_that_does_not_repeat_is_refuted_as_nondeterministic(faulty: str) -> None:
+    assert kvproof("hunt", "--subject", f"{faulty}:Moody", "--stop-at-first", "--budget", "5").exit_code == 1
+    assert [check["property"] for check in failures(stored())] == ["nondeterministic"]
+
+
+def test_an_adapter_that_breaks_the_protocol_is_named_and_no_manager_is_blamed(faulty: str) -> None:
+    done = kvproof("hunt", "--subject", f"{faulty}:Wrong", "--budget", "5")
+    assert done.exit_code == 2
+    assert failures(stored()) == []
+    assert "the adapter of faulty.py:Wrong breaks the protocol: " in done.output
+
+
+def test_a_gate_without_enough_time_does_not_pass(faulty: str) -> None:
+    done = kvproof("verify", "--budget", "0.2", "--seed", "1")
+    assert done.exit_code == 4
+    document = stored()
+    judges = {"prover", "specification", "explorer", "walker", "hypothesis", "data plane"}
+    assert {check["judge"] for check in document["checks"]} == judges
+    unsupported = {check["property"] for check in document["checks"] if check["verdict"] == "unsupported"}
+    assert unsupported == {"in-flight-held", "budget-kept", "progress", "nondeterministic"}
+
+
+def test_the_document_alone_is_on_standard_output_when_it_is_wanted_there(faulty: str) -> None:
+    done = kvproof("explore", "--blocks", "2", "--seqs", "1", "--tokens", "1", "--json", "-")
+    assert json.loads(done.stdout) == stored()
+    assert "the specification is not refuted" in done.stderr
+
+
+def test_a_report_is_rendered_again_with_the_code_of_its_run(faulty: str) -> None:
+    kvproof(
+        "explore", "--subject", f"{faulty}:Forgetful", "--blocks", "2", "--seqs", "2", "--tokens", "2", "--out", "out"
+    )
+    names = ("junit.xml", "result.sarif", "summary.md", "report.txt")
+    before = {name: Path("out", name).read_bytes() for name in names}
+    for name in before:
+        Path("out", name).unlink()
+    done = kvproof("report", "out")
+    assert done.exit_code == 1
+    assert done.output == before["report.txt"].decode()
+    assert {name: Path("out", name).read_bytes() for name in before} == before
+
+
+def test_a_fault_of_ours_is_no_verdict_on_the_subject(faulty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("lost")
+
+    monkeypatch.setattr(manager_operations.Driver, "run", fail)
+    done = kvproof("hunt", "--subject", "kvproof", "--budget", "1")
+    assert done.exit_code == 3
+    assert "walker failed by a fault of kvproof, not of the subject: KeyError: 'lost'" in done.output
+    assert "Traceback" not in done.output
+    assert "Traceback" in Path(".kvproof/fault.log").read_text()

@@ -1,0 +1,43 @@
+"""`kvproof faults` as its users call it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kvproof.check.cli import faults_run
+from kvproof.check.cli.app import app
+from kvproof.check.search.exhaustive.mutation_score import ALIVE, EXPLORER, PROVER, Judged
+from kvproof.models.mutation.operators import deletions
+
+
+def kvproof_faults(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["faults", *arguments])
+
+
+def test_every_fault_of_a_rule_is_noticed_and_the_matrix_says_by_whom(tmp_path: Path) -> None:
+    file = tmp_path / "faults.json"
+    done = kvproof_faults("--only", "begin_free", "--jobs", "1", "--judge", "prover", "--json", str(file))
+    assert done.exit_code == 0, done.output
+    assert "0 alive" in done.output
+    document = json.loads(file.read_text())
+    assert {check["verdict"] for check in document["checks"]} == {"not refuted"}
+    assert all(check["text"].startswith("prover: specification/begin_free/") for check in document["checks"])
+    assert len(document["checks"]) == document["totals"]["not refuted"] > 2
+
+
+def test_a_fault_that_nobody_notices_fails_the_run_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third = list(deletions())[:3]
+    found = [Judged(first, PROVER, "an obligation"), Judged(second, EXPLORER, "a state less"), Judged(third, ALIVE)]
+    monkeypatch.setattr(faults_run, "judge_all", lambda *_: iter(found))
+    done = kvproof_faults()
+    assert done.exit_code == 1
+    assert f"alive: {third.id}" in done.output
+    assert "3 mutants: 2 killed, 0 the same rule, 1 alive." in done.output
+
+
+def test_a_rule_that_does_not_exist_is_a_mistake_of_the_caller() -> None:
+    done = kvproof_faults("--only", "begin_fre")
+    assert done.exit_code == 2
+    assert "no rule or step is named begin_fre (did you mean begin_free?)" in done.stderr

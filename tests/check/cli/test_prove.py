@@ -1,0 +1,197 @@
+"""`kvproof prove` as its users call it."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+import z3
+from typer.testing import CliRunner, Result
+
+import kvproof.reports
+from kvproof.check.cli.app import app
+from kvproof.models import suites
+from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.solvers.solving import Decided, Settings, decide
+from kvproof.models.suites import Refutation
+
+X, Y, Z = z3.Ints("x y z")
+
+
+def kvproof_prove(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["prove", "--jobs", "1", *arguments])
+
+
+def mixed() -> Iterator[Obligation]:
+    positive = (Hypothesis("positive", X > 0),)
+    yield Obligation("mixed", "right", "it is not 0", "conservation", positive, X != 0)
+    yield Obligation("mixed", "wrong", "it is 1", "conservation", positive, X == 1, "kvproof/spec/rules.py:7")
+    yield Obligation(
+        "mixed", "open", "114 is no sum of cubes", "read-back", (), X * X * X + Y * Y * Y + Z * Z * Z != 114
+    )
+
+
+def shown(obligation: Obligation, text: object, seconds: float) -> Refutation | None:
+    return Refutation("x is 2\nand 2 is not 1", {"x": 2}) if obligation.subject == "wrong" else None
+
+
+@pytest.fixture
+def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A suite of three obligations in place of ours, decided here; a run shows the wrong one to be wrong."""
+
+    def decided_here(obligations: Iterable[Obligation], settings: Settings, num_processes: int) -> Iterator[Decided]:
+        return (decide(one, settings) for one in obligations)
+
+    monkeypatch.setattr("kvproof.check.cli.prove_run.decide_all", decided_here)
+    monkeypatch.setattr(suites, "obligations_of", lambda suite: mixed())
+    monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", lambda suite: mixed())
+    monkeypatch.setattr("kvproof.check.cli.prove_run.SUITES", {"mixed": ""})
+    monkeypatch.setattr("kvproof.check.cli.prove_run.refutation_of", shown)
+
+
+def test_what_is_asked_for_is_proved_and_shown(tmp_path: Path) -> None:
+    file = tmp_path / "proofs.json"
+    done = kvproof_prove("--only", "specification/begin_swap", "--json", str(file))
+    assert done.exit_code == 0, done.output
+    assert "  begin_swap  " in done.output
+    assert "0 unknown, 0 refuted." in done.output
+    document = json.loads(file.read_text())
+    schema = json.loads((Path(kvproof.reports.__path__[0]) / "result.schema.json").read_text())
+    jsonschema.validate(document, schema)
+    assert {check["verdict"] for check in document["checks"]} == {"proved"}
+    assert {check["judge"] for check in document["checks"]} == {"prover"}
+    assert {check["id"].split("/")[2:4][1] for check in document["checks"]} == {"begin_swap"}
+    assert document["totals"]["proved"] == len(document["checks"]) > 30
+    assert document["run"]["is_complete"]
+
+
+def test_lints_are_part_of_it() -> None:
+    done = kvproof_prove("--only", "lint")
+    assert done.exit_code == 0, done.output
+    assert "lints: 5 of 5 hold" in done.output
+
+
+def test_a_broken_lint_is_a_refutation(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvproof.models.proofs.lint_error import Finding
+
+    findings = [("no-recursion", [Finding("kvproof/spec/rules.py:7", "calls in a circle: a < a")])]
+    monkeypatch.setattr("kvproof.check.cli.prove_run.lints", lambda text=None: iter(findings))
+    done = kvproof_prove("--only", "lint")
+    assert done.exit_code == 1
+    assert "refuted: lint/no-recursion: kvproof/spec/rules.py:7: calls in a circle: a < a" in done.output
+
+
+@pytest.mark.usefixtures("mixed_suite")
+@pytest.mark.parametrize(
+    ("patterns", "code"),
+    [(["mixed/right"], 0), (["*/wrong/*", "mixed/right/*"], 1), (["mixed/open"], 4), (["mixed/*"], 1)],
+)
+def test_the_exit_code_tells_the_verdicts_apart(patterns: list[str], code: int) -> None:
+    only = [argument for pattern in patterns for argument in ("--only", pattern)]
+    assert kvproof_prove(*only, "--timeout", "0.2").exit_code == code
+
+
+@pytest.mark.usefixtures("mixed_suite")
+def test_what_is_open_is_named_with_its_place_and_its_reason(tmp_path: Path) -> None:
+    done = kvproof_prove("--only", "mixed", "--timeout", "0.2", "--json", "-")
+    document: dict[str, Any] = json.loads(done.stdout)
+    verdicts = {check["id"]: check["verdict"] for check in document["checks"]}
+    assert verdicts == {
+        "prover/conservation/mixed/right/it is not 0": "proved",
+        "prover/conservation/mixed/wrong/it is 1": "refuted",
+        "prover/read-back/mixed/open/114 is no sum of cubes": "unknown",
+    }
+    assert "refuted: mixed/wrong/it is 1\n  x is 2\n  and 2 is not 1\n" in done.stderr
+    found = {check["id"]: check["counterexample"] for check in document["checks"]}
+    assert found["prover/conservation/mixed/wrong/it is 1"] == {"x": 2}
+    assert "1 of 3 obligations proved" in done.stderr
+
+
+@pytest.mark.usefixtures("mixed_suite")
+def test_what_only_the_solver_says_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvproof.check.cli.prove_run.refutation_of", lambda *_: None)
+    done = kvproof_prove("--only", "mixed/wrong")
+    assert done.exit_code == 4
+    assert "unknown: mixed/wrong/it is 1: kvproof/spec/rules.py:7: the solver has a model in which the" in done.output
+    assert "1 unknown, 0 refuted" in done.output
+
+
+FORGETS = """
+def forget(state: State, block: int) -> None:
+    state.cached[block] = False
+    state.computed[block] = False
+    move_to(state, block, FREE)
+"""
+
+
+def test_another_text_is_proved_or_refuted_with_a_state_before_and_after(tmp_path: Path) -> None:
+    text, file = tmp_path / "mine.py", tmp_path / "proofs.json"
+    text.write_text(FORGETS)
+    name = "specification/evict/nothing_is_known_of_a_free_block"
+    done = kvproof_prove("--text", str(text), "--only", name, "--timeout", "0.3", "--json", str(file))
+    assert done.exit_code == 1, done.output
+    assert f"refuted: {name}\n  A free or reserved block is not cached and has nothing written.\n" in done.output
+    (check,) = json.loads(file.read_text())["checks"]
+    assert check["counterexample"]["before"]["num_written"] == check["counterexample"]["after"]["num_written"]
+    assert check["text"].splitlines()[1].startswith("Afterwards this is false for b = ")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def evict(:", "mine.py:1: this is no Python"),
+        ("def evcit(state): pass", "evcit is no function of the text"),
+        ("x = 1", "Assign is no function of the text"),
+        (None, "cannot read"),
+    ],
+)
+def test_a_text_that_cannot_be_read_is_a_mistake_of_the_caller(tmp_path: Path, text: str | None, message: str) -> None:
+    file = tmp_path / "mine.py"
+    if text is not None:
+        file.write_text(text)
+    done = kvproof_prove("--text", str(file))
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+@pytest.mark.usefixtures("mixed_suite")
+def test_a_name_that_nothing_has_is_a_mistake_of_the_caller() -> None:
+    done = kvproof_prove("--only", "mixed/rihgt")
+    assert done.exit_code == 2
+    assert "nothing is named mixed/rihgt (did you mean mixed/right?)" in done.stderr
+
+
+def test_a_result_that_cannot_be_written_is_said_before_the_run(tmp_path: Path) -> None:
+    done = kvproof_prove("--json", str(tmp_path))
+    assert done.exit_code == 2
+    assert "is a folder" in done.stderr
+
+
+def test_that_rules_fire_is_part_of_it() -> None:
+    done = kvproof_prove("--only", "vacuity/fires/evict", "--only", "vacuity/fires/admit")
+    assert done.exit_code == 0, done.output
+    assert "not vacuous: 2 of 2 rules fire" in done.output
+
+
+def test_a_rule_that_never_fires_is_not_passed(tmp_path: Path) -> None:
+    text = tmp_path / "mine.py"
+    guard = "require(state.status[block] == EVICTABLE and state.refcount[block] > 0, 'never', 'evict-unreferenced')"
+    text.write_text(f"def evict(state: State, block: BlockId) -> None:\n    {guard}\n    forget(state, block)\n")
+    done = kvproof_prove("--text", str(text), "--only", "vacuity/fires/evict")
+    assert done.exit_code == 4
+    assert "unknown: vacuity/fires/evict: no small state that satisfies every invariant" in done.output
+    assert "vacuous: 0 of 1 rules fire" in done.output
+
+
+@pytest.mark.usefixtures("mixed_suite")
+def test_hypotheses_that_contradict_each_other_are_a_refutation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def contradictory(suite: str) -> Iterator[Obligation]:
+        assumed = (Hypothesis("positive", X > 0), Hypothesis("negative", X < 0))
+        yield Obligation("mixed", "anything", "it is 7", "conservation", assumed, X == 7)
+
+    monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", contradictory)
+    done = kvproof_prove("--only", "mixed", "--only", "vacuity/hypotheses")
+    assert done.exit_code == 1
+    assert "what is assumed for mixed/anything/it is 7 contradicts itself" in done.output

@@ -1,0 +1,137 @@
+"""What `kvproof prove` does besides: a second solver, SMT-LIB, cores, a baseline of efforts."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import z3
+from typer.testing import CliRunner, Result
+
+from kvproof.check.cli.app import app
+from kvproof.check.cli.prove_second_solver import opinion
+from kvproof.models.proofs.induction import Induction
+from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.solvers import second_solver
+from kvproof.models.solvers.solving import Answer, Decided
+from kvproof.models.translation.translator import Translator
+from kvproof.spec.language import COLLECTED
+from kvproof.spec.verdict import Exit, Verdict
+
+X = z3.Int("x")
+PART = "mapping/swap-in and copy"
+
+
+def kvproof_prove(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["prove", "--jobs", "1", *arguments])
+
+
+def document(*arguments: str) -> dict[str, Any]:
+    done = kvproof_prove("--json", "-", *arguments)
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_second_solver_proves_it_again_and_each_answer_is_a_check_of_its_own() -> None:
+    pytest.importorskip("cvc5")
+    checks = document("--only", PART, "--second-solver")["checks"]
+    by_judge = {judge: [one for one in checks if one["judge"] == judge] for judge in ("prover", "second-solver")}
+    assert len(by_judge["prover"]) == len(by_judge["second-solver"]) == 2
+    assert {one["verdict"] for one in checks} == {"proved"}
+    assert len({one["id"] for one in checks}) == len(checks)
+
+
+def test_without_a_second_solver_it_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(second_solver, "NAME", "no_such_solver")
+    done = kvproof_prove("--second-solver")
+    assert done.exit_code == Exit.USAGE
+    assert "pip install 'kvproof[second-solver]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        (Verdict.PROVED, Verdict.PROVED, Verdict.PROVED),
+        (Verdict.PROVED, Verdict.REFUTED, Verdict.REFUTED),
+        (Verdict.REFUTED, Verdict.PROVED, Verdict.REFUTED),
+        (Verdict.PROVED, Verdict.UNKNOWN, Verdict.UNKNOWN),
+        (Verdict.UNKNOWN, Verdict.REFUTED, Verdict.UNKNOWN),
+        (Verdict.UNKNOWN, Verdict.PROVED, Verdict.PROVED),
+    ],
+)
+def test_two_solvers_that_contradict_each_other_refute_the_run(
+    first: Verdict, second: Verdict, verdict: Verdict
+) -> None:
+    one = Decided(Obligation("suite", "subject", "claim", "read-back", (), X > 0), Answer(first))
+    check = opinion(one, replace(one, answer=Answer(second)))
+    assert check.verdict is verdict
+    assert ("contradict" in check.text) == ({first, second} == {Verdict.PROVED, Verdict.REFUTED})
+    assert (check.text == "") == (verdict is Verdict.PROVED)
+
+
+def test_every_question_is_a_file_that_another_solver_can_read(tmp_path: Path) -> None:
+    done = kvproof_prove("--only", PART, "--smt2", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    files = list(tmp_path.rglob("*.smt2"))
+    assert len(files) == 2
+    for file in files:
+        solver = z3.Solver()
+        solver.from_string(file.read_text())
+        assert solver.check() == z3.unsat
+        assert file.read_text().startswith(f"; {PART}/")
+
+
+def test_questions_are_not_written_where_a_file_is(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    done = kvproof_prove("--only", PART, "--smt2", str(file))
+    assert done.exit_code == Exit.USAGE
+    assert "takes a folder" in done.stderr
+
+
+def test_cores_say_what_each_proof_rests_on_and_which_invariants_a_rule_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = next(rule for rule in COLLECTED.rules if rule.__name__ == "begin_swap")
+    monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", lambda _: Induction(Translator()).rule(rule))
+    done = kvproof_prove("--only", "specification/begin_swap", "--cores", "--json", "-")
+    checks = json.loads(done.stdout)["checks"]
+    texts = {one["id"].rpartition("/")[2]: one["text"] for one in checks}
+    assert texts["entries_are_in_their_pool"].startswith("rests on: ")
+    assert "entries_are_in_their_pool" in texts["entries_are_in_their_pool"]
+    (row,) = [line for line in done.stderr.splitlines() if line.startswith("  begin_swap") and "x" in line]
+    assert "·" in row
+
+
+def test_a_proof_that_became_harder_than_the_baseline_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    baseline = tmp_path / "efforts.json"
+    known = {"solver": f"z3 {z3.get_version_string()}", "seed": 0, "hard": {}, "subjects": {PART: 2}}
+    baseline.write_text(json.dumps(known))
+    assert kvproof_prove("--only", PART, "--baseline", str(baseline)).exit_code == 0
+    monkeypatch.setattr("kvproof.models.solvers.solver_effort.FLOOR", 1)
+    done = kvproof_prove("--only", PART, "--baseline", str(baseline))
+    assert done.exit_code == Exit.WORSE_THAN_BASELINE
+    assert f"harder than the baseline: {PART}/" in done.output
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"solver": "z3 1.0", "seed": 0, "hard": {}, "subjects": {}}', "is of z3 1.0 with seed 0"),
+        ("[]", "is no baseline of proofs"),
+    ],
+)
+def test_a_baseline_that_cannot_be_compared_is_a_mistake_of_the_caller(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    baseline = tmp_path / "efforts.json"
+    baseline.write_text(content)
+    done = kvproof_prove("--baseline", str(baseline))
+    assert done.exit_code == Exit.USAGE
+    assert message in done.stderr
+
+
+def test_a_baseline_of_a_part_is_not_saved(tmp_path: Path) -> None:
+    done = kvproof_prove("--only", PART, "--save-baseline", str(tmp_path / "efforts.json"))
+    assert done.exit_code == Exit.USAGE
+    assert "leave out --only" in done.stderr

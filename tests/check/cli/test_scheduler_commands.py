@@ -1,0 +1,65 @@
+"""A whole scheduler from the command line: verified, refuted, told, replayed."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kvproof.check.cli.app import app
+from kvproof.reports.document import write
+from kvproof.spec.trace import Trace
+
+BROKEN = """
+import os
+
+from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
+from kvproof.impl.scheduler import Scheduler
+
+
+class Forgets(Scheduler):
+    def _preempt(self, group, outputs):
+        super()._preempt(group, outputs)
+        self._leave_queue(self._requests[group.request_id][0])
+
+
+def make():
+    return BuiltInScheduler(Scheduler if "MENDED" in os.environ else Forgets)
+"""
+
+
+def kvproof(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, list(arguments))
+    return done.exit_code, done.output
+
+
+def test_a_counterexample_of_the_loop_is_told_saved_and_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("broken.py").write_text(BROKEN, encoding="utf-8")
+    code, output = kvproof("hunt", "--subject", "broken.py:make", "--stop-at-first", "--budget", "30", "--seed", "1")
+    assert code == 1
+    assert "progress is refuted for broken.py:make" in output
+    assert "complete(samples 0)" in output
+    (saved,) = Path(".kvproof/crashes").glob("*.json")
+    code, output = kvproof("replay", str(saved))
+    assert (code, output.split()[0]) == (1, "FAILED")
+    monkeypatch.setenv("MENDED", "1")
+    code, output = kvproof("replay", str(saved))
+    assert (code, output.split()[0]) == (0, "FIXED")
+
+
+def test_a_trace_of_the_loop_with_a_foreign_operation_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    operations = [["add", 1, [1], [0], 1], ["run", 0]]
+    write(path, Trace("kvproof-scheduler", "progress", "", {"block_size": 1, "max_num_seqs": 2}, operations))
+    code, output = kvproof("replay", str(path))
+    assert code == 2
+    assert "operation 2 is 'run'; there are add, abort, stop, schedule, launch, complete" in " ".join(output.split())
+
+
+@pytest.mark.long
+def test_the_built_in_scheduler_is_verified(tmp_path: Path) -> None:
+    code, output = kvproof("verify", "--subject", "kvproof-scheduler", "--budget", "90", "--out", str(tmp_path))
+    assert code == 0, output
+    assert "unmet" not in output

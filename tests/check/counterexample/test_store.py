@@ -1,0 +1,257 @@
+"""Crash files: what is written, what is refused, and what a replay says."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvproof.check.counterexample.regression_test import path_of_test
+from kvproof.check.counterexample.store import CrashFileError, Status, assert_fixed, load, make_trace, replay, save
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.subjects.registry import find
+from kvproof.spec.trace import Operation, Trace
+
+Factory = Callable[[], ManagerSubject]
+
+COUNTS = "            self.refcounts[block] += 1\n"
+FORGETS = "            pass\n"
+CONFIG = Config(block_size=1, num_gpu_blocks=2)
+RUN: list[Operation] = [("new", 1, (1,), (0,)), ("admit", 1, 1), ("run", 0), ("fork", 1, 2)]
+FINDING = Finding("refcount-exact", "fork(1, 2): refcount of block 1: the specification says 2, the subject 1")
+STEPS = [
+    "new(group 1, sequence 1, 1 token: 0)",
+    "admit(group 1)             admitted; sequence 1: block 1",
+    "run()                      computes 1 token of sequence 1",
+    "fork(sequence 1, into 2)   sequence 2: block 1",
+]
+
+
+@pytest.fixture
+def manager(tmp_path: Path, example_source: str) -> Path:
+    """The example with a fork that forgets its references, in a file of its own."""
+    assert example_source.count(COUNTS) == 1
+    path = tmp_path / "broken.py"
+    path.write_text(example_source.replace(COUNTS, FORGETS))
+    return path
+
+
+@pytest.fixture
+def trace(manager: Path) -> Trace:
+    name = f"{manager}:Adapter"
+    return make_trace(name, FINDING, CONFIG, RUN, "walker", 7, make=find(name), num_operations_before=40)
+
+
+@pytest.fixture
+def crash_file(trace: Trace, tmp_path: Path) -> Path:
+    return save(tmp_path / "crashes", trace)
+
+
+def edited(path: Path, edit: Callable[[dict[str, Any]], object]) -> Path:
+    document = json.loads(path.read_text())
+    edit(document)
+    path.write_text(json.dumps(document))
+    return path
+
+
+def mend(manager: Path) -> None:
+    manager.write_text(manager.read_text().replace(FORGETS, COUNTS))
+
+
+def test_a_trace_tells_its_steps_with_what_the_manager_answered(trace: Trace) -> None:
+    assert trace.steps == STEPS
+    assert trace.config == {"block_size": 1, "num_gpu_blocks": 2}
+
+
+def test_what_is_saved_is_what_is_loaded(trace: Trace, crash_file: Path) -> None:
+    assert load(crash_file) == trace
+
+
+def test_a_file_is_named_by_its_property_and_its_content(trace: Trace, crash_file: Path) -> None:
+    trace.seed, trace.judge = 8, "hypothesis"
+    again = save(crash_file.parent, trace)
+    trace.operations[0][3] = [1]
+    other = save(crash_file.parent, trace)
+
+    assert again == crash_file
+    assert other != crash_file
+    assert crash_file.stem[: len("refcount-exact-")] == "refcount-exact-"
+    assert 4 <= len(crash_file.stem) - len("refcount-exact-") <= 8
+
+
+def test_another_file_of_the_same_name_is_kept_and_the_name_grows(trace: Trace, crash_file: Path) -> None:
+    crash_file.write_text("someone else's")
+
+    longer = save(crash_file.parent, trace)
+
+    assert crash_file.read_text() == "someone else's"
+    assert len(longer.stem) == len(crash_file.stem) + 1
+
+
+def test_a_replay_fails_while_the_manager_is_broken_and_is_fixed_once_it_is_mended(
+    crash_file: Path, manager: Path
+) -> None:
+    broken = replay(crash_file)
+    mend(manager)
+    mended = replay(crash_file)
+
+    assert broken.status is Status.FAILED
+    assert broken.text.splitlines()[1:9] == [
+        f"refcount-exact is refuted for {manager}:Adapter at step 4 (walker).",
+        "  fork(1, 2): refcount of block 1: the specification says 2, the subject 1",
+        "  A block's refcount is the number of block-table entries that name it.",
+        "  The steps, with block_size 1, num_gpu_blocks 2:",
+        *[f"    {number}  {step}" for number, step in enumerate(STEPS, start=1)],
+    ]
+    assert (mended.status, mended.finding) == (Status.FIXED, None)
+    assert mended.text == "refcount-exact holds: 4 operations, and nothing is refuted"
+
+
+def test_a_replay_on_another_subject_is_about_that_one(crash_file: Path) -> None:
+    assert replay(crash_file, "kvproof").status is Status.FIXED
+    assert replay(crash_file, find("kvproof")).status is Status.FIXED
+
+
+def test_a_replay_that_finds_something_else_says_so(crash_file: Path, altered: Callable[..., Factory]) -> None:
+    done = replay(crash_file, altered(num_free=lambda self: 0))
+
+    assert done.status is Status.FAILED
+    assert done.finding is not None
+    assert done.text.startswith(
+        f"refcount-exact was refuted when the trace was saved; now it is {done.finding.property}\n"
+    )
+
+
+def test_a_replay_that_does_not_repeat_is_nondeterministic(crash_file: Path, altered: Callable[..., Factory]) -> None:
+    answers = iter([False] + [True] * 99)
+
+    done = replay(crash_file, altered(can_allocate=lambda self, tokens: next(answers)))
+
+    assert done.status is Status.FAILED
+    assert done.finding is not None
+    assert done.finding.property == "nondeterministic"
+    assert "can_admit(1), answered <Admission.NEVER: 'NEVER'>, then <Admission.OK: 'OK'>" in done.text
+
+
+@pytest.mark.parametrize(
+    ("subject", "said"),
+    [
+        ("nowhere:Adapter", "nowhere cannot be imported"),
+        ("kvprof", "did you mean kvproof?"),
+    ],
+)
+def test_a_replay_on_an_unknown_subject_is_an_error(crash_file: Path, subject: str, said: str) -> None:
+    done = replay(crash_file, subject)
+
+    assert done.status is Status.ERROR
+    assert said in done.text
+
+
+def test_a_replay_in_a_configuration_that_the_subject_refuses_is_an_error(crash_file: Path) -> None:
+    edited(crash_file, lambda document: document["config"].update(caching=True))
+
+    assert replay(crash_file).text == (
+        "the subject refuses the configuration of the trace: forty-lines has no prefix cache"
+    )
+
+
+def test_a_file_of_which_no_operation_is_possible_replays_nothing(crash_file: Path) -> None:
+    edited(crash_file, lambda document: document.update(operations=[["append", 1]]))
+
+    done = replay(crash_file)
+
+    assert (done.status, done.text) == (
+        Status.ERROR,
+        "none of the 1 operations is possible: nothing was replayed",
+    )
+
+
+def test_a_relative_manager_file_is_found_from_a_folder_above_the_crash_file(
+    crash_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edited(crash_file, lambda document: document.update(subject="broken.py:Adapter"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    assert replay(crash_file).status is Status.FAILED
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is not JSON"),
+        ('{"subject": "x"', "is not JSON"),
+        ("[]", "no schema_version"),
+        ('{"schema_version": 99}', "a newer release wrote it"),
+        ('{"schema_version": 1, "subject": 5}', "is not a trace of kvproof"),
+    ],
+)
+def test_a_broken_or_foreign_file_is_refused_with_one_message(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(content)
+
+    with pytest.raises(CrashFileError, match=said):
+        load(path)
+    assert replay(path).status is Status.ERROR
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CrashFileError, match="cannot read"):
+        load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda d: d.update(property="speed"), "there is no property 'speed'"),
+        (lambda d: d["config"].update(colour=1), "a configuration has no field 'colour'"),
+        (lambda d: d["config"].update(block_size="4"), "Expected `int`, got `str`"),
+        (lambda d: d["config"].update(block_size=0), "block size 0"),
+        (lambda d: d["config"].update(num_gpu_blocks=10**9), "blocks"),
+        (lambda d: d.update(operations=[["fly", 1]]), "operation 1 is 'fly'"),
+        (lambda d: d.update(operations=[[]]), "operation 1 is None"),
+        (lambda d: d.update(operations=[["fork", 1]]), "fork, has 1 arguments of 2"),
+        (lambda d: d.update(operations=[["free", "1"]]), "argument 1: Expected `int`, got `str`"),
+        (lambda d: d.update(operations=[["new", 1, [1], []]]), "argument 3"),
+        (lambda d: d.update(operations=[["new", 1, [1], [0], ["X"]]]), "argument 4"),
+    ],
+)
+def test_a_file_that_was_edited_into_nonsense_is_refused(
+    crash_file: Path, edit: Callable[[dict[str, Any]], object], said: str
+) -> None:
+    with pytest.raises(CrashFileError, match=said):
+        load(edited(crash_file, edit))
+
+
+def test_the_assertion_of_a_regression_test_carries_the_refutation(crash_file: Path, manager: Path) -> None:
+    with pytest.raises(AssertionError, match="refcount-exact is still refuted"):
+        assert_fixed(crash_file)
+    mend(manager)
+    assert_fixed(crash_file)
+    manager.unlink()
+    with pytest.raises(CrashFileError, match="there is no file"):
+        assert_fixed(crash_file)
+
+
+def test_the_regression_test_beside_it_fails_and_then_passes_under_pytest(crash_file: Path, manager: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path_of_test(crash_file))]
+
+    broken = subprocess.run(command, capture_output=True, text=True, cwd=crash_file.parent)
+    mend(manager)
+    mended = subprocess.run(command, capture_output=True, text=True, cwd=crash_file.parent)
+
+    assert (broken.returncode, mended.returncode) == (1, 0)
+    assert "refcount of block 1: the specification says 2, the subject 1" in broken.stdout
+
+
+def test_a_message_of_an_engine_cannot_break_the_regression_test(trace: Trace, tmp_path: Path) -> None:
+    trace.text = 'quotes """ and \\ and \ud800 and a\rreturn \x00'
+
+    path = save(tmp_path / "crashes", trace)
+
+    compile(path_of_test(path).read_bytes(), "test", "exec")
+    assert load(path).text.startswith('quotes """ and \\ and ')

@@ -1,0 +1,194 @@
+"""Managers behind a pipe: the example in C, and programs that break the protocol in every way."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kvproof.check.cli.app import app
+from kvproof.check.counterexample.store import confirm
+from kvproof.check.isolation.factory import factory_for
+from kvproof.check.isolation.limits import Limits
+from kvproof.check.isolation.remote_search import shortest
+from kvproof.check.protocol.finding import AdapterError, Finding
+from kvproof.check.protocol.manager import Capabilities, Config, Unsupported
+from kvproof.check.search.manager_operations import walk
+from kvproof.check.subjects.registry import UnknownSubject
+from kvproof.spec.text.identity import Key
+
+EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "pipe_manager.c"
+HELLO = '{"kvproof":1,"name":"p","capabilities":{"caching":true}}'
+# Answers `open`, then does what its argument says with the next call.
+PROGRAM = """
+import os, sys, time
+print(sys.argv[1], flush=True)
+sys.stdin.readline()
+print('{"answer":null}', flush=True)
+sys.stdin.readline()
+exec(sys.argv[2])
+sys.stdout.flush()
+sys.stdin.readline()
+"""
+
+Compile = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compile:
+    """Compiles the example; gives the name of the subject."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler `cc` here")
+    folder = tmp_path_factory.mktemp("pipe")
+
+    def compile(name: str, *flags: str) -> str:
+        command = [compiler, "-O2", "-Wall", "-Wextra", "-Werror", *flags, "-o", str(folder / name), str(EXAMPLE)]
+        subprocess.run(command, check=True)
+        return f"pipe:{folder / name}"
+
+    return compile
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Callable[..., str]:
+    """The name of a program that answers its second call by running a line of Python."""
+    (tmp_path / "odd.py").write_text(PROGRAM)
+
+    def name(line: str, hello: str = HELLO) -> str:
+        return f"pipe:{sys.executable} {tmp_path / 'odd.py'} '{hello}' '{line}'"
+
+    return name
+
+
+def test_the_example_is_short_enough_to_read() -> None:
+    assert len(EXAMPLE.read_text().splitlines()) < 200
+
+
+def test_the_manager_in_c_is_not_refuted(compiled: Compile) -> None:
+    done = walk(factory_for(compiled("manager"))(), 1, max_operations=2_000, seconds=100)
+    assert done.finding is None
+    assert done.num_operations == 2_000
+    assert done.witnesses["copy-on-write"]
+    assert done.witnesses["pool full"]
+
+
+@pytest.mark.long
+def test_the_manager_in_c_is_not_refuted_by_a_hundred_thousand_operations(compiled: Compile) -> None:
+    done = walk(factory_for(compiled("manager"))(), 1, max_operations=100_000, seconds=1000)
+    assert (done.finding, done.num_operations) == (None, 100_000)
+
+
+def test_a_fork_that_is_not_counted_is_refuted_by_its_shortest_run(compiled: Compile) -> None:
+    make = factory_for(compiled("broken", "-DFORGET_TO_COUNT"))
+    done = walk(make(), 1, max_operations=10_000, seconds=100)
+    assert done.finding is not None
+    finding = confirm(make, done.config, done.operations, done.finding)
+    assert finding.property == "refcount-exact"
+    _, operations, _ = shortest(
+        make, finding, seconds=20.0, config=done.config, operations=done.operations, seed=1, walks=0
+    )
+    assert [operation[0] for operation in operations] == ["new", "admit", "run", "fork"]
+
+
+def test_a_hunt_takes_the_command_with_its_arguments(
+    compiled: Compile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = compiled("hunted", "-DFORGET_TO_COUNT") + " 'an argument'"
+    done = CliRunner().invoke(app, ["hunt", "--subject", name, "--stop-at-first", "--budget", "5", "--seed", "1"])
+    assert done.exit_code == 1, done.output
+    assert f"refcount-exact is refuted for {name} at step 4" in done.output
+    (saved,) = (tmp_path / ".kvproof" / "crashes").glob("*.json")
+    again = CliRunner().invoke(app, ["replay", str(saved)])
+    assert (again.exit_code, again.output.split()[0]) == (1, "FAILED")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('print("no JSON")', "hits(tokens [0]) was answered by a line that is no JSON"),
+        ('print("[1]")', "was answered by '[1]', which is no object"),
+        ('print("{\\"value\\":1}")', "was answered by an object with ['value']; it must have `answer`"),
+        (
+            'print("{\\"answer\\":\\"many\\"}")',
+            "hits was answered by 'many', which is wrong: Expected `int`",
+        ),
+        ('print("{\\"answer\\":1}\\n{\\"answer\\":2}")', "was answered by more than one line"),
+        ('print("{\\"answer\\":1,\\"seen\\":{\\"free\\":1}}")', "Object missing required field `tables`"),
+    ],
+)
+def test_a_line_that_is_not_right_is_the_fault_of_the_program(odd: Callable[..., str], line: str, said: str) -> None:
+    subject = factory_for(odd(line))()
+    subject.open(Config(caching=True))
+    subject.new(1, [1], [0], Key(), ())
+    with pytest.raises(AdapterError) as refused:
+        subject.hits(1)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "said"),
+    [
+        ("os._exit(3)", "hits crash", "hits(tokens [0]) ended the program, which ended with exit code 3"),
+        ("os.kill(os.getpid(), 11)", "hits crash", "was ended by signal 11 (SIGSEGV)"),
+        ("time.sleep(100)", "hits hang", "hits(tokens [0]) gave no answer within 0.5 s"),
+    ],
+)
+def test_a_program_that_ends_or_hangs_is_refuted_and_started_again(
+    odd: Callable[..., str], line: str, kind: str, said: str
+) -> None:
+    subject = factory_for(odd(line), limits=Limits(call_seconds=0.5))()
+    for _ in range(2):
+        subject.open(Config(caching=True))
+        subject.new(1, [1], [0], Key(), ())
+        with pytest.raises(Finding) as found:
+            subject.hits(1)
+        assert found.value.kind == ("total-calls", kind)
+        assert said in found.value.text
+
+
+def test_errors_and_configurations_refused_have_their_own_answers(odd: Callable[..., str]) -> None:
+    subject = factory_for(odd('print("{\\"error\\":\\"lost\\",\\"type\\":\\"KeyError\\"}")'))()
+    subject.open(Config(caching=True))
+    subject.new(1, [1], [0], Key(), ())
+    with pytest.raises(Exception, match="lost") as raised:
+        subject.hits(1)
+    assert type(raised.value).__name__ == "KeyError"
+    subject = factory_for(odd('print("{\\"unsupported\\":\\"too small\\"}")'))()
+    subject.open(Config())
+    with pytest.raises(Unsupported, match="too small"):
+        subject.open(Config())
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("pipe:", "pipe: names no program"),
+        ("pipe:./nowhere", "./nowhere cannot be started: No such file or directory"),
+        ("pipe:sh 'open", "this is no command line: No closing quotation"),
+        ("pipe:true", "its first line ended the program, which ended with exit code 0"),
+        ("pipe:echo hello", "its first line was answered by a line that is no JSON"),
+        ("""pipe:echo '{"kvproof":2,"name":"x"}'""", "it speaks protocol 2; this is 1"),
+        ("""pipe:echo '{"kvproof":1}'""", "its first line is wrong: Object missing required field `name`"),
+        (
+            """pipe:echo '{"kvproof":1,"name":"x","capabilities":{"forks":true}}'""",
+            "there is no capability 'forks'; there are asks_first, swap, fork",
+        ),
+    ],
+)
+def test_a_program_that_is_no_manager_is_said_in_one_line(name: str, said: str) -> None:
+    with pytest.raises(UnknownSubject) as refused:
+        factory_for(name)()
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_not_declared_is_refused_before_the_program_is_asked(odd: Callable[..., str]) -> None:
+    subject = factory_for(odd("pass"))()
+    assert subject.capabilities == Capabilities(caching=True)
+    with pytest.raises(Unsupported, match="p has no swapping"):
+        subject.open(Config(num_host_blocks=2))

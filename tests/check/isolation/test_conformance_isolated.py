@@ -1,0 +1,87 @@
+"""`run_conformance` outlives its subject: a crash, a hang or memory without end is a finding with its run."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kvproof.check import run_conformance
+from kvproof.check.isolation.limits import Limits
+from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.subjects.registry import find, own
+
+ENDS = """
+import os, time
+from kvproof.check.subjects.builtin.manager import BuiltIn
+
+class Exits(BuiltIn):
+    def fork(self, parent, child):
+        os._exit(0)
+
+class Hangs(BuiltIn):
+    def fork(self, parent, child):
+        time.sleep(1000)
+
+class Grows(BuiltIn):
+    def fork(self, parent, child):
+        hoard = []
+        while True:
+            hoard.append("x" * (1 << 25))
+
+class Right(BuiltIn):
+    def open(self, config):
+        super().open(config)
+        with open(os.environ["KVPROOF_TEST_PIDS"], "a") as file:
+            file.write(f"{os.getpid()} ")
+
+class Odd:
+    pass
+"""
+SHORT = ["new", "admit", "run", "fork"]
+
+
+@pytest.fixture
+def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file with the subjects; calls have half a second, and memory 256 MiB."""
+    small = Limits(call_seconds=0.5, memory_bytes=1 << 28)
+    monkeypatch.setattr(Limits, "within", staticmethod(lambda seconds: small))
+    monkeypatch.setenv("KVPROOF_TEST_PIDS", str(tmp_path / "pids"))
+    path = tmp_path / "ends.py"
+    path.write_text(ENDS)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Exits", r"fork\(1, 2\) ended its process, which ended with exit code 0"),
+        ("Hangs", r"fork\(1, 2\) gave no answer within 0.5 s"),
+        ("Grows", r"fork\(1, 2\) (raised MemoryError|gave no answer within 0.5 s)"),  # whichever limit comes first
+    ],
+)
+def test_what_ends_or_stops_or_fills_the_process_is_a_finding(name: str, said: str, ends: Path) -> None:
+    with pytest.raises(AssertionError, match=rf"(?s)total-calls is refuted for {ends}:{name} at step 4.*{said}"):
+        run_conformance(own(f"{ends}:{name}"), seconds=60, crashes=ends.parent / "crashes")
+    (trace,) = (ends.parent / "crashes").glob("*.json")
+    assert [operation[0] for operation in json.loads(trace.read_text())["operations"]] == SHORT
+
+
+@pytest.mark.parametrize("isolation", [None, True, False])
+def test_what_has_a_name_is_judged_in_another_process_unless_it_shall_not(ends: Path, isolation: bool | None) -> None:
+    run_conformance(own(f"{ends}:Right"), operations=100, isolation=isolation, crashes=ends.parent)
+    pids = set((ends.parent / "pids").read_text().split())
+    assert (str(os.getpid()) in pids) is (isolation is False)
+
+
+def test_what_has_no_name_is_judged_here_and_not_isolated_by_force(ends: Path) -> None:
+    right = own(f"{ends}:Right")
+    run_conformance(lambda: right(), operations=100, crashes=ends.parent)
+    assert set((ends.parent / "pids").read_text().split()) == {str(os.getpid())}
+    with pytest.raises(ValueError, match="what makes the subject has no name"):
+        run_conformance(find("kvproof"), isolation=True)
+
+
+def test_a_subject_that_cannot_be_made_there_is_the_adapters_fault_and_the_way_out_is_said(ends: Path) -> None:
+    with pytest.raises(AdapterError, match=r"is no subject: .*; *isolation=False keeps it in this one|isolation=False"):
+        run_conformance(own(f"{ends}:Odd"), crashes=ends.parent)

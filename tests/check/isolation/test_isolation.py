@@ -1,0 +1,269 @@
+"""Subjects in a process of their own: what ends that process, or stops it, is a finding with its run."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kvproof.check.counterexample.store import confirm
+from kvproof.check.isolation import remote_search
+from kvproof.check.isolation.factory import is_foreign
+from kvproof.check.isolation.journal import Journal
+from kvproof.check.isolation.limits import Limits
+from kvproof.check.isolation.messages import Foreign, pack, unpack
+from kvproof.check.isolation.remote_subject import Raised, RemoteFactory
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import Admission, Config, Observation, Refused, Unsupported
+from kvproof.check.protocol.scopes import Scope
+from kvproof.check.search import manager_operations
+from kvproof.check.subjects.builtin import manager
+from kvproof.check.subjects.registry import UnknownSubject
+from kvproof.spec.text.identity import Key
+
+ENDS = """
+import ctypes, os, sys, time
+from pathlib import Path
+from kvproof.check.subjects.builtin.manager import BuiltIn
+
+HERE = Path(__file__).parent
+
+class Exits(BuiltIn):
+    def open(self, config):
+        print("said on standard output")
+        os.write(1, b"written to descriptor 1")
+        super().open(config)
+    def fork(self, parent, child):
+        os._exit(0)
+
+class Ends(BuiltIn):
+    def preempt(self, group):
+        ctypes.string_at(0)
+    def free(self, seq):
+        time.sleep(1000)
+    def reset_cache(self):
+        hoard = []
+        while True:
+            hoard.append("x" * (1 << 25))
+    def hits(self, group):
+        return object()
+    def fork(self, parent, child):
+        raise KeyError("no such parent")
+
+class Once(BuiltIn):
+    def fork(self, parent, child):
+        if (HERE / "once").exists():
+            (HERE / "once").unlink()
+            os._exit(7)
+        super().fork(parent, child)
+
+def dies():
+    os._exit(5)
+"""
+CONFIG = Config(num_gpu_blocks=4, block_size=2)
+RUNNING = [("new", 1, (1,), (0,), (None, 0, None), ()), ("admit", 1, 1), ("run", 0)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the file with the subjects."""
+    folder = tmp_path_factory.mktemp("ends")
+    (folder / "ends.py").write_text(ENDS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ends(folder: Path) -> Iterator[RemoteFactory]:
+    """A subject that ends its process, or stops it, in a way for each call."""
+    factory = RemoteFactory(f"{folder / 'ends.py'}:Ends", Limits(call_seconds=0.5, memory_bytes=1 << 28))
+    yield factory
+    factory.close()
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[RemoteFactory]:
+    """kvproof's own manager, isolated."""
+    factory = RemoteFactory("kvproof")
+    yield factory
+    factory.close()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1, 2, -1],
+        [True, None, "text", 1.5],
+        {3: [[0, 1]], 4: []},
+        (1, (2, "x")),
+        Observation({1: [[0, -1]]}, (3, 0), (), [1, 0], None),
+        Refused("no room"),
+        Admission.LATER,
+        Key("X", 1, None),
+        Config(block_size=2, window=3),
+        Scope(3, num_seqs=2),
+    ],
+)
+def test_a_value_arrives_as_it_was_sent_with_its_type(value: object) -> None:
+    data = json.loads(json.dumps(pack(value)))
+    assert unpack(data) == value
+    assert type(unpack(data)) is type(value)
+
+
+def test_what_no_protocol_knows_arrives_as_of_no_right_type() -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise ValueError
+
+    there = unpack(pack([Odd(), 2**70]))
+    assert [type(item) for item in there] == [Foreign, Foreign]
+    assert repr(there[0]) == "<Odd whose repr raises ValueError>"
+    assert repr(there[1]) == str(2**70)
+
+
+def test_the_journal_has_the_last_run_up_to_the_operation_that_did_not_end() -> None:
+    journal = Journal()
+    other = Journal(os.dup(journal.descriptor))
+    journal.begin(CONFIG).append(("new", 1, (1,), (0,)))
+    operations = journal.begin(CONFIG)
+    for operation in RUNNING:
+        operations.append(operation)
+    operations.pop()
+    assert operations == RUNNING[:-1]
+    assert other.look() == (2, 4)
+    assert other.last_run() == (CONFIG, RUNNING)
+    journal.close()
+    other.close()
+
+
+def test_an_isolated_walk_is_the_walk_of_one_process(own: RemoteFactory) -> None:
+    there = remote_search.walk(own(), 3, max_operations=500, seconds=100)
+    here = manager_operations.walk(manager.make(), 3, max_operations=500, seconds=100)
+    by_calls = manager_operations.walk(own(), 3, max_operations=200, seconds=100)
+    assert there.finding is None
+    assert (there.num_operations, there.kinds, there.witnesses) == (here.num_operations, here.kinds, here.witnesses)
+    assert by_calls.num_operations == 200
+    assert by_calls.kinds == manager_operations.walk(manager.make(), 3, max_operations=200, seconds=100).kinds
+
+
+def test_an_isolated_exploration_is_that_of_one_process(own: RemoteFactory) -> None:
+    scope = Scope(2, num_seqs=1, num_tokens=2)
+    there = remote_search.explore_subject(own(), scope, seconds=100)
+    here = remote_search.explore_subject(manager.make(), scope, seconds=100)
+    assert there.is_exhausted
+    assert (there.states, there.transitions, there.fired) == (here.states, here.transitions, here.fired)
+
+
+def test_an_exit_in_a_walk_is_a_finding_with_its_shortest_run(folder: Path) -> None:
+    factory = RemoteFactory(f"{folder / 'ends.py'}:Exits")
+    done = remote_search.walk(factory(), 1, max_operations=10_000, seconds=100)
+    assert done.finding is not None
+    assert done.finding.kind == ("total-calls", "fork crash")
+    assert done.finding.text.endswith("ended its process, which ended with exit code 0")
+    again = confirm(factory, done.config, done.operations, done.finding)
+    _, operations, _ = remote_search.shortest(
+        factory, again, seconds=20.0, config=done.config, operations=done.operations, seed=1, walks=0
+    )
+    factory.close()
+    assert [operation[0] for operation in operations] == ["new", "admit", "run", "fork"]
+
+
+def test_an_end_that_does_not_come_again_is_nondeterministic(folder: Path) -> None:
+    (folder / "once").touch()
+    factory = RemoteFactory(f"{folder / 'ends.py'}:Once")
+    done = remote_search.walk(factory(), 1, max_operations=10_000, seconds=100)
+    factory.close()
+    assert done.finding is not None
+    assert done.finding.property == "nondeterministic"
+    assert "the process ended with exit code 7" in done.finding.text
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "kind", "said"),
+    [
+        ("preempt", (1,), ("total-calls", "preempt crash"), "which was ended by signal 11 (SIGSEGV)"),
+        ("free", (1,), ("total-calls", "free hang"), "free(1) gave no answer within 0.5 s"),
+    ],
+)
+def test_a_call_that_ends_or_stops_the_process_is_a_finding_and_the_next_open_works(
+    ends: RemoteFactory, call: str, arguments: tuple[int, ...], kind: tuple[str, str], said: str
+) -> None:
+    subject = ends()
+    for _ in range(2):
+        subject.open(CONFIG)
+        with pytest.raises(Finding) as found:
+            getattr(subject, call)(*arguments)
+        assert found.value.kind == kind
+        assert said in found.value.text
+
+
+def test_memory_without_end_is_refused_at_the_limit(ends: RemoteFactory) -> None:
+    subject = ends()
+    subject.open(CONFIG)
+    with pytest.raises((Raised, Finding)) as raised:
+        subject.reset_cache()
+    cause = raised.value.cause if isinstance(raised.value, Finding) else type(raised.value).__name__
+    assert cause in ("MemoryError", "reset_cache hang")  # a slow machine needs longer than the call may take
+
+
+def test_what_the_subject_raises_and_refuses_is_raised_here_under_its_name(ends: RemoteFactory) -> None:
+    subject = ends()
+    with pytest.raises(Unsupported, match="a sliding window goes not with prefix caching"):
+        subject.open(Config(window=2, caching=True))
+    subject.open(CONFIG)
+    with pytest.raises(Exception, match="no such parent") as raised:
+        subject.fork(1, 2)
+    assert type(raised.value).__name__ == "KeyError"
+    assert isinstance(subject.hits(1), Foreign)
+    with pytest.raises(AttributeError):
+        _ = subject.schedule
+
+
+def test_a_subject_that_cannot_be_made_is_said_in_one_line(folder: Path) -> None:
+    for factory, said in (("dies", "its process ended with exit code 5"), ("none", "has no 'none'")):
+        with pytest.raises(UnknownSubject, match=said):
+            RemoteFactory(f"{folder / 'ends.py'}:{factory}")
+
+
+@pytest.mark.parametrize(
+    ("name", "foreign"),
+    [
+        ("kvproof", False),
+        ("kvproof-scheduler", False),
+        ("vllm-v0==0.9.2", True),
+        ("a.py:make", True),
+        ("pipe:x", False),
+    ],
+)
+def test_only_what_is_not_ours_is_isolated_by_default(name: str, foreign: bool) -> None:
+    assert is_foreign(name) is foreign
+
+
+def test_a_hunt_outlives_its_subject_and_keeps_its_document_clean(folder: Path) -> None:
+    command = [sys.executable, "-m", "kvproof.check.cli.app", "hunt", "--subject", "ends.py:Exits"]
+    options = ["--seed", "1", "--budget", "20", "--stop-at-first", "--json", "-"]
+    done = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    document = json.loads(done.stdout)
+    (found,) = [check for check in document["checks"] if check["verdict"] == "refuted"]
+    assert found["property"] == "total-calls"
+    assert "said on standard output" in done.stderr
+    assert "written to descriptor 1" in done.stderr
+
+
+def test_no_process_is_left_when_a_factory_is_closed() -> None:
+    factory = RemoteFactory("kvproof")
+    subject = factory()
+    subject.open(CONFIG)
+    pid = subject._fork.pid
+    factory.close()
+    for _ in range(200):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"process {pid} is still there")

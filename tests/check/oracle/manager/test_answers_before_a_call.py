@@ -1,0 +1,141 @@
+"""What a manager promises before a call, and what the judge makes of promises that are too large or too small."""
+
+import time
+from typing import Any
+
+import pytest
+
+from kvproof.check.oracle.manager import Lockstep
+from kvproof.check.protocol.finding import AdapterError, Finding
+from kvproof.check.protocol.manager import Admission, Config, Observation, Refused, Reserved
+from kvproof.check.protocol.time_limit import time_limit
+from kvproof.check.subjects.builtin.manager import BuiltIn
+from kvproof.spec.trace import Operation
+
+TWO_GROUPS: list[Operation] = [("new", 1, (1,), (0,)), ("admit", 1, 1), ("new", 2, (2,), (0,) * 4), ("admit", 2, 4)]
+
+
+def run(subject: BuiltIn, config: Config, operations: list[Operation]) -> Finding:
+    judge = Lockstep(subject, config)
+    for operation in operations[:-1]:
+        judge.apply(operation)
+    with pytest.raises(Finding) as refuted:
+        judge.apply(operations[-1])
+    return refuted.value
+
+
+class Eager(BuiltIn):
+    """Says OK whatever is held back."""
+
+    def can_admit(self, group: int) -> Admission:
+        return Admission.OK
+
+
+def test_an_ok_that_takes_what_the_watermark_holds_back_is_refuted() -> None:
+    found = run(Eager(), Config(block_size=1, num_gpu_blocks=6, watermark=0.34), TWO_GROUPS)
+    assert found.property == "admission-sound"
+    assert found.text == ("can_admit(2) says OK, but needs 4 blocks of 5 free, and 2 are held back by the watermark")
+
+
+class Short(BuiltIn):
+    """Gives a slot to the token, and none beyond it."""
+
+    def reserve(self, seq: int, num_tokens: int) -> Reserved | Refused:
+        return Reserved(self.manager.append_slots(self.seqs[seq], 0))
+
+
+def test_lookahead_slots_that_were_promised_and_not_given_are_refuted() -> None:
+    operations: list[Operation] = [("new", 1, (1,), (0,)), ("admit", 1, 1), ("run", 1), ("sample", 1, (0,))]
+    found = run(Short(), Config(block_size=2, lookahead=3), [*operations, ("append", 1)])
+    assert (found.property, found.text) == ("admission-sound", "append(1): 2 slots for 2 tokens and 3 beyond")
+
+
+class Refusing(BuiltIn):
+    """Is not asked, and refuses every prompt."""
+
+    capabilities = BuiltIn.capabilities.__class__(asks_first=False)
+
+    def admit(self, group: int, num_tokens: int) -> Any:
+        return Refused("no")
+
+
+@pytest.mark.parametrize(("num_tokens", "is_wrong"), [(4, True), (40, False)])
+def test_an_idle_pool_may_refuse_only_what_never_fits(num_tokens: int, is_wrong: bool) -> None:
+    judge = Lockstep(Refusing(), Config(block_size=4, num_gpu_blocks=4))
+    judge.apply(("new", 1, (1,), (0,) * num_tokens))
+    if is_wrong:
+        with pytest.raises(Finding, match="it would wait for ever"):
+            judge.apply(("admit", 1, num_tokens))
+    else:
+        assert judge.apply(("admit", 1, num_tokens))
+
+
+class Hanging(BuiltIn):
+    """Never answers, and catches what it can."""
+
+    def can_admit(self, group: int) -> Admission:
+        while True:
+            try:
+                time.sleep(0.01)
+            except Exception:  # what a subject may well do
+                continue
+
+
+def test_a_subject_that_catches_everything_and_never_answers_is_stopped() -> None:
+    judge = Lockstep(Hanging(), Config())
+    judge.apply(("new", 1, (1,), (0,)))
+    with pytest.raises(Finding, match="no answer within") as refuted, time_limit(0.2):
+        judge.apply(("admit", 1, 1))
+    assert refuted.value.kind == ("total-calls", "hang")
+
+
+class Unobservable(BuiltIn):
+    """Raises when it is looked at."""
+
+    is_broken = False
+
+    def observe(self) -> Observation:
+        if self.is_broken:
+            raise RuntimeError(f"gone, like {object()}")
+        return super().observe()
+
+
+def test_an_observation_that_raises_is_a_finding_and_its_text_repeats() -> None:
+    subject = Unobservable()
+    judge = Lockstep(subject, Config())
+    judge.apply(("new", 1, (1,), (0,)))
+    subject.is_broken = True
+    with pytest.raises(Finding) as refuted:
+        judge.apply(("admit", 1, 1))
+    assert refuted.value.text == "observe() raised RuntimeError: gone, like <object object>"
+
+
+def test_a_fault_of_the_adapter_is_not_put_down_to_the_manager() -> None:
+    class Misfit(BuiltIn):
+        def can_admit(self, group: int) -> Any:
+            raise AdapterError("this adapter knows its own limits")
+
+    judge = Lockstep(Misfit(), Config())
+    judge.apply(("new", 1, (1,), (0,)))
+    with pytest.raises(AdapterError, match="its own limits"):
+        judge.apply(("admit", 1, 1))
+
+
+def test_a_subject_that_ends_the_process_is_refuted() -> None:
+    class Leaving(BuiltIn):
+        def can_admit(self, group: int) -> Admission:
+            raise SystemExit(0)
+
+    judge = Lockstep(Leaving(), Config())
+    judge.apply(("new", 1, (1,), (0,)))
+    with pytest.raises(Finding, match="raised SystemExit: 0"):
+        judge.apply(("admit", 1, 1))
+
+
+def test_a_subject_that_ends_the_process_when_it_is_opened_is_refuted() -> None:
+    class Leaving(BuiltIn):
+        def open(self, config: Config) -> None:
+            raise SystemExit(0)
+
+    with pytest.raises(Finding, match="raised SystemExit: 0"):
+        Lockstep(Leaving(), Config())

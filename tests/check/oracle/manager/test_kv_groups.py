@@ -1,0 +1,123 @@
+"""Configurations of several KV groups: which are drawn, kept, made simpler, and refused."""
+
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+
+from kvproof.check.oracle.expected import Group, Sequence
+from kvproof.check.oracle.manager import Lockstep
+from kvproof.check.protocol.manager import WINDOW, Capabilities, Config, Unsupported
+from kvproof.check.runs.errors import UsageError
+from kvproof.check.runs.fixed_fields import Narrowed, agrees, fixed_fields
+from kvproof.check.runs.gate_scopes import HUNTED_SCOPES
+from kvproof.check.search.configurations import draw
+from kvproof.check.search.shrinking.delta_debugging import fewer_kv_groups
+from kvproof.check.subjects.registry import find
+from kvproof.spec.text.identity import Identities, Key
+
+CAN = Capabilities(window=True, caching=True, window_with_caching=True, cross=True, kv_groups=True)
+NUM_DRAWN = 300
+
+
+@pytest.mark.parametrize(
+    ("config", "windows"),
+    [
+        (Config(), (0,)),
+        (Config(window=5), (5,)),
+        (Config(window=5, kv_groups=("full", "window", "window")), (0, 5, 5)),
+        (Config(kv_groups=("full", "full")), (0, 0)),
+    ],
+)
+def test_each_group_has_its_window(config: Config, windows: tuple[int, ...]) -> None:
+    assert config.windows == windows
+
+
+def test_several_groups_are_drawn_often_with_and_without_a_cache_and_a_window_comes_with_a_group_that_has_it() -> None:
+    drawn = [draw(Random(seed), CAN) for seed in range(NUM_DRAWN)]
+    several = [config for config in drawn if len(config.kv_groups) > 1]
+    assert all((config.window is not None) == (WINDOW in config.kv_groups) for config in several)
+    assert not any(config.cross for config in several)
+    assert len(several) > NUM_DRAWN / 5
+    for caching in (False, True):
+        assert len({config.kv_groups for config in several if config.caching == caching}) == 4
+
+
+def test_what_is_kept_decides_what_is_drawn() -> None:
+    with_window = [draw(Random(seed), CAN, {"window": 3}) for seed in range(NUM_DRAWN)]
+    without = [draw(Random(seed), CAN, {"window": None}) for seed in range(NUM_DRAWN)]
+    hybrid = [draw(Random(seed), CAN, {"kv_groups": ["full", "window"]}) for seed in range(NUM_DRAWN)]
+    assert {config.window for config in with_window} == {3}
+    assert {config.kv_groups for config in without} == {("full",), ("full", "full")}
+    assert {config.kv_groups for config in hybrid} == {("full", "window")}
+
+
+def test_a_subject_with_one_group_gets_one() -> None:
+    assert {draw(Random(seed), Capabilities(window=True)).kv_groups for seed in range(50)} == {("full",)}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(kv_groups=("full", "full")),
+        Config(kv_groups=()),
+        Config(kv_groups=("half",)),
+    ],
+)
+def test_a_subject_is_not_judged_with_groups_that_it_does_not_have(config: Config) -> None:
+    with pytest.raises(Unsupported, match="KV groups"):
+        Lockstep(find("kvproof")(), config)
+
+
+def test_groups_are_kept_by_name_and_the_scopes_of_a_hunt_with_them() -> None:
+    fixed = fixed_fields(["kv_groups=full,window"])
+    assert {name for name, scope in HUNTED_SCOPES.items() if agrees(scope, fixed)} == {
+        "kv-groups-5x2x2",
+        "kv-groups-and-cache-6x1x3",
+    }
+    assert fixed_fields(["kv_groups=full"]) == {"kv_groups": ["full"]}
+    with pytest.raises(UsageError, match="kv_groups are of full or window"):
+        fixed_fields(["kv_groups=full,half"])
+
+
+def test_where_several_groups_are_kept_nothing_is_promised_of_transfers() -> None:
+    subject = SimpleNamespace(capabilities=Capabilities(transfers=True, kv_groups=True))
+    kept = [Narrowed(subject, {"kv_groups": groups}).capabilities for groups in (["full", "window"], ["full"])]
+    assert [(can.transfers, can.kv_groups) for can in kept] == [(False, True), (True, False)]
+
+
+def test_a_run_of_three_groups_is_tried_with_one_and_with_two() -> None:
+    assert list(fewer_kv_groups(("full", "window", "window"))) == [
+        ("full",),
+        ("window",),
+        ("window",),
+        ("window", "window"),
+        ("full", "window"),
+        ("full", "window"),
+    ]
+    assert list(fewer_kv_groups(("full",))) == []
+
+
+def test_the_same_tokens_have_other_kv_in_another_group() -> None:
+    identities = Identities()
+    seq = Sequence(1, Group(1), Key(), (), identities.root(Key()))
+    seq.add_part(identities.root(Key(), 1), 4)
+    seq.grow(identities, 7)
+    first, second = seq.parts
+    assert first.tokens is second.tokens
+    assert [identities.describe(part.last) for part in seq.parts] == ["tokens [7]", "tokens [7], KV group 1"]
+    assert (first.name, second.name) == ("sequence 1", "sequence 1 in KV group 1")
+
+
+def test_a_child_has_the_parts_of_its_parent_and_grows_on_its_own() -> None:
+    identities = Identities()
+    parent = Sequence(1, Group(1), Key(), (), identities.root(Key()))
+    parent.add_part(identities.root(Key(), 1), 4)
+    parent.grow(identities, 7)
+    child = parent.forked(2)
+    child.grow(identities, 8)
+    assert [(part.id, part.window, part.identities[0]) for part in child.parts] == [
+        (2, part.window, part.identities[0]) for part in parent.parts
+    ]
+    assert [len(part.identities) for part in (*parent.parts, *child.parts)] == [1, 1, 2, 2]
+    assert (parent.tokens, child.tokens) == ([7], [7, 8])

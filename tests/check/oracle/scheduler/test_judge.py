@@ -1,0 +1,229 @@
+"""The judge of the loop: silent on the built-in scheduler, repeatable, and right about what it may demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kvproof.check.oracle.coverage_scheduler import expected_witnesses
+from kvproof.check.oracle.expected import Sequence as Truth
+from kvproof.check.oracle.scheduler.judge import LoopLockstep, replay_loop
+from kvproof.check.oracle.scheduler.progress_bound import num_steps_max
+from kvproof.check.oracle.scheduler.requests import Request
+from kvproof.check.protocol.finding import AdapterError, Finding
+from kvproof.check.protocol.scheduler import Chunk, LoopConfig, Step
+from kvproof.check.search.configurations_scheduler import draw
+from kvproof.check.search.scheduler_operations import walk_loop
+from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler, make
+from kvproof.impl.scheduler import SchedulerOutputs
+from kvproof.spec.text.identity import Key
+from kvproof.spec.trace import Operation
+
+STEP: list[Operation] = [("schedule",), ("launch",), ("complete", (0,))]
+
+
+def add(request: int, num_tokens: int, max_tokens: int = 1, num_seqs: int = 1) -> Operation:
+    seqs = tuple(range(10 * request, 10 * request + num_seqs))
+    return "add", request, seqs, (1,) * num_tokens, max_tokens, (), (), None
+
+
+def judge_of(subject: Any, operations: list[Operation], **config: Any) -> LoopLockstep:
+    judge = LoopLockstep(subject, LoopConfig(**config))
+    for operation in operations:
+        assert judge.apply(operation), operation
+    return judge
+
+
+# The built-in scheduler ---------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_refuted_in_20_000_operations() -> None:
+    done = walk_loop(make(), 0, max_operations=20_000, seconds=100.0)
+    assert done.finding is None, done.finding
+    assert done.num_operations >= 20_000
+
+
+@pytest.mark.long
+def test_nothing_is_refuted_in_200_000_operations_and_everything_was_met() -> None:
+    done = walk_loop(make(), 1, max_operations=200_000, seconds=1000.0)
+    assert done.finding is None, done.finding
+    expected = expected_witnesses(make())
+    assert [name for name, is_expected in expected.items() if is_expected and not done.witnesses[name]] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("flag", ["caching", "chunked", "cross", "window"])
+def test_nothing_is_refuted_where_one_capability_is_always_used(flag: str, seed: int) -> None:
+    fixed = {flag: 5 if flag == "window" else True}
+    done = walk_loop(make(), seed, max_operations=20_000, seconds=100.0, fixed=fixed)
+    assert done.finding is None, done.finding
+
+
+def test_the_seed_determines_everything() -> None:
+    one, other = (walk_loop(make(), 7, max_operations=2_000, seconds=100.0) for _ in range(2))
+    assert one.witnesses == other.witnesses
+    assert one.kinds == other.kinds
+    assert one.witnesses != walk_loop(make(), 8, max_operations=2_000, seconds=100.0).witnesses
+
+
+def test_every_drawn_configuration_is_one_that_the_scheduler_accepts(seeds: Iterator[Any]) -> None:
+    for _ in range(200):
+        make().open(draw(next(seeds), make().capabilities))
+
+
+def test_a_fixed_configuration_is_kept() -> None:
+    done = walk_loop(make(), 0, max_operations=200, seconds=100.0, fixed={"chunked": True, "max_num_seqs": 3})
+    assert done.finding is None
+    assert not done.is_unsupported
+
+
+# Any subsequence is a trace -----------------------------------------------------------------------------------------
+
+
+def test_operations_that_are_not_enabled_are_passed_over() -> None:
+    judge = LoopLockstep(make(), LoopConfig())
+    for operation in [("launch",), ("complete", (0,)), ("abort", 1)]:
+        assert not judge.apply(operation)
+    assert judge.apply(add(1, 3))
+    assert not judge.apply(add(1, 3))
+    assert judge.apply(("schedule",))
+    assert not judge.apply(("schedule",))
+    assert not judge.apply(("complete", (0,)))
+    assert judge.apply(("stop",))
+    assert not judge.apply(add(2, 3))
+
+
+def test_an_unknown_operation_is_no_trace() -> None:
+    with pytest.raises(ValueError, match="there is no operation 'sleep'"):
+        LoopLockstep(make(), LoopConfig()).apply(("sleep",))
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_request_may_be_aborted_between_any_two_calls(place: int) -> None:
+    operations = [add(1, 3, 5), *STEP]
+    operations.insert(1 + place, ("abort", 1))
+    judge = LoopLockstep(make(), LoopConfig())
+    for operation in [*operations, ("schedule",), ("launch",), ("complete", (0,))]:
+        judge.apply(operation)
+    assert judge.is_done()
+    assert judge.explainer.seen.free == (8, 0)
+
+
+def test_a_fork_shares_and_then_copies() -> None:
+    forked: Operation = ("complete", (0, 1), ((10, 11),), ())
+    judge = judge_of(make(), [add(1, 3, 5), *STEP[:2], forked, *STEP])
+    assert judge.fired["copy-on-write"] == 1
+    assert sorted(judge.seqs) == [10, 11]
+    assert [judge.seqs[seq].tokens[3:] for seq in (10, 11)] == [[0, 0], [1, 0]]
+
+
+# Progress -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_bound_counts_what_is_left_to_sample_and_the_chunks_between() -> None:
+    request = Request(1, num_prompt=3, max_tokens=4)
+    request.members.append(Truth(10, request, Key(), (), 0))
+    request.members[0].tokens = [1, 1, 1, 1]
+    config = LoopConfig(max_model_len=20, max_num_batched_tokens=8)
+    # 3 tokens to sample and 1 request to end; between two of these ceil(20 / 8) = 3 chunks and 2 steps that make room
+    assert num_steps_max([request], config) == 4 * (3 + 2) + 1
+
+
+class Lazy(BuiltInScheduler):
+    """A scheduler that schedules nothing from some step on."""
+
+    def __init__(self, num_steps: int) -> None:
+        super().__init__()
+        self.num_steps = num_steps
+
+    def schedule(self) -> Step:
+        self.num_steps -= 1
+        if self.num_steps >= 0:
+            return super().schedule()
+        self.outputs = SchedulerOutputs()
+        return Step()
+
+
+def test_a_request_that_waits_while_nothing_runs_is_no_progress() -> None:
+    finding = replay_loop(Lazy(0), LoopConfig(), [add(1, 3), *STEP])
+    assert finding is not None
+    assert (finding.property, "nothing runs, and request 1, waiting" in finding.text) == ("progress", True)
+
+
+def test_a_running_request_that_never_goes_on_is_no_progress() -> None:
+    operations = [add(1, 3, 5), *STEP, ("stop",), *STEP * 40]
+    finding = replay_loop(Lazy(1), LoopConfig(), operations)
+    assert finding is not None
+    assert finding.property == "progress"
+    assert "not all is done: request 1 running" in finding.text
+    assert replay_loop(make(), LoopConfig(), operations) is None
+
+
+# What a step may not say --------------------------------------------------------------------------------------------
+
+
+class Liar(BuiltInScheduler):
+    """A scheduler whose steps are told otherwise."""
+
+    def __init__(self, told: Callable[[Step], Any]) -> None:
+        super().__init__()
+        self.told = told
+
+    def schedule(self) -> Step:
+        return self.told(super().schedule())  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("property", "told"),
+    [
+        ("read-back", lambda s: s._replace(chunks=[Chunk(10, 0, 4)])),
+        ("exclusive-writer", lambda s: s._replace(chunks=list(s.chunks) * 2)),
+        ("no-use-after-free", lambda s: s._replace(chunks=[Chunk(99, 0, 1)])),
+        ("no-leak-at-rest", lambda s: s._replace(chunks=[])),
+        ("frame-kept", lambda s: s._replace(ignored=[7])),
+        ("admission-final", lambda s: s._replace(ignored=[1])),
+        ("swap-mapping", lambda s: s._replace(swap_in=[(0, 0)])),
+        ("swap-mapping", lambda s: s._replace(swap_out=[(0, 0)])),
+        ("hit-computed", lambda s: s._replace(chunks=[Chunk(10, 2, 3, hit=4)])),
+    ],
+)
+def test_a_step_that_is_not_what_happened_is_found(property: str, told: Callable[[Step], Step]) -> None:
+    finding = replay_loop(Liar(told), LoopConfig(num_host_blocks=2), [add(1, 3, 5), *STEP])
+    assert finding is not None
+    assert finding.property == property
+
+
+def test_a_chunk_that_leaves_tokens_out_is_read_back() -> None:
+    finding = replay_loop(Liar(lambda s: s._replace(chunks=[Chunk(10, 1, 3)])), LoopConfig(), [add(1, 3, 5), *STEP])
+    assert finding is not None
+    assert finding.property in {"read-back", "hit-computed"}
+
+
+def test_an_answer_of_another_type_is_the_adapters_fault() -> None:
+    with pytest.raises(AdapterError, match="schedule must return Step"):
+        replay_loop(Liar(lambda s: None), LoopConfig(), [add(1, 3), *STEP])
+
+
+def test_a_subject_without_a_call_is_none() -> None:
+    with pytest.raises(AdapterError, match="no loop subject: it has no open, add_request"):
+        LoopLockstep(object(), LoopConfig())  # type: ignore[arg-type]
+
+
+def test_an_exception_in_a_step_names_the_call() -> None:
+    def broken(step: Step) -> Step:
+        raise RuntimeError("out of cheese")
+
+    with pytest.raises(Finding, match="out of cheese") as caught:
+        judge_of(Liar(broken), [add(1, 3), ("schedule",)])
+    assert caught.value.kind == ("total-calls", "schedule RuntimeError")
+
+
+@pytest.fixture
+def seeds() -> Iterator[Any]:
+    """Random numbers from a row of seeds."""
+    from random import Random
+
+    return (Random(seed) for seed in range(10_000))

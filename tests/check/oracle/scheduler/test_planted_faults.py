@@ -1,0 +1,243 @@
+"""Faults of one line each, planted in the built-in scheduler: the loop finds every one and makes its run short.
+
+Where a fault may show itself in several ways, which of them comes first is a matter of the seed.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import pytest
+
+from kvproof.check.oracle.scheduler.judge import replay_loop
+from kvproof.check.protocol.scheduler import LoopConfig
+from kvproof.check.search.scheduler_operations import walk_loop
+from kvproof.check.search.shrinking.scheduler import minimise_loop
+from kvproof.check.subjects.builtin.scheduler import make
+
+Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
+
+QUEUES = "kvproof.impl.scheduler_queues"
+SCHEDULER = "kvproof.impl.scheduler"
+BUDGET = "kvproof.impl.scheduling_budget"
+NUM_OPERATIONS_MAX = 60_000
+SECONDS_MAX = 60.0
+MINIMISE_SECONDS_MAX = 10.0
+SHORT = 16  # operations; most need 3 to 9
+
+
+class Fault(NamedTuple):
+    """What is wrong, where, which line becomes which, and the properties that name it rightly."""
+
+    name: str
+    module: str
+    function: str
+    line: str
+    replacement: str
+    properties: set[str]
+
+
+FAULTS = [
+    Fault(
+        "an abort frees nothing",
+        QUEUES,
+        "SchedulerQueues._end",
+        "self._free(group)",
+        "pass",
+        {"no-leak-at-rest"},
+    ),
+    Fault(
+        "an abort forgets what the step under way used",
+        QUEUES,
+        "SchedulerQueues._end",
+        "self._ended_in_step.append(group)",
+        "pass",
+        {"no-leak-at-rest"},
+    ),
+    Fault(
+        "an abort does not wait for the step under way",
+        QUEUES,
+        "SchedulerQueues._end",
+        "if self._is_step_under_way:",
+        "if False:",
+        {"in-flight-held"},
+    ),
+    Fault(
+        "an abort keeps the cross-attention table",
+        QUEUES,
+        "SchedulerQueues._free",
+        "self.block_manager.free_cross(group)",
+        "pass",
+        {"no-leak-at-rest"},
+    ),
+    Fault(
+        "an abort overlooks the swapped queue",
+        QUEUES,
+        "SchedulerQueues._leave_queue",
+        "(self.running, self.waiting, self.swapped)",
+        "(self.running, self.waiting)",
+        {"total-calls", "progress", "frame-kept", "no-use-after-free"},
+    ),
+    Fault(
+        "a finished request keeps its cross-attention table",
+        QUEUES,
+        "SchedulerQueues.free_finished_seq_groups",
+        "self.block_manager.free_cross(group)",
+        "pass",
+        {"no-leak-at-rest"},
+    ),
+    Fault(
+        "the copies of a decode are dropped",
+        SCHEDULER,
+        "Scheduler._run_on",
+        "outputs.blocks_to_copy += manager.append_slots(seq, scheduled.num_lookahead_slots)",
+        "manager.append_slots(seq, scheduled.num_lookahead_slots)",
+        {"cow-copied"},
+    ),
+    Fault(
+        "the copies of a group that was swapped in are dropped",
+        SCHEDULER,
+        "Scheduler._swap_in",
+        "outputs.blocks_to_copy += manager.append_slots(seq, scheduled.num_lookahead_slots)",
+        "manager.append_slots(seq, scheduled.num_lookahead_slots)",
+        {"cow-copied"},
+    ),
+    Fault(
+        "the pairs of a swap-out are dropped",
+        SCHEDULER,
+        "Scheduler._preempt",
+        "outputs.blocks_to_swap_out += manager.swap_out(group)",
+        "manager.swap_out(group)",
+        {"swap-mapping"},
+    ),
+    Fault(
+        "groups are swapped in after a preemption of the same step",
+        SCHEDULER,
+        "Scheduler.schedule",
+        "if not outputs.preempted:",
+        "if True:",
+        {"read-back", "cow-copied", "frame-kept", "swap-mapping"},
+    ),
+    Fault(
+        "the token budget is not spent",
+        BUDGET,
+        "SchedulingBudget.spend",
+        "self.num_tokens_left -= num_tokens",
+        "pass",
+        {"budget-kept"},
+    ),
+    Fault(
+        "the sequence budget is not spent",
+        BUDGET,
+        "SchedulingBudget.spend",
+        "self.num_seqs_left -= num_seqs",
+        "pass",
+        {"budget-kept"},
+    ),
+    Fault(
+        "prompts are admitted without a place",
+        SCHEDULER,
+        "Scheduler._admit_prompts",
+        "or len(seqs) > num_places",
+        "",
+        {"budget-kept"},
+    ),
+    Fault(
+        "a group that is swapped and can never come back is taken for one that can",
+        SCHEDULER,
+        "Scheduler._swap_in",
+        "if answer is AllocStatus.NEVER:",
+        "if False:",
+        {"total-calls", "admission-sound"},
+    ),
+    Fault(
+        "a fork is not told to the manager",
+        QUEUES,
+        "SchedulerQueues.fork_seq",
+        "self.block_manager.fork(parent_seq, child_seq)",
+        "pass",
+        {"frame-kept"},
+    ),
+    Fault(
+        "a preempted group is lost",
+        SCHEDULER,
+        "Scheduler._move",
+        "{WAITING: self.waiting, RUNNING: self.running, SWAPPED: self.swapped}[status].add(arrival, group)",
+        "status and {RUNNING: self.running, SWAPPED: self.swapped}[status].add(arrival, group)",
+        {"progress"},
+    ),
+    Fault(
+        "a prompt for which there is never room waits for ever",
+        SCHEDULER,
+        "Scheduler._admit_prompts",
+        "if answer is AllocStatus.NEVER:",
+        "if False:",
+        {"admission-sound", "total-calls", "progress"},
+    ),
+    Fault(
+        "the answer LATER is taken for NEVER",
+        SCHEDULER,
+        "Scheduler._admit_prompts",
+        "if answer is AllocStatus.NEVER:",
+        "if answer is not AllocStatus.OK:",
+        {"admission-final"},
+    ),
+    Fault(
+        "nobody comes back from the host while anybody waits",
+        SCHEDULER,
+        "Scheduler._swap_in",
+        "while self.swapped:",
+        "while self.swapped and not self.waiting:",
+        {"progress"},
+    ),
+    Fault(
+        "a chunk is marked as the whole prompt",
+        SCHEDULER,
+        "Scheduler._tell_manager",
+        "manager.mark_blocks_as_computed(scheduled.seq_group, scheduled.token_chunk_size)",
+        "manager.mark_blocks_as_computed(scheduled.seq_group, scheduled.seq_group.seqs[0].get_len())",
+        {"hit-computed", "cache-content", "sharing-equal"},
+    ),
+    Fault(
+        "a chunk counts as the whole prompt",
+        SCHEDULER,
+        "Scheduler._next_tokens",
+        "return ScheduledSequenceGroup(group, chunk), chunk, True",
+        "return ScheduledSequenceGroup(group, num_new), chunk, True",
+        {"budget-kept"},
+    ),
+    Fault(
+        "a recomputed sequence counts as computed",
+        SCHEDULER,
+        "Scheduler._preempt",
+        "seqs[0].reset_state_for_recompute()",
+        "pass",
+        {"read-back", "hit-computed", "total-calls"},
+    ),
+    Fault(
+        "a preempted sequence keeps its blocks",
+        SCHEDULER,
+        "Scheduler._preempt",
+        "manager.free(seqs[0])",
+        "pass",
+        {"no-leak-at-rest", "progress", "swap-mapping", "total-calls"},
+    ),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_the_loop_finds_and_names_the_fault_and_makes_its_run_short(fault: Fault, plant: Plant) -> None:
+    with plant(fault.module, fault.function, fault.line, fault.replacement):
+        done = walk_loop(make(), 0, max_operations=NUM_OPERATIONS_MAX, seconds=SECONDS_MAX)
+        assert done.finding is not None
+        assert done.finding.property in fault.properties, done.finding.text
+        assert isinstance(done.config, LoopConfig)
+        config, operations, found = minimise_loop(
+            make, done.config, done.operations, done.finding, MINIMISE_SECONDS_MAX
+        )
+        assert found.kind == done.finding.kind
+        assert len(operations) <= SHORT, operations
+        again = replay_loop(make(), config, operations)
+        assert again is not None
+        assert again.text == found.text
+    assert replay_loop(make(), config, operations) is None, "the fault is out, and so is the finding"

@@ -1,0 +1,251 @@
+"""KV that comes from elsewhere or is sent there while steps run: its blocks are held until the transfer is over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvproof.check.counterexample.steps import narrate
+from kvproof.check.counterexample.trace_schema import operations_of
+from kvproof.check.oracle.scheduler.judge import LoopLockstep, replay_loop
+from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
+from kvproof.check.protocol.scheduler import Chunk, Load, LoopConfig, Step
+from kvproof.check.search.scheduler_operations import walk_loop
+from kvproof.check.search.shrinking.scheduler import minimise_loop
+from kvproof.spec.trace import Operation, Trace
+
+
+class Request:
+    """A sequence of the scheduler below; `coming`: tokens whose KV is elsewhere. It holds blocks while it is `busy`."""
+
+    def __init__(self, number: int, seq: int, known: int, limit: int, coming: int, is_sent: bool) -> None:
+        self.number, self.seq, self.known, self.limit = number, seq, known, limit
+        self.coming, self.is_sent = coming, is_sent
+        self.computed = 0
+        self.is_loading = self.is_busy = self.is_over = False
+        self.table: list[int] = []
+
+
+class Moves:
+    """First come, first served, each with room for all that it will ever need."""
+
+    name = "moves"
+    capabilities = Capabilities(transfers=True)
+    assumptions: tuple[Assumption, ...] = ()
+
+    def open(self, config: LoopConfig) -> None:
+        if config.num_host_blocks or config.watermark or config.window:
+            raise Unsupported("blocks of one kind only")
+        self.config = config
+        self.free = list(range(config.num_gpu_blocks))
+        self.requests: dict[int, Request] = {}
+        self.waiting: list[Request] = []
+        self.running: list[Request] = []
+        self.step: list[Request] = []
+        self.told = 0, False
+
+    def elsewhere(self, request: int, num_tokens: int, is_sent: bool) -> None:
+        self.told = num_tokens, is_sent
+
+    def add_request(
+        self, request: int, seqs: list[int], tokens: list[int], key: Any, images: Any, max_tokens: int, encoder: Any
+    ) -> None:
+        limit = max(len(tokens) + 1, min(len(tokens) + max_tokens, self.config.max_model_len))
+        coming, is_sent = self.told
+        self.told = 0, False
+        new = Request(request, seqs[0], len(tokens), limit, coming if coming < len(tokens) else 0, is_sent)
+        self.requests[seqs[0]] = new
+        self.waiting.append(new)
+
+    def abort(self, request: int) -> None:
+        self.end(next(r for r in self.requests.values() if r.number == request))
+
+    def end(self, request: Request) -> None:
+        request.is_over = True
+        for queue in (self.waiting, self.running):
+            if request in queue:
+                queue.remove(request)
+        if not (request.is_busy or request.is_loading):
+            self.release(request)
+
+    def release(self, request: Request) -> None:
+        self.free += request.table
+        request.table = []
+        self.requests.pop(request.seq, None)
+
+    def schedule(self) -> Step:
+        size, budget = self.config.block_size, self.config.max_num_batched_tokens
+        ignored = [r for r in self.waiting if r.known > self.config.max_model_len]
+        failed = [r for r in self.waiting if r not in ignored and -(-r.limit // size) > self.config.num_gpu_blocks]
+        for request in ignored + failed:
+            self.end(request)
+        chunks, loads = [], []
+        promised = sum(-(-r.limit // size) - len(r.table) for r in self.running)
+        while self.waiting and len(self.running) < self.config.max_num_seqs:
+            request = self.waiting[0]
+            if -(-request.limit // size) + promised > len(self.free):
+                break
+            promised += -(-request.limit // size)
+            self.running.append(self.waiting.pop(0))
+            request.is_loading = request.coming > 0
+            if request.is_loading:
+                self.extend(request, request.coming)
+                promised -= len(request.table)
+                loads.append(Load(request.seq, 0, request.coming))
+                request.computed = request.coming
+        for request in self.running:
+            start, stop = request.computed, request.known
+            if self.may_run(request) and stop - start <= budget:
+                budget -= stop - start
+                self.extend(request, stop)
+                chunks.append(Chunk(request.seq, start, stop))
+                request.computed, request.is_busy = stop, True
+                self.step.append(request)
+        return Step(chunks, ignored=[r.number for r in ignored], failed=[r.number for r in failed], loads=loads)
+
+    def may_run(self, request: Request) -> bool:
+        return not request.is_loading
+
+    def extend(self, request: Request, stop: int) -> None:
+        while len(request.table) * self.config.block_size < stop:
+            request.table.append(self.free.pop(0))
+
+    def launch(self) -> None:
+        pass
+
+    def arrived(self, sent: list[int], received: list[int]) -> None:
+        for seq in (*sent, *received):
+            request = self.requests[seq]
+            request.is_loading = request.is_busy = False
+            if request.is_over:
+                self.release(request)
+
+    def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
+        step, self.step = self.step, []
+        for request in step:
+            request.is_busy = False
+            request.known += 1
+            if request.is_over:
+                self.release(request)
+            elif request.seq in finished:
+                request.is_busy = request.is_sent
+                self.end(request)
+
+    def observe(self) -> Observation:
+        in_step = {r.seq for r in self.step}
+        tables = {
+            r.seq: [r.table[:]] for r in self.requests.values() if r.table and (not r.is_over or r.seq in in_step)
+        }
+        return Observation(tables, (len(self.free), 0), (), None, self.free[:])
+
+
+class SendsWhatItFreed(Moves):
+    """What is being sent is free."""
+
+    def end(self, request: Request) -> None:
+        super().end(request)
+        if request.is_sent and request.is_busy and not self.step:
+            self.free += request.table
+
+
+class DropsALoad(Moves):
+    """A load whose request is aborted is forgotten, and goes on writing."""
+
+    def end(self, request: Request) -> None:
+        if request.is_loading:
+            self.free += request.table
+            request.table = []
+        super().end(request)
+
+
+class DoesNotWait(Moves):
+    """What has not come yet is computed upon."""
+
+    def may_run(self, request: Request) -> bool:
+        return True
+
+
+class NeverLetsGo(Moves):
+    """What was sent stays held."""
+
+    def arrived(self, sent: list[int], received: list[int]) -> None:
+        super().arrived([], received)
+
+
+class HasNoCalls(Moves):
+    """It says that it transfers, and cannot be told of it."""
+
+    arrived = None  # type: ignore[assignment]
+
+
+def add(request: int, num_tokens: int, max_tokens: int, elsewhere: tuple[int, bool]) -> Operation:
+    return "add", request, (10 * request,), (1,) * num_tokens, max_tokens, (), (), None, elsewhere
+
+
+CONFIG = LoopConfig(block_size=1, num_gpu_blocks=4, transfers=True)
+STEP: list[Operation] = [("schedule",), ("launch",), ("complete", (0,))]
+
+
+def test_transfers_are_not_refuted_and_are_met() -> None:
+    done = walk_loop(Moves(), 1, max_operations=6_000, seconds=100.0, fixed={"transfers": True})
+    assert done.finding is None, done.finding
+    assert all(done.witnesses[name] > 10 for name in ("load", "loaded in vain", "send", "aborted in flight"))
+
+
+@pytest.mark.parametrize(
+    ("faulty", "properties"),
+    [
+        (SendsWhatItFreed, {"in-flight-held"}),
+        (DropsALoad, {"in-flight-held"}),
+        (DoesNotWait, {"in-flight-held"}),
+        (NeverLetsGo, {"no-leak-at-rest", "conservation"}),
+    ],
+)
+def test_what_a_transfer_uses_and_is_not_held_is_found(faulty: Callable[[], Moves], properties: set[str]) -> None:
+    done = walk_loop(faulty(), 1, max_operations=20_000, seconds=100.0, fixed={"transfers": True})
+    assert done.finding is not None
+    assert isinstance(done.config, LoopConfig)
+    _, operations, finding = minimise_loop(faulty, done.config, done.operations, done.finding, 10)
+    assert finding.property in properties
+    assert len(operations) <= 7
+    assert replay_loop(Moves(), done.config, done.operations) is None
+
+
+def test_blocks_are_held_until_what_they_hold_is_sent() -> None:
+    judge = LoopLockstep(Moves(), CONFIG)
+    for operation in [add(1, 2, 1, (0, True)), *STEP]:
+        assert judge.apply(operation)
+    assert (judge.explainer.seen.free, judge.requests, judge.is_done()) == ((2, 0), {}, False)
+    for operation in [("schedule",), ("launch",), ("complete", (0,), (), (), (10, 99))]:
+        assert judge.apply(operation)
+    assert (judge.explainer.seen.free, judge.is_done()) == ((4, 0), True)
+
+
+def test_what_has_come_is_read_and_not_computed() -> None:
+    judge = LoopLockstep(Moves(), CONFIG)
+    for operation in [add(1, 3, 1, (2, False)), *STEP[:2], ("complete", (0,), (), (), (10,))]:
+        assert judge.apply(operation)
+    assert judge.state.num_written[:3] == [1, 1, 0]
+    assert judge.apply(("schedule",))
+    assert judge.answer == "sequence 10: 2 to 3"
+
+
+def test_a_run_with_transfers_is_saved_and_told() -> None:
+    operations = [add(1, 3, 1, (2, True)), *STEP[:2], ("complete", (0,), (), (), (10,))]
+    told = narrate(Moves, CONFIG, operations)  # type: ignore[arg-type]
+    assert "2 tokens from elsewhere, sent when over" in told[0]
+    assert "sequence 10: loads 0 to 2" in told[1]
+    assert told[3].startswith("complete(samples 0, the transfer of sequence 10 is over)")
+    written = json.loads(json.dumps(operations))
+    trace = Trace("moves", "in-flight-held", "", CONFIG.as_dict(), written)
+    assert operations_of(trace, Path("trace.json")) == operations
+
+
+def test_a_subject_that_transfers_must_be_told_when_a_transfer_is_over() -> None:
+    with pytest.raises(AdapterError, match="says that it transfers KV, and has no arrived"):
+        LoopLockstep(HasNoCalls(), CONFIG)

@@ -1,0 +1,51 @@
+"""Holders that give up in one call: a block that two of them hold is mentioned twice, and is free once."""
+
+from collections import Counter
+
+import pytest
+
+from kvproof.check.oracle.pool import PoolLockstep
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.pool import PoolConfig
+from kvproof.check.search.pool_operations import walk_pool
+from kvproof.check.search.shrinking.pool import minimise_pool
+from kvproof.check.subjects.builtin.pool import OwnPool
+from kvproof.spec.trace import Operation
+
+SHARED: list[Operation] = [("take", 1, 2), ("share", 1, 2)]
+
+
+class CountsAtTheEnd(OwnPool):
+    """Every mention is counted first; whatever has no reference then is free, as often as it was mentioned."""
+
+    def free(self, blocks: list[int]) -> None:
+        mentions = Counter(blocks)
+        super().free(blocks)
+        again = [block for block in mentions if not self.refcounts[block] for _ in range(mentions[block] - 1)]
+        self.blocks.free_ids.extendleft(again)
+
+
+def test_holders_of_the_same_blocks_give_them_up_in_one_call() -> None:
+    judge = PoolLockstep(OwnPool(), PoolConfig(num_gpu_blocks=4))
+    assert all(judge.apply(operation) for operation in [*SHARED, ("give", 1, (2, 2, 9, 1))])
+    assert judge.fired["a block twice in one call"] == 1
+    assert (judge.holders, judge.explainer.seen.free) == ({}, (4, 0))
+
+
+def test_a_block_that_is_free_once_for_each_mention_is_found_and_shortened() -> None:
+    done = walk_pool(CountsAtTheEnd(), 1, max_operations=20_000, seconds=100)
+    assert done.finding is not None
+    assert isinstance(done.config, PoolConfig)
+    _, operations, finding = minimise_pool(CountsAtTheEnd, done.config, done.operations, done.finding, 20)
+    assert finding.property == "lists-agree"
+    assert len(operations) == 3
+    assert operations[-1][0] == "give"
+    assert len(operations[-1][2]) == 1
+
+
+def test_the_same_blocks_given_up_one_holder_after_the_other_show_nothing() -> None:
+    judge = PoolLockstep(CountsAtTheEnd(), PoolConfig(num_gpu_blocks=4))
+    assert all(judge.apply(operation) for operation in [*SHARED, ("give", 1), ("give", 2)])
+    judge = PoolLockstep(CountsAtTheEnd(), PoolConfig(num_gpu_blocks=4))
+    with pytest.raises(Finding, match="twice"):
+        [judge.apply(operation) for operation in [*SHARED, ("give", 1, (2,))]]

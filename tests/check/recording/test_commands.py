@@ -1,0 +1,116 @@
+"""`kvproof record` and `kvproof validate`: what they print, what they leave, and their exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from kvproof.check.cli.app import app
+from kvproof.reports import result as documents
+from kvproof.spec import verdict
+
+Serve = Callable[..., Path]
+PROGRAM = """
+from kvproof.impl import BlockManager, Sequence, SequenceGroup
+
+for seq_id in (1, 2):
+    manager = BlockManager(block_size=4, num_gpu_blocks=8, num_cpu_blocks=0)
+    manager.allocate(SequenceGroup("r", [Sequence(seq_id, [1, 2, 3], 4)]))
+"""
+
+
+@pytest.fixture
+def kvproof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+def test_a_recorded_subject_is_consistent(kvproof: Callable[..., Result], tmp_path: Path) -> None:
+    options = ("--subject", "kvproof-scheduler", "--seed", "3", "--steps", "200", "--fix", "caching=true")
+    done = kvproof("record", *options, "--out", "run.jsonl")
+    assert done.exit_code == 0, done.output
+    assert "recorded: run.jsonl" in done.output
+    done = kvproof("validate", "run.jsonl", "--json", "result.json")
+    assert done.exit_code == 0, done.output
+    assert "run.jsonl: consistent" in done.output
+    result = msgspec.json.decode((tmp_path / "result.json").read_bytes(), type=documents.Result)
+    verdicts = {check.property: check.verdict for check in result.checks}
+    assert verdicts["read-back"] is verdict.Verdict.NOT_REFUTED
+    assert verdicts["progress"] is verdict.Verdict.UNSUPPORTED
+    assert {check.judge for check in result.checks} == {"recording"}
+
+
+def test_a_divergence_is_told_with_its_line_and_the_lines_before(
+    kvproof: Callable[..., Result], serve: Serve, tmp_path: Path
+) -> None:
+    lines = serve(1, 30).read_text().splitlines()
+    place = next(i for i, line in enumerate(lines) if '"call":"free"' in line)
+    lines[place] = lines[place].replace('"free":[', '"free":[1')
+    path = tmp_path / "wrong.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    done = kvproof("validate", path)
+    assert done.exit_code == 1
+    assert f"{path}: diverges at line {place + 1}: conservation: free(" in done.output
+    assert "conservation is refuted for kvproof.impl.block_manager.SelfAttnBlockSpaceManager" in done.output
+    assert f"\n    {place + 1}  {lines[place]}" in done.output
+    assert f"\n    {place}  {lines[place - 1]}"[:200] in done.output
+
+
+def test_the_worst_of_several_files_counts(kvproof: Callable[..., Result], serve: Serve, tmp_path: Path) -> None:
+    good = serve(1, 20)
+    header, *calls = good.read_text().splitlines()
+    late, bare, foreign = tmp_path / "late", tmp_path / "bare", tmp_path / "foreign"
+    late.write_text("\n".join([header.replace('"is_fresh":true', '"is_fresh":false'), *calls]) + "\n")
+    bare.write_text(header + "\n")
+    foreign.write_text("no\n")
+    assert kvproof("validate", bare).exit_code == 5
+    assert kvproof("validate", late).exit_code == 4
+    assert kvproof("validate", good, late).exit_code == 4
+    done = kvproof("validate", good, foreign)
+    assert done.exit_code == 2
+    assert "line 1, column 1: no recording of kvproof begins like this" in done.stderr
+    assert kvproof("validate", tmp_path / "none").exit_code == 2
+
+
+def test_standard_input_is_read(serve: Serve, tmp_path: Path) -> None:
+    program = "from kvproof.check.cli.app import main; main()"
+    with serve(1, 20).open("rb") as stdin:
+        command = [sys.executable, "-c", program, "validate", "-", "--out", str(tmp_path / "out")]
+        done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, env=environment(), check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("standard input: consistent")
+
+
+def environment() -> dict[str, str]:
+    """That of a process which finds kvproof where this one does."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def test_a_command_records_every_manager_that_it_makes(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    program = "from kvproof.check.cli.app import main; main()"
+    command = [sys.executable, "-c", program, "record", "--out", "live.jsonl", "--", sys.executable, "program.py"]
+    for _ in range(2):
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, env=environment(), check=False, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        assert sorted(path.name for path in tmp_path.glob("*.jsonl")) == ["live-2.jsonl", "live.jsonl"]
+    for number, name in enumerate(("live.jsonl", "live-2.jsonl"), 1):
+        lines = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+        assert lines[1]["seqs"][0]["seq"] == number
+        assert lines[-1]["call"] == "recording ended"
+
+
+def test_the_exit_code_of_a_recorded_command_is_kept(kvproof: Callable[..., Result]) -> None:
+    assert kvproof("record", "--", sys.executable, "-c", "raise SystemExit(7)").exit_code == 7
+    assert kvproof("record", "--", "./no-such-command").exit_code == 2
+    assert kvproof("record").exit_code == 2
+    assert kvproof("record", "--subject", "kvproof", "--", "true").exit_code == 2
+    assert kvproof("record", "--subject", "kvproof-pool").exit_code == 2

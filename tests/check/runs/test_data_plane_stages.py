@@ -1,0 +1,236 @@
+"""What the stages of the device command make of what the harness found."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from kvproof.check.data_plane.mappings import scenario
+from kvproof.check.data_plane.memory.pattern import Origin
+from kvproof.check.data_plane.run import correctness
+from kvproof.check.data_plane.run.correctness import SMALL
+from kvproof.check.data_plane.run.results import (
+    CaseResult,
+    CaseStatus,
+    CorrectnessResult,
+    DataFinding,
+    FaultResult,
+    FindingKind,
+    WrongClass,
+    WrongRow,
+)
+from kvproof.check.data_plane.speed import bandwidth
+from kvproof.check.runs import data_plane_stage
+from kvproof.check.runs.bandwidth_stage import timing_stage
+from kvproof.check.runs.data_plane_stage import Moving, correctness_stage
+from kvproof.check.runs.decoder_stage import generating_stage
+from kvproof.check.runs.gate_data_plane import short_stages
+from kvproof.check.runs.session import Said, Stage, Stint
+from kvproof.reports.data_plane_result import Bandwidth, DataPlane, MovedCase
+from kvproof.reports.result import Check, WitnessCount
+from kvproof.spec.verdict import Verdict
+
+PASSED = CaseResult("engine", "nhd", "int8", "all", "cpu", "none", 3, CaseStatus.PASSED, num_pairs=5, bytes_proven=64)
+NOWHERE = Origin(0, 0, 0, 0, 0, 0)
+Give = Callable[..., list[Said]]
+
+
+def wrong_row(pool: int, block: int) -> WrongRow:
+    return WrongRow(
+        pool=pool,
+        layer=0,
+        part=0,
+        block=block,
+        memory_row=block,
+        row_in_block=0,
+        wrong_class=WrongClass.MOVED,
+        origin=None,
+        expected=NOWHERE,
+        num_words=1,
+        shift_bytes=None,
+        text=f"block {block} is wrong",
+    )
+
+
+def failed(mapping: str, step: int, *rows: WrongRow) -> CaseResult:
+    """The case that found these rows after this step."""
+    steps = scenario(mapping, 3, SMALL.num_gpu_blocks, SMALL.num_cpu_blocks, SMALL.block_size).steps
+    pairs = sum(one.moves.num_pairs for one in steps[:step])
+    finding = DataFinding(FindingKind.WRONG_BYTES, rows[0].text, step, rows, len(rows), len(rows), {"moved": 1})
+    return replace(PASSED, mapping=mapping, status=CaseStatus.FAILED, num_pairs=pairs, finding=finding)
+
+
+@pytest.fixture
+def give(monkeypatch: pytest.MonkeyPatch) -> Give:
+    """Runs the stage on a harness that has found this."""
+
+    def run(cases: Iterable[CaseResult], faults: Iterable[FaultResult] = (), is_cut: bool = False) -> list[Said]:
+        found = CorrectnessResult(3, "cpu", tuple(cases), 9, tuple(faults), (), (), (), 1.0, is_cut)
+        monkeypatch.setattr(correctness, "run_correctness", lambda config, progress, on_case: found)
+        return said_by(correctness_stage(Moving("cpu", ("engine",)), 1))
+
+    return run
+
+
+def said_by(stage: Stage, seconds: float = 100.0) -> list[Said]:
+    return list(stage.run(Stint(3, seconds, lambda count: None)))
+
+
+def verdicts(said: list[Said]) -> dict[str, Verdict]:
+    return {check.property: check.verdict for check in said if isinstance(check, Check)}
+
+
+def test_what_passed_is_not_refuted_and_what_no_mapping_spoke_of_is_unsupported(give: Give) -> None:
+    said = verdicts(give([PASSED]))
+    assert said == {
+        "swap-mapping": Verdict.NOT_REFUTED,
+        "cow-copied": Verdict.NOT_REFUTED,
+        "mapping-hazard-free": Verdict.UNSUPPORTED,
+    }
+    assert verdicts(give([replace(PASSED, mapping="empty")])) == dict.fromkeys(said, Verdict.UNSUPPORTED)
+    assert verdicts(give([replace(PASSED, mapping="preemption")]))["mapping-hazard-free"] is Verdict.NOT_REFUTED
+
+
+def test_a_skipped_case_gives_its_reason_and_no_claim(give: Give) -> None:
+    said = give([replace(PASSED, status=CaseStatus.SKIPPED, reason="it needs CUDA")])
+    texts = {check.text for check in said if isinstance(check, Check) and check.property != "mapping-hazard-free"}
+    assert texts == {"it needs CUDA"}
+    assert set(verdicts(said).values()) == {Verdict.UNSUPPORTED}
+
+
+def test_a_wrong_copy_refutes_the_copy_and_a_wrong_swap_the_swap(give: Give) -> None:
+    # The kind `all` swaps everything out in step 1, in in step 2, and copies one half to the other in step 3.
+    copied = verdicts(give([failed("all", 3, wrong_row(0, 23)), PASSED]))
+    assert (copied["cow-copied"], copied["swap-mapping"]) == (Verdict.REFUTED, Verdict.NOT_REFUTED)
+    swapped = verdicts(give([failed("all", 2, wrong_row(0, 1)), PASSED]))
+    assert (swapped["swap-mapping"], swapped["cow-copied"]) == (Verdict.REFUTED, Verdict.NOT_REFUTED)
+    out = verdicts(give([failed("all", 1, wrong_row(1, 1)), PASSED]))
+    assert out["swap-mapping"] is Verdict.REFUTED
+
+
+def test_in_a_step_with_both_a_wrong_swap_speaks_before_the_copy_that_spread_it(give: Give) -> None:
+    steps = scenario("mixed", 3, SMALL.num_gpu_blocks, SMALL.num_cpu_blocks, SMALL.block_size).steps
+    number, moves = next((n, one.moves) for n, one in enumerate(steps, 1) if one.moves.swap_in and one.moves.copy)
+    swapped, copied = moves.swap_in[0][1], moves.copy[0][1]
+    both = verdicts(give([failed("mixed", number, wrong_row(0, copied), wrong_row(0, swapped)), PASSED]))
+    assert (both["swap-mapping"], both["cow-copied"]) == (Verdict.REFUTED, Verdict.NOT_REFUTED)
+    only = verdicts(give([failed("mixed", number, wrong_row(0, copied)), PASSED]))
+    assert (only["swap-mapping"], only["cow-copied"]) == (Verdict.NOT_REFUTED, Verdict.REFUTED)
+
+
+def test_what_only_ended_at_another_finding_is_unknown(give: Give) -> None:
+    said = give([failed("all", 2, wrong_row(0, 1))])
+    assert verdicts(said)["cow-copied"] is Verdict.UNKNOWN
+
+
+def test_a_refutation_names_the_case_its_seed_and_how_many_more(give: Give) -> None:
+    one = failed("all", 2, wrong_row(0, 1))
+    (text,) = [check.text for check in give([one, one]) if isinstance(check, Check) and check.is_failure]
+    assert text == "engine, nhd, int8, mapping all, seed 3: block 1 is wrong; 1 further case fails"
+
+
+def test_a_mapping_that_the_linter_refuses_is_the_managers_fault_and_not_the_executors(give: Give) -> None:
+    refusal = DataFinding(FindingKind.REFUSED_MAPPING, "block 3 is the target of two", 1)
+    case = replace(PASSED, mapping="preemption", status=CaseStatus.FAILED, finding=refusal)
+    said = verdicts(give([case, PASSED]))
+    assert said["mapping-hazard-free"] is Verdict.REFUTED
+    assert said["swap-mapping"] is said["cow-copied"] is Verdict.NOT_REFUTED
+
+
+def test_a_planted_fault_that_was_missed_is_an_unmet_witness(give: Give) -> None:
+    caught = FaultResult("a", "A.", True, "said", "moved", True, True)
+    misjudged = FaultResult("b", "B.", True, "said", "moved", True, origin_is_true=False)
+    witnesses = [one for one in give([PASSED], [caught, misjudged]) if isinstance(one, WitnessCount)]
+    assert [(one.name, one.count, one.is_expected) for one in witnesses] == [
+        ("planted faults caught", 1, True),
+        ("planted: b", 0, True),
+    ]
+
+
+def test_without_time_nothing_is_begun_and_everything_is_unknown() -> None:
+    said = said_by(correctness_stage(Moving("cpu", ("engine",)), 1), seconds=data_plane_stage.SECONDS_MIN / 2)
+    assert {(check.verdict, check.text) for check in said if isinstance(check, Check)} == {
+        (Verdict.UNKNOWN, "no time was left")
+    }
+
+
+def test_of_what_is_built_in_bytes_are_moved_and_text_is_generated() -> None:
+    stages, plane = short_stages()
+    assert ([stage.name for stage in stages], plane) == (["data plane", "paged decoder"], DataPlane("cpu"))
+
+
+def test_a_foreign_baseline_is_said_and_wrong_executors_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[str] = []
+
+    def run(config: bandwidth.BandwidthConfig, progress: object) -> Bandwidth:
+        timed.extend(executor.name for executor in config.executors)
+        return Bandwidth("cpu", "here", "nhd", "int8", 64, 9, [], [], [], [], 1.0, 0.0)
+
+    monkeypatch.setattr(bandwidth, "run_bandwidth", run)
+    plane = DataPlane("cpu", cases=[MovedCase("engine", "nhd", "int8", "all", "none", "failed")])
+    chosen = Moving("cpu", ("engine", "block-copy"), plane=plane)
+    before = Bandwidth("cpu", "there", "nhd", "int8", 64, 9, [], [], [], [], 1.0, 0.0)
+    assert said_by(timing_stage(chosen, 1, 1.0, before, "before.json")) == []
+    assert timed == ["block-copy"]
+    assert plane.baseline == "before.json was not compared: its device name is there, here it is here."
+    assert plane.comparisons == []
+    assert plane.bandwidth is not None
+    assert plane.bandwidth.skipped == ["engine: a case of it failed"]
+
+
+def test_on_a_device_that_was_broken_nothing_is_generated_or_timed_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = failed("all", 3, wrong_row(0, 23))
+    found = CorrectnessResult(3, "cuda", (case,), 9, (), (), (), (), 1.0, is_cut=True, broken="a bad access")
+    monkeypatch.setattr(correctness, "run_correctness", lambda config, progress, on_case: found)
+    data_plane_stage = Moving("cpu", ("engine",), plane=DataPlane("cpu"))
+    said_by(correctness_stage(data_plane_stage, 1))
+    (generated,) = said_by(generating_stage(data_plane_stage, 1))
+    assert isinstance(generated, Check)
+    assert (generated.verdict, generated.text) == (Verdict.UNKNOWN, "an executor broke the device before: a bad access")
+    before = Bandwidth("cpu", "here", "nhd", "int8", 64, 9, [], [], [], [], 1.0, 0.0)
+    assert said_by(timing_stage(data_plane_stage, 1, 1.0, before, "before.json")) == []
+    assert data_plane_stage.plane.notes == ["No speed was measured: an executor broke the device before: a bad access."]
+    assert data_plane_stage.plane.baseline == "before.json was not compared: no speed was measured."
+
+
+def test_without_memory_no_speed_is_measured_and_other_faults_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(message: str) -> None:
+        def run(config: object, progress: object) -> Bandwidth:
+            raise RuntimeError(message)
+
+        monkeypatch.setattr(bandwidth, "run_bandwidth", run)
+
+    data_plane_stage = Moving("cpu", ("engine",), plane=DataPlane("cpu"))
+    fails("DefaultCPUAllocator: can't allocate memory")
+    assert said_by(timing_stage(data_plane_stage, 1, 1.0, None, "")) == []
+    assert data_plane_stage.plane.notes == ["No speed was measured: there was no memory left."]
+    fails("shapes do not match")
+    with pytest.raises(RuntimeError, match="shapes"):
+        said_by(timing_stage(data_plane_stage, 1, 1.0, None, ""))
+
+
+def test_an_interrupt_keeps_what_was_refuted_and_leaves_the_rest_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(config: object, progress: object, on_case: Callable[[CaseResult], None]) -> None:
+        on_case(PASSED)
+        on_case(failed("all", 3, wrong_row(0, 23)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(correctness, "run_correctness", interrupted)
+    plane = DataPlane("cpu")
+    stage = correctness_stage(Moving("cpu", ("engine",), plane=plane), 1)
+    said: list[Said] = []
+    with pytest.raises(KeyboardInterrupt):
+        said.extend(stage.run(Stint(3, 100.0, lambda count: None)))
+    assert verdicts(said) == {"cow-copied": Verdict.REFUTED}
+    assert [case.status for case in plane.cases] == ["passed", "failed"]
+
+
+def test_what_no_time_was_left_for_is_unknown_and_what_cannot_be_run_is_unsupported(give: Give) -> None:
+    empty = replace(PASSED, mapping="empty")
+    assert set(verdicts(give([empty], is_cut=True)).values()) == {Verdict.UNKNOWN}
+    assert set(verdicts(give([empty])).values()) == {Verdict.UNSUPPORTED}
+    cannot = verdicts(give([replace(PASSED, status=CaseStatus.SKIPPED, reason="it needs CUDA")], is_cut=True))
+    assert (cannot["swap-mapping"], cannot["mapping-hazard-free"]) == (Verdict.UNSUPPORTED, Verdict.UNKNOWN)
+    assert verdicts(give([PASSED], is_cut=True))["swap-mapping"] is Verdict.NOT_REFUTED

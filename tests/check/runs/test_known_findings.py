@@ -1,0 +1,142 @@
+"""Known findings: told, and no failure, until their day; and calls outside the contract of an engine."""
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kvproof.check.cli.app import app
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.runs.known_findings import KnownFileError, KnownFindings, known_findings
+
+FAULTY = """
+from kvproof.check.protocol.manager import OutsideContract
+from kvproof.check.subjects.builtin.manager import BuiltIn
+
+class Forgetful(BuiltIn):
+    def fork(self, parent, child):
+        super().fork(parent, child)
+        for block in self.manager.tables[parent].ids:
+            self.manager.refcounts[block] -= 1
+
+class Contract(BuiltIn):
+    def fork(self, parent, child):
+        raise OutsideContract("no-fork", "a sequence of one request only is not forked")
+"""
+ENTRY = """
+[[known]]
+property = "refcount-exact"
+signature = "fork: *"
+subject = "faulty.py:*"
+reason = "it is being mended"
+expires = {day}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with faulty subjects."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    return tmp_path
+
+
+def explore(*options: str, subject: str = "Forgetful") -> Result:
+    sizes = ("--blocks", "2", "--seqs", "2", "--tokens", "2")
+    return CliRunner().invoke(app, ["explore", "--subject", f"faulty.py:{subject}", *sizes, *options])
+
+
+def refuted() -> list[dict[str, Any]]:
+    document = json.loads(Path(".kvproof", "result.json").read_text())
+    return [check for check in document["checks"] if check["verdict"] == "refuted"]
+
+
+def loaded(folder: Path, text: str, today: date = date(2026, 1, 1)) -> KnownFindings:
+    path = folder / "known.toml"
+    path.write_text(text)
+    return known_findings(path, today)
+
+
+def test_a_known_finding_is_told_and_is_no_failure(folder: Path) -> None:
+    (folder / "kvproof.toml").write_text(ENTRY.format(day="2999-01-31"))
+    done = explore()
+    assert done.exit_code == 0, done.output
+    (found,) = refuted()
+    assert found["excused"] == "known until 2999-01-31: it is being mended"
+    assert found["signature"] == "fork: refcount of block: the specification says the subject"
+    assert "  No failure: known until 2999-01-31: it is being mended" in done.output.splitlines()
+    assert (folder / ".kvproof" / found["trace"]).is_file()
+
+
+def test_after_its_day_a_known_finding_fails_and_says_so(folder: Path) -> None:
+    (folder / "other.toml").write_text(ENTRY.format(day="2020-01-31"))
+    done = explore("--known", "other.toml")
+    assert done.exit_code == 1
+    (found,) = refuted()
+    assert not found["excused"]
+    assert "it was known until 2020-01-31 (it is being mended): mend it, or renew its entry" in found["text"]
+
+
+def test_another_finding_than_the_known_one_fails(folder: Path) -> None:
+    (folder / "kvproof.toml").write_text(ENTRY.format(day="2999-01-31").replace("fork: *", "free: *"))
+    assert explore().exit_code == 1
+
+
+def test_an_entry_speaks_of_its_property_signature_and_subject_only(folder: Path) -> None:
+    known = loaded(folder, ENTRY.format(day="2026-01-31"))
+    about = ("refcount-exact", "fork: refcount", "faulty.py:Forgetful")
+    assert known.excuse(*about)
+    for place, other in enumerate(("conservation", "free: refcount", "kvproof")):
+        changed = list(about)
+        changed[place] = other
+        assert not known.excuse(*changed)
+        assert not known.expired(*changed)
+    assert loaded(folder, ENTRY.format(day="2026-01-31"), date(2026, 1, 31)).excuse(*about)
+    assert loaded(folder, ENTRY.format(day="2026-01-31"), date(2026, 2, 1)).expired(*about)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[know]]\n", "there is no key 'know'; there is [[known]]"),
+        ("known = 3\n", "write [[known]], once for each finding"),
+        ("[[known]\n", "is not TOML"),
+        (ENTRY.format(day='"2026-01-31"'), "expires is a day, such as 2027-01-31 without quotes; it is '2026-01-31'"),
+        (ENTRY.format(day="2026-01-31").replace("reason", "reasn"), "known finding 1: there is no key 'reasn'"),
+        ('[[known]]\nproperty = "refcount-exact"\n', "known finding 1: 'reason' is missing"),
+        (ENTRY.format(day="2026-01-31").replace("refcount-", "refcont-"), "there is no property 'refcont-exact'"),
+        (
+            ENTRY.format(day="2026-01-31").replace("it is being mended", " "),
+            "reason must be a text that says something",
+        ),
+    ],
+)
+def test_what_the_file_does_not_mean_to_say_is_refused(folder: Path, text: str, said: str) -> None:
+    with pytest.raises(KnownFileError) as refused:
+        loaded(folder, text)
+    assert said in str(refused.value)
+
+
+def test_a_file_that_is_named_must_be_there(folder: Path) -> None:
+    done = explore("--known", "nowhere.toml")
+    assert done.exit_code == 2
+    assert "cannot read nowhere.toml: No such file or directory" in done.stderr
+
+
+def test_findings_that_differ_in_numbers_only_are_one_mechanism() -> None:
+    one, other = (Finding("conservation", f"free({n}): GPU: {n} blocks in tables, so 1 are free") for n in (3, 17))
+    assert one.mechanism("free") == other.mechanism("free") == "free: GPU: blocks in tables so are free"
+    raised = Finding("total-calls", "fork(1, 2) raised KeyError: no such parent", "fork KeyError")
+    assert raised.mechanism("fork") == "fork KeyError: no such parent"
+
+
+def test_a_call_outside_the_contract_is_labelled_and_fails_only_if_asked_to(folder: Path) -> None:
+    done = explore(subject="Contract")
+    assert done.exit_code == 0, done.output
+    (found,) = refuted()
+    assert found["excused"] == "outside the contract of the engine: no-fork"
+    assert "a sequence of one request only is not forked" in found["text"]
+    assert explore("--contract-fails", subject="Contract").exit_code == 1

@@ -1,0 +1,187 @@
+"""A hunt goes on where it ended: the next run of its seed, and nothing is searched or forgotten twice."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kvproof.check.cli.app import app
+from kvproof.check.isolation.fork_server import compile_rules
+from kvproof.check.runs.resume import Bookmark, Progress, resumed
+from kvproof.check.runs.save_findings import Saving
+from kvproof.check.runs.session import Stint
+from kvproof.check.runs.store import Store
+from kvproof.check.runs.walk_stage import walker_stage
+from kvproof.check.search import manager_operations
+from kvproof.check.search.random_walk import Conduct
+from kvproof.check.subjects.builtin import manager
+from kvproof.check.subjects.registry import find
+from kvproof.reports.result import Check, Run
+from kvproof.reports.result import Result as Document
+from kvproof.spec.verdict import Verdict
+
+FAULTY = """
+from kvproof.check.subjects.builtin.manager import BuiltIn
+
+class Forgetful(BuiltIn):
+    def fork(self, parent, child):
+        super().fork(parent, child)
+        for block in self.manager.tables[parent].ids:
+            self.manager.refcounts[block] -= 1
+
+class Twice(Forgetful):
+    def preempt(self, group):
+        raise RuntimeError("no preemption here")
+"""
+
+
+def hunt(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["hunt", *arguments])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a faulty subject."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    compile_rules()  # once, and on no budget's time
+    return tmp_path
+
+
+def test_runs_passed_over_are_the_first_of_the_seed() -> None:
+    whole = manager_operations.walk(manager.make(), 4, max_operations=1_200, seconds=100)
+    begun = manager_operations.walk(manager.make(), 4, max_operations=600, seconds=100)
+    ended = manager_operations.walk(
+        manager.make(), 4, max_operations=600, seconds=100, conduct=Conduct(first_run=begun.num_drawn)
+    )
+    assert begun.num_drawn > 3
+    assert begun.kinds["new"] + ended.kinds["new"] == pytest.approx(whole.kinds["new"], abs=8)
+    again = manager_operations.walk(
+        manager.make(), 4, max_operations=600, seconds=100, conduct=Conduct(first_run=begun.num_drawn)
+    )
+    assert again.kinds == ended.kinds != begun.kinds
+
+
+def test_a_hunt_goes_on_with_the_next_run_and_tells_what_it_found_before(folder: Path) -> None:
+    options = ("--no-isolation", "--budget", "1")
+    assert hunt("--subject", "faulty.py:Forgetful", "--seed", "3", *options).exit_code == 1
+    before = json.loads((folder / ".kvproof" / "hunt.json").read_text())
+    found = {check["id"] for check in _refuted(folder)}
+    assert before["next_run"]
+    assert found
+
+    assert hunt("--resume", ".kvproof", *options).exit_code == 1
+    after = json.loads((folder / ".kvproof" / "hunt.json").read_text())
+    assert (after["subject"], after["seed"]) == ("faulty.py:Forgetful", 3)
+    assert after["next_run"] > before["next_run"]
+    assert set(before["scopes"]) <= set(after["scopes"])
+    assert len(after["scopes"]) == len(set(after["scopes"]))
+    assert found <= {check["id"] for check in _refuted(folder)}
+
+
+def test_a_hunt_in_two_parts_finds_what_one_long_hunt_finds(folder: Path) -> None:
+    make = find("faulty.py:Twice")
+
+    def hunted(bookmark: Bookmark, num_operations: int) -> set[str]:
+        bookmark.folder.mkdir(exist_ok=True)
+        saving = Saving(make, "faulty.py:Twice", 3, Store(bookmark.folder))
+        bookmark.remind(saving)
+        stage = walker_stage(make, make(), saving, 1.0, num_operations, keeps_going=True, bookmark=bookmark)
+        said = [one for one in stage.run(Stint(3, 1_000.0, lambda count: None)) if isinstance(one, Check)]
+        found = [one for one in said if one.verdict is Verdict.REFUTED and one.trace]
+        document = Document(Run("0", "hunt", "faulty.py:Twice", 3), [*bookmark.earlier, *found])
+        Store(bookmark.folder).write_all(document)
+        return {f"{one.id} {one.trace}" for one in document.checks}
+
+    whole, first = Bookmark(folder / "whole", Progress("faulty.py:Twice", 3)), folder / "parts"
+    parts = hunted(Bookmark(first, Progress("faulty.py:Twice", 3)), 700)
+    again = resumed(first, None, None)
+    met = [one.told for one in again.progress.met]
+    assert parts | hunted(again, 1_300) == hunted(whole, 2_000)
+    assert met == [one.told for one in whole.progress.met][: len(met)] != []
+    assert len(again.progress.met) == len(whole.progress.met) == len({one.told for one in whole.progress.met})
+
+
+def test_what_is_not_hunted_for_is_told_and_is_no_failure(folder: Path) -> None:
+    options = ("--no-isolation", "--budget", "4", "--seed", "3", "--subject", "faulty.py:Twice", "--stop-at-first")
+    assert hunt(*options, "--property", "refcount-exact").exit_code == 1
+    found = {check["property"]: check.get("excused", "") for check in _refuted(folder)}
+    assert found == {"total-calls": "not what is hunted for", "refcount-exact": ""}
+    assert json.loads((folder / ".kvproof" / "hunt.json").read_text())["properties"] == ["refcount-exact"]
+    assert hunt(*options, "--property", "swap-mapping").exit_code in (0, 4)
+    assert {check.get("excused", "") for check in _refuted(folder)} == {"not what is hunted for"}
+
+
+def _refuted(folder: Path) -> list[dict[str, str]]:
+    document = json.loads((folder / ".kvproof" / "result.json").read_text())
+    return [check for check in document["checks"] if check["verdict"] == "refuted" and check["trace"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "hunt whom? name --subject, or --resume the folder of a hunt"),
+        (("--resume", "nowhere"), "nowhere holds no hunt that can be resumed: it has no hunt.json"),
+        (("--resume", "there", "--seed", "4"), "the hunt in there has seed 3; leave --seed out"),
+        (("--resume", "there", "--subject", "kvproof-scheduler"), "the hunt in there has subject kvproof; leave"),
+        (("--resume", "there", "--property", "read-back"), "told to keep; leave --property out"),
+        (
+            ("--subject", "kvproof", "--property", "read-bach"),
+            "no property 'read-bach' (did you mean read-back?); there",
+        ),
+        (("--subject", "kvproof", "--level", "loop"), "kvproof is of level manager"),
+        (("--subject", "kvproof", "--level", "page"), "there is no level 'page'; there are pool, manager, loop"),
+    ],
+)
+def test_a_hunt_that_makes_no_sense_is_said_in_one_line(folder: Path, arguments: tuple[str, ...], said: str) -> None:
+    there = folder / "there"
+    there.mkdir()
+    (there / "hunt.json").write_text('{"subject": "kvproof", "seed": 3}')
+    run = {"version": "0", "command": "hunt", "subject": "kvproof", "seed": 3}
+    (there / "result.json").write_text(json.dumps({"run": run, "schema_version": 1}))
+    done = hunt(*arguments, "--budget", "1")
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_what_a_hunt_was_told_to_keep_is_kept_by_every_run_and_when_it_is_resumed(folder: Path) -> None:
+    options = ("--no-isolation", "--budget", "1", "--fix", "block_size=3", "--fix", "caching=false")
+    assert hunt("--subject", "faulty.py:Forgetful", "--seed", "3", *options).exit_code == 1
+    traces = [json.loads((folder / ".kvproof" / check["trace"]).read_text()) for check in _refuted(folder)]
+    assert {check["id"].partition("/")[0] for check in _refuted(folder)} == {"walker"}  # no scope has such blocks
+    assert {trace["num_operations_before"] > 0 for trace in traces} == {True}
+    kept = json.loads((folder / ".kvproof" / "hunt.json").read_text())
+    assert kept["fixed"] == {"block_size": 3, "caching": False}
+    assert kept["scopes"] == []
+    done = hunt("--resume", ".kvproof", "--fix", "caching=true")
+    assert (done.exit_code, "leave --fix out" in done.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("caching", "--fix takes NAME=VALUE"),
+        ("cashing=true", "a configuration has no field 'cashing'"),
+        ("block_size=0", "block_size is at least 1"),
+        ("caching=maybe", "this makes no configuration"),
+    ],
+)
+def test_a_field_that_cannot_be_kept_is_refused(said: str, answer: str) -> None:
+    done = hunt("--subject", "kvproof", "--fix", said)
+    assert done.exit_code == 2
+    assert answer in " ".join(done.output.split())
+
+
+def test_nothing_is_promised_of_what_a_hunt_was_told_to_leave_off(folder: Path) -> None:
+    off = ("--fix", "caching=false", "--fix", "num_host_blocks=0", "--fix", "window=none")
+    assert hunt("--subject", "kvproof", "--seed", "1", "--budget", "3", *off).exit_code in (0, 4)  # as far as it came
+    document = json.loads((folder / ".kvproof" / "result.json").read_text())
+    verdicts = {check["id"]: check["verdict"] for check in document["checks"]}
+    assert verdicts["walker/read-back"] == "not refuted"
+    assert {verdicts[f"walker/{name}"] for name in ("hit-computed", "swap-mapping", "window-kept")} == {"unsupported"}
+    expected = {
+        one["name"] for one in document["witnesses"] if one.get("is_expected", True) and one["judge"] == "walker"
+    }
+    assert "copy-on-write" in expected
+    assert not expected & {"hit", "evict", "slide", "begin_swap", "swap_in"}

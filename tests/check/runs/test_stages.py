@@ -1,0 +1,109 @@
+"""The walker and Hypothesis as stages: what their outcomes say of every property."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.runs import hypothesis_stage, walk_stage
+from kvproof.check.runs.save_findings import Saving
+from kvproof.check.runs.session import Said, Stint
+from kvproof.check.runs.store import Store
+from kvproof.check.runs.verdicts import STOPPED, Refutation
+from kvproof.check.search.hypothesis_machine import Drive
+from kvproof.check.search.random_walk import Walk
+from kvproof.check.subjects.registry import find
+from kvproof.reports.result import Check, WitnessCount
+from kvproof.spec.verdict import Verdict
+
+FINDING = Finding("read-back", "position 3")
+
+
+class Remembering(Saving):
+    """Saves nothing."""
+
+    def save(self, judge: str, *_: Any) -> Refutation:
+        return Refutation("read-back", "position 3", "crashes/x.json")
+
+
+def said_of(walk: Walk, monkeypatch: pytest.MonkeyPatch, seconds: float = 10.0) -> list[Said]:
+    """What the stage says when its one walk gives this."""
+    monkeypatch.setattr(walk_stage, "walk", lambda *_, **__: walk)
+    make = find("kvproof")
+    stage = walk_stage.walker_stage(make, make(), Remembering(make, "kvproof", 1, Store(Path())), 1.0)
+    return list(stage.run(Stint(1, seconds, lambda count: None)))
+
+
+def verdicts(said: list[Said]) -> dict[str, tuple[Verdict, str]]:
+    return {one.property: (one.verdict, one.text) for one in said if isinstance(one, Check)}
+
+
+def test_a_finding_leaves_every_other_property_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    walk = Walk(FINDING, operations=[("run", 1)], num_operations=80, num_runs=1)
+    found = verdicts(said_of(walk, monkeypatch))
+    assert found.pop("read-back") == (Verdict.REFUTED, "position 3")
+    assert set(found.values()) == {(Verdict.UNKNOWN, STOPPED)}
+    assert len(found) == 23  # all that this level supports, but the one found
+
+
+def test_a_walk_without_a_finding_refutes_nothing_by_as_much_as_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = said_of(Walk(num_operations=1_000_000, num_runs=12_500), monkeypatch)
+    assert set(verdicts(said).values()) == {(Verdict.NOT_REFUTED, "")}
+    assert said[0].counts == {"operations": 1_000_000, "runs": 12_500}  # type: ignore[union-attr]
+
+
+def test_a_walk_of_no_step_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = verdicts(said_of(Walk(), monkeypatch))
+    assert set(found.values()) == {(Verdict.UNKNOWN, "no time was left")}
+
+
+def test_a_subject_that_takes_no_configuration_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = verdicts(said_of(Walk(is_unsupported=True), monkeypatch))
+    assert set(found.values()) == {(Verdict.UNKNOWN, "the subject accepted no configuration that was drawn")}
+
+
+def test_a_missed_hit_is_noted_beside_the_other_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    walk = Walk(num_operations=1_000_000, notes=Counter({"hit-complete": 3}))
+    found = verdicts(said_of(walk, monkeypatch))
+    assert found.pop("hit-complete") == (Verdict.REFUTED, "3 times in 1,000,000 operations")
+    assert set(found.values()) == {(Verdict.NOT_REFUTED, "")}
+
+
+@pytest.mark.parametrize(("walk", "is_expected"), [(Walk(num_operations=1_000_000), True), (Walk(), False)])
+def test_only_a_walk_that_walked_must_meet_its_witnesses(
+    monkeypatch: pytest.MonkeyPatch, walk: Walk, is_expected: bool
+) -> None:
+    walk.witnesses["hit"] = 5
+    counts = [one for one in said_of(walk, monkeypatch) if isinstance(one, WitnessCount)]
+    assert WitnessCount("hit", "walker", 5, is_expected) in counts
+    assert (WitnessCount("copy-on-write", "walker", 0, True) in counts) is is_expected
+
+
+def test_hypothesis_goes_on_in_rounds_with_seeds_of_their_own_until_one_refutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeds = []
+
+    def drive(subject: ManagerSubject, seed: int, **_: object) -> Drive:
+        seeds.append(seed)
+        return Drive(FINDING if seed == 12 else None, num_steps=100, num_examples=4)
+
+    monkeypatch.setattr(hypothesis_stage, "drive", drive)
+    make = find("kvproof")
+    stage = hypothesis_stage.hypothesis_stage(make, make(), Remembering(make, "kvproof", 1, Store(Path())), 1.0)
+    said = list(stage.run(Stint(10, 10.0, lambda count: None)))
+    assert seeds == [10, 11, 12]
+    found = verdicts(said)
+    assert found.pop("read-back") == (Verdict.REFUTED, "position 3")
+    assert set(found.values()) == {(Verdict.UNKNOWN, STOPPED)}
+    assert said[0].counts == {"operations": 300, "runs": 12}  # type: ignore[union-attr]
+
+
+def test_hypothesis_without_time_says_nothing() -> None:
+    make = find("kvproof")
+    stage = hypothesis_stage.hypothesis_stage(make, make(), Remembering(make, "kvproof", 1, Store(Path())), 1.0)
+    found = verdicts(list(stage.run(Stint(10, 0.0, lambda count: None))))
+    assert set(found.values()) == {(Verdict.UNKNOWN, "no time was left")}

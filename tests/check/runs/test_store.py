@@ -1,0 +1,93 @@
+"""The folder of a run: readable at any time, nothing of anyone else's replaced, one message when it cannot be used."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kvproof.check.runs.store import Store, StoreError
+from kvproof.reports.document import read
+from kvproof.reports.result import Check, Result, Run
+from kvproof.spec.verdict import Exit, Verdict
+
+FILES = ["junit.xml", "report.txt", "result.json", "result.sarif", "summary.md"]
+
+
+@pytest.fixture
+def result() -> Result:
+    return Result(
+        Run("0.1.0", "verify", "kvproof", 7), [Check("walker/read-back", "walker", "read-back", Verdict.UNKNOWN)]
+    )
+
+
+def refusal(folder: Path, result: Result) -> tuple[str, Exit]:
+    with pytest.raises(StoreError) as caught:
+        Store(folder).open(result)
+    return str(caught.value), caught.value.exit_code
+
+
+def test_a_new_folder_holds_a_whole_unfinished_result_at_once(tmp_path: Path, result: Result) -> None:
+    folder = tmp_path / "a" / "b"
+    Store(folder).open(result)
+    assert sorted(os.listdir(folder)) == FILES
+    stored = read(folder / "result.json", Result)
+    assert (stored, stored.run.is_complete) == (result, False)
+
+
+def test_a_later_run_replaces_the_result_and_keeps_the_counterexamples(tmp_path: Path, result: Result) -> None:
+    Store(tmp_path).open(result)
+    (tmp_path / "crashes").mkdir()
+    (tmp_path / "crashes" / "old.json").write_text("kept")
+    result.run.seed = 8
+    Store(tmp_path).open(result)
+    assert read(tmp_path / "result.json", Result).run.seed == 8
+    assert (tmp_path / "crashes" / "old.json").read_text() == "kept"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_of_someone_else_is_not_replaced(tmp_path: Path, result: Result, name: str) -> None:
+    (tmp_path / name).write_text('{"name": "mine"}')
+    assert refusal(tmp_path, result) == (f"{tmp_path / name} is not of kvproof; name another folder", Exit.USAGE)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: '{"name": "mine"}'}
+
+
+def test_the_result_of_another_release_may_be_replaced(tmp_path: Path, result: Result) -> None:
+    (tmp_path / "result.json").write_text(json.dumps({"schema_version": 99, "run": {}, "checks": [], "new": 1}))
+    Store(tmp_path).open(result)
+    assert read(tmp_path / "result.json", Result) == result
+
+
+def test_a_path_that_is_a_file_is_a_mistake_of_the_user(tmp_path: Path, result: Result) -> None:
+    (tmp_path / "file").write_text("x")
+    assert refusal(tmp_path / "file", result) == (f"{tmp_path}/file cannot be used: File exists", Exit.USAGE)
+    under = tmp_path / "file" / "out"
+    assert refusal(under, result) == (f"{under} cannot be used: Not a directory", Exit.USAGE)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b"])
+def test_a_name_that_no_file_can_have_is_a_mistake_of_the_user(tmp_path: Path, result: Result, name: str) -> None:
+    assert refusal(tmp_path / name, result)[1] is Exit.USAGE
+
+
+def test_a_full_disk_is_said_and_leaves_what_was_there(tmp_path: Path, result: Result) -> None:
+    Store(tmp_path).open(result)
+    (tmp_path / "junit.xml").unlink()
+    (tmp_path / "junit.xml").symlink_to("/dev/full")
+    before = (tmp_path / "summary.md").read_bytes()
+    result.run.subject = "another"
+    message = f"no space left to write {tmp_path}/junit.xml; what was there is kept"
+    assert refusal(tmp_path, result) == (message, Exit.INTERNAL)
+    assert (tmp_path / "summary.md").read_bytes() == before
+    assert read(tmp_path / "result.json", Result).run.subject == "another"
+
+
+def test_a_folder_that_may_not_be_written_is_said(
+    tmp_path: Path, result: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    message = f"{tmp_path}/result.json may not be written (Permission denied); name another one"
+    assert refusal(tmp_path, result) == (message, Exit.INTERNAL)

@@ -1,0 +1,27 @@
+"""Every fault of the rules is noticed by some judge, or proved to be none."""
+
+import pytest
+
+from kvproof.check.search.exhaustive.mutants import noticed
+from kvproof.check.search.exhaustive.mutation_score import ALIVE, EXPLORER, JUDGES, judge_all, judged
+from kvproof.models.mutation.operators import Mutant, changes, deletions
+
+
+def test_a_guard_that_forbids_too_much_is_noticed_by_what_can_no_longer_be_reached() -> None:
+    never = Mutant("fork", "require(not state.live[child], 'the child does not exist')", "require(False, 'never')")
+    found = noticed(never)
+    assert "states and" in found
+    assert "instead of" in found
+
+
+def test_a_fault_that_no_judge_looks_at_is_alive() -> None:
+    mutant = next(deletions())
+    assert judged(mutant, ()).by == ALIVE
+    assert judged(Mutant("lose", "state.refcount[block] -= 1"), (EXPLORER,)).by == EXPLORER
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_every_fault_of_the_rules_is_noticed_or_changes_nothing() -> None:
+    found = list(judge_all([*deletions(), *changes()], JUDGES, num_processes=2))
+    assert [one.mutant.id for one in found if one.by == ALIVE] == []

@@ -1,0 +1,139 @@
+"""A small pool exhaustively: pinned numbers of states, a finer look that finds no more, shortest counterexamples."""
+
+from collections.abc import Callable, Hashable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kvproof.check.cli.app import app
+from kvproof.check.isolation import remote_search
+from kvproof.check.isolation.fork_server import compile_rules
+from kvproof.check.isolation.remote_subject import RemoteFactory
+from kvproof.check.oracle.pool import PoolLockstep
+from kvproof.check.protocol.manager import Observation, Unsupported
+from kvproof.check.protocol.scopes import Scope
+from kvproof.check.runs import explore_stage
+from kvproof.check.runs.session import Stint
+from kvproof.check.runs.verdicts import about_scopes
+from kvproof.check.search.exhaustive.pool import PoolAlphabet, config_of, explore_pool, form_of
+from kvproof.check.search.exhaustive.runs import Runs, SubjectExploration, search
+from kvproof.check.subjects.builtin.pool import OwnPool
+from kvproof.reports.result import Check
+from kvproof.spec.text.identity import Identities
+from kvproof.spec.verdict import Verdict
+
+BLOCKS = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=1)
+PAGES = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=1, caching=True)
+
+
+class FreesTwice(OwnPool):
+    """A block given up by two holders in one call is in the free list twice."""
+
+    def free(self, blocks: list[int]) -> None:
+        super().free(blocks)
+        if len(set(blocks)) < len(blocks):
+            self.blocks.free_ids.append(blocks[0])
+
+
+class Hides(OwnPool):
+    """It shows no order of its free blocks."""
+
+    def observe(self) -> Observation:
+        return super().observe()._replace(free_ids=None)
+
+
+def explored(make: Callable[[], OwnPool], scope: Scope) -> SubjectExploration:
+    return explore_pool(make(), scope, seconds=100)
+
+
+def test_the_states_of_a_pool_without_a_cache_are_those_that_can_be_counted() -> None:
+    # By their ids, and the order of the free ones. Nothing held: 2 orders; one holder of one block, or two who share
+    # it: 2 + 2; one holder of both blocks, in either order, or two: 2 + 2; two with a block each: 1.
+    found = explored(OwnPool, BLOCKS)
+    assert (found.finding, found.is_exhausted, found.states) == (None, True, 11)
+
+
+def test_the_states_of_a_pool_with_a_cache_are_pinned() -> None:
+    found = explored(OwnPool, PAGES)
+    assert (found.finding, found.is_exhausted, found.states) == (None, True, 71)
+    assert found.fired["evict"]
+    assert not found.notes["hit-complete"]
+
+
+@pytest.mark.parametrize("make", [OwnPool, Hides])
+@pytest.mark.parametrize("scope", [BLOCKS, pytest.param(PAGES, marks=pytest.mark.long)])
+def test_a_look_at_every_block_by_its_id_finds_no_state_more(make: Callable[[], OwnPool], scope: Scope) -> None:
+    forms: set[Hashable] = set()
+    identities = Identities()
+
+    def fine(judge: PoolLockstep) -> Hashable:
+        forms.add(form_of(judge))
+        held = sorted((holder, judge.blocks_of(holder)) for holder in judge.holders)
+        return str((held, judge.stored, judge.given_up, judge.explainer.seen, judge.state.content, judge.state.cached))
+
+    subject = make()
+    runs = Runs(lambda: PoolLockstep(subject, config_of(scope), identities), PoolAlphabet(scope, subject).enabled, fine)
+    finer = search(SubjectExploration(scope, config_of(scope)), runs, seconds=200)
+    coarse = explored(make, scope)
+    assert finer.is_exhausted
+    assert len(forms) == coarse.states < finer.states
+
+
+def test_a_search_that_has_no_time_is_not_exhausted() -> None:
+    assert not explore_pool(OwnPool(), PAGES, seconds=0).is_exhausted
+
+
+@pytest.mark.parametrize(
+    ("scope", "said"),
+    [
+        (Scope(2, num_seqs=1, window=1), "no window, host, lookahead or flight"),
+        (Scope(2, 1, num_seqs=1, swap=True), "no window, host, lookahead or flight"),
+    ],
+)
+def test_a_scope_that_a_pool_cannot_have_is_unsupported(scope: Scope, said: str) -> None:
+    with pytest.raises(Unsupported, match=said):
+        explored(OwnPool, scope)
+
+
+def test_the_shortest_run_is_found_first() -> None:
+    found = explored(FreesTwice, Scope(num_gpu_blocks=2, num_seqs=3, num_tokens=1))
+    assert found.finding is not None
+    assert [operation[0] for operation in found.operations] == ["take", "share", "give"]
+    assert found.finding.property in ("conservation", "lists-agree")
+
+
+def test_a_pool_is_explored_in_a_process_of_its_own_as_in_ours() -> None:
+    factory = RemoteFactory("kvproof-pool")
+    there, here = remote_search.explore_pool(factory(), PAGES, seconds=100), explored(OwnPool, PAGES)
+    factory.close()
+    assert there.is_exhausted
+    assert (there.states, there.transitions, there.fired) == (here.states, here.transitions, here.fired)
+
+
+def test_a_hunt_explores_a_pool_before_it_walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    compile_rules()  # once, and on no budget's time
+    done = CliRunner().invoke(app, ["hunt", "--subject", "kvproof-pool", "--budget", "10", "--seed", "1"])
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert any(line.startswith(" lists-agree ") and "exhausted" in line for line in lines)
+    begun = [line.partition(": begins")[0] for line in lines if ": begins" in line]
+    assert begun == ["explorer", "pool"]
+
+
+def test_a_hunt_says_nothing_of_a_scope_that_it_did_not_come_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = SubjectExploration(PAGES, config_of(PAGES), states=1)
+    monkeypatch.setattr(explore_stage, "explore_pool", lambda *_, **__: begun)
+
+    def said(is_hunt: bool) -> set[Verdict]:
+        stage = explore_stage.subject_stage(OwnPool, OwnPool(), {"pages": PAGES}, None, 1.0, is_hunt)  # type: ignore[arg-type]
+        return {one.verdict for one in stage.run(Stint(1, 10.0, lambda count: None)) if isinstance(one, Check)}
+
+    assert (said(is_hunt=True), said(is_hunt=False)) == (set(), {Verdict.UNKNOWN})
+
+
+def test_only_what_a_scope_has_is_said_of_it() -> None:
+    said = {check.id for check in about_scopes("explorer", {"blocks": BLOCKS, "pages": PAGES}, OwnPool())}  # type: ignore[arg-type]
+    assert {"explorer/hit-computed/pages", "explorer/lists-agree/blocks", "explorer/read-back"} <= said
+    assert "explorer/hit-computed/blocks" not in said

@@ -1,0 +1,149 @@
+"""What an exploration reports: counts that do not move, what it exercised, how far it came, the path to a finding."""
+
+import pytest
+
+from kvproof.check.protocol.manager import Unsupported
+from kvproof.check.protocol.scopes import SCOPES, Scope
+from kvproof.check.search.exhaustive import specification_call, specification_calls
+from kvproof.check.search.exhaustive.manager import explore_subject
+from kvproof.check.search.exhaustive.specification import explore, explore_specification, unexercised
+from kvproof.check.search.exhaustive.specification_calls import CallLevel
+from kvproof.check.search.exhaustive.specification_rules import RuleLevel
+from kvproof.check.subjects.registry import find
+from kvproof.spec.native import Machine, Sizes
+from kvproof.spec.text.operations import admit_sequence, compute_tokens
+
+# states, transitions, depth. The states of table scopes are derived in `test_canonical_forms`; the others agree there
+# with an implementation that permutes every order. A change of the specification that moves a count must say why.
+PINNED = {
+    "tables-6x4x8": (8712, 52086, 16),
+    "lookahead": (875, 4504, 14),
+    "window-and-swap": (447, 2669, 15),
+    "swap": (1284, 9752, 14),
+    "cache": (425, 9160, 8),
+    "window-and-cache": (696, 10261, 12),
+    "flights": (1015, 4685, 16),
+    "transfers": (690, 4179, 15),
+    "rules-lookahead": (1641, 10312, 14),
+    "rules-cache": (2604, 19399, 23),
+}
+FOR_REHITS = Scope(2, 1, 2, 1, 1, caching=True, fork=False, swap=True)
+FOR_HITS_PAST_A_WINDOW = Scope(2, 0, 2, 3, 1, caching=True, window=2, fork=False)
+FOR_LATE_WRITES = Scope(2, 0, 1, 1, 1, fork=False, num_flights=2, level="rules")
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_the_number_of_states_of_a_scope_is_known(name: str) -> None:
+    found = explore_specification(SCOPES[name], seconds=120)
+    assert found.finding is None
+    assert found.is_exhausted
+    assert (found.states, found.transitions, found.depth) == PINNED[name]
+
+
+def test_small_scopes_together_fire_every_rule_and_meet_every_witness() -> None:
+    scopes = [
+        SCOPES[name] for name in ("tables-4x3x6", "rules-lookahead", "window-and-swap", "swap", "flights", "transfers")
+    ]
+    assert (
+        unexercised(
+            explore_specification(scope, seconds=60)
+            for scope in [*scopes, SCOPES["rules-cache"], FOR_REHITS, FOR_HITS_PAST_A_WINDOW, FOR_LATE_WRITES]
+        )
+        == []
+    )
+
+
+def test_what_a_set_of_searches_never_did_is_named() -> None:
+    missing = unexercised([explore_specification(SCOPES["tables-4x3x6"], seconds=60)])
+    assert "rule slide never fired" in missing
+    assert "witness hit-on-an-evictable-block was never met" in missing
+    assert "rule fork never fired" not in missing
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SCOPES)
+def test_every_scope_is_exhausted_without_a_finding(name: str) -> None:
+    found = explore_specification(SCOPES[name], seconds=600)
+    assert (found.finding, found.is_exhausted) == (None, True)
+
+
+def test_a_search_that_ran_out_of_time_is_not_exhausted() -> None:
+    found = explore_specification(SCOPES["tables-6x4x8"], seconds=0.05)
+    assert not found.is_exhausted
+    assert found.finding is None
+    assert 0 < found.states < 8712
+
+
+def test_a_subject_is_not_said_to_be_exhausted_where_something_is_in_flight() -> None:
+    with pytest.raises(Unsupported, match="on the specification alone"):
+        explore_subject(find("kvproof")(), SCOPES["flights"], seconds=1)
+
+
+def test_a_prefix_cache_with_flights_is_explored_by_rules() -> None:
+    with pytest.raises(ValueError, match="take the level of rules"):
+        CallLevel(Scope(2, 1, 1, 1, 1, caching=True, swap=True, num_flights=1))
+
+
+def test_progress_tells_the_number_of_states() -> None:
+    told: list[int] = []
+    explore_specification(SCOPES["tables-5x3x8"], seconds=60, progress=told.append)
+    assert told == [500]
+
+
+def test_an_operation_that_is_refused_although_it_was_told_to_finish_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(specification_call, "_victims", lambda *_: [((), True)])
+    found = explore_specification(SCOPES["tables-4x3x6"], seconds=60)
+    assert found.finding is not None
+    assert found.finding.property == "admission-sound"
+    assert [operation[0] for operation in found.operations][-1] == "append"
+
+
+def test_an_operation_that_finishes_although_it_was_told_not_to_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(specification_call, "_victims", lambda *_: [((), False)])
+    found = explore_specification(SCOPES["tables-4x3x6"], seconds=60)
+    assert found.finding is not None
+    assert (found.finding.property, len(found.operations)) == ("admission-sound", 1)
+
+
+def test_a_transition_that_changes_the_state_it_came_from_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = iter(range(1_000_000))
+    monkeypatch.setattr(specification_calls, "_rows", lambda _: next(rows))
+    found = explore_specification(SCOPES["tables-4x3x6"], seconds=60)
+    assert found.finding is not None
+    assert found.finding.property == "failed-call-changes-nothing"
+
+
+def test_a_rule_that_is_refused_and_changes_the_state_is_a_finding() -> None:
+    scope = SCOPES["rules-tables"]
+    machine = Machine(Sizes(3, 0, 2, 2, 2))
+    begin_free = machine.rules["begin_free"]
+
+    def forgetful(state: object, seq: int) -> object:
+        refused = begin_free(state, seq)
+        if refused is not None:
+            state.window[seq] += 1  # type: ignore[attr-defined]
+        return refused
+
+    machine.rules["begin_free"] = forgetful  # type: ignore[assignment]
+    found = explore(RuleLevel(scope, machine), scope, seconds=60)
+    assert found.finding is not None
+    assert (found.finding.property, found.operations) == ("failed-call-changes-nothing", [("begin_free", 0)])
+
+
+@pytest.mark.parametrize("num_tokens", range(9))
+def test_a_prompt_admitted_at_once_is_a_prompt_that_grew(num_tokens: int) -> None:
+    level = CallLevel(SCOPES["tables-6x4x8"])
+    machine, tokens = level.machine, list(range(1, num_tokens + 1))
+    at_once = machine.first_state()
+    num_entries = (num_tokens + 1) // 2
+    for rule, arguments in admit_sequence(at_once, 2, 0, 0, tokens, 0, num_entries, lambda index: index, False):
+        assert machine.rules[rule](at_once, *arguments) is None
+    for rule, arguments in compute_tokens(at_once, 2, 0, num_tokens):
+        assert machine.rules[rule](at_once, *arguments) is None
+    grown = machine.first_state()
+    assert machine.rules["admit"](grown, 0, 0) is None
+    for _ in tokens:
+        grown = next(state for operation, state in level.successors(grown) if operation[0] == "append")
+    assert level.form(grown) == level.form(at_once)

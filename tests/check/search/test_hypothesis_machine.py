@@ -1,0 +1,129 @@
+"""The Hypothesis machine: what it finds, that it shrinks, that it repeats, and what a bad subject makes of it."""
+
+import itertools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
+from kvproof.check.search import hypothesis_machine
+from kvproof.check.search.hypothesis_machine import Drive, drive
+from kvproof.check.search.shrinking.delta_debugging import replay
+from kvproof.check.subjects.registry import find
+
+Factory = Callable[[], ManagerSubject]
+Altered = Callable[..., Factory]
+
+
+def forget_references(self: Any, parent: int, child: int) -> None:
+    self.manager.tables[child] = self.manager.tables[parent].copy()
+    self.manager.num_tokens[child] = self.manager.num_tokens[parent]
+
+
+def done(found: Drive) -> tuple[Any, ...]:
+    return found.config, found.operations, found.num_steps, found.num_examples, found.witnesses
+
+
+def test_the_built_in_manager_is_not_refuted_and_its_rules_fire() -> None:
+    found = drive(find("kvproof")(), 0, examples=40, steps=40)
+
+    assert found.finding is None
+    assert found.num_steps >= 40
+    assert {"admitted", "append", "compute"} <= found.witnesses.keys()
+
+
+def test_a_drive_repeats_exactly_from_its_seed(example: Factory) -> None:
+    assert done(drive(example(), 7, examples=10, steps=30)) == done(drive(example(), 7, examples=10, steps=30))
+
+
+def test_a_seed_means_the_same_whatever_modules_are_loaded(example: Factory, tmp_path: Path) -> None:
+    before = done(drive(example(), 7, examples=100, steps=3))
+    (tmp_path / "numbers.py").write_text(f"NUMBERS = {list(range(101, 1023))}\ndef make(): return NUMBERS\n")
+    find(f"{tmp_path / 'numbers.py'}:make")
+
+    assert done(drive(example(), 7, examples=100, steps=3)) == before
+
+
+def test_another_seed_drives_another_way(example: Factory) -> None:
+    assert done(drive(example(), 7, examples=10, steps=30)) != done(drive(example(), 8, examples=10, steps=30))
+
+
+def test_a_finding_comes_with_the_shrunk_run_that_shows_it_again(altered: Altered) -> None:
+    make = altered(share=forget_references)
+
+    found = drive(make(), 0, examples=200, steps=40)
+
+    assert found.finding is not None
+    assert found.finding.property == "refcount-exact"
+    assert [operation[0] for operation in found.operations] == ["new", "admit", "run", "fork"]
+    again = replay(make(), found.config, found.operations)
+    assert again is not None
+    assert again.kind == found.finding.kind
+
+
+def test_fields_of_the_configuration_can_be_fixed(example: Factory) -> None:
+    seen: list[Config] = []
+    subject = example()
+    opened = subject.open
+    subject.open = lambda config: (seen.append(config), opened(config))[1]  # type: ignore[func-returns-value, method-assign]
+
+    drive(subject, 0, examples=5, steps=5, fixed={"block_size": 3, "num_gpu_blocks": 5})
+
+    assert {(config.block_size, config.num_gpu_blocks) for config in seen} == {(3, 5)}
+
+
+def test_nothing_is_printed(altered: Altered, capsys: pytest.CaptureFixture[str]) -> None:
+    drive(altered(share=forget_references)(), 0, examples=50, steps=30)
+
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_subject_that_answers_otherwise_the_next_time_is_nondeterministic(altered: Altered) -> None:
+    count = itertools.count()
+
+    def sometimes(self: Any, group: int) -> bool:
+        if next(count) % 2:
+            raise RuntimeError("every other time")
+        return True
+
+    found = drive(altered(can_append=sometimes)(), 0, examples=100, steps=30)
+
+    assert found.finding is not None
+    assert found.finding.property == "nondeterministic"
+    assert found.operations
+
+
+def test_a_subject_that_hangs_is_found_and_not_waited_for(altered: Altered, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hypothesis_machine, "STEP_SECONDS_MAX", 0.2)
+
+    found = drive(altered(release=lambda self, seq: time.sleep(60))(), 0, examples=50, steps=30)
+
+    assert found.finding is not None
+    assert found.finding.property == "total-calls"
+    assert found.seconds < 5
+
+
+def test_an_adapter_that_breaks_the_protocol_is_said_to_and_nothing_is_shrunk(altered: Altered) -> None:
+    with pytest.raises(AdapterError, match="can_append must return bool"):
+        drive(altered(can_append=lambda self, group: "yes")(), 0, examples=50, steps=30)
+
+
+def test_a_subject_that_refuses_every_configuration_is_unsupported(altered: Altered) -> None:
+    def refuse(self: Any, config: Config) -> None:
+        raise Unsupported("none of these")
+
+    found = drive(altered(open=refuse)(), 0, examples=5, steps=5)
+
+    assert (found.is_unsupported, found.num_steps, found.finding) == (True, 0, None)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_drive_that_ends_because_its_time_is_up_found_nothing(example: Factory, seed: int) -> None:
+    found = drive(example(), seed, examples=1_000_000, steps=50, seconds=0.1 + seed / 30)
+
+    assert found.finding is None
+    assert found.seconds < 3

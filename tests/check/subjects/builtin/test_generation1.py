@@ -1,0 +1,33 @@
+"""The first generation's manager in lockstep with the specification."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvproof.check.protocol.manager import Config, Unsupported
+from kvproof.check.search.manager_operations import walk
+from kvproof.check.subjects.builtin.generation1 import make
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_walk_finds_nothing_and_no_hit_is_missed(seed: int) -> None:
+    done = walk(make(), seed, max_operations=15_000, seconds=200)
+    assert done.finding is None
+    assert done.notes["hit-complete"] == 0
+    for witness in (
+        "window left an entry",
+        "copy-on-write",
+        "swap_in",
+        "hit on an evictable block",
+        "cross-attention table",
+        "reset",
+    ):
+        assert done.witnesses[witness] > 0, witness
+
+
+@pytest.mark.parametrize(
+    "config", [Config(lookahead=1), Config(window=4, chunked=True), Config(window=4, caching=True)]
+)
+def test_what_the_first_generation_cannot_have_is_unsupported(config: Config) -> None:
+    with pytest.raises(Unsupported):
+        make().open(config)

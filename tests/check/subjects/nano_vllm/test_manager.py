@@ -1,0 +1,256 @@
+"""nano-vllm's adapters: on a small manager of the same interface; and on a checkout that KVPROOF_NANO_VLLM names."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvproof.check.subjects.loading import EngineError
+from kvproof.check.subjects.nano_vllm.loader import import_manager
+
+MANAGER = '''
+from nanovllm.engine.sequence import Sequence
+
+
+class Block:
+    def __init__(self):
+        self.ref_count, self.content = 0, None
+
+
+class BlockManager:
+    """Finds prefixes by their tokens; takes the free block that was freed first."""
+
+    def __init__(self, num_blocks, block_size):
+        self.size = block_size
+        self.blocks = [Block() for _ in range(num_blocks)]
+        self.found = {}
+        self.free_block_ids = list(range(num_blocks))
+
+    def _hits(self, seq):
+        ids = []
+        for index in range(seq.num_blocks - 1):
+            block_id = self.found.get(tuple(seq.token_ids[: (index + 1) * self.size]))
+            if block_id is None:
+                break
+            ids.append(block_id)
+        return ids
+
+    def _take(self):
+        block_id = self.free_block_ids.pop(0)
+        block = self.blocks[block_id]
+        if self.found.get(block.content) == block_id:
+            del self.found[block.content]
+        block.ref_count, block.content = 1, None
+        return block_id
+
+    def can_allocate(self, seq):
+        hits = self._hits(seq)
+        needed = seq.num_blocks - sum(self.blocks[block_id].ref_count > 0 for block_id in hits)
+        return len(hits) if needed <= len(self.free_block_ids) else -1
+
+    def allocate(self, seq, num_cached_blocks):
+        for block_id in self._hits(seq)[:num_cached_blocks]:
+            if not self.blocks[block_id].ref_count:
+                self.free_block_ids.remove(block_id)
+            self.blocks[block_id].ref_count += 1
+            seq.block_table.append(block_id)
+        while len(seq.block_table) < seq.num_blocks:
+            seq.block_table.append(self._take())
+        seq.num_cached_tokens = num_cached_blocks * self.size
+
+    def deallocate(self, seq):
+        for block_id in reversed(seq.block_table):
+            self.blocks[block_id].ref_count -= 1
+            if not self.blocks[block_id].ref_count:
+                self.free_block_ids.append(block_id)
+        seq.num_cached_tokens = 0
+        seq.block_table.clear()
+
+    def can_append(self, seq):
+        return len(seq) % self.size != 1 or bool(self.free_block_ids)
+
+    def may_append(self, seq):
+        if len(seq) % self.size == 1:
+            seq.block_table.append(self._take())
+
+    def hash_blocks(self, seq):
+        until = seq.num_cached_tokens + seq.num_scheduled_tokens
+        for index in range(seq.num_cached_tokens // self.size, until // self.size):
+            block_id = seq.block_table[index]
+            self.blocks[block_id].content = tuple(seq.token_ids[: (index + 1) * self.size])
+            self.found[self.blocks[block_id].content] = block_id
+'''
+
+SEQUENCE = """
+class Sequence:
+    block_size = 256
+
+    count = 0
+
+    def __init__(self, token_ids, sampling_params=None):
+        Sequence.count += 1
+        self.seq_id, self.max_tokens = Sequence.count, getattr(sampling_params, "max_tokens", 0)
+        self.token_ids, self.block_table = list(token_ids), []
+        self.num_prompt = len(token_ids)
+        self.num_cached_tokens = self.num_scheduled_tokens = 0
+        self.is_prefill = True
+
+    def __len__(self):
+        return len(self.token_ids)
+
+    @property
+    def num_blocks(self):
+        return -(-len(self) // self.block_size)
+
+    @property
+    def num_completion_tokens(self):
+        return len(self) - self.num_prompt
+
+    def append_token(self, token):
+        self.token_ids.append(token)
+"""
+
+SCHEDULER = """
+from nanovllm.config import Config
+from nanovllm.engine.block_manager import BlockManager
+from nanovllm.engine.sequence import Sequence
+
+
+class Scheduler:
+    '''Whole prompts first, one in each step; else everybody decodes, and who came last gives way.'''
+
+    def __init__(self, config: Config):
+        self.seqs_max, self.tokens_max = config.max_num_seqs, config.max_num_batched_tokens
+        self.block_manager = BlockManager(config.num_kvcache_blocks, config.kvcache_block_size)
+        self.waiting, self.running = [], []
+
+    def is_finished(self):
+        return not (self.waiting or self.running)
+
+    def add(self, seq):
+        self.waiting.append(seq)
+
+    def schedule(self):
+        for seq in self.waiting[:1]:
+            hits = 0 if seq.block_table else self.block_manager.can_allocate(seq)
+            if hits >= 0:
+                if not seq.block_table:
+                    self.block_manager.allocate(seq, hits)
+                seq.num_scheduled_tokens = min(len(seq) - seq.num_cached_tokens, self.tokens_max)
+                return [seq], True
+        step = []
+        for seq in self.running[: self.seqs_max]:
+            while seq in self.running and not self.block_manager.can_append(seq):
+                last = self.running.pop()
+                self.block_manager.deallocate(last)
+                self.waiting.insert(0, last)
+            if seq in self.running:
+                self.block_manager.may_append(seq)
+                seq.num_scheduled_tokens = 1
+                step.append(seq)
+        return step, False
+
+    def postprocess(self, seqs, token_ids, is_prefill):
+        for seq, token in zip(seqs, token_ids):
+            self.block_manager.hash_blocks(seq)
+            seq.num_cached_tokens += seq.num_scheduled_tokens
+            if seq.num_cached_tokens < len(seq):
+                continue
+            if is_prefill:
+                self.running.append(self.waiting.pop(0))
+            seq.append_token(token)
+            if seq.num_completion_tokens == seq.max_tokens:
+                self.running.remove(seq)
+                self.block_manager.deallocate(seq)
+"""
+
+
+def checkout(folder: Path, manager: str, scheduler: str = SCHEDULER) -> Path:
+    engine = folder / "nanovllm" / "engine"
+    engine.mkdir(parents=True)
+    (engine / "block_manager.py").write_text(manager)
+    (engine / "sequence.py").write_text(SEQUENCE)
+    (engine / "scheduler.py").write_text(scheduler)
+    return folder
+
+
+WALK = """
+import sys
+from kvproof.check.subjects.nano_vllm.manager import make
+from kvproof.check.search.manager_operations import walk
+
+done = walk(make(sys.argv[1]), 1, max_operations=int(sys.argv[2]), seconds=200)
+print(done.finding.property if done.finding else "not refuted", done.num_operations, *sorted(done.witnesses))
+"""
+
+
+LOOP_WALK = """
+import sys
+from kvproof.check.search.scheduler_operations import walk_loop
+from kvproof.check.subjects.nano_vllm.scheduler import make
+
+done = walk_loop(make(sys.argv[1]), 1, max_operations=int(sys.argv[2]), seconds=200)
+print(done.finding or "not refuted", done.num_operations, *sorted(done.witnesses))
+"""
+
+
+def walked(path: Path, num_operations: int, walk: str = WALK) -> str:
+    """What a walk says; in a process of its own, since modules of a checkout stay imported."""
+    command = [sys.executable, "-c", walk, str(path), str(num_operations)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=True).stdout
+
+
+def test_a_manager_of_the_same_interface_is_driven_and_not_refuted(tmp_path: Path) -> None:
+    said = walked(checkout(tmp_path, MANAGER), 20_000)
+    assert said.startswith("not refuted 20000")
+    assert "hit on an evictable block" in said
+
+
+def test_a_block_found_after_it_was_taken_is_refuted(tmp_path: Path) -> None:
+    stale = MANAGER.replace("del self.found[block.content]", "pass")
+    assert not walked(checkout(tmp_path, stale), 20_000).startswith("not refuted")
+
+
+def test_a_folder_without_nano_vllm_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="is no checkout of nano-vllm: it has no nanovllm"):
+        import_manager(str(tmp_path))
+
+
+def test_a_scheduler_of_the_same_interface_is_driven_and_not_refuted(tmp_path: Path) -> None:
+    said = walked(checkout(tmp_path, MANAGER), 4_000, LOOP_WALK)
+    assert said.startswith("not refuted 40")
+    for witness in ("preempted", "prompt in chunks", "hit on an evictable block", "evict"):
+        assert witness in said
+    assert "aborted" not in said
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "property"),
+    [
+        ("self.block_manager.deallocate(last)", "pass", "read-back"),
+        ("self.waiting.insert(0, last)", "pass", "progress"),
+        (
+            "self.block_manager.hash_blocks(seq)",
+            "seq.num_scheduled_tokens += 1; self.block_manager.hash_blocks(seq)",
+            "",
+        ),
+        ("min(len(seq) - seq.num_cached_tokens, self.tokens_max)", "len(seq) - seq.num_cached_tokens", "budget-kept"),
+    ],
+)
+def test_one_line_of_a_scheduler_that_is_another_is_found(
+    tmp_path: Path, line: str, instead: str, property: str
+) -> None:
+    assert SCHEDULER.count(line) == 1
+    said = walked(checkout(tmp_path, MANAGER, SCHEDULER.replace(line, instead)), 4_000, LOOP_WALK)
+    assert said.startswith(f"('{property}")
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("walk", "num_operations"), [(WALK, 1_000_000), (LOOP_WALK, 100_000)])
+def test_nano_vllm_itself_is_not_refuted(walk: str, num_operations: int) -> None:
+    path = os.environ.get("KVPROOF_NANO_VLLM")
+    if not path:
+        pytest.skip("KVPROOF_NANO_VLLM names no checkout of nano-vllm")
+    assert walked(Path(path).absolute(), num_operations, walk).startswith("not refuted 1000")

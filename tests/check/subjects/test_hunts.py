@@ -1,0 +1,67 @@
+"""A hunt finds each fault that was released, shortly, and its run is silent where it is repaired: docs/findings.md.
+
+The budget is two minutes, where one is enough, so that a busy machine changes no verdict.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvproof.check.subjects.loading import download
+
+pytestmark = pytest.mark.engine
+BUDGET_SECONDS = 120
+NUM_OPERATIONS_MAX = 12
+TRACES = Path(__file__).parents[3] / "examples" / "traces"
+
+
+def kvproof(*arguments: str) -> str:
+    """What a command prints; the code it exits with says what it found, and no fault of kvproof."""
+    command = [str(Path(sys.executable).with_name("kvproof")), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("faulty", "repaired", "property", "mechanism"),
+    [
+        pytest.param("vllm-v0==0.3.3", "vllm-v0==0.4.0", "refcount-exact", "fork: ", id="1556"),
+        pytest.param("vllm-v0==0.4.2", "vllm-v0==0.4.3", "no-use-after-free", "admit: ", id="4764"),
+        pytest.param("vllm-v0==0.5.4", "vllm-v0==0.5.5", "admission-sound", "swap_in NoFreeBlocksError: ", id="6849"),
+        pytest.param("vllm-v0==0.10.2", None, "admission-sound", "admit NoFreeBlocksError: ", id="4545"),
+        pytest.param("vllm-v0==0.6.4.post1", "vllm-v0==0.6.5", "sharing-equal", "admit: ", id="8240"),
+        pytest.param("vllm-v0-generation1==0.5.5", "vllm-v0-generation1==0.6.0", "hit-computed", "run: ", id="7753"),
+        pytest.param("vllm-v1==0.6.6.post1", "vllm-v1==0.7.0", "failed-call-changes-nothing", "admit: ", id="11565"),
+        pytest.param("vllm-v1-pool==0.23.0", "vllm-v1-pool==0.24.0", "lists-agree", "give: ", id="42571"),
+        pytest.param("vllm-v1==0.30.0", "vllm-v1==0.31.0", "sharing-equal", "admit: ", id="30931"),
+    ],
+)
+def test_a_hunt_finds_a_fault_that_was_released_and_its_run_is_silent_once_it_is_repaired(
+    faulty: str, repaired: str | None, property: str, mechanism: str, tmp_path: Path
+) -> None:
+    for name in filter(None, (faulty, repaired)):
+        download.add(f"vllm=={name.partition('==')[2]}")
+    options = ("--seed", "1", "--budget", str(BUDGET_SECONDS), "--out", str(tmp_path))
+    kvproof("hunt", "--subject", faulty, *options)
+    checks = json.loads((tmp_path / "result.json").read_text())["checks"]
+    found = [
+        tmp_path / check["trace"]
+        for check in checks
+        if check["property"] == property and check.get("signature", "").startswith(mechanism)
+    ]
+    short = [path for path in found if len(json.loads(path.read_text())["operations"]) <= NUM_OPERATIONS_MAX]
+    assert short
+    assert all(kvproof("replay", str(path)).startswith("FAILED") for path in short)
+    if repaired is not None:
+        assert any(kvproof("replay", str(path), "--subject", repaired).startswith("FIXED") for path in short)
+
+
+@pytest.mark.parametrize("path", sorted(TRACES.glob("*.json")), ids=lambda path: path.stem)
+def test_a_run_that_is_kept_still_refutes_what_it_says(path: Path) -> None:
+    subject = json.loads(path.read_text())["subject"]
+    download.add(f"vllm=={subject.partition('==')[2]}")
+    assert kvproof("replay", str(path)).startswith("FAILED")

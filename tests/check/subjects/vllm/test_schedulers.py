@@ -1,0 +1,84 @@
+"""vLLM's own schedulers under the judge of the loop, each release in a process of its own."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from kvproof.check.subjects.loading import download
+
+pytestmark = pytest.mark.engine
+
+WALK = """
+import json, sys
+from kvproof.check.search.scheduler_operations import walk_loop
+from kvproof.check.subjects.registry import find
+
+name, fixed, num_operations, property = json.loads(sys.argv[1])
+make = find(name)
+for seed in range(1, 40):
+    done = walk_loop(make(), seed, max_operations=num_operations, seconds=120, fixed=fixed)
+    found = done.finding and [done.finding.property, done.finding.cause]
+    if property is None or found and found[0] == property:
+        break
+print(json.dumps([found, done.num_operations, done.witnesses]))
+"""
+
+
+def walked(release: str, subject: str, fixed: dict[str, Any], num_operations: int, property: str | None = None) -> Any:
+    download.add(f"vllm=={release}")
+    arguments = json.dumps([f"{subject}=={release}", fixed, num_operations, property])
+    command = [sys.executable, "-c", WALK, arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("release", ["0.6.5", "0.9.2", "0.10.2"])
+def test_the_v0_scheduler_without_cache_window_and_chunks_is_not_refuted(release: str) -> None:
+    fixed = {"caching": False, "window": None, "chunked": False}
+    found, num_operations, witnesses = walked(release, "vllm-v0-scheduler", fixed, 30_000)
+    assert found is None
+    assert num_operations >= 30_000
+    wanted = {"preempted", "swap_in", "swap_out", "aborted in flight", "aborted while running", "pool full"}
+    assert wanted <= set(witnesses)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "property"),
+    [
+        ({"caching": False, "window": 2, "chunked": False, "keys": 1}, "total-calls"),
+        ({"caching": False, "window": None, "chunked": True, "keys": 1, "lookahead": 0}, "progress"),
+        ({"caching": True, "chunked": True, "keys": 1}, "hit-computed"),
+    ],
+    ids=["a-prompt-beyond-its-window", "a-prompt-that-fills-the-pool-in-chunks", "a-chunk-that-was-not-computed"],
+)
+def test_what_the_v0_scheduler_is_known_to_do_wrong_is_found(fixed: dict[str, Any], property: str) -> None:
+    found, _, _ = walked("0.9.2", "vllm-v0-scheduler", fixed, 60_000, property)
+    assert found is not None
+    assert found[0] == property
+
+
+@pytest.mark.parametrize("release", ["0.11.0", "0.31.0", "0.33.0"])
+def test_a_v1_scheduler_believed_good_is_not_refuted(release: str) -> None:
+    found, num_operations, witnesses = walked(release, "vllm-v1-scheduler", {}, 20_000)
+    assert found is None
+    assert num_operations >= 20_000
+    wanted = {"preempted", "prompt in chunks", "hit", "slide", "aborted in flight", "aborted within its prompt"}
+    assert wanted <= set(witnesses)
+
+
+def test_two_adapters_of_one_name_share_blocks_in_the_v1_scheduler_of_0_30() -> None:
+    fixed = {"caching": True, "keys": 2, "chunked": False}
+    found, _, _ = walked("0.30.0", "vllm-v1-scheduler", fixed, 60_000, "sharing-equal")
+    assert found == ["sharing-equal", ""]
+
+
+@pytest.mark.parametrize(("release", "keys"), [("0.28.0", 1), ("0.33.0", 3)])
+def test_a_v1_scheduler_that_goes_on_while_a_step_is_under_way_is_not_refuted(release: str, keys: int) -> None:
+    found, num_operations, witnesses = walked(release, "vllm-v1-scheduler", {"async_steps": 1, "keys": keys}, 20_000)
+    assert found is None
+    assert num_operations >= 20_000
+    wanted = {"scheduled while another is under way", "preempted", "hit", "slide", "aborted in flight"}
+    assert wanted <= set(witnesses)

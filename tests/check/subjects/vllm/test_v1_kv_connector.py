@@ -1,0 +1,79 @@
+"""vLLM's own V1 scheduler with a KV connector: what a transfer uses is held, and it is found if it is not."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from kvproof.check.subjects.loading import download
+
+pytestmark = pytest.mark.engine
+
+WALK = """
+import json, sys
+from kvproof.check.search.scheduler_operations import walk_loop
+from kvproof.check.subjects.registry import find
+
+make = find(f"vllm-v1-scheduler=={sys.argv[1]}")
+make()
+from vllm.v1.core.sched.scheduler import Scheduler
+
+exec(sys.argv[2])
+done = walk_loop(make(), 1, max_operations=20_000, seconds=120, fixed={"transfers": True})
+print(json.dumps([done.finding and done.finding.property, done.num_operations, done.witnesses]))
+"""
+FREES_AT_ONCE = """
+free = Scheduler._free_request
+Scheduler._free_request = lambda self, request, delay_free_blocks=False: free(self, request)
+"""
+NEVER_WAITS = """
+is_ready = Scheduler._handle_blocked_waiting_request
+
+def handle(self, request):
+    self.finished_recving_kv_req_ids.add(request.request_id)
+    return is_ready(self, request)
+
+Scheduler._handle_blocked_waiting_request = handle
+"""
+FORGETS_WHAT_WAS_SENT = """
+finished = Scheduler._update_from_kv_xfer_finished
+
+def update(self, output):
+    output.finished_sending = []
+    return finished(self, output)
+
+Scheduler._update_from_kv_xfer_finished = update
+"""
+SENDS_WHAT_IS_FREE = """
+Scheduler._connector_finished = lambda self, request: (False, None)
+"""
+
+
+def walked(release: str, planted: str = "") -> Any:
+    download.add(f"vllm=={release}")
+    command = [sys.executable, "-c", WALK, release, planted]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout)
+
+
+@pytest.mark.parametrize("release", ["0.31.0", "0.33.0"])
+def test_a_v1_scheduler_holds_what_its_connector_loads_and_sends(release: str) -> None:
+    found, num_operations, witnesses = walked(release)
+    assert found is None
+    assert num_operations >= 20_000
+    assert all(witnesses[name] > 10 for name in ("load", "loaded in vain", "send", "preempted", "hit"))
+
+
+@pytest.mark.parametrize(
+    ("planted", "properties"),
+    [
+        (FREES_AT_ONCE, {"in-flight-held"}),
+        (NEVER_WAITS, {"in-flight-held"}),
+        (SENDS_WHAT_IS_FREE, {"in-flight-held"}),
+        (FORGETS_WHAT_WAS_SENT, {"refcount-exact"}),
+    ],
+    ids=["an-aborted-load", "a-load-under-way", "what-is-being-sent", "what-was-sent"],
+)
+def test_what_is_planted_in_its_transfers_is_found(planted: str, properties: set[str]) -> None:
+    assert walked("0.33.0", planted)[0] in properties

@@ -1,0 +1,398 @@
+"""Faults of one line each, planted in the built-in manager: every one is found, named, made short and replayed.
+
+The kinds are those of released managers. For each the walker finds it, the shortest run has at most eight operations
+(or as many as the fault needs), and the saved file says FAILED while the fault is there and FIXED when it is not.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kvproof.check.counterexample.store import Status, confirm, make_trace, replay, save
+from kvproof.check.oracle.replay import repeat
+from kvproof.check.protocol.manager import Config
+from kvproof.check.search.manager_operations import walk
+from kvproof.check.search.shrinking.shorter_runs import shortest
+from kvproof.check.subjects.registry import find
+from kvproof.spec.trace import Operation
+
+FIND_SECONDS_MAX = 20.0
+SHORTEN_SECONDS_MAX = 40.0  # ends at the length wanted
+NUM_OPERATIONS_MAX = 8
+SEED = 0
+
+make = find("kvproof")
+
+MANAGER = "kvproof.impl.block_manager", "SelfAttnBlockSpaceManager."
+STATE = "kvproof.impl.manager_state", "ManagerState."
+GROWTH = "kvproof.impl.growth", "Growth."
+BLOCKS = "kvproof.impl.device_blocks", "DeviceBlocks."
+CACHE = "kvproof.impl.cached_blocks", "CachedBlocks."
+TABLE = "kvproof.impl.table", ""
+SWAP = "kvproof.impl.swapping", ""
+ADMISSION = "kvproof.impl.admission", ""
+TOLD = "kvproof.check.subjects.builtin.manager", "ToldSequence."
+
+
+class Fault(NamedTuple):
+    """What is wrong, where, which line becomes which, and the properties that name it rightly."""
+
+    name: str
+    where: tuple[str, str]
+    function: str
+    line: str
+    replacement: str
+    properties: set[str]
+    config: dict[str, Any] | None = None  # what the walk keeps to, where the fault is rare in any configuration
+    num_operations: int = NUM_OPERATIONS_MAX
+
+
+CACHED: dict[str, Any] = {"caching": True, "num_host_blocks": 0, "lookahead": 0, "watermark": 0.0, "group_size": 1}
+
+FAULTS = [
+    # References
+    Fault(
+        "fork takes no reference", MANAGER, "_fork_table", "blocks.share(table.held_ids())", "pass", {"refcount-exact"}
+    ),
+    Fault(
+        "fork skips the last block",
+        MANAGER,
+        "_fork_table",
+        "table.held_ids()",
+        "table.held_ids()[:-1]",
+        {"refcount-exact"},
+    ),
+    Fault(
+        "free keeps the last reference",
+        MANAGER,
+        "_give_up",
+        "release(table.held_ids())",
+        "release(table.held_ids()[:-1])",
+        {"refcount-exact", "no-leak-at-rest"},
+    ),
+    Fault(
+        "free releases every block twice",
+        MANAGER,
+        "_give_up",
+        "release(table.held_ids())",
+        "release(table.held_ids() * 2)",
+        {"refcount-exact", "no-double-free", "lists-agree"},
+    ),
+    Fault(
+        "a block is free while one reference is left",
+        BLOCKS,
+        "release",
+        "if not left:",
+        "if left < 2:",
+        {"no-use-after-free", "lists-agree"},
+    ),
+    Fault(
+        "exchange without release",
+        GROWTH,
+        "append",
+        "elif index in twins:\n                given_up.append(ids[index])",
+        "elif index in twins:\n                pass",
+        {"refcount-exact"},
+    ),
+    Fault(
+        "the cross-attention table is not given back",
+        MANAGER,
+        "free_cross",
+        "if table is not None:",
+        "if False:",
+        {"refcount-exact", "no-leak-at-rest"},
+    ),
+    # Copy-on-write
+    Fault(
+        "no copy-on-write",
+        GROWTH,
+        "append",
+        "copied = [index for index in shared if index not in twins]",
+        "copied = []",
+        {"cow-copied"},
+    ),
+    Fault("no copy is emitted", GROWTH, "append", "pairs.append((given_up[-1], ids[index]))", "pass", {"cow-copied"}),
+    Fault(
+        "the copy goes the other way",
+        GROWTH,
+        "append",
+        "pairs.append((given_up[-1], ids[index]))",
+        "pairs.append((ids[index], given_up[-1]))",
+        {"cow-copied"},
+    ),
+    Fault("the parent of a fork writes on", TABLE, "Table.fork", "self.writable_slots = 0", "pass", {"cow-copied"}),
+    Fault(
+        "lookahead slots in a shared block",
+        GROWTH,
+        "append",
+        "range(first, min(stop, len(ids)))",
+        "range(first, min(-(-known // size), len(ids)))",
+        {"exclusive-writer", "read-back", "cow-copied"},
+        num_operations=12,  # junk beside junk does no harm: a token has to follow
+    ),
+    # Swap
+    Fault(
+        "swap-out pairs with absolute ids",
+        MANAGER,
+        "swap_out",
+        "(source, target - base)",
+        "(source, target)",
+        {"swap-mapping"},
+    ),
+    Fault(
+        "swap-in pairs with absolute ids",
+        MANAGER,
+        "swap_in",
+        "(source - base, target)",
+        "(source, target)",
+        {"swap-mapping"},
+    ),
+    Fault(
+        "every block is swapped to the same one",
+        SWAP,
+        "move",
+        "dict(zip(old_ids, new_ids, strict=True))",
+        "dict(zip(old_ids, new_ids[:1] * len(old_ids), strict=True))",
+        {"swap-mapping"},
+    ),
+    Fault(
+        "a shared block is swapped once for each holder",
+        SWAP,
+        "distinct_ids",
+        "list(dict.fromkeys(chain.from_iterable(map(Table.held_ids, tables))))",
+        "[block_id for table in tables for block_id in table.held_ids()]",
+        {"conservation", "lists-agree", "refcount-exact", "swap-mapping"},
+    ),
+    # Questions
+    Fault(
+        "can_allocate is off by one",
+        ADMISSION,
+        "admission",
+        "num_free - num_required >= watermark_blocks",
+        "num_free - num_required >= watermark_blocks - 1",
+        {"admission-sound"},
+    ),
+    Fault(
+        "can_allocate makes an idle pool wait",
+        ADMISSION,
+        "admission",
+        "num_free - num_required >= watermark_blocks",
+        "num_free - num_required > watermark_blocks",
+        {"admission-final"},
+    ),
+    Fault(
+        "can_allocate says later where the watermark forbids for ever",
+        ADMISSION,
+        "admission",
+        "if num_usable - num_required < watermark_blocks:",
+        "if num_usable < num_required:",
+        {"admission-final"},
+    ),
+    Fault(
+        "can_append is off by one",
+        MANAGER,
+        "can_append_slots",
+        "<= self._gpu.num_free",
+        "<= self._gpu.num_free + 1",
+        {"admission-sound"},
+    ),
+    Fault("can_append forgets copy-on-write", GROWTH, "num_needed", "num_copies += 1", "pass", {"admission-sound"}),
+    Fault(
+        "can_swap_in forgets the append",
+        MANAGER,
+        "can_swap_in",
+        " + self._growth.num_needed(members, num_lookahead_slots)",
+        "",
+        {"admission-sound"},
+    ),
+    Fault(
+        "can_swap_out is off by one",
+        MANAGER,
+        "can_swap_out",
+        "<= self._host.num_free",
+        "<= self._host.num_free + 1",
+        {"admission-sound"},
+    ),
+    # Prefix cache
+    Fault(
+        "a hit on blocks that are not computed",
+        ADMISSION,
+        "num_leading_computed",
+        "if content.block_id == NO_BLOCK or not cache.computed[content.block_id]:",
+        "if content.block_id == NO_BLOCK:",
+        {"hit-computed"},
+    ),
+    Fault(
+        "a chunk makes the whole prompt computed",
+        STATE,
+        "mark_blocks_as_computed",
+        "seq.data.get_num_computed_tokens() + token_chunk_size",
+        "len(seq.get_token_ids())",
+        {"hit-computed", "sharing-equal"},
+    ),
+    Fault(
+        "identity without adapter and salt",
+        TABLE,
+        "contents_of",
+        "tuple(tokens[low:high]), extra, beside",
+        "tuple(tokens[low:high]), None, beside",
+        {"sharing-equal", "cow-copied"},
+    ),
+    Fault(
+        "identity without salt", TOLD, "__init__", "(key.adapter_id, key.salt)", "(key.adapter_id,)", {"sharing-equal"}
+    ),
+    Fault(
+        "identity without images",
+        TABLE,
+        "contents_of",
+        "tuple(tokens[low:high]), extra, beside",
+        "tuple(tokens[low:high]), extra, None",
+        {"sharing-equal", "cow-copied"},
+    ),
+    Fault(
+        "identity without the position of an image",
+        TOLD,
+        "block_extra",
+        "(i.name, i.start - first)",
+        "(i.name, 0)",
+        {"sharing-equal", "cow-copied"},
+    ),
+    Fault(
+        "identity without what is before",
+        TABLE,
+        "contents_of",
+        "intern((before,",
+        "intern((None,",
+        {"sharing-equal", "cow-copied"},
+    ),
+    Fault(
+        "a hit block stays in the evictor",
+        CACHE,
+        "pin",
+        "self.evictor.remove(block_id)",
+        "pass",
+        {"no-use-after-free", "lists-agree"},
+    ),
+    Fault(
+        "an evicted block stays in the cache map",
+        CACHE,
+        "take",
+        "self.forget(block_id)",
+        "pass",
+        {"sharing-equal", "hit-computed", "no-use-after-free", "eviction-order"},
+        num_operations=11,  # one content is cached, evicted by another, and asked for again; 9 with more time
+    ),
+    Fault(
+        "an evicted block stays computed",
+        CACHE,
+        "forget",
+        "self.computed[block_id] = 0",
+        "pass",
+        {"hit-computed", "sharing-equal"},
+        CACHED | {"block_size": 1, "num_gpu_blocks": 3},
+        num_operations=12,  # two tenants of one block, the second asked for before it is computed
+    ),
+    Fault(
+        "exchange for a block that is not computed",
+        GROWTH,
+        "_filled",
+        "and cache.computed[twin]",
+        "",
+        {"hit-computed"},
+        CACHED | {"block_size": 2, "num_gpu_blocks": 6, "chunked": True},
+    ),
+    Fault(
+        "the cache is reset while in use",
+        STATE,
+        "reset_prefix_cache",
+        "if not (self._gpu.is_idle and self._host.is_idle):",
+        "if False:",
+        {"evict-unreferenced"},
+    ),
+    # Window
+    Fault(
+        "the window drops a block that is read",
+        GROWTH,
+        "first_kept",
+        "- self.max_block_sliding_window",
+        "- self.max_block_sliding_window + 3",
+        {"window-kept"},
+    ),
+    Fault(
+        "the window keeps a block too many",
+        GROWTH,
+        "first_kept",
+        "- self.max_block_sliding_window",
+        "- self.max_block_sliding_window - 1",
+        {"window-kept"},
+    ),
+    Fault(
+        "the null block is freed",
+        TABLE,
+        "Table.held_ids",
+        "return self.ids[self.num_dropped :] if self.num_dropped else self.ids",
+        "return self.ids",
+        {"refcount-exact", "conservation", "lists-agree", "no-use-after-free", "no-leak-at-rest", "swap-mapping"},
+    ),
+]
+
+Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
+def test_a_planted_fault_is_found_named_shortened_and_replayed(fault: Fault, plant: Plant, tmp_path: Path) -> None:
+    module, prefix = fault.where
+    with plant(module, prefix + fault.function, fault.line, fault.replacement):
+        done = walk(make(), SEED, max_operations=10_000_000, seconds=FIND_SECONDS_MAX, fixed=fault.config)
+        assert done.finding is not None, "not found"
+        believed = confirm(make, done.config, done.operations, done.finding)
+        config, operations, finding = shortest(
+            make, done.config, done.operations, believed, SEED, SHORTEN_SECONDS_MAX, fault.num_operations
+        )
+        trace = make_trace("kvproof", finding, config, operations, "walker", SEED, make=make)
+        path = save(tmp_path, trace)
+        broken = replay(path)
+    mended = replay(path)
+
+    assert finding.property in fault.properties, finding.text
+    assert len(operations) <= fault.num_operations, "\n".join(trace.steps)
+    assert broken.status is Status.FAILED, broken.text
+    assert mended.status is Status.FIXED, mended.text
+
+
+def test_copies_that_disturb_each_other_are_found_in_the_run_that_has_them(plant: Plant) -> None:
+    # Too rare for a walk: a group's last append exchanges the source of its first copy for a twin, and in the same
+    # step the block so freed is the last free one, and the target of another group's copy.
+    config = Config(block_size=2, num_gpu_blocks=4, caching=True)
+    run: list[Operation] = [
+        ("new", 1, (1,), (0, 0)),
+        ("admit", 1, 2),
+        ("new", 2, (2,), (0,)),
+        ("admit", 2, 1),
+        ("new", 3, (3,), (1,)),
+        ("admit", 3, 1),
+        ("run", 0),
+        ("fork", 2, 4),
+        ("fork", 3, 5),
+        ("sample", 2, (1, 0)),
+        ("sample", 3, (0, 0)),
+        ("append", 2),
+        ("append", 3),
+        ("run", 0),
+    ]
+    line = "and not (index < len(table.ids) and cache.was_copied[table.ids[index]])"
+    with plant(GROWTH[0], "Growth._filled", line, ""):
+        broken = repeat(make, config, run)
+    mended = repeat(make, config, run)
+
+    assert broken.finding is not None
+    assert broken.finding.property == "mapping-hazard-free"
+    assert mended.finding is None
+
+
+def test_a_fault_whose_line_is_gone_is_an_error(plant: Plant) -> None:
+    with pytest.raises(AssertionError, match="0 times, not once"), plant(*BLOCKS[:1], "DeviceBlocks.share", "gone", ""):
+        pass

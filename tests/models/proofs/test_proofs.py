@@ -1,0 +1,150 @@
+"""Everything that is claimed for all sizes is proved; and what is made wrong is not."""
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import z3
+
+from kvproof.models.proofs.contracts import contract_obligations
+from kvproof.models.proofs.induction import INITIAL, SUITE, Induction
+from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.solvers.solver_effort import Efforts, efforts, worse
+from kvproof.models.solvers.solving import Decided, Settings, decide
+from kvproof.models.solvers.workers import decide_all
+from kvproof.models.suites import all_obligations
+from kvproof.models.translation.text import Text, specification
+from kvproof.models.translation.translator import Translator
+from kvproof.spec.language import COLLECTED, Contract
+from kvproof.spec.verdict import Verdict
+
+EFFORTS = Path(__file__).with_name("efforts.json")
+RULES = {rule.__name__: rule for rule in COLLECTED.rules}
+
+
+@pytest.fixture(scope="module")
+def decided() -> list[Decided]:
+    """Everything, with two processes: a quarter of a minute on two idle cores."""
+    return list(decide_all(all_obligations(), Settings(), num_processes=2))
+
+
+def test_every_obligation_is_proved(decided: list[Decided]) -> None:
+    assert [one.obligation.id for one in decided if one.answer.verdict is not Verdict.PROVED] == []
+    ids = [one.obligation.id for one in decided]
+    assert len(ids) == len(set(ids)) > 2000
+    asked = {(one.obligation.subject, one.obligation.claim) for one in decided if one.obligation.suite == SUITE}
+    names = [claim.name for claim in COLLECTED.invariants]
+    assert {(subject, name) for subject in (INITIAL, *RULES) for name in names} <= asked
+    per_property = Counter(one.obligation.property for one in decided)
+    assert per_property["well-defined"] > 1000
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_every_obligation_is_proved_whatever_the_seed(seed: int) -> None:
+    found = decide_all(all_obligations(), Settings(seed=seed), num_processes=2)
+    assert [one.obligation.id for one in found if one.answer.verdict is not Verdict.PROVED] == []
+
+
+def test_no_proof_is_half_as_hard_again_as_when_efforts_were_last_kept(decided: list[Decided]) -> None:
+    """Kept by `kvproof prove --save-baseline tests/models/proofs/efforts.json`."""
+    before = msgspec.json.decode(EFFORTS.read_bytes(), type=Efforts)
+    solver = f"z3 {z3.get_version_string()}"
+    if before.solver != solver:
+        pytest.skip(f"efforts were kept of {before.solver}, this is {solver}")
+    assert before.seed == Settings().seed
+    assert before.subjects.keys() & efforts(decided, solver, before.seed).subjects.keys() != set()
+    assert list(worse(before, decided)) == []
+
+
+def changed(name: str, change: Callable[[str], str]) -> Text:
+    """The specification with one function rewritten."""
+    text = specification()
+    before = ast.unparse(text.functions[name][0])
+    after = change(before)
+    assert after != before, "the change changes nothing"
+    (function,) = ast.parse(after).body
+    assert isinstance(function, ast.FunctionDef)
+    return text.replaced(name, function)
+
+
+def verdicts(text: Text, rule: str, claim: str) -> list[bool]:
+    """Whether each obligation of the rule that begins with the claim is proved of a changed text."""
+    obligations = Induction(Translator(text=text)).rule(RULES[rule])
+    return [is_proved(one) for one in obligations if one.claim.startswith(claim)]
+
+
+def is_proved(obligation: Obligation) -> bool:
+    return decide(obligation, Settings(timeout_seconds=0.3)).answer.verdict is Verdict.PROVED
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new", "rule", "claim"),
+    [
+        ("gain", "state.refcount[block] += 1", "pass", "reserve", "every_holder_is_counted"),
+        ("evict", "== EVICTABLE", "!= FREE", "evict", "status_tells_who_refers"),
+        ("end_swap", "= 1 - state.home[seq]", "= state.home[seq]", "end_swap", "entries_are_in_their_pool"),
+        ("promote", "index < state.num_full[seq]", "True", "promote", "holders_of_a_cached_block_are_full_there"),
+        ("reserve", "state.num_blocks[seq] += 1", "state.num_blocks[seq] += 2", "reserve", "tables_name_blocks"),
+        ("mark_computed", "== BLOCK_SIZE,", ">= 0,", "mark_computed", "computed_blocks_are_cached_and_complete"),
+    ],
+)
+def test_a_rule_made_wrong_is_not_proved(function: str, old: str, new: str, rule: str, claim: str) -> None:
+    assert verdicts(specification(), rule, claim) == [True]
+    assert verdicts(changed(function, lambda text: text.replace(old, new)), rule, claim) == [False]
+
+
+def test_a_subscript_out_of_range_is_not_proved() -> None:
+    text = changed(
+        "mark_computed", lambda old: old.replace("state.computed[block] = True", "state.computed[block + 1] = True")
+    )
+    assert verdicts(specification(), "mark_computed", "state.computed[block] has a Block in range") == [True]
+    assert verdicts(text, "mark_computed", "state.computed[block + 1] has a Block in range") == [False]
+
+
+def test_a_check_that_does_not_hold_is_not_proved() -> None:
+    text = changed("begin_free", lambda old: old.replace("check(state.live[seq]", "check(not state.live[seq]"))
+    assert verdicts(specification(), "begin_free", "check state.live[seq]") == [True]
+    assert verdicts(text, "begin_free", "check not state.live[seq]") == [False]
+
+
+def test_a_first_state_made_wrong_is_not_proved() -> None:
+    text = changed("all_free", lambda old: old.replace("pool_size(pool) if", "pool_size(pool) + 1 if"))
+    claims = {one.claim for one in Induction(Translator(text=text)).initial() if not is_proved(one)}
+    assert "counters_add_up" in claims
+
+
+def test_an_invariant_that_is_no_invariant_is_not_proved() -> None:
+    text = changed("counters_add_up", lambda old: old.replace("state.count[p][FREE] >= 0", "state.count[p][FREE] >= 1"))
+    assert verdicts(specification(), "reserve", "counters_add_up") == [True]
+    assert verdicts(text, "reserve", "counters_add_up") == [False]
+
+
+def test_an_untouched_invariant_is_kept_as_it_stands() -> None:
+    obligations = list(Induction(Translator()).rule(RULES["begin_swap"]))
+    kept = {one.claim for one in obligations if one.is_kept()}
+    assert "counters_add_up" in kept  # begin_swap writes `moving` only
+    assert "entries_are_in_their_pool" not in kept
+
+
+def test_a_contract_that_an_operation_does_not_keep_is_not_proved() -> None:
+    contract = next(one for one in COLLECTED.contracts if one.rule == "drop_last")
+    text = changed("freeing_so_far", lambda old: old.replace("state.refcount[b] ==", "state.refcount[b] <"))
+    claims = {text: is_kept for text, is_kept in _contract_verdicts(text, contract) if "refcount" in text}
+    assert claims != {}
+    assert not any(is_kept for text, is_kept in claims.items() if text.startswith("begins"))
+
+
+def test_an_operation_whose_rule_may_be_refused_on_its_way_is_not_proved() -> None:
+    contract = next(one for one in COLLECTED.contracts if one.rule == "drop_last")
+    text = changed("freeing_so_far", lambda old: old.replace("state.live[seq] and state.ending[seq] and", ""))
+    enabled = [is_kept for claim, is_kept in _contract_verdicts(text, contract) if claim.startswith("is enabled")]
+    assert False in enabled
+
+
+def _contract_verdicts(text: Text, contract: Contract) -> Iterator[tuple[str, bool]]:
+    obligations = contract_obligations(Induction(Translator(text=text)), contract)
+    return ((one.claim, is_proved(one)) for one in obligations if one.claim.startswith(("begins", "is enabled")))

@@ -1,0 +1,51 @@
+"""What is proved is proved of something: rules fire, and hypotheses do not contradict each other."""
+
+import ast
+
+import z3
+
+from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.proofs.vacuity import Hypotheses, firings
+from kvproof.models.translation.text import specification
+from kvproof.spec.language import COLLECTED
+
+X = z3.Int("x")
+POSITIVE, NEGATIVE = Hypothesis("positive", X > 0), Hypothesis("negative", X < 0)
+
+
+def test_every_rule_fires_from_a_small_state_of_the_invariants() -> None:
+    names = [rule.__name__ for rule in COLLECTED.rules]
+    assert dict(firings(names)) == dict.fromkeys(names, True)
+
+
+def test_a_rule_whose_guards_contradict_the_invariants_does_not_fire() -> None:
+    text = specification()
+    before = ast.unparse(text.functions["evict"][0])
+    after = before.replace(
+        "state.status[block] == EVICTABLE", "state.status[block] == EVICTABLE and holds(state, 0, block)"
+    )
+    assert after != before
+    assert dict(firings(["evict", "admit"], text.rewritten(after))) == {"evict": False, "admit": True}
+
+
+def test_no_rule_is_said_to_fire_when_no_time_is_left() -> None:
+    assert dict(firings(["admit"], seconds=0)) == {"admit": False}
+
+
+def test_hypotheses_that_contradict_each_other_are_found() -> None:
+    found = Hypotheses()
+    found.note(Obligation("s", "right", "a", "read-back", (POSITIVE,), X != 0))
+    found.note(Obligation("s", "right", "b", "read-back", (POSITIVE,), X > -1))
+    found.note(Obligation("s", "wrong", "c", "read-back", (POSITIVE, NEGATIVE), X == 7))
+    found.decide()
+    assert (len(found.sets), found.num_satisfied) == (2, 1)
+    assert [one.id for one in found.contradictory] == ["s/wrong/c"]
+
+
+def test_a_contradiction_that_is_the_claim_itself_is_no_fault() -> None:
+    found = Hypotheses()
+    found.note(
+        Obligation("s", "right", "they exclude each other", "read-back", (POSITIVE, NEGATIVE), z3.BoolVal(False))
+    )
+    found.decide()
+    assert found.contradictory == []

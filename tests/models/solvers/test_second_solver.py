@@ -1,0 +1,114 @@
+"""A second solver answers the same questions, and what it needs to be told is true."""
+
+import pytest
+import z3
+
+from kvproof.models.proofs.contracts import FIRED, SO_FAR, contract_obligations
+from kvproof.models.proofs.induction import Induction
+from kvproof.models.proofs.instances import where_denied, where_next_fired
+from kvproof.models.proofs.multiplication_lemma import by_lemma_where_divided, lesser_has_less
+from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.solvers.second_solver import EFFORT_MAX, ask, version
+from kvproof.models.solvers.solving import Settings, decide
+from kvproof.models.solvers.workers import decide_all
+from kvproof.models.translation.translator import Translator
+from kvproof.spec.language import COLLECTED
+from kvproof.spec.verdict import Verdict
+
+pytest.importorskip("cvc5")
+
+X, Y, SIZE, N = z3.Ints("x y size n")
+F = z3.Function("f", z3.IntSort(), z3.IntSort())
+GROWS = Hypothesis("grows", z3.ForAll([X], F(X) > X))
+RULES = {rule.__name__: rule for rule in COLLECTED.rules}
+
+
+def obligation(claim: str, goal: z3.BoolRef, *hypotheses: Hypothesis) -> Obligation:
+    return Obligation("arithmetic", "test", claim, "well-defined", hypotheses, goal)
+
+
+def asked(one: Obligation) -> Verdict:
+    return ask(*one.question(), Settings()).verdict
+
+
+def test_both_solvers_give_the_same_answers() -> None:
+    for one in (
+        obligation("follows", F(F(Y)) > Y, GROWS),
+        obligation("wrong", Y > 4, Hypothesis("positive", Y > 3)),
+        obligation("of nothing", X * X >= 0),
+    ):
+        assert asked(one) is decide(one).answer.verdict
+
+
+def test_an_answer_counts_its_effort_and_a_question_without_answer_its_reason() -> None:
+    easy = ask(*obligation("follows", F(F(Y)) > Y, GROWS).question(), Settings())
+    assert easy.effort == ask(*obligation("follows", F(F(Y)) > Y, GROWS).question(), Settings()).effort > 0
+    cubes = obligation("114 is no sum of three cubes", X * X * X + Y * Y * Y + N * N * N != 114)
+    answer = ask(*cubes.question(), Settings(timeout_seconds=0.1))
+    assert answer.verdict is Verdict.UNKNOWN
+    assert answer.reason != ""
+
+
+def test_processes_ask_the_second_solver_when_told_to() -> None:
+    wanted = [obligation(f"number {number}", Y + number > number, Hypothesis("positive", Y > 0)) for number in range(3)]
+    decided = list(decide_all(wanted, Settings(), num_processes=1, asker=ask))
+    assert [one.answer.verdict for one in decided] == [Verdict.PROVED] * 3
+
+
+@pytest.mark.parametrize("rule", ["fork", "begin_free", "hit"])
+def test_a_claim_about_numbers_that_are_only_compared_is_proved_where_it_is_denied(rule: str) -> None:
+    claims = Induction(Translator()).rule(RULES[rule])
+    one = next(one for one in claims if one.claim == "the_window_left_only_what_is_not_read")
+    there = where_denied(one)
+    assert there.id == one.id
+    assert len(there.hypotheses) == len(one.hypotheses) + 1
+    assert asked(there) is Verdict.PROVED
+
+
+def test_what_is_said_where_a_claim_is_denied_is_no_more_than_the_claim_before() -> None:
+    before = Hypothesis("kept", z3.ForAll([X, Y], F(X) <= Y))
+    wrong = obligation("kept", z3.ForAll([X, Y], F(X) + 1 <= Y), before)
+    there = where_denied(wrong)
+    assert decide(obligation("follows", there.hypotheses[1].formula, before)).answer.verdict is Verdict.PROVED
+    assert decide(there).answer.verdict is not Verdict.PROVED
+    assert where_denied(obligation("other", z3.ForAll([X], F(X) > 0), before)).hypotheses == (before,)
+    assert where_denied(obligation("kept", F(Y) > 0, before)).goal.eq(F(Y) > 0)  # type: ignore[union-attr]
+
+
+def test_what_a_contract_says_of_all_firings_is_said_of_the_next_and_no_more() -> None:
+    so_far = Hypothesis(SO_FAR, z3.And(N > 2, z3.ForAll([X], F(X) > X), z3.ForAll([X, Y], F(X) > F(Y) - SIZE)))
+    one = obligation("next", F(N) > 3, so_far, Hypothesis(f"parameter {FIRED}", N >= 0))
+    told = where_next_fired(one).hypotheses[-1]
+    assert told.formula.eq(z3.And([F(N) > N]))
+    assert decide(obligation("follows", told.formula, so_far)).answer.verdict is Verdict.PROVED
+    assert where_next_fired(obligation("no contract", F(N) > 3, so_far)).hypotheses == (so_far,)
+
+
+def test_what_a_swap_finds_is_proved_again_in_the_first_way_once_it_is_said_of_the_next_firing() -> None:
+    contract = next(one for one in COLLECTED.contracts if one.rule == "move_entry")
+    claims = contract_obligations(Induction(Translator()), contract)
+    one = next(one for one in claims if one.claim == "is enabled, by rehit_entry: the next entry is full")
+    answer = ask(*where_next_fired(one).question(), Settings())
+    assert answer.verdict is Verdict.PROVED
+    assert answer.effort < EFFORT_MAX
+
+
+def test_the_lemma_about_products_is_no_assumption_but_true() -> None:
+    a_size = Hypothesis("a size", SIZE >= 1)
+    lemma = obligation("lemma", lesser_has_less(SIZE, X, Y), a_size)
+    assert decide(lemma).answer.verdict is asked(lemma) is Verdict.PROVED
+    for said in by_lemma_where_divided(SIZE, (N + SIZE - 1) / SIZE == X, X * SIZE >= N):
+        assert decide(obligation("said", said.formula, a_size)).answer.verdict is Verdict.PROVED
+
+
+def test_the_lemma_is_said_of_quotients_and_of_what_is_multiplied() -> None:
+    enough = Hypothesis("enough", z3.And(X * SIZE >= N, X * SIZE < N + SIZE, SIZE >= 1))
+    goal = (N + SIZE - 1) / SIZE == X
+    said = by_lemma_where_divided(SIZE, goal, enough.formula)
+    assert len(said) == 1
+    assert asked(obligation("as many as are needed", goal, enough, *said)) is Verdict.PROVED
+    assert by_lemma_where_divided(SIZE, X == Y, enough.formula) == ()
+
+
+def test_the_version_of_the_second_solver_is_known() -> None:
+    assert version().split(".")[0].isdigit()

@@ -1,0 +1,100 @@
+"""Each guard is needed: in some reachable state, for some arguments, it alone stands between a rule and its writes."""
+
+import ast
+from collections import deque
+from functools import cache
+
+import pytest
+
+from kvproof.check.protocol.scopes import Scope, sizes_of
+from kvproof.check.search.exhaustive.mutants import mutated
+from kvproof.check.search.exhaustive.specification_rules import RuleLevel
+from kvproof.models.mutation.operators import Mutant, deletions
+from kvproof.spec.native import Guard, Machine
+from kvproof.spec.text.state import State
+
+SCOPES = [
+    Scope(2, 0, 2, 3, 2, level="rules"),
+    Scope(2, 0, 2, 1, 1, lookahead=1, level="rules"),
+    Scope(2, 0, 2, 1, 1, caching=True, reserving=True, level="rules"),
+    Scope(2, 0, 2, 2, 2, caching=True, level="rules"),
+    Scope(2, 0, 2, 1, 1, caching=True, window=1, fork=False, level="rules"),
+    Scope(2, 0, 1, 4, 2, window=2, fork=False, level="rules"),
+    Scope(2, 0, 1, 2, 1, caching=True, window=2, fork=False, level="rules"),
+    Scope(2, 2, 2, 2, 1, swap=True, level="rules"),
+    Scope(2, 2, 1, 2, 1, window=1, fork=False, swap=True, level="rules"),
+    Scope(2, 2, 2, 1, 1, lookahead=1, swap=True, level="rules"),
+    Scope(2, 1, 2, 1, 1, caching=True, fork=False, swap=True, level="rules"),
+    Scope(1, 2, 1, 1, 1, swap=True, num_flights=2, level="rules"),
+    Scope(1, 2, 2, 2, 2, swap=True, num_flights=1, level="rules"),
+]
+STATES_MAX = 1200  # of each scope, nearest first
+
+# Guards that never stand alone. Their sentence says first what a reader should know; another guard follows from it.
+ELSEWHERE = "no other entry of the sequence names the block"
+ONE_PLACE = "an identity covers what comes before it, so no sequence has it at two places; a proof has to be told"
+IMPLIED: dict[tuple[str, str], str] = {
+    **{(rule, ELSEWHERE): ONE_PLACE for rule in ("hit", "share", "follow_entry", "rehit_entry")},
+    ("admit", "the window is not negative"): "no count is",
+    ("compute", "the tokens to compute have slots"): "no token is known where there is no slot",
+    ("catch_up", "the tokens to read have slots"): "no token is known where there is no slot",
+    ("follow_entry", "the sequence is being swapped"): "at rest the next entry is NONE, and no leader has it",
+    ("slide", "the first entry is full"): "what is not full is not done, so a later token still reads it",
+}
+
+
+def guards() -> list[Mutant]:
+    return [mutant for mutant in deletions() if mutant.old.startswith("require(")]
+
+
+def sentence_of(guard: Mutant) -> str:
+    statement = ast.parse(guard.old).body[0]
+    assert isinstance(statement, ast.Expr)
+    assert isinstance(statement.value, ast.Call)
+    return str(ast.literal_eval(statement.value.args[1]))
+
+
+@cache
+def alone() -> set[tuple[str, str]]:
+    """The rules and sentences of the guards that were seen to refuse what all others allow."""
+    found: set[tuple[str, str]] = set()
+    sought = {(guard.function, sentence_of(guard)) for guard in guards()}
+    for scope in SCOPES:
+        sizes = sizes_of(scope)
+        without = {
+            (guard.function, sentence_of(guard)): mutated(guard, sizes, with_ghosts=True, with_checks=False)
+            for guard in guards()
+            if (guard.function, sentence_of(guard)) not in found | IMPLIED.keys()
+        }
+        level = RuleLevel(scope)
+        seen = {level.form(level.machine.first_state())}
+        waiting = deque([level.machine.first_state()])
+        while waiting and found | IMPLIED.keys() != sought:
+            state = waiting.popleft()
+            found |= alone_in(level, state, {name: m for name, m in without.items() if name not in found})
+            for _, successor in level.successors(state):
+                if (form := level.form(successor)) not in seen and len(seen) < STATES_MAX:
+                    seen.add(form)
+                    waiting.append(successor)
+    return found
+
+
+def alone_in(level: RuleLevel, state: State, without: dict[tuple[str, str], Machine]) -> set[tuple[str, str]]:
+    found = set()
+    for rule, *arguments in level.candidates(state):
+        work = level.machine.copy(state)
+        refused = level.machine.rules[rule](work, *arguments)
+        if isinstance(refused, Guard) and (machine := without.get((rule, refused.sentence))):
+            try:
+                is_allowed = machine.rules[rule](work, *arguments) is None
+            except (IndexError, TypeError):
+                is_allowed = True  # it went on to its writes
+            if is_allowed:
+                found.add((rule, refused.sentence))
+    return found
+
+
+@pytest.mark.parametrize("guard", guards(), ids=lambda guard: f"{guard.function}: {sentence_of(guard)}")
+def test_a_guard_alone_refuses_somewhere(guard: Mutant) -> None:
+    name = guard.function, sentence_of(guard)
+    assert (name in alone()) != (name in IMPLIED)
