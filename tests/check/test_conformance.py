@@ -9,7 +9,7 @@ import pytest
 
 from kvproof.check import Capabilities, Config, ManagerAdapter, Unsupported, run_conformance
 from kvproof.check import conformance as conformance_module
-from kvproof.check.counterexample.store import Status, replay
+from kvproof.check.counterexample.store import ReplayStatus, replay
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.subjects.registry import find
@@ -48,7 +48,7 @@ class PoolAdapter(ManagerAdapter):
     """The pool, as kvproof asks for it."""
 
     name = "pool"
-    capabilities = Capabilities(asks_first=False)
+    capabilities = Capabilities(has_admission_query=False)
     refusals = (Refused,)
     leaks = False
 
@@ -108,8 +108,8 @@ def test_a_call_that_raises_is_refuted_and_its_file_replays(altered: Altered, tm
         run_conformance(altered(release=fail), crashes=tmp_path)
 
     (trace,) = tmp_path.glob("total-calls-*.json")
-    assert replay(trace, altered(release=fail)).status is Status.FAILED
-    assert replay(trace, altered()).status is Status.FIXED
+    assert replay(trace, altered(release=fail)).status is ReplayStatus.FAILED
+    assert replay(trace, altered()).status is ReplayStatus.FIXED
 
 
 def test_a_manager_that_lies_about_its_free_blocks_is_refuted(altered: Altered, tmp_path: Path) -> None:

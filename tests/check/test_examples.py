@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kvproof.check import run_conformance
-from kvproof.check.counterexample.store import Status, replay
+from kvproof.check.counterexample.store import ReplayStatus, replay
 from kvproof.check.subjects.registry import find
 
 TREE = Path(__file__).resolve().parents[2]
@@ -50,8 +50,8 @@ def test_one_line_left_out_is_refuted_in_four_steps(tmp_path: Path, monkeypatch:
     assert text[: text.index("  Saved: ")] == REFUTED
     (trace,) = tmp_path.glob("*.json")
     assert trace.name == SAVED
-    assert replay(trace).status is Status.FAILED
-    assert replay(trace, "examples/forty_lines.py:Adapter").status is Status.FIXED
+    assert replay(trace).status is ReplayStatus.FAILED
+    assert replay(trace, "examples/forty_lines.py:Adapter").status is ReplayStatus.FIXED
 
 
 def test_the_documentation_shows_the_adapter_and_what_is_printed() -> None:

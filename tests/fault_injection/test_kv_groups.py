@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kvproof.check import Capabilities, Config, ManagerAdapter
-from kvproof.check.counterexample.steps import narrate
-from kvproof.check.counterexample.store import Status, make_trace, replay, save
-from kvproof.check.oracle.manager import Lockstep
+from kvproof.check.counterexample.steps import describe_steps
+from kvproof.check.counterexample.store import ReplayStatus, make_trace, replay, save
+from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Scheduled
 from kvproof.check.search.manager_operations import walk
@@ -124,7 +124,7 @@ class Adapter(ManagerAdapter):
 
     name = "hybrid"
     capabilities = Capabilities(
-        asks_first=False,
+        has_admission_query=False,
         window=True,
         caching=True,
         window_with_caching=True,
@@ -264,7 +264,7 @@ def test_a_run_tells_the_tables_of_every_group() -> None:
     config = Config(block_size=1, num_gpu_blocks=6, caching=True, window=2, kv_groups=("full", "window"))
     operations: list[Operation] = [("new", 1, (1,), (0, 0, 0)), ("admit", 1, 3), ("run", 0), ("free", 1)]
     again: list[Operation] = [("new", 2, (2,), (0, 0, 0)), ("admit", 2, 3)]
-    assert narrate(Adapter, config, [*operations, *again]) == [
+    assert describe_steps(Adapter, config, [*operations, *again]) == [
         "new(group 1, sequence 1, 3 tokens, all 0)",
         "admit(group 1)   admitted; sequence 1: blocks 0, 1, 2, KV group 1: blocks 3, 4, 5",
         "run()            computes 3 tokens of sequence 1",
@@ -279,7 +279,7 @@ def test_an_adapter_that_shows_too_few_tables_is_no_finding_about_its_manager() 
         def tables(self) -> dict[int, list[list[int]]]:
             return {seq: tables[:1] for seq, tables in self.manager.tables.items()}
 
-    judge = Lockstep(OneTable(), Config(kv_groups=("full", "full")))
+    judge = ManagerJudge(OneTable(), Config(kv_groups=("full", "full")))
     judge.apply(("new", 1, (1,), (0,)))
     with pytest.raises(AdapterError, match="lists of 2 tables"):
         judge.apply(("admit", 1, 1))
@@ -287,7 +287,7 @@ def test_an_adapter_that_shows_too_few_tables_is_no_finding_about_its_manager() 
 
 def test_a_table_of_another_group_may_not_change_by_a_call_that_is_not_about_it(plant: Plant) -> None:
     config = Config(block_size=1, kv_groups=("full", "full"))
-    judge = Lockstep(Adapter(), config)
+    judge = ManagerJudge(Adapter(), config)
     for number in (1, 2):
         judge.apply(("new", number, (number,), (0,)))
         judge.apply(("admit", number, 1))
@@ -309,5 +309,5 @@ def test_a_counterexample_of_several_groups_is_saved_and_replayed(plant: Plant, 
         finding = run_on(Adapter(), config, operations)
         assert finding is not None
         path = save(tmp_path, make_trace("hybrid", finding, config, operations, "walker", 1, make=Adapter))
-        assert replay(path, Adapter).status is Status.FAILED
-    assert replay(path, Adapter).status is Status.FIXED
+        assert replay(path, Adapter).status is ReplayStatus.FAILED
+    assert replay(path, Adapter).status is ReplayStatus.FIXED

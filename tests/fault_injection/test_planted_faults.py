@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kvproof.check.counterexample.store import Status, confirm, make_trace, replay, save
+from kvproof.check.counterexample.store import ReplayStatus, confirm, make_trace, replay, save
 from kvproof.check.oracle.replay import repeat
 from kvproof.check.protocol.manager import Config
 from kvproof.check.search.manager_operations import walk
@@ -359,8 +359,8 @@ def test_a_planted_fault_is_found_named_shortened_and_replayed(fault: Fault, pla
 
     assert finding.property in fault.properties, finding.text
     assert len(operations) <= fault.num_operations, "\n".join(trace.steps)
-    assert broken.status is Status.FAILED, broken.text
-    assert mended.status is Status.FIXED, mended.text
+    assert broken.status is ReplayStatus.FAILED, broken.text
+    assert mended.status is ReplayStatus.FIXED, mended.text
 
 
 def test_copies_that_disturb_each_other_are_found_in_the_run_that_has_them(plant: Plant) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kvproof.reports.counterexample import Counterexample, counterexamples
 from kvproof.reports.counterexample_page import Cell, counterexample_page, devices, overview
-from kvproof.reports.frames import Block, Entry, Film, Frame, Lane, Pool
+from kvproof.reports.frames import Block, Entry, Frame, Lane, Pool, ReplayFrames
 from kvproof.reports.result import Result
 
 OPEN = Frame("open", (), (), (Pool("GPU", 3), Pool("host", 1)))
@@ -25,7 +25,7 @@ TWO = Frame(
     (Block(2, 2, "used", differences=("the subject: refcount 1",), is_named=True), Block(3, 1, "used")),
     (Pool("GPU", 2, shown=3),),
 )
-FILM = Film([OPEN, ONE, TWO], "refcount-exact is refuted at step 2: it says <1>", True, "", 3, 1, 4)
+FILM = ReplayFrames([OPEN, ONE, TWO], "refcount-exact is refuted at step 2: it says <1>", True, "", 3, 1, 4)
 CLOSED_BY_ITSELF = ("meta", "input")
 
 
@@ -119,7 +119,7 @@ def test_a_finding_about_the_call_itself_is_said_to_differ_in_no_cell(found: Cou
 
 
 def test_what_cannot_be_replayed_is_said_and_the_steps_are_there(found: Counterexample) -> None:
-    text = counterexample_page(found, Film(problem="the subject refuses <it>"))
+    text = counterexample_page(found, ReplayFrames(problem="the subject refuses <it>"))
     assert "could not be replayed for this page: the subject refuses &lt;it&gt;" in text
     assert "2  fork(&#34;p&#34;, &#34;c&#34;)" in text
     assert "<section" not in text

@@ -24,7 +24,7 @@ from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.configurations import check_fixed
-from kvproof.check.search.random_walk import Conduct
+from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.subjects.registry import UnknownSubject, name_of
 from kvproof.spec.trace import Operation
 
@@ -120,8 +120,8 @@ def _walk(
     config: dict[str, Any] | None,
     expect: set[str],
 ) -> Found | None:
-    conduct = Conduct(run_seconds=ANSWER_SECONDS_MAX)
-    done = walk(subject, seed, max_operations=operations, seconds=seconds, fixed=config, conduct=conduct)
+    options = WalkOptions(run_seconds=ANSWER_SECONDS_MAX)
+    done = walk(subject, seed, max_operations=operations, seconds=seconds, fixed=config, options=options)
     if done.finding is not None:
         return Found("walker", done.finding, done.config, done.operations, done.num_operations)
     unmet = sorted(name for name in expect if not done.witnesses[name])

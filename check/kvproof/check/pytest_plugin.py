@@ -109,10 +109,10 @@ class TraceItem(pytest.Item):
 
     def setup(self) -> None:
         """Replay it. Raises NotReplayed."""
-        from kvproof.check.counterexample.store import Status, replay
+        from kvproof.check.counterexample.store import ReplayStatus, replay
 
         self._done = replay(self.path, self.config.getoption("--kvproof-subject"))
-        if self._done.status is Status.ERROR:
+        if self._done.status is ReplayStatus.ERROR:
             raise NotReplayed(self._done.text)
 
     def runtest(self) -> None:

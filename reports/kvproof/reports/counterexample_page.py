@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kvproof.reports.counterexample import Counterexample
-from kvproof.reports.frames import Block, Film, Frame, Lane
+from kvproof.reports.frames import Block, Frame, Lane, ReplayFrames
 
 TEMPLATE = "counterexample_page.html"
 HUE_STEP = 47  # degrees between blocks that follow each other
@@ -25,7 +25,7 @@ class Cell(NamedTuple):
     is_changed: bool
 
 
-def counterexample_page(found: Counterexample, film: Film) -> str:
+def counterexample_page(found: Counterexample, replay: ReplayFrames) -> str:
     """The page of a counterexample with its trace, from a replay of it."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -37,53 +37,53 @@ def counterexample_page(found: Counterexample, film: Film) -> str:
         lstrip_blocks=True,
     )
     environment.filters["hue"] = lambda block: block * HUE_STEP % 360
-    environment.filters["block"] = lambda block: block_name(block, film)
+    environment.filters["block"] = lambda block: block_name(block, replay)
     return environment.get_template(TEMPLATE).render(
         found=found,
-        film=film,
-        overview=overview(film),
-        devices=devices(film),
-        last=len(film.frames) - 1,
-        is_marked=bool(film.frames) and film.frames[-1].is_marked,
+        replay=replay,
+        overview=overview(replay),
+        devices=devices(replay),
+        last=len(replay.frames) - 1,
+        is_marked=bool(replay.frames) and replay.frames[-1].is_marked,
     )
 
 
-def block_name(block: int, film: Film) -> str:
+def block_name(block: int, replay: ReplayFrames) -> str:
     """A block as the steps call it."""
-    return f"host {block - film.num_gpu_blocks}" if block >= film.num_gpu_blocks else str(block)
+    return f"host {block - replay.num_gpu_blocks}" if block >= replay.num_gpu_blocks else str(block)
 
 
-def overview(film: Film) -> list[tuple[str, list[Cell]]]:
+def overview(replay: ReplayFrames) -> list[tuple[str, list[Cell]]]:
     """For each lane its name, and a cell for each frame."""
-    names = dict.fromkeys(lane.name for frame in film.frames for lane in frame.lanes)
+    names = dict.fromkeys(lane.name for frame in replay.frames for lane in frame.lanes)
     rows = []
     for name in names:
         cells: list[Cell] = []
-        for frame in film.frames:
+        for frame in replay.frames:
             lane = next((lane for lane in frame.lanes if lane.name == name), None)
-            text = "" if lane is None else _in_short(lane, film)
+            text = "" if lane is None else _in_short(lane, replay)
             cells.append(Cell(text, lane is not None and lane.differs, bool(cells) and text != cells[-1].text))
         rows.append((name, cells))
     return rows
 
 
-def _in_short(lane: Lane, film: Film) -> str:
-    blocks = ["·" if entry.block is None else block_name(entry.block, film) for entry in lane.entries]
+def _in_short(lane: Lane, replay: ReplayFrames) -> str:
+    blocks = ["·" if entry.block is None else block_name(entry.block, replay) for entry in lane.entries]
     return ", ".join(blocks) or lane.status
 
 
-def devices(film: Film) -> list[tuple[str, list[list[Block]]]]:
+def devices(replay: ReplayFrames) -> list[tuple[str, list[list[Block]]]]:
     """For each device its name, and for each frame its blocks: those that any frame tells of."""
     found = []
-    told = sorted({block.id for frame in film.frames for block in frame.blocks})
+    told = sorted({block.id for frame in replay.frames for block in frame.blocks})
     limits = (
-        ("GPU", 0, film.num_gpu_blocks),
-        ("host", film.num_gpu_blocks, film.num_gpu_blocks + film.num_host_blocks),
+        ("GPU", 0, replay.num_gpu_blocks),
+        ("host", replay.num_gpu_blocks, replay.num_gpu_blocks + replay.num_host_blocks),
     )
     for name, first, end in limits:
         ids = [id for id in told if first <= id < end]
         if ids:
-            found.append((name, [_blocks(frame, ids) for frame in film.frames]))
+            found.append((name, [_blocks(frame, ids) for frame in replay.frames]))
     return found
 
 

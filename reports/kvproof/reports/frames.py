@@ -67,7 +67,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Film:
+class ReplayFrames:
     """The frames of one replay. `outcome` says what it ended in; `problem` why there are no frames."""
 
     frames: list[Frame] = field(default_factory=list)

@@ -70,10 +70,10 @@ def test_each_release_is_run_apart_and_what_it_refutes_is_told(
     cache: Path, saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = {
-        "0.6.0": store.Replay(store.Status.FAILED, "x\ny", Finding("admission-sound", "as it was\nmore")),
-        "0.6.3": store.Replay(store.Status.FAILED, "x", Finding("read-back", "another")),
-        "0.9.2": store.Replay(store.Status.FIXED, "admission-sound holds\nmore"),
-        "0.10.1": store.Replay(store.Status.ERROR, "no such configuration"),
+        "0.6.0": store.Replay(store.ReplayStatus.FAILED, "x\ny", Finding("admission-sound", "as it was\nmore")),
+        "0.6.3": store.Replay(store.ReplayStatus.FAILED, "x", Finding("read-back", "another")),
+        "0.9.2": store.Replay(store.ReplayStatus.FIXED, "admission-sound holds\nmore"),
+        "0.10.1": store.Replay(store.ReplayStatus.ERROR, "no such configuration"),
     }
     asked = []
 

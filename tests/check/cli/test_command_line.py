@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from kvproof.check.cli.app import app
 from kvproof.check.isolation.fork_server import compile_rules
 from kvproof.check.runs.save_findings import Saving
-from kvproof.check.runs.session import Stint
+from kvproof.check.runs.session import StageBudget
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.walk_stage import walker_stage
 from kvproof.check.search import manager_operations
@@ -191,7 +191,7 @@ def test_a_walk_that_keeps_going_repeats_from_its_seed(faulty: str) -> None:
     for folder, seed in (("a", 5), ("b", 5), ("c", 6)):
         saving = Saving(make, "Raising", seed, Store(Path(folder)))
         stage = walker_stage(make, make(), saving, 1.0, max_operations=2_000, keeps_going=True)
-        said = list(stage.run(Stint(seed, 1_000.0, lambda count: None)))
+        said = list(stage.run(StageBudget(seed, 1_000.0, lambda count: None)))
         at_once, found = (one for one in said if isinstance(one, Check) and one.id == "walker/refcount-exact/fork")
         assert at_once.trace == found.trace is not None
         traces.append(json.loads(Path(folder, found.trace).read_text())["num_operations_before"])
@@ -254,7 +254,7 @@ def test_a_fault_of_ours_is_no_verdict_on_the_subject(faulty: str, monkeypatch: 
     def fail(*_: object, **__: object) -> None:
         raise KeyError("lost")
 
-    monkeypatch.setattr(manager_operations.Driver, "run", fail)
+    monkeypatch.setattr(manager_operations.ManagerOperations, "run", fail)
     done = kvproof("hunt", "--subject", "kvproof", "--budget", "1")
     assert done.exit_code == 3
     assert "walker failed by a fault of kvproof, not of the subject: KeyError: 'lost'" in done.output

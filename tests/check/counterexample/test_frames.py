@@ -4,15 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kvproof.check.counterexample.frames import film
+from kvproof.check.counterexample.frames import replay_frames
 from kvproof.check.counterexample.store import draw, make_trace, save
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Observation
 from kvproof.check.protocol.pool import PoolConfig
-from kvproof.check.protocol.scheduler import LoopConfig
+from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.check.subjects.registry import find
-from kvproof.reports.frames import Block, Entry, Film, Frame, Lane
+from kvproof.reports.frames import Block, Entry, Frame, Lane, ReplayFrames
 from kvproof.spec.trace import Operation, Trace
 
 Factory = Callable[[], ManagerSubject]
@@ -22,10 +22,10 @@ FORKED: list[Operation] = [("new", 1, (1,), (0, 0, 0)), ("admit", 1, 3), ("run",
 APPENDED: list[Operation] = [*FORKED, ("sample", 1, (0, 0)), ("append", 1)]
 
 
-def filmed(make: Factory, operations: list[Operation], config: Config = CONFIG) -> Film:
+def filmed(make: Factory, operations: list[Operation], config: Config = CONFIG) -> ReplayFrames:
     finding = Finding("refcount-exact", "as it was found")
     trace = make_trace("examples", finding, config, operations, "walker", 1, make=make)
-    return film(make, trace, Path("one.json"))
+    return replay_frames(make, trace, Path("one.json"))
 
 
 def marked(frame: Frame) -> dict[str, Any]:
@@ -152,14 +152,14 @@ def test_of_a_large_pool_only_what_is_not_plainly_free_is_told(example: Factory)
 
 def test_a_subject_that_refuses_the_configuration_gives_a_film_that_says_so(example: Factory) -> None:
     trace = Trace("examples", "read-back", "x", {"block_size": 2, "num_gpu_blocks": 2, "caching": True}, [["reset"]])
-    done = film(example, trace, Path("one.json"))
+    done = replay_frames(example, trace, Path("one.json"))
     assert done.frames == []
     assert done.problem
 
 
 def test_a_scheduler_is_filmed() -> None:
     operations: list[Operation] = [("add", 1, (1,), (0, 0, 0), 2), ("schedule",), ("launch", (5,)), ("complete", (5,))]
-    done = filmed(find("kvproof-scheduler"), operations, LoopConfig(block_size=2, num_gpu_blocks=4))
+    done = filmed(find("kvproof-scheduler"), operations, SchedulerConfig(block_size=2, num_gpu_blocks=4))
     assert [marked(frame) for frame in done.frames] == [NOTHING] * len(done.frames)
     assert "sequence 1" in {lane.name for frame in done.frames for lane in frame.lanes}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvproof.check.counterexample.steps import call_of, narrate
+from kvproof.check.counterexample.steps import call_of, describe_steps
 from kvproof.check.protocol.manager import Config
 from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation
@@ -57,7 +57,7 @@ def test_hits_copies_swaps_and_tables_are_told() -> None:
         ("reset",),
     ]
 
-    assert narrate(find("kvproof"), config, operations) == [
+    assert describe_steps(find("kvproof"), config, operations) == [
         "new(group 1, sequence 1, 3 tokens, all 0)",
         "admit(group 1)             admitted; sequence 1: blocks 0, 1",
         "append(group 7)            (not possible here, passed over)",

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from kvproof.check.counterexample.regression_test import path_of_test
-from kvproof.check.counterexample.store import CrashFileError, Status, assert_fixed, load, make_trace, replay, save
+from kvproof.check.counterexample.store import (
+    CounterexampleError,
+    ReplayStatus,
+    assert_fixed,
+    load,
+    make_trace,
+    replay,
+    save,
+)
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.subjects.registry import find
@@ -99,7 +107,7 @@ def test_a_replay_fails_while_the_manager_is_broken_and_is_fixed_once_it_is_mend
     mend(manager)
     mended = replay(crash_file)
 
-    assert broken.status is Status.FAILED
+    assert broken.status is ReplayStatus.FAILED
     assert broken.text.splitlines()[1:9] == [
         f"refcount-exact is refuted for {manager}:Adapter at step 4 (walker).",
         "  fork(1, 2): refcount of block 1: the specification says 2, the subject 1",
@@ -107,19 +115,19 @@ def test_a_replay_fails_while_the_manager_is_broken_and_is_fixed_once_it_is_mend
         "  The steps, with block_size 1, num_gpu_blocks 2:",
         *[f"    {number}  {step}" for number, step in enumerate(STEPS, start=1)],
     ]
-    assert (mended.status, mended.finding) == (Status.FIXED, None)
+    assert (mended.status, mended.finding) == (ReplayStatus.FIXED, None)
     assert mended.text == "refcount-exact holds: 4 operations, and nothing is refuted"
 
 
 def test_a_replay_on_another_subject_is_about_that_one(crash_file: Path) -> None:
-    assert replay(crash_file, "kvproof").status is Status.FIXED
-    assert replay(crash_file, find("kvproof")).status is Status.FIXED
+    assert replay(crash_file, "kvproof").status is ReplayStatus.FIXED
+    assert replay(crash_file, find("kvproof")).status is ReplayStatus.FIXED
 
 
 def test_a_replay_that_finds_something_else_says_so(crash_file: Path, altered: Callable[..., Factory]) -> None:
     done = replay(crash_file, altered(num_free=lambda self: 0))
 
-    assert done.status is Status.FAILED
+    assert done.status is ReplayStatus.FAILED
     assert done.finding is not None
     assert done.text.startswith(
         f"refcount-exact was refuted when the trace was saved; now it is {done.finding.property}\n"
@@ -131,7 +139,7 @@ def test_a_replay_that_does_not_repeat_is_nondeterministic(crash_file: Path, alt
 
     done = replay(crash_file, altered(can_allocate=lambda self, tokens: next(answers)))
 
-    assert done.status is Status.FAILED
+    assert done.status is ReplayStatus.FAILED
     assert done.finding is not None
     assert done.finding.property == "nondeterministic"
     assert "can_admit(1), answered <Admission.NEVER: 'NEVER'>, then <Admission.OK: 'OK'>" in done.text
@@ -147,7 +155,7 @@ def test_a_replay_that_does_not_repeat_is_nondeterministic(crash_file: Path, alt
 def test_a_replay_on_an_unknown_subject_is_an_error(crash_file: Path, subject: str, said: str) -> None:
     done = replay(crash_file, subject)
 
-    assert done.status is Status.ERROR
+    assert done.status is ReplayStatus.ERROR
     assert said in done.text
 
 
@@ -165,7 +173,7 @@ def test_a_file_of_which_no_operation_is_possible_replays_nothing(crash_file: Pa
     done = replay(crash_file)
 
     assert (done.status, done.text) == (
-        Status.ERROR,
+        ReplayStatus.ERROR,
         "none of the 1 operations is possible: nothing was replayed",
     )
 
@@ -177,7 +185,7 @@ def test_a_relative_manager_file_is_found_from_a_folder_above_the_crash_file(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
 
-    assert replay(crash_file).status is Status.FAILED
+    assert replay(crash_file).status is ReplayStatus.FAILED
 
 
 @pytest.mark.parametrize(
@@ -194,13 +202,13 @@ def test_a_broken_or_foreign_file_is_refused_with_one_message(tmp_path: Path, co
     path = tmp_path / "x.json"
     path.write_text(content)
 
-    with pytest.raises(CrashFileError, match=said):
+    with pytest.raises(CounterexampleError, match=said):
         load(path)
-    assert replay(path).status is Status.ERROR
+    assert replay(path).status is ReplayStatus.ERROR
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CrashFileError, match="cannot read"):
+    with pytest.raises(CounterexampleError, match="cannot read"):
         load(tmp_path / "none.json")
 
 
@@ -223,7 +231,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_was_edited_into_nonsense_is_refused(
     crash_file: Path, edit: Callable[[dict[str, Any]], object], said: str
 ) -> None:
-    with pytest.raises(CrashFileError, match=said):
+    with pytest.raises(CounterexampleError, match=said):
         load(edited(crash_file, edit))
 
 
@@ -233,7 +241,7 @@ def test_the_assertion_of_a_regression_test_carries_the_refutation(crash_file: P
     mend(manager)
     assert_fixed(crash_file)
     manager.unlink()
-    with pytest.raises(CrashFileError, match="there is no file"):
+    with pytest.raises(CounterexampleError, match="there is no file"):
         assert_fixed(crash_file)
 
 

@@ -13,7 +13,7 @@ from kvproof.check.counterexample.store import confirm
 from kvproof.check.isolation import remote_search
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.coverage_pool import AT_POOL_LEVEL, expected_witnesses, unsupported
-from kvproof.check.oracle.pool import PoolLockstep
+from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.protocol.adapter_check_pool import is_pool_subject
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Observation, Refused
@@ -139,7 +139,7 @@ def test_the_same_seed_gives_the_same_walk() -> None:
 
 
 def test_a_hit_is_by_the_whole_prefix_and_evictable_blocks_are_hit() -> None:
-    judge = PoolLockstep(OwnPool(), CACHED)
+    judge = PoolJudge(OwnPool(), CACHED)
     assert judge.apply(("store", 1, (0, 1)))
     assert judge.apply(("give", 1))
     assert judge.apply(("find", (1,)))
@@ -147,7 +147,7 @@ def test_a_hit_is_by_the_whole_prefix_and_evictable_blocks_are_hit() -> None:
     assert judge.apply(("reuse", 2, (0, 1, 1)))
     assert judge.answer == "blocks 0, 1"
     assert judge.blocks_of(2) == [0, 1]
-    assert judge.fired["hit on an evictable block"] == 2
+    assert judge.coverage["hit on an evictable block"] == 2
     assert judge.apply(("share", 2, 3))
     assert judge.state.refcount[:2] == [2, 2]
     assert judge.apply(("forget",))
@@ -161,14 +161,14 @@ def test_a_missed_hit_is_a_note() -> None:
         def find(self, pages: list[int]) -> list[int]:
             return []
 
-    judge = PoolLockstep(Blind(), CACHED)
+    judge = PoolJudge(Blind(), CACHED)
     judge.apply(("store", 1, (0,)))
     judge.apply(("reuse", 2, (0,)))
     assert judge.notes["hit-complete"] == 1
 
 
 def test_an_answer_of_the_wrong_type_is_the_adapters_fault() -> None:
-    judge = PoolLockstep(Answers(), CACHED)
+    judge = PoolJudge(Answers(), CACHED)
     with pytest.raises(AdapterError, match="find must return list"):
         judge.apply(("find", (0,)))
 
@@ -178,7 +178,7 @@ def test_what_raises_is_named_by_its_call() -> None:
         def free(self, blocks: list[int]) -> None:
             raise RuntimeError("double free of block 0")
 
-    judge = PoolLockstep(Raises(), CACHED)
+    judge = PoolJudge(Raises(), CACHED)
     judge.apply(("take", 1, 1))
     with pytest.raises(Finding) as found:
         judge.apply(("give", 1))

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from kvproof.check.oracle.pool import PoolLockstep
+from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.search.pool_operations import walk_pool
@@ -26,10 +26,10 @@ class CountsAtTheEnd(OwnPool):
 
 
 def test_holders_of_the_same_blocks_give_them_up_in_one_call() -> None:
-    judge = PoolLockstep(OwnPool(), PoolConfig(num_gpu_blocks=4))
+    judge = PoolJudge(OwnPool(), PoolConfig(num_gpu_blocks=4))
     assert all(judge.apply(operation) for operation in [*SHARED, ("give", 1, (2, 2, 9, 1))])
-    assert judge.fired["a block twice in one call"] == 1
-    assert (judge.holders, judge.explainer.seen.free) == ({}, (4, 0))
+    assert judge.coverage["a block twice in one call"] == 1
+    assert (judge.holders, judge.explainer.observed.free) == ({}, (4, 0))
 
 
 def test_a_block_that_is_free_once_for_each_mention_is_found_and_shortened() -> None:
@@ -44,8 +44,8 @@ def test_a_block_that_is_free_once_for_each_mention_is_found_and_shortened() -> 
 
 
 def test_the_same_blocks_given_up_one_holder_after_the_other_show_nothing() -> None:
-    judge = PoolLockstep(CountsAtTheEnd(), PoolConfig(num_gpu_blocks=4))
+    judge = PoolJudge(CountsAtTheEnd(), PoolConfig(num_gpu_blocks=4))
     assert all(judge.apply(operation) for operation in [*SHARED, ("give", 1), ("give", 2)])
-    judge = PoolLockstep(CountsAtTheEnd(), PoolConfig(num_gpu_blocks=4))
+    judge = PoolJudge(CountsAtTheEnd(), PoolConfig(num_gpu_blocks=4))
     with pytest.raises(Finding, match="twice"):
         [judge.apply(operation) for operation in [*SHARED, ("give", 1, (2,))]]

@@ -25,14 +25,14 @@ from kvproof.check.runs.bandwidth_stage import timing_stage
 from kvproof.check.runs.data_plane_stage import Moving, correctness_stage
 from kvproof.check.runs.decoder_stage import generating_stage
 from kvproof.check.runs.gate_data_plane import short_stages
-from kvproof.check.runs.session import Said, Stage, Stint
+from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.reports.data_plane_result import Bandwidth, DataPlane, MovedCase
 from kvproof.reports.result import Check, WitnessCount
 from kvproof.spec.verdict import Verdict
 
 PASSED = CaseResult("engine", "nhd", "int8", "all", "cpu", "none", 3, CaseStatus.PASSED, num_pairs=5, bytes_proven=64)
 NOWHERE = Origin(0, 0, 0, 0, 0, 0)
-Give = Callable[..., list[Said]]
+Give = Callable[..., list[StageOutput]]
 
 
 def wrong_row(pool: int, block: int) -> WrongRow:
@@ -64,7 +64,7 @@ def failed(mapping: str, step: int, *rows: WrongRow) -> CaseResult:
 def give(monkeypatch: pytest.MonkeyPatch) -> Give:
     """Runs the stage on a harness that has found this."""
 
-    def run(cases: Iterable[CaseResult], faults: Iterable[FaultResult] = (), is_cut: bool = False) -> list[Said]:
+    def run(cases: Iterable[CaseResult], faults: Iterable[FaultResult] = (), is_cut: bool = False) -> list[StageOutput]:
         found = CorrectnessResult(3, "cpu", tuple(cases), 9, tuple(faults), (), (), (), 1.0, is_cut)
         monkeypatch.setattr(correctness, "run_correctness", lambda config, progress, on_case: found)
         return said_by(correctness_stage(Moving("cpu", ("engine",)), 1))
@@ -72,11 +72,11 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
     return run
 
 
-def said_by(stage: Stage, seconds: float = 100.0) -> list[Said]:
-    return list(stage.run(Stint(3, seconds, lambda count: None)))
+def said_by(stage: Stage, seconds: float = 100.0) -> list[StageOutput]:
+    return list(stage.run(StageBudget(3, seconds, lambda count: None)))
 
 
-def verdicts(said: list[Said]) -> dict[str, Verdict]:
+def verdicts(said: list[StageOutput]) -> dict[str, Verdict]:
     return {check.property: check.verdict for check in said if isinstance(check, Check)}
 
 
@@ -220,9 +220,9 @@ def test_an_interrupt_keeps_what_was_refuted_and_leaves_the_rest_open(monkeypatc
     monkeypatch.setattr(correctness, "run_correctness", interrupted)
     plane = DataPlane("cpu")
     stage = correctness_stage(Moving("cpu", ("engine",), plane=plane), 1)
-    said: list[Said] = []
+    said: list[StageOutput] = []
     with pytest.raises(KeyboardInterrupt):
-        said.extend(stage.run(Stint(3, 100.0, lambda count: None)))
+        said.extend(stage.run(StageBudget(3, 100.0, lambda count: None)))
     assert verdicts(said) == {"cow-copied": Verdict.REFUTED}
     assert [case.status for case in plane.cases] == ["passed", "failed"]
 

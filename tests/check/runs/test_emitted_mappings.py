@@ -15,7 +15,7 @@ from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.runs.data_plane_stage import SECONDS_MIN
 from kvproof.check.runs.emitted_mappings import emitted
 from kvproof.check.runs.gate_data_plane import NOTHING_TO_MOVE, emitted_stages
-from kvproof.check.runs.session import Stage, Stint
+from kvproof.check.runs.session import Stage, StageBudget
 from kvproof.check.subjects.builtin import generation1
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.check.subjects.loading import download
@@ -26,7 +26,7 @@ SIZES = SMALL.num_gpu_blocks, SMALL.num_cpu_blocks, SMALL.block_size
 
 
 def verdicts(stage: Stage) -> dict[str, tuple[Verdict, str]]:
-    said = [one for one in stage.run(Stint(1, 30.0, lambda count: None)) if isinstance(one, Check)]
+    said = [one for one in stage.run(StageBudget(1, 30.0, lambda count: None)) if isinstance(one, Check)]
     return {check.property: (check.verdict, check.text) for check in said}
 
 
@@ -77,7 +77,7 @@ def test_what_vllm_emits_is_moved_by_our_engine() -> None:
 
 def test_when_there_was_no_time_to_emit_anything_nothing_is_claimed() -> None:
     (stage,), plane = emitted_stages("kvproof-generation1", generation1.make, generation1.make())
-    said = [one for one in stage.run(Stint(1, SECONDS_MIN, lambda count: None)) if isinstance(one, Check)]
+    said = [one for one in stage.run(StageBudget(1, SECONDS_MIN, lambda count: None)) if isinstance(one, Check)]
     assert {check.verdict for check in said} == {Verdict.UNKNOWN}
     assert plane is not None
     assert plane.cases == []
@@ -92,5 +92,7 @@ class Patient(BuiltIn):
 def test_a_manager_that_emits_nothing_is_unsupported() -> None:
     (stage,), plane = emitted_stages("patient", Patient, Patient())
     assert plane is None
-    assert [(check.verdict, check.text) for check in stage.promised] == [(Verdict.UNSUPPORTED, NOTHING_TO_MOVE)] * 3
-    assert list(stage.run(Stint(1, 30.0, lambda count: None))) == []
+    assert [(check.verdict, check.text) for check in stage.planned_checks] == [
+        (Verdict.UNSUPPORTED, NOTHING_TO_MOVE)
+    ] * 3
+    assert list(stage.run(StageBudget(1, 30.0, lambda count: None))) == []

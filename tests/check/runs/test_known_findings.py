@@ -87,15 +87,15 @@ def test_another_finding_than_the_known_one_fails(folder: Path) -> None:
 
 def test_an_entry_speaks_of_its_property_signature_and_subject_only(folder: Path) -> None:
     known = loaded(folder, ENTRY.format(day="2026-01-31"))
-    about = ("refcount-exact", "fork: refcount", "faulty.py:Forgetful")
-    assert known.excuse(*about)
+    context = ("refcount-exact", "fork: refcount", "faulty.py:Forgetful")
+    assert known.excuse(*context)
     for place, other in enumerate(("conservation", "free: refcount", "kvproof")):
-        changed = list(about)
+        changed = list(context)
         changed[place] = other
         assert not known.excuse(*changed)
         assert not known.expired(*changed)
-    assert loaded(folder, ENTRY.format(day="2026-01-31"), date(2026, 1, 31)).excuse(*about)
-    assert loaded(folder, ENTRY.format(day="2026-01-31"), date(2026, 2, 1)).expired(*about)
+    assert loaded(folder, ENTRY.format(day="2026-01-31"), date(2026, 1, 31)).excuse(*context)
+    assert loaded(folder, ENTRY.format(day="2026-01-31"), date(2026, 2, 1)).expired(*context)
 
 
 @pytest.mark.parametrize(

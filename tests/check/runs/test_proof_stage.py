@@ -4,7 +4,7 @@ import pytest
 import z3
 
 from kvproof.check.runs.proof_stage import PROVED_SUITES, Proofs, prover_stage
-from kvproof.check.runs.session import Stint
+from kvproof.check.runs.session import StageBudget
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.suites import SUITES, Refutation
 from kvproof.reports.result import Check
@@ -20,7 +20,7 @@ OUT_OF_RANGE = Obligation("mixed", "wrong", "it is in range", "well-defined", PO
 
 
 def said(obligations: list[Obligation], seconds: float = 60.0) -> dict[str, Check]:
-    checks = Proofs(Stint(1, seconds, lambda count: None)).checks(iter(obligations))
+    checks = Proofs(StageBudget(1, seconds, lambda count: None)).checks(iter(obligations))
     return {one.property: one for one in checks if isinstance(one, Check)}
 
 
@@ -64,5 +64,5 @@ def test_without_time_everything_is_unknown_and_nothing_is_asked() -> None:
 
 def test_the_stage_promises_every_property() -> None:
     stage = prover_stage(1)
-    assert [one.property for one in stage.promised] == list(SENTENCES)
+    assert [one.property for one in stage.planned_checks] == list(SENTENCES)
     assert set(PROVED_SUITES) <= set(SUITES)

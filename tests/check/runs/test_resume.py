@@ -10,11 +10,11 @@ from kvproof.check.cli.app import app
 from kvproof.check.isolation.fork_server import compile_rules
 from kvproof.check.runs.resume import Bookmark, Progress, resumed
 from kvproof.check.runs.save_findings import Saving
-from kvproof.check.runs.session import Stint
+from kvproof.check.runs.session import StageBudget
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.walk_stage import walker_stage
 from kvproof.check.search import manager_operations
-from kvproof.check.search.random_walk import Conduct
+from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.subjects.builtin import manager
 from kvproof.check.subjects.registry import find
 from kvproof.reports.result import Check, Run
@@ -53,12 +53,12 @@ def test_runs_passed_over_are_the_first_of_the_seed() -> None:
     whole = manager_operations.walk(manager.make(), 4, max_operations=1_200, seconds=100)
     begun = manager_operations.walk(manager.make(), 4, max_operations=600, seconds=100)
     ended = manager_operations.walk(
-        manager.make(), 4, max_operations=600, seconds=100, conduct=Conduct(first_run=begun.num_drawn)
+        manager.make(), 4, max_operations=600, seconds=100, options=WalkOptions(first_run=begun.num_drawn)
     )
     assert begun.num_drawn > 3
     assert begun.kinds["new"] + ended.kinds["new"] == pytest.approx(whole.kinds["new"], abs=8)
     again = manager_operations.walk(
-        manager.make(), 4, max_operations=600, seconds=100, conduct=Conduct(first_run=begun.num_drawn)
+        manager.make(), 4, max_operations=600, seconds=100, options=WalkOptions(first_run=begun.num_drawn)
     )
     assert again.kinds == ended.kinds != begun.kinds
 
@@ -88,7 +88,7 @@ def test_a_hunt_in_two_parts_finds_what_one_long_hunt_finds(folder: Path) -> Non
         saving = Saving(make, "faulty.py:Twice", 3, Store(bookmark.folder))
         bookmark.remind(saving)
         stage = walker_stage(make, make(), saving, 1.0, num_operations, keeps_going=True, bookmark=bookmark)
-        said = [one for one in stage.run(Stint(3, 1_000.0, lambda count: None)) if isinstance(one, Check)]
+        said = [one for one in stage.run(StageBudget(3, 1_000.0, lambda count: None)) if isinstance(one, Check)]
         found = [one for one in said if one.verdict is Verdict.REFUTED and one.trace]
         document = Document(Run("0", "hunt", "faulty.py:Twice", 3), [*bookmark.earlier, *found])
         Store(bookmark.folder).write_all(document)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kvproof.check.protocol.finding import AdapterError
-from kvproof.check.runs.session import Said, Session, Stage, Stint
+from kvproof.check.runs.session import Session, Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import Store
 from kvproof.reports.document import read
 from kvproof.reports.result import Check, Result, Run, WitnessCount
@@ -41,8 +41,8 @@ def check(judge: str, verdict: Verdict = Verdict.UNKNOWN, text: str = "not run")
     return Check(f"{judge}/read-back", judge, "read-back", verdict, text=text)
 
 
-def stage(judge: str, *said: Said | BaseException, share: float = 1.0) -> Stage:
-    def run(stint: Stint) -> Iterator[Said]:
+def stage(judge: str, *said: StageOutput | BaseException, share: float = 1.0) -> Stage:
+    def run(stint: StageBudget) -> Iterator[StageOutput]:
         for one in said:
             stint.advance(1000)
             if isinstance(one, BaseException):
@@ -86,7 +86,7 @@ def test_a_promise_that_was_not_kept_is_inconclusive(tmp_path: Path) -> None:
 def test_each_check_is_on_disk_before_the_stage_goes_on(tmp_path: Path) -> None:
     seen: list[list[tuple[str, Verdict, str]]] = []
 
-    def run(stint: Stint) -> Iterator[Said]:
+    def run(stint: StageBudget) -> Iterator[StageOutput]:
         seen.append(verdicts(stored(tmp_path)))
         yield passed("a")
         seen.append(verdicts(stored(tmp_path)))
@@ -146,8 +146,8 @@ def test_time_is_shared_by_what_is_left_when_a_stage_begins(tmp_path: Path, monk
     clock, given = [1000.0], []
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
 
-    def taking(seconds: float) -> Callable[[Stint], Iterator[Said]]:
-        def run(stint: Stint) -> Iterator[Said]:
+    def taking(seconds: float) -> Callable[[StageBudget], Iterator[StageOutput]]:
+        def run(stint: StageBudget) -> Iterator[StageOutput]:
             given.append(stint.seconds)
             clock[0] += seconds
             return iter(())
@@ -163,7 +163,7 @@ def test_time_is_shared_by_what_is_left_when_a_stage_begins(tmp_path: Path, monk
 LONG_RUN = """
 import signal, sys, time
 from pathlib import Path
-from kvproof.check.runs.errors import guarded
+from kvproof.check.runs.errors import error_boundary
 from kvproof.check.runs.run import Request, run_stages
 from kvproof.check.runs.session import Stage
 from kvproof.reports.result import Check
@@ -184,7 +184,7 @@ def long(stint):
     yield
 
 def main():
-    with guarded():
+    with error_boundary():
         stages = [Stage(n, 1.0, [Check(f"{n}/read-back", n, "read-back", Verdict.UNKNOWN, text="not run")], run)
                   for n, run in (("a", quick), ("b", long))]
         request = Request("verify", "s", 7, 600.0, Path(sys.argv[1]), None)

@@ -10,9 +10,9 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs import hypothesis_stage, walk_stage
 from kvproof.check.runs.save_findings import Saving
-from kvproof.check.runs.session import Said, Stint
+from kvproof.check.runs.session import StageBudget, StageOutput
 from kvproof.check.runs.store import Store
-from kvproof.check.runs.verdicts import STOPPED, Refutation
+from kvproof.check.runs.verdicts import STOPPED, ReportedFinding
 from kvproof.check.search.hypothesis_machine import Drive
 from kvproof.check.search.random_walk import Walk
 from kvproof.check.subjects.registry import find
@@ -25,19 +25,19 @@ FINDING = Finding("read-back", "position 3")
 class Remembering(Saving):
     """Saves nothing."""
 
-    def save(self, judge: str, *_: Any) -> Refutation:
-        return Refutation("read-back", "position 3", "crashes/x.json")
+    def save(self, judge: str, *_: Any) -> ReportedFinding:
+        return ReportedFinding("read-back", "position 3", "crashes/x.json")
 
 
-def said_of(walk: Walk, monkeypatch: pytest.MonkeyPatch, seconds: float = 10.0) -> list[Said]:
+def said_of(walk: Walk, monkeypatch: pytest.MonkeyPatch, seconds: float = 10.0) -> list[StageOutput]:
     """What the stage says when its one walk gives this."""
     monkeypatch.setattr(walk_stage, "walk", lambda *_, **__: walk)
     make = find("kvproof")
     stage = walk_stage.walker_stage(make, make(), Remembering(make, "kvproof", 1, Store(Path())), 1.0)
-    return list(stage.run(Stint(1, seconds, lambda count: None)))
+    return list(stage.run(StageBudget(1, seconds, lambda count: None)))
 
 
-def verdicts(said: list[Said]) -> dict[str, tuple[Verdict, str]]:
+def verdicts(said: list[StageOutput]) -> dict[str, tuple[Verdict, str]]:
     return {one.property: (one.verdict, one.text) for one in said if isinstance(one, Check)}
 
 
@@ -94,7 +94,7 @@ def test_hypothesis_goes_on_in_rounds_with_seeds_of_their_own_until_one_refutes(
     monkeypatch.setattr(hypothesis_stage, "drive", drive)
     make = find("kvproof")
     stage = hypothesis_stage.hypothesis_stage(make, make(), Remembering(make, "kvproof", 1, Store(Path())), 1.0)
-    said = list(stage.run(Stint(10, 10.0, lambda count: None)))
+    said = list(stage.run(StageBudget(10, 10.0, lambda count: None)))
     assert seeds == [10, 11, 12]
     found = verdicts(said)
     assert found.pop("read-back") == (Verdict.REFUTED, "position 3")
@@ -105,5 +105,5 @@ def test_hypothesis_goes_on_in_rounds_with_seeds_of_their_own_until_one_refutes(
 def test_hypothesis_without_time_says_nothing() -> None:
     make = find("kvproof")
     stage = hypothesis_stage.hypothesis_stage(make, make(), Remembering(make, "kvproof", 1, Store(Path())), 1.0)
-    found = verdicts(list(stage.run(Stint(10, 0.0, lambda count: None))))
+    found = verdicts(list(stage.run(StageBudget(10, 0.0, lambda count: None))))
     assert set(found.values()) == {(Verdict.UNKNOWN, "no time was left")}

@@ -8,8 +8,8 @@ import pytest
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.search import manager_operations
-from kvproof.check.search.random_walk import Conduct
-from kvproof.check.search.suppression import EVERY_ONE, Features, features_of, is_told, left_out
+from kvproof.check.search.random_walk import WalkOptions
+from kvproof.check.search.suppression import EVERY_ONE, Features, disabled_features, features_of, is_duplicate
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.spec.trace import Operation
 
@@ -43,15 +43,15 @@ def test_what_comes_without_a_feature_that_a_told_finding_needs_is_another_findi
     finding = Finding("no-use-after-free", "admit(2): the block taken is free; block 1 is used")
     told = [(*finding.kind_of_run([("admit", 2, 1)]), ("caching", "keys"))]
     keyed: list[Operation] = [("new", 2, (2,), (0,), ("X", 1, None)), ("admit", 2, 1)]
-    assert is_told(told, finding, Config(caching=True, chunked=True), keyed)
-    assert not is_told(told, finding, Config(caching=True), [("new", 2, (2,), (0,)), ("admit", 2, 1)])
-    assert not is_told(told, Finding("read-back", finding.text), Config(caching=True), keyed)
+    assert is_duplicate(told, finding, Config(caching=True, chunked=True), keyed)
+    assert not is_duplicate(told, finding, Config(caching=True), [("new", 2, (2,), (0,)), ("admit", 2, 1)])
+    assert not is_duplicate(told, Finding("read-back", finding.text), Config(caching=True), keyed)
 
 
 def test_a_run_meets_no_fault_that_it_is_steered_around_and_keeps_all_else() -> None:
     found: list[Features] = [("caching", "fork"), ("window",), ("caching", "swap_out"), ()]
     told = [("read-back", "run: some", features) for features in found]
-    times: Counter[frozenset[str]] = Counter(left_out(Random(seed), told) for seed in range(400))
+    times: Counter[frozenset[str]] = Counter(disabled_features(Random(seed), told) for seed in range(400))
     assert set(times) >= {frozenset({"caching", "window"}), frozenset({"fork", "swap_out", "window"}), frozenset()}
     for without in times:
         assert without < EVERY_ONE
@@ -61,8 +61,8 @@ def test_a_run_meets_no_fault_that_it_is_steered_around_and_keeps_all_else() -> 
 
 
 def test_a_steered_walk_passes_over_what_was_told_and_finds_what_hid_behind_it() -> None:
-    conduct = Conduct(told=((*FORKS, ("fork",)),))
-    done = manager_operations.walk(TwoFaults(), 1, max_operations=20_000, seconds=100, conduct=conduct)
+    options = WalkOptions(told=((*FORKS, ("fork",)),))
+    done = manager_operations.walk(TwoFaults(), 1, max_operations=20_000, seconds=100, options=options)
     assert isinstance(done.finding, Finding)
     assert done.finding.cause == "preempt RuntimeError"
     first = manager_operations.walk(TwoFaults(), 1, max_operations=20_000, seconds=100)
@@ -72,6 +72,8 @@ def test_a_steered_walk_passes_over_what_was_told_and_finds_what_hid_behind_it()
 
 @pytest.mark.parametrize("wanted", [("total-calls", "preempt RuntimeError"), ("refcount-exact", "")])
 def test_a_walk_for_one_kind_ends_with_no_other(wanted: tuple[str, str]) -> None:
-    done = manager_operations.walk(TwoFaults(), 2, max_operations=20_000, seconds=100, conduct=Conduct(wanted=wanted))
+    done = manager_operations.walk(
+        TwoFaults(), 2, max_operations=20_000, seconds=100, options=WalkOptions(wanted=wanted)
+    )
     assert done.finding is not None
     assert done.finding.kind == wanted

@@ -22,7 +22,7 @@ from kvproof.check.search.exhaustive.pool import explore_pool
 from kvproof.check.search.exhaustive.specification import explore_specification
 from kvproof.check.search.manager_operations import walk
 from kvproof.check.search.pool_operations import walk_pool
-from kvproof.check.search.random_walk import ALONE
+from kvproof.check.search.random_walk import DEFAULT_OPTIONS
 from kvproof.check.search.scheduler_operations import walk_loop
 from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation
@@ -47,8 +47,8 @@ def walked(name: str, seed: int) -> str:
         told.append((config, []))
         return told[-1][1]
 
-    conduct = replace(ALONE, begin=begin, run_seconds=NO_LIMIT)
-    done = SEARCHES[name](find(name)(), seed, max_operations=NUM_OPERATIONS, seconds=NO_LIMIT, conduct=conduct)
+    options = replace(DEFAULT_OPTIONS, begin=begin, run_seconds=NO_LIMIT)
+    done = SEARCHES[name](find(name)(), seed, max_operations=NUM_OPERATIONS, seconds=NO_LIMIT, options=options)
     assert done.finding is None
     runs = [[sorted(config.as_dict().items()), operations] for config, operations in told]
     text = json.dumps([runs, sorted(done.kinds.items()), sorted(done.witnesses.items())], default=list)

@@ -44,7 +44,7 @@ def through_others(number: int, step: int) -> int:
     return graded(number, step) + is_large + (not is_large)
 
 
-def guarded(number: int, step: int) -> int:
+def error_boundary(number: int, step: int) -> int:
     if step < 1:
         raise ValueError(f"{step} is below 1")
     assert number >= 0, "a count"
@@ -94,7 +94,7 @@ def test_a_divisor_must_be_positive() -> None:
 
 def test_what_raises_is_a_demand_that_it_is_not_reached() -> None:
     number, step = z3.Ints("number step")
-    translated = translate_function(guarded, {"number": number, "step": step})
+    translated = translate_function(error_boundary, {"number": number, "step": step})
     assert are_met(translated, number=3, step=2)
     assert not are_met(translated, number=3, step=0)
     assert not are_met(translated, number=-3, step=2)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kvproof.check.cli.options import JsonOption
-from kvproof.check.runs.errors import UsageError, guarded
+from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.verdict import Exit
 
 
@@ -22,7 +22,7 @@ def bisect(
 
     Exits with 0 if every release gave an answer, whichever, and with 4 if one could not be run.
     """
-    with guarded(json):
+    with error_boundary(json):
         import msgspec
 
         from kvproof.check.counterexample.bisection import Answer, Outcome, engine_of, releases_of

@@ -7,7 +7,7 @@ import typer
 
 from kvproof.check.cli.choosing_device import DeviceOption, settled_device
 from kvproof.check.cli.options import DEFAULT_FOLDER, JsonOption, OutOption, SeedOption, settled_seed
-from kvproof.check.runs.errors import UsageError, guarded
+from kvproof.check.runs.errors import UsageError, error_boundary
 
 TIMING_SECONDS_MAX = 8.0
 
@@ -41,7 +41,7 @@ def device(
     Compares every byte of both pools after each step, generates text through paged memory, and plants faults into its
     own run to show that it would notice. Writes device.html.
     """
-    with guarded(json):
+    with error_boundary(json):
         from kvproof.check.runs.bandwidth_stage import timing_stage
         from kvproof.check.runs.data_plane_stage import Moving, correctness_stage
         from kvproof.check.runs.decoder_stage import generating_stage

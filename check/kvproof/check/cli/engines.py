@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from kvproof.check.runs.errors import UsageError, guarded
+from kvproof.check.runs.errors import UsageError, error_boundary
 
 engines = typer.Typer(no_args_is_help=True, help="Bring in a release of an engine, or list those that are here.")
 
@@ -12,7 +12,7 @@ engines = typer.Typer(no_args_is_help=True, help="Bring in a release of an engin
 @engines.command()
 def add(spec: Annotated[str, typer.Argument(metavar="SPEC", help="NAME==VERSION, or a folder with sources.")]) -> None:
     """Bring in the sources of a release; the package index is asked once."""
-    with guarded():
+    with error_boundary():
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.subjects.loading import EngineError, download
 
@@ -26,7 +26,7 @@ def add(spec: Annotated[str, typer.Argument(metavar="SPEC", help="NAME==VERSION,
 @engines.command("list")
 def list_engines() -> None:
     """List the releases that are here."""
-    with guarded():
+    with error_boundary():
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.subjects.loading import download
 

@@ -12,7 +12,7 @@ from kvproof.check.cli.options import (
     KnownOption,
     OutOption,
 )
-from kvproof.check.runs.errors import UsageError, guarded
+from kvproof.check.runs.errors import UsageError, error_boundary
 
 
 def explore(
@@ -36,7 +36,7 @@ def explore(
     json: JsonOption = None,
 ) -> None:
     """Reach every state of one scope, of the specification or of a subject. Nothing is drawn: no seed is needed."""
-    with guarded(json):
+    with error_boundary(json):
         from dataclasses import replace
 
         from kvproof.check.protocol.scopes import SCOPES

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kvproof.check.cli.options import JsonOption
-from kvproof.check.runs.errors import guarded
+from kvproof.check.runs.errors import error_boundary
 
 
 class FaultJudge(str, Enum):
@@ -36,7 +36,7 @@ def faults(
     A mutant is killed by an obligation that is no longer proved, or by an exploration that breaks a claim or reaches
     other states; or it is proved to be the same rule. What is alive nobody watches: exit code 1.
     """
-    with guarded(json):
+    with error_boundary(json):
         from kvproof.check.cli.faults_run import Faulting, run_faults
 
         judges = tuple(one.value for one in FaultJudge if not judge or one in judge)

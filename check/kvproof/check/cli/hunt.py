@@ -16,7 +16,7 @@ from kvproof.check.cli.options import (
     SeedOption,
     settled_seed,
 )
-from kvproof.check.runs.errors import UsageError, guarded
+from kvproof.check.runs.errors import UsageError, error_boundary
 
 NUM_OPERATIONS_MAX = 10**12  # the budget ends the walk
 EXPLORER_SHARE, EXPLORER_SECONDS_MAX = 15.0, 15.0  # percent of the budget: most is for the walker
@@ -64,7 +64,7 @@ def hunt(
     A loud fault does not end it: findings are grouped by property and mechanism, one of each is minimised, saved and
     told as soon as it is there, and later runs are steered around it.
     """
-    with guarded(json):
+    with error_boundary(json):
         from kvproof.check.runs.explore_stage import subject_stage
         from kvproof.check.runs.fixed_fields import agrees, fixed_fields, wanted_properties
         from kvproof.check.runs.gate_pool import HUNTED_POOL_SCOPES

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kvproof.check.cli.options import JsonOption
-from kvproof.check.runs.errors import UsageError, guarded
+from kvproof.check.runs.errors import UsageError, error_boundary
 
 PROVER_SEED_MAX = 2**31 - 1  # a larger one Z3 does not take
 
@@ -55,15 +55,15 @@ def prove(
     the other suites claim of arithmetic and of lists of copies. Nothing is drawn: the seed only moves the solver.
     What is not proved is searched for a small state from which a run breaks it; if none is found it is unknown.
     """
-    with guarded(json):
-        from kvproof.check.cli.prove_options import Besides
+    with error_boundary(json):
+        from kvproof.check.cli.prove_options import ProofOptions
         from kvproof.check.cli.prove_run import Proving, run_proofs
         from kvproof.models.solvers.solving import Settings
         from kvproof.models.translation.errors import NotInLanguage
         from kvproof.models.translation.text import specification
 
         settings = Settings(seed=seed, timeout_seconds=timeout, wants_core=cores)
-        besides = Besides(second_solver, smt2, baseline, save_baseline)
+        besides = ProofOptions(second_solver, smt2, baseline, save_baseline)
         try:
             other = None if text is None else specification().rewritten(read_text(text), str(text))
             raise typer.Exit(run_proofs(Proving(tuple(only or ()), settings, jobs, json, other, besides)))

@@ -17,7 +17,7 @@ from kvproof.spec.verdict import Exit
 
 
 @dataclass
-class Besides:
+class ProofOptions:
     """What was asked for besides, and what came of it. smt2: the folder for the files."""
 
     second_solver: bool = False

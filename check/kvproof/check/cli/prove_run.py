@@ -9,7 +9,7 @@ from pathlib import Path
 import z3
 
 from kvproof.check.cli.prove_needs import needs
-from kvproof.check.cli.prove_options import Besides
+from kvproof.check.cli.prove_options import ProofOptions
 from kvproof.check.cli.prove_progress import ProofProgress
 from kvproof.check.cli.prove_report import proof_lines
 from kvproof.check.cli.prove_vacuity import HYPOTHESES, NAMES, VACUITY, Noted, fires
@@ -45,7 +45,7 @@ class Proving:
     num_processes: int
     json: Path | None
     text: Text | None = None
-    besides: Besides = field(default_factory=Besides)
+    besides: ProofOptions = field(default_factory=ProofOptions)
 
     @property
     def is_whole(self) -> bool:

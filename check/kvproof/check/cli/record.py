@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from kvproof.check.cli.options import SeedOption, settled_seed
-from kvproof.check.runs.errors import UsageError, guarded
+from kvproof.check.runs.errors import UsageError, error_boundary
 
 DEFAULT_FILE = Path("recording.jsonl")
 
@@ -45,7 +45,7 @@ def record(
     With --subject, a run of one of kvproof's own subjects, driven in this process with a configuration drawn from the
     seed: an example, and a check for a CI.
     """
-    with guarded():
+    with error_boundary():
         if bool(command) == (subject is not None):
             raise UsageError("record what? name --subject, or a command after --")
         if command:

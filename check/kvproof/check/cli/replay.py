@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvproof.check.cli.options import IsolationOption
-from kvproof.check.runs.errors import guarded
+from kvproof.check.runs.errors import error_boundary
 from kvproof.spec.verdict import Exit
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def replay(
     Exits with 1 if one FAILED, else with 2 if a file is no counterexample or there is no such subject, else with 4 if
     one could not be replayed.
     """
-    with guarded():
+    with error_boundary():
         from kvproof.check.counterexample import store
         from kvproof.check.runs.terminal import output, say
 

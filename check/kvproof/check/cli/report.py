@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kvproof.check.runs.errors import guarded
+from kvproof.check.runs.errors import error_boundary
 
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out folder of a run.")]) -> None:
@@ -13,7 +13,7 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out
 
     The pages of its counterexamples are drawn from replays: `kvproof replay FILE --page`.
     """
-    with guarded():
+    with error_boundary():
         from kvproof.check.runs.store import RESULT, Store
         from kvproof.check.runs.terminal import output
         from kvproof.reports.document import read

@@ -1,11 +1,11 @@
 """`kvproof subjects`: what can be checked."""
 
-from kvproof.check.runs.errors import guarded
+from kvproof.check.runs.errors import error_boundary
 
 
 def subjects() -> None:
     """List the subjects that `--subject` knows by name."""
-    with guarded():
+    with error_boundary():
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.subjects.registry import listed
 

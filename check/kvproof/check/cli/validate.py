@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kvproof.check.cli.options import DEFAULT_FOLDER, JsonOption, OutOption
-from kvproof.check.runs.errors import guarded
+from kvproof.check.runs.errors import error_boundary
 
 
 def validate(
@@ -21,7 +21,7 @@ def validate(
     Exits with 0 if each is consistent, 1 if one diverges, 2 if a file is no recording, 4 if one could not be judged to
     its end (it begins in the middle of a run, or does what is not judged), 5 if there was no call to judge.
     """
-    with guarded(json):
+    with error_boundary(json):
         import time
 
         from kvproof.check.cli.validate_report import add, scope_of, verdict_line

@@ -15,7 +15,7 @@ from kvproof.check.cli.options import (
     SubjectOption,
     settled_seed,
 )
-from kvproof.check.runs.errors import UsageError, guarded
+from kvproof.check.runs.errors import UsageError, error_boundary
 
 
 def verify(
@@ -37,7 +37,7 @@ def verify(
     other managers that swap or fork, the mappings that they emit are moved.
     Hypothesis drives managers only, and a whole scheduler is walked only.
     """
-    with guarded(json):
+    with error_boundary(json):
         from kvproof.check.runs.explore_stage import specification_stage, subject_stage
         from kvproof.check.runs.gate_data_plane import SUBJECTS, emits, emitted_stages, short_stages
         from kvproof.check.runs.gate_pool import POOL_SCOPES

@@ -94,7 +94,7 @@ def _range(engine: str, name: str, cache: Path | None) -> list[str]:
 def bisect(
     subject: str, path: Path, releases: Sequence[str], told: Callable[[Answer], None] = lambda answer: None
 ) -> Bisection:
-    """Run a crash file on each release. Raises CrashFileError; a release that cannot be run is an answer."""
+    """Run a crash file on each release. Raises CounterexampleError; a release that cannot be run is an answer."""
     trace = store.load(path)
     engine, name = engine_of(subject), subject.partition("==")[0]
     answers = []
@@ -113,7 +113,7 @@ def _answer(engine: str, subject: str, release: str, path: Path, property: str) 
         return Outcome.UNKNOWN, str(error), None
     done = store.replay(path, subject, isolation=True)
     first = done.text.partition("\n")[0]
-    if done.status is store.Status.ERROR:
+    if done.status is store.ReplayStatus.ERROR:
         return Outcome.UNKNOWN, first, None
     if done.finding is None:
         return Outcome.GONE, first, None

@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from kvproof.check.counterexample.steps import steps_of
-from kvproof.check.counterexample.trace_schema import CrashFileError, config_of, operations_of
-from kvproof.check.oracle.expected import Sequence as Seq
+from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
+from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.manager.base import Judge
-from kvproof.check.oracle.pool import PoolLockstep
+from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.oracle.replay import repeat
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Config, ManagerSubject, Unsupported
-from kvproof.reports.frames import Block, Entry, Film, Frame, Lane, Pool
+from kvproof.reports.frames import Block, Entry, Frame, Lane, Pool, ReplayFrames
 from kvproof.spec.text.state import EVICTABLE, FREE, NONE, RESERVED, USED
 from kvproof.spec.trace import Trace
 
@@ -30,28 +30,30 @@ ABOUT_CONTENT = frozenset({"read-back", "cow-copied", "mapping-hazard-free"})
 NAMED = re.compile(r"\bblock (\d+)")
 
 
-def film(make: Callable[[], ManagerSubject], trace: Trace, path: Path, finding: Finding | None = None) -> Film:
+def replay_frames(
+    make: Callable[[], ManagerSubject], trace: Trace, path: Path, finding: Finding | None = None
+) -> ReplayFrames:
     """Replay the trace on a fresh subject. finding: what is expected; a hang is not waited for as long again."""
     try:
         config, operations = config_of(trace, path), operations_of(trace, path)
-        camera = Camera(config)
+        camera = FrameRecorder(config)
         done = repeat(make, config, operations, finding, camera.take)
-    except (CrashFileError, Unsupported, AdapterError, AssertionError) as error:
-        return Film(problem=str(error))
+    except (CounterexampleError, Unsupported, AdapterError, AssertionError) as error:
+        return ReplayFrames(problem=str(error))
     if not camera.frames:
-        return Film(problem=done.finding.text if done.finding else "the subject did not open")
+        return ReplayFrames(problem=done.finding.text if done.finding else "the subject did not open")
     outcome = "nothing is refuted."
     if done.finding is not None:
         camera.mark(done.finding)
         outcome = f"{done.finding.property} is refuted at step {len(done.steps)}: {done.finding.text}"
     told = ["open", *steps_of(done, config, operations[: len(done.steps)])]
     frames = [replace(frame, step=step) for frame, step in zip(camera.frames, told, strict=True)]
-    return Film(
+    return ReplayFrames(
         frames, outcome, done.finding is not None, "", config.num_gpu_blocks, config.num_host_blocks, config.block_size
     )
 
 
-class Camera:
+class FrameRecorder:
     """Takes a frame after each step."""
 
     def __init__(self, config: Config) -> None:
@@ -75,11 +77,11 @@ class Camera:
         return Frame("", lanes, tuple(self._blocks(judge, finding, wrong)), tuple(_pools(judge, finding)))
 
     def _lanes(self, judge: Judge, compares: bool, wrong: frozenset[int]) -> Iterator[Lane]:
-        if isinstance(judge, PoolLockstep):
+        if isinstance(judge, PoolJudge):
             for holder, slot in judge.holders.items():
                 yield Lane(f"holder {holder}", "", tuple(self._entries(judge, slot, None, wrong)))
             return
-        shown = judge.explainer.seen.tables if compares else {}
+        shown = judge.explainer.observed.tables if compares else {}
         for seq in judge.seqs.values():
             for part in seq.parts:
                 status = f"{seq.status.value}{', encoder' if seq.is_encoder else ''}"
@@ -131,7 +133,7 @@ def _in_entry(index: int, num_full: int, num_filled: int, size: int) -> int:
     return size if index < num_full else num_filled if index == num_full else 0
 
 
-def _shown_table(tables: Sequence[Sequence[int]] | None, part: Seq, judge: Judge) -> list[int]:
+def _shown_table(tables: Sequence[Sequence[int]] | None, part: ExpectedSequence, judge: Judge) -> list[int]:
     if not tables or part.kv_group >= len(tables):
         return []
     return [judge.explainer.machine.null if block == NULL_BLOCK else block for block in tables[part.kv_group]]
@@ -156,7 +158,7 @@ def _wrong_blocks(judge: Judge, finding: Finding) -> frozenset[int]:
 
 
 def _differences(judge: Judge, block: int, wrong: frozenset[int]) -> Iterator[str]:
-    state, seen = judge.state, judge.explainer.seen
+    state, seen = judge.state, judge.explainer.observed
     if seen.refs is not None:
         shown = seen.refs[block] if block < len(seen.refs) else None
         if shown is None or not state.refcount[block] <= shown <= state.refcount[block] + state.pins[block]:
@@ -173,5 +175,5 @@ def _differences(judge: Judge, block: int, wrong: frozenset[int]) -> Iterator[st
 def _pools(judge: Judge, finding: Finding | None) -> Iterator[Pool]:
     for pool, name in enumerate(DEVICES):
         unused = judge.state.count[pool][FREE] + judge.state.count[pool][EVICTABLE]
-        shown = judge.explainer.seen.free[pool]
+        shown = judge.explainer.observed.free[pool]
         yield Pool(name, unused, shown if finding is not None and shown != unused else None)

@@ -7,7 +7,7 @@ left out. The left column is what the engine asks for, the right one what the ma
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kvproof.check.oracle.replay import Call, Repetition, repeat
+from kvproof.check.oracle.replay import Call, ReplayResult, repeat
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Config, ManagerSubject, Observation, Scheduled
 from kvproof.spec.text.identity import Image, Key
@@ -18,14 +18,14 @@ NOT_ENABLED = "(not possible here, passed over)"
 NOT_REACHED = "(not reached)"
 
 
-def narrate(
+def describe_steps(
     make: Callable[[], ManagerSubject], config: Config, operations: Sequence[Operation], finding: Finding | None = None
 ) -> list[str]:
     """The steps of a run on a fresh subject, without numbers. Raises Unsupported, and AdapterError."""
     return steps_of(repeat(make, config, operations, finding), config, operations)
 
 
-def steps_of(done: Repetition, config: Config, operations: Sequence[Operation]) -> list[str]:
+def steps_of(done: ReplayResult, config: Config, operations: Sequence[Operation]) -> list[str]:
     """The steps of a run that was done."""
     calls = [call_of(operation, config) for operation in operations]
     answers = _answers(done, config)
@@ -139,7 +139,7 @@ def _extras(more: Sequence[Any]) -> str:
 # What came of it --------------------------------------------------------------------------------------------------
 
 
-def _answers(done: Repetition, config: Config) -> list[str]:
+def _answers(done: ReplayResult, config: Config) -> list[str]:
     first = _last_shown(done.opening)
     tables = first.tables if first else {}
     answers = []

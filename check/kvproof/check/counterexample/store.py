@@ -14,12 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from kvproof.check.counterexample.frames import film
+from kvproof.check.counterexample.frames import replay_frames
 from kvproof.check.counterexample.regression_test import path_of_test, regression_test
-from kvproof.check.counterexample.steps import narrate, steps_of
-from kvproof.check.counterexample.trace_schema import CrashFileError, config_of, operations_of
+from kvproof.check.counterexample.steps import describe_steps, steps_of
+from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
 from kvproof.check.isolation.factory import factory_for
-from kvproof.check.oracle.replay import USUAL_CAUSES, Repetition, confirm, difference, nondeterministic, repeat
+from kvproof.check.oracle.replay import USUAL_CAUSES, ReplayResult, confirm, difference, nondeterministic, repeat
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.subjects.registry import UnknownSubject
@@ -34,9 +34,9 @@ from kvproof.spec.verdict import Verdict
 
 __all__ = [
     "USUAL_CAUSES",
-    "CrashFileError",
+    "CounterexampleError",
     "Replay",
-    "Status",
+    "ReplayStatus",
     "assert_fixed",
     "confirm",
     "draw",
@@ -69,7 +69,7 @@ def make_trace(
     """The counterexample as data. `make` gives the subject that the steps are told from."""
     shown = {"block_size": config.block_size, "num_gpu_blocks": config.num_gpu_blocks} | config.as_dict()
     listed = msgspec.json.decode(msgspec.json.encode(operations))
-    steps = narrate(make, config, operations, finding)
+    steps = describe_steps(make, config, operations, finding)
     return Trace(
         subject,
         finding.property,
@@ -109,7 +109,7 @@ def save(folder: Path, trace: Trace, make: Factory | None = None, finding: Findi
 
 def draw(path: Path, trace: Trace, make: Factory, finding: Finding | None = None) -> Path:
     """Replay the trace for its page, and write that beside it; the path of the page. Raises OSError."""
-    page = counterexample_page(_counterexample(trace, path), film(make, trace, path, finding))
+    page = counterexample_page(_counterexample(trace, path), replay_frames(make, trace, path, finding))
     write_atomically(page_of(path), page.encode("utf-8", "backslashreplace"))
     return page_of(path)
 
@@ -132,7 +132,7 @@ def _content(trace: Trace) -> bytes:
 def _holds(path: Path, trace: Trace) -> bool:
     try:
         return _content(load(path)) == _content(trace)
-    except CrashFileError:
+    except CounterexampleError:
         return False
 
 
@@ -150,19 +150,19 @@ def _counterexample(trace: Trace, path: Path | None) -> Counterexample:
 
 
 def load(path: Path) -> Trace:
-    """Read a crash file. Raises CrashFileError."""
+    """Read a crash file. Raises CounterexampleError."""
     try:
         trace = read(path, Trace)
     except DocumentError as error:
-        raise CrashFileError(str(error)) from None
+        raise CounterexampleError(str(error)) from None
     if trace.property not in SENTENCES:
-        raise CrashFileError(f"{path} is not a trace of kvproof: there is no property {trace.property!r}")
+        raise CounterexampleError(f"{path} is not a trace of kvproof: there is no property {trace.property!r}")
     config_of(trace, path)
     operations_of(trace, path)
     return trace
 
 
-class Status(Enum):
+class ReplayStatus(Enum):
     """What a replay says."""
 
     FIXED = "FIXED"  # nothing is refuted any more
@@ -177,7 +177,7 @@ class Status(Enum):
 class Replay:
     """What a replay says. `text` is one line, for a failure followed by the whole refutation."""
 
-    status: Status
+    status: ReplayStatus
     text: str
     finding: Finding | None = None
     is_misnamed: bool = False  # an error because the file is no crash file, or nothing goes by the subject's name
@@ -192,18 +192,18 @@ def replay(path: Path, subject: str | Factory | None = None, isolation: bool | N
         trace = load(path)
         make = _factory(subject if subject is not None else _found_from(path, trace.subject), isolation)
         return _replayed(path, trace, make, subject if isinstance(subject, str) else trace.subject)
-    except (CrashFileError, UnknownSubject) as error:
-        return Replay(Status.ERROR, str(error), is_misnamed=True)
+    except (CounterexampleError, UnknownSubject) as error:
+        return Replay(ReplayStatus.ERROR, str(error), is_misnamed=True)
     except AdapterError as error:
-        return Replay(Status.ERROR, f"the adapter breaks the protocol: {error}")
+        return Replay(ReplayStatus.ERROR, f"the adapter breaks the protocol: {error}")
     except Unsupported as error:
-        return Replay(Status.ERROR, f"the subject refuses the configuration of the trace: {error}")
+        return Replay(ReplayStatus.ERROR, f"the subject refuses the configuration of the trace: {error}")
     except AssertionError as error:
-        return Replay(Status.ERROR, f"a fault of kvproof, not of the subject: {error}")
+        return Replay(ReplayStatus.ERROR, f"a fault of kvproof, not of the subject: {error}")
 
 
 def redraw(path: Path, subject: str | None = None, isolation: bool | None = None) -> Path:
-    """Draw the page of a crash file anew, of its own subject or of another one. Raises CrashFileError, OSError."""
+    """Draw the page of a crash file anew, of its own subject or of another one. Raises CounterexampleError, OSError."""
     trace = load(path)
     name = subject or trace.subject
     make = _factory(subject if subject is not None else _found_from(path, name), isolation)
@@ -231,12 +231,16 @@ def _replayed(path: Path, trace: Trace, make: Factory, name: str) -> Replay:
     finding = first.finding if parted is None else nondeterministic(parted)
     if finding is None:
         if not first.num_enabled:
-            return Replay(Status.ERROR, f"none of the {len(operations)} operations is possible: nothing was replayed")
+            return Replay(
+                ReplayStatus.ERROR, f"none of the {len(operations)} operations is possible: nothing was replayed"
+            )
         left_out = len(operations) - first.num_enabled
         done = f"{first.num_enabled} operations" + (f" ({left_out} were not possible)" if left_out else "")
-        return Replay(Status.FIXED, f"{trace.property} holds: {done}, and nothing is refuted")
+        return Replay(ReplayStatus.FIXED, f"{trace.property} holds: {done}, and nothing is refuted")
     verdict = _against(trace, finding)
-    return Replay(Status.FAILED, f"{verdict}\n{_told(path, trace, name, config, operations, first, finding)}", finding)
+    return Replay(
+        ReplayStatus.FAILED, f"{verdict}\n{_told(path, trace, name, config, operations, first, finding)}", finding
+    )
 
 
 def _against(trace: Trace, finding: Finding) -> str:
@@ -251,7 +255,7 @@ def _told(
     name: str,
     config: Config,
     operations: list[Operation],
-    done: Repetition,
+    done: ReplayResult,
     finding: Finding,
 ) -> str:
     length = len(done.steps)
@@ -267,10 +271,10 @@ def _told(
 
 
 def assert_fixed(path: Path, subject: str | Factory | None = None) -> None:
-    """Raise AssertionError with the refutation unless it is mended; CrashFileError if it cannot be replayed."""
+    """Raise AssertionError with the refutation unless it is mended; CounterexampleError if it cannot be replayed."""
     __tracebackhide__ = True
     done = replay(path, subject)
-    if done.status is Status.FAILED:
+    if done.status is ReplayStatus.FAILED:
         raise AssertionError(done.text)
-    if done.status is Status.ERROR:
-        raise CrashFileError(done.text)
+    if done.status is ReplayStatus.ERROR:
+        raise CounterexampleError(done.text)

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.pool import PoolConfig
-from kvproof.check.protocol.scheduler import LoopConfig
+from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.reports.document import DocumentError
 from kvproof.spec.trace import Operation, Trace
 
@@ -60,7 +60,7 @@ POOL_ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "forget": (),
 }
 LEVELS: tuple[tuple[type[Config], dict[str, tuple[Any, ...]]], ...] = (
-    (LoopConfig, LOOP_ARGUMENTS),
+    (SchedulerConfig, LOOP_ARGUMENTS),
     (PoolConfig, POOL_ARGUMENTS),
     (Config, ARGUMENTS),
 )
@@ -68,12 +68,12 @@ NUM_NEEDED = {"new": 3, "add": 4, "complete": 1, "launch": 0, "give": 1}
 NO_KEY: list[Any] = []  # stands for a key that is left out
 
 
-class CrashFileError(DocumentError):
+class CounterexampleError(DocumentError):
     """The file is no trace that can be run; the message is for the user."""
 
 
 def config_of(trace: Trace, path: Path) -> Config:
-    """The configuration that the subject is opened with. Raises CrashFileError."""
+    """The configuration that the subject is opened with. Raises CounterexampleError."""
     kind, _ = _level(trace)
     foreign = sorted(trace.config.keys() - msgspec.to_builtins(kind()).keys())
     if foreign:
@@ -89,7 +89,7 @@ def config_of(trace: Trace, path: Path) -> Config:
 
 
 def operations_of(trace: Trace, path: Path) -> list[Operation]:
-    """The operations, as a judge takes them. Raises CrashFileError."""
+    """The operations, as a judge takes them. Raises CounterexampleError."""
     _, known = _level(trace)
     return [_operation(data, number, path, known) for number, data in enumerate(trace.operations, start=1)]
 
@@ -123,5 +123,5 @@ def frozen(value: Any) -> Any:
     return tuple(frozen(item) for item in value) if isinstance(value, list) else value
 
 
-def _not(path: Path, reason: str) -> CrashFileError:
-    return CrashFileError(f"{path} is not a trace of kvproof: {reason}")
+def _not(path: Path, reason: str) -> CounterexampleError:
+    return CounterexampleError(f"{path} is not a trace of kvproof: {reason}")

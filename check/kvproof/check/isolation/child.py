@@ -16,7 +16,7 @@ from kvproof.check.search.exhaustive.manager import explore_subject
 from kvproof.check.search.exhaustive.pool import explore_pool
 from kvproof.check.search.manager_operations import walk
 from kvproof.check.search.pool_operations import walk_pool
-from kvproof.check.search.random_walk import Conduct
+from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.scheduler_operations import walk_loop
 from kvproof.check.search.shrinking.pool import minimise_pool
 from kvproof.check.search.shrinking.scheduler import minimise_loop
@@ -79,9 +79,9 @@ def _search(subject: Any, name: str, arguments: list[Any], journal: Journal) -> 
 
 
 def _walk(walk: Callable[..., Any]) -> Callable[..., Any]:
-    def searched(subject: Any, journal: Journal, *, seed: int, conduct: dict[str, Any], **named: Any) -> Any:
-        mine = Conduct(begin=journal.begin, run_seconds=WITHOUT_LIMIT_SECONDS, **conduct)
-        done = walk(subject, seed, **named, conduct=mine)
+    def searched(subject: Any, journal: Journal, *, seed: int, options: dict[str, Any], **named: Any) -> Any:
+        mine = WalkOptions(begin=journal.begin, run_seconds=WITHOUT_LIMIT_SECONDS, **options)
+        done = walk(subject, seed, **named, options=mine)
         done.operations = list(done.operations)  # without its journal
         return done
 

@@ -21,7 +21,7 @@ from kvproof.check.isolation.limits import limit_memory
 from kvproof.check.isolation.messages import SEARCH, Connection, pack
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.protocol.adapter_check_pool import is_pool_subject
-from kvproof.check.protocol.adapter_check_scheduler import is_loop_subject
+from kvproof.check.protocol.adapter_check_scheduler import is_scheduler_subject
 from kvproof.check.protocol.manager import Config, Observation
 from kvproof.check.subjects.registry import Factory, UnknownSubject, find
 from kvproof.spec.text.identity import Identities
@@ -45,7 +45,7 @@ def main(descriptor: int) -> None:
         control.send(["unknown", str(error)])
         return
     control.send(["made", _level(subject), subject.name, pack(subject.capabilities), pack(tuple(subject.assumptions))])
-    Template(control, factory, memory_bytes).run()
+    ForkServer(control, factory, memory_bytes).run()
 
 
 @cache
@@ -57,10 +57,10 @@ def compile_rules() -> None:
 def _level(subject: Any) -> str:
     if is_pool_subject(subject):
         return "pool"
-    return "loop" if is_loop_subject(subject) else "manager"
+    return "loop" if is_scheduler_subject(subject) else "manager"
 
 
-class Template:
+class ForkServer:
     """Forks on demand, and reports how each fork ended."""
 
     def __init__(self, control: Connection, factory: Factory, memory_bytes: int) -> None:

@@ -21,7 +21,7 @@ GONE_SECONDS_MAX = 2.0  # for one that ended of itself
 FORK_SECONDS_MAX = 20.0
 
 
-class Template:
+class ForkClient:
     """A template process of one subject. Raises UnknownSubject if it gives none."""
 
     def __init__(self, name: str, limits: Limits) -> None:
@@ -104,7 +104,7 @@ def _close(process: "subprocess.Popen[bytes]", control: Connection) -> None:
 class Fork:
     """One fresh subject in a process of its own."""
 
-    def __init__(self, template: Template, connection: Connection, pid: int) -> None:
+    def __init__(self, template: ForkClient, connection: Connection, pid: int) -> None:
         self.template, self.connection, self.pid = template, connection, pid
         self.is_alive = True
         weakref.finalize(self, connection.close)

@@ -27,7 +27,7 @@ from kvproof.check.protocol.manager import (
     Scheduled,
 )
 from kvproof.check.protocol.pool import PoolConfig
-from kvproof.check.protocol.scheduler import Chunk, Load, LoopConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, Load, SchedulerConfig, Step
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.runs import SubjectExploration
 from kvproof.check.search.random_walk import Walk
@@ -38,7 +38,7 @@ TUPLES: dict[str, Any] = {
 }
 RECORDS: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (Assumption, Capabilities, Config, LoopConfig, PoolConfig, Scope, SubjectExploration, Walk)
+    for kind in (Assumption, Capabilities, Config, SchedulerConfig, PoolConfig, Scope, SubjectExploration, Walk)
 }
 SHOWN_MAX = 200  # characters of a foreign value
 CALLS_ONLY, SEARCH = b"c", b"s"  # what a fork is asked for

@@ -16,7 +16,7 @@ from kvproof.check.oracle.scheduler.judge import replay_loop
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.pool import PoolConfig
-from kvproof.check.protocol.scheduler import LoopConfig
+from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search import manager_operations
 from kvproof.check.search import pool_operations as pool_walker
@@ -24,7 +24,7 @@ from kvproof.check.search import scheduler_operations as loop_walker
 from kvproof.check.search.exhaustive import manager as manager_explorer
 from kvproof.check.search.exhaustive import pool as pool_explorer
 from kvproof.check.search.exhaustive.runs import SubjectExploration
-from kvproof.check.search.random_walk import ALONE, Conduct, Walk
+from kvproof.check.search.random_walk import DEFAULT_OPTIONS, Walk, WalkOptions
 from kvproof.check.search.shrinking import pool as pool_minimiser
 from kvproof.check.search.shrinking import scheduler as loop_minimiser
 from kvproof.check.search.shrinking import shorter_runs
@@ -47,25 +47,25 @@ class Stuck(Exception):
         self.run = journal.last_run()
 
 
-def walk(subject: Any, seed: int, *, conduct: Conduct = ALONE, **limits: Any) -> Walk:
+def walk(subject: Any, seed: int, *, options: WalkOptions = DEFAULT_OPTIONS, **limits: Any) -> Walk:
     """`walker.walk`, where the subject lives."""
     if isinstance(subject, RemoteSubject):
-        return _walk(subject, "walk", seed, conduct, **limits)
-    return manager_operations.walk(subject, seed, conduct=conduct, **limits)
+        return _walk(subject, "walk", seed, options, **limits)
+    return manager_operations.walk(subject, seed, options=options, **limits)
 
 
-def walk_loop(subject: Any, seed: int, *, conduct: Conduct = ALONE, **limits: Any) -> Walk:
+def walk_loop(subject: Any, seed: int, *, options: WalkOptions = DEFAULT_OPTIONS, **limits: Any) -> Walk:
     """`walker.walk_loop`, where the subject lives."""
     if isinstance(subject, RemoteSubject):
-        return _walk(subject, "walk_loop", seed, conduct, **limits)
-    return loop_walker.walk_loop(subject, seed, conduct=conduct, **limits)
+        return _walk(subject, "walk_loop", seed, options, **limits)
+    return loop_walker.walk_loop(subject, seed, options=options, **limits)
 
 
-def walk_pool(subject: Any, seed: int, *, conduct: Conduct = ALONE, **limits: Any) -> Walk:
+def walk_pool(subject: Any, seed: int, *, options: WalkOptions = DEFAULT_OPTIONS, **limits: Any) -> Walk:
     """`pool.walk_pool`, where the subject lives."""
     if isinstance(subject, RemoteSubject):
-        return _walk(subject, "walk_pool", seed, conduct, **limits)
-    return pool_walker.walk_pool(subject, seed, conduct=conduct, **limits)
+        return _walk(subject, "walk_pool", seed, options, **limits)
+    return pool_walker.walk_pool(subject, seed, options=options, **limits)
 
 
 def explore_subject(
@@ -136,7 +136,7 @@ def _walk(
     subject: RemoteSubject,
     search: str,
     seed: int,
-    conduct: Conduct,
+    options: WalkOptions,
     *,
     max_operations: int,
     seconds: float,
@@ -150,7 +150,7 @@ def _walk(
         before = total.num_operations
         asked = {
             "seed": seed,
-            "conduct": {"first_run": conduct.first_run + total.num_drawn, "told": conduct.told},
+            "options": {"first_run": options.first_run + total.num_drawn, "told": options.told},
             "max_operations": max_operations - before,
             "seconds": left,
             "fixed": fixed,
@@ -224,7 +224,7 @@ def _found_again(subject: RemoteSubject, stuck: Stuck) -> Finding | None:
 
 
 def _replayed(subject: Any, config: Config, operations: list[Operation]) -> Finding | None:
-    if isinstance(config, LoopConfig):
+    if isinstance(config, SchedulerConfig):
         return replay_loop(subject, config, operations)
     if isinstance(config, PoolConfig):
         return replay_pool(subject, config, operations)

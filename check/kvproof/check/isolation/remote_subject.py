@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from kvproof.check.isolation.fork_server_client import Fork, Template
+from kvproof.check.isolation.fork_server_client import Fork, ForkClient
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import CALLS_ONLY, SEARCH, pack, unpack
@@ -42,7 +42,7 @@ class RemoteFactory:
     """Makes subjects that live in forks of one template process. Raises UnknownSubject."""
 
     def __init__(self, name: str, limits: Limits | None = None) -> None:
-        self.template = Template(name, limits or Limits())
+        self.template = ForkClient(name, limits or Limits())
 
     def __call__(self) -> Any:
         """A fresh subject."""
@@ -56,7 +56,7 @@ class RemoteFactory:
 class RemoteSubject:
     """A subject of whichever level, call by call."""
 
-    def __init__(self, template: Template) -> None:
+    def __init__(self, template: ForkClient) -> None:
         self.template = template
         self.name, self.capabilities, self.assumptions = template.name, template.capabilities, template.assumptions
         self._calls = CALLS_OF_LEVEL[template.level]
@@ -70,31 +70,31 @@ class RemoteSubject:
         return call
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        about = f"{name}({', '.join(str(argument) for argument in arguments)})"
-        fork = self._alive(name, about)
+        context = f"{name}({', '.join(str(argument) for argument in arguments)})"
+        fork = self._alive(name, context)
         seconds = self.template.limits.call_seconds
         try:
             said = fork.ask(["call", name, [pack(argument) for argument in arguments]], seconds)
         except TimeoutError:
             fork.end()
-            raise Finding("total-calls", f"{about} gave no answer within {seconds:g} s", f"{name} {HANG}") from None
+            raise Finding("total-calls", f"{context} gave no answer within {seconds:g} s", f"{name} {HANG}") from None
         except BaseException:  # a time limit of ours: an answer that comes late must not pass for the next one
             fork.end()
             raise
         if said is None:
             how = fork.end(has_gone=True)
-            raise Finding("total-calls", f"{about} ended its process, which {how}", f"{name} {CRASH}")
+            raise Finding("total-calls", f"{context} ended its process, which {how}", f"{name} {CRASH}")
         return answered(said)
 
-    def _alive(self, name: str, about: str) -> Fork:
+    def _alive(self, name: str, context: str) -> Fork:
         if self._fork is None or not self._fork.is_alive:
             if name != "open" and self._fork is not None:
-                raise AssertionError(f"{about} was called after the process of the subject had ended")
+                raise AssertionError(f"{context} was called after the process of the subject had ended")
             self._fork = new_fork(self.template)
         return self._fork
 
 
-def new_fork(template: Template, journal: Journal | None = None) -> Fork:
+def new_fork(template: ForkClient, journal: Journal | None = None) -> Fork:
     """A fork to search, with that journal; or to call, which needs none."""
     if journal is not None:
         return template.fork(journal, SEARCH)

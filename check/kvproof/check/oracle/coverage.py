@@ -25,7 +25,7 @@ NEEDS: dict[str, tuple[Can, str]] = {
     "evict-unreferenced": (lambda can: can.caching, "the subject has no prefix cache"),
     "eviction-order": (lambda can: can.evicts_lru, "the subject does not declare this policy"),
     "sharing-equal": (lambda can: can.caching or can.fork, "the subject shares nothing: no fork, no prefix cache"),
-    "admission-sound": (lambda can: can.asks_first, "the subject is not asked before a call; it refuses"),
+    "admission-sound": (lambda can: can.has_admission_query, "the subject is not asked before a call; it refuses"),
 }
 
 LOOP_LEVEL = "seen only where a whole scheduler is driven"

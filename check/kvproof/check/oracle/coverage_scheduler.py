@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from kvproof.check.oracle import coverage
 from kvproof.check.protocol.manager import Capabilities, Unsupported
-from kvproof.check.protocol.scheduler import LoopConfig, LoopSubject
+from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
 from kvproof.spec.text.properties import ONLY_AT_LOOP_LEVEL
 
 MANAGER_LEVEL = "seen only where the block manager is asked and called by the judge itself"
@@ -18,12 +18,12 @@ def unsupported(property: str, capabilities: Capabilities) -> str | None:
     return None if property in ONLY_AT_LOOP_LEVEL else coverage.unsupported(property, capabilities)
 
 
-def hidden(property: str, subject: LoopSubject) -> str | None:
+def hidden(property: str, subject: SchedulerSubject) -> str | None:
     """Why this subject does not show what the property needs; None if it does."""
     if property != "refcount-exact":
         return None
     try:
-        subject.open(LoopConfig())
+        subject.open(SchedulerConfig())
         return "the subject shows no refcounts" if subject.observe().refs is None else None
     except Unsupported:
         return None
@@ -66,6 +66,6 @@ WITNESSES: dict[str, Callable[[Capabilities], bool]] = {
 }
 
 
-def expected_witnesses(subject: LoopSubject) -> dict[str, bool]:
+def expected_witnesses(subject: SchedulerSubject) -> dict[str, bool]:
     """Every witness that a long walk of this subject must meet, and those that it need not."""
     return {name: is_expected(subject.capabilities) for name, is_expected in WITNESSES.items()}

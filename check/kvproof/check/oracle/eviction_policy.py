@@ -26,10 +26,10 @@ class EvictionOrder:
     """When each GPU block was used last, how long its prefix is, and which were evicted by the call under way."""
 
     def __init__(
-        self, state: State, num_gpu_blocks: int, goes_before: Callable[..., bool], fired: Counter[str]
+        self, state: State, num_gpu_blocks: int, goes_before: Callable[..., bool], coverage: Counter[str]
     ) -> None:
         self.state, self.num_gpu_blocks = state, num_gpu_blocks
-        self.goes_before, self.fired = goes_before, fired
+        self.goes_before, self.coverage = goes_before, coverage
         self.last_used = [NEVER] * len(state.status)
         self.prefix = [0] * len(state.status)
         self.is_vague = [False] * len(state.status)  # when it was used cannot be told
@@ -100,19 +100,19 @@ class EvictionOrder:
                 last_used[block] = now
                 self.is_vague[block] = False
 
-    def judge(self, about: str) -> None:
+    def judge(self, context: str) -> None:
         """The call is over: none that was evicted should have outlived one that was not. Raises Finding."""
         victims, self._victims = self._victims, []
         if not victims:
             return
         left = [b for b in self._candidates if b not in victims and self.state.status[b] == EVICTABLE]
-        self.fired[WITNESS] += bool(left)
+        self.coverage[WITNESS] += bool(left)
         for victim in victims:
             for other in left:
                 if self.goes_before(*self._ages, other, victim):
                     raise Finding(
                         "eviction-order",
-                        f"{about}: block {victim} was evicted ({self._described(victim)}), and block {other} was not "
+                        f"{context}: block {victim} was evicted ({self._described(victim)}), and block {other} was not "
                         f"({self._described(other)})",
                     )
 

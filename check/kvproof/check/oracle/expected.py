@@ -19,7 +19,7 @@ class Status(Enum):
     SWAPPED = "swapped"
 
 
-class Sequence:
+class ExpectedSequence:
     """One sequence, or its part in a further KV group: its tokens (as told), the identity of each position, and how
     far it is computed. Tokens are one list for all parts; what happens to a sequence is kept in the first part alone.
     """
@@ -37,8 +37,8 @@ class Sequence:
         "kv_group",
         "last",
         "num_prompt",
+        "observed_table",
         "parts",
-        "shown",
         "slot",
         "status",
         "tokens",
@@ -50,7 +50,7 @@ class Sequence:
     ) -> None:
         self.id, self.group, self.key, self.images = seq_id, group, key, images
         self.kv_group, self.window = 0, window
-        self.parts: tuple[Sequence, ...] = (self,)
+        self.parts: tuple[ExpectedSequence, ...] = (self,)
         self.tokens: list[int] = []
         self.identities: list[int] = []
         self.last = root  # the identity of the last position, or the root
@@ -61,11 +61,11 @@ class Sequence:
         self.is_busy = False  # scheduled in the step under way
         self.is_encoder = False
         self.slot = NONE  # its number in the state of the specification
-        self.shown: list[int] = []  # the table as last observed
+        self.observed_table: list[int] = []  # the table as last observed
 
     def add_part(self, root: int, window: int) -> None:
         """The sequence has a table in one more KV group."""
-        part = Sequence(self.id, self.group, self.key, self.images, root, window)
+        part = ExpectedSequence(self.id, self.group, self.key, self.images, root, window)
         part.kv_group, part.tokens = len(self.parts), self.tokens
         self.parts = (*self.parts, part)
 
@@ -77,7 +77,7 @@ class Sequence:
     @property
     def tables(self) -> list[list[int]]:
         """The tables as last observed, by KV group."""
-        return [part.shown for part in self.parts]
+        return [part.observed_table for part in self.parts]
 
     @property
     def num_unseen(self) -> int:
@@ -99,9 +99,9 @@ class Sequence:
             part.identities.pop()
             part.last = part.identities[-1]
 
-    def forked(self, child_id: int) -> "Sequence":
+    def forked(self, child_id: int) -> "ExpectedSequence":
         """A child with the same tokens, as far computed."""
-        child = Sequence(child_id, self.group, self.key, self.images, self.last, self.window)
+        child = ExpectedSequence(child_id, self.group, self.key, self.images, self.last, self.window)
         child.tokens = self.tokens[:]
         for part in self.parts[1:]:
             child.add_part(part.last, part.window)
@@ -118,8 +118,8 @@ class Group:
 
     def __init__(self, group_id: int) -> None:
         self.id = group_id
-        self.members: list[Sequence] = []
-        self.encoder: Sequence | None = None
+        self.members: list[ExpectedSequence] = []
+        self.encoder: ExpectedSequence | None = None
 
     def all_are(self, status: Status) -> bool:
         """Whether every member has that status."""

@@ -39,7 +39,7 @@ class Firing:
         config: Config,
         first: Observation,
         identities: Identities,
-        fired: Counter[str],
+        coverage: Counter[str],
         num_flights: int = 0,
     ) -> None:
         self.config, self.identities = config, identities
@@ -55,31 +55,31 @@ class Firing:
         self.free_slots = list(range(num_tables - 1, -1, -1))
         self.copied: list[Pair] = []
         self.num_reserved = 0
-        self.fired = fired
-        self.seen = first
+        self.coverage = coverage
+        self.observed = first
         self.order: EvictionOrder | None = None
 
     def watch_eviction_order(self) -> None:
         """From now on hold the victims of each call against the policy: least recently used first."""
         goes_before = self.machine.word("goes_before")
-        self.order = EvictionOrder(self.state, self.config.num_gpu_blocks, goes_before, self.fired)
+        self.order = EvictionOrder(self.state, self.config.num_gpu_blocks, goes_before, self.coverage)
 
-    def run(self, program: Program, about: str) -> None:
-        """Run a program; a firing that is refused is a finding about the call `about`."""
-        rules, state, fired = self.rules, self.state, self.fired
+    def run(self, program: Program, context: str) -> None:
+        """Run a program; a firing that is refused is a finding about the call `context`."""
+        rules, state, coverage = self.rules, self.state, self.coverage
         if self.order is not None:
             program = self.order.watched(program)
         for name, arguments in program:
-            fired[name] += 1
+            coverage[name] += 1
             if name == "append":
                 self._note_append(arguments[0], arguments[1])
             elif name == "reserve":
                 self.worker.fresh.append(arguments[1])
             elif name == "hit" and arguments[1] < self.num_blocks and state.status[arguments[1]] == EVICTABLE:
-                fired["hit on an evictable block"] += 1
+                coverage["hit on an evictable block"] += 1
             refusal = rules[name](state, *arguments)
             if refusal is not None:
-                raise self._refused(refusal, name, arguments, about)
+                raise self._refused(refusal, name, arguments, context)
 
     def _note_append(self, slot: int, block: int) -> None:
         state = self.state
@@ -88,16 +88,16 @@ class Firing:
             self.worker.fresh.append(block)
         elif state.table[slot][index] != block:
             old = state.table[slot][index]
-            self.fired["copy-on-write"] += 1
+            self.coverage["copy-on-write"] += 1
             if state.count[state.home[slot]][FREE] + state.count[state.home[slot]][EVICTABLE] == 1:
-                self.fired["copy-on-write into the last block"] += 1
+                self.coverage["copy-on-write into the last block"] += 1
             if state.num_written[old]:
                 self.copied.append((old, block))
 
-    def _refused(self, guard: Guard, name: str, arguments: tuple[Any, ...], about: str) -> Finding:
+    def _refused(self, guard: Guard, name: str, arguments: tuple[Any, ...], context: str) -> Finding:
         if not guard.property:
-            raise AssertionError(f"the judge fired {name}{arguments} for {about}, but not so: {guard.sentence}")
-        text, property = f"{about}: it must be that {guard.sentence}", guard.property
+            raise AssertionError(f"the judge fired {name}{arguments} for {context}, but not so: {guard.sentence}")
+        text, property = f"{context}: it must be that {guard.sentence}", guard.property
         if name in NAMES_A_BLOCK:
             block = arguments[NAMES_A_BLOCK[name]]
             text += f"; {self._described(block)}"

@@ -7,7 +7,7 @@ beyond the known tokens are filled with junk, as a draft model would.
 
 from collections.abc import Iterable
 
-from kvproof.check.oracle.expected import Sequence
+from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.protocol.manager import Pair
 
 EMPTY, JUNK = -1, -2
@@ -23,7 +23,7 @@ class Worker:
         self.swap_out: list[Pair] = []
         self.copies: list[Pair] = []
         self.fresh: list[int] = []
-        self.writes: list[tuple[Sequence, int, int]] = []
+        self.writes: list[tuple[ExpectedSequence, int, int]] = []
 
     @property
     def is_pending(self) -> bool:
@@ -61,12 +61,12 @@ class Worker:
                 self._write(part, start, stop, part.identities)
                 if lookahead and not seq.is_encoder:
                     first = max(stop, len(seq.tokens))
-                    last = min(stop + lookahead, len(part.shown) * self.block_size)
+                    last = min(stop + lookahead, len(part.observed_table) * self.block_size)
                     self._write(part, first, last, None)
         self.writes.clear()
 
-    def _write(self, seq: Sequence, start: int, stop: int, values: list[int] | None) -> None:
-        size, table = self.block_size, seq.shown
+    def _write(self, seq: ExpectedSequence, start: int, stop: int, values: list[int] | None) -> None:
+        size, table = self.block_size, seq.observed_table
         while start < stop:
             index, slot = divmod(start, size)
             count = min(size - slot, stop - start)

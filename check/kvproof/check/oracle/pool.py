@@ -28,7 +28,7 @@ ROOT = Key()
 ONE_PAGE = 1  # tokens of a block, as the specification counts
 
 
-class PoolLockstep(Judge):
+class PoolJudge(Judge):
     """One opened pool, its holders, and the specification beside it."""
 
     def __init__(self, subject: PoolSubject, config: PoolConfig, identities: Identities | None = None) -> None:
@@ -39,13 +39,13 @@ class PoolLockstep(Judge):
         self.stored: list[int] = []  # blocks, in the order in which they were last cached
         self.given_up: list[int] = []  # blocks, in the order in which they were last given up
         self.holders: dict[int, int] = {}  # holder -> its number in the specification
-        self.fired: Counter[str] = Counter()
+        self.coverage: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
         self.answer = ""
         self._open()
         first = self._call("total-calls", "observe")
         check_observation(first, 1)
-        self.explainer = Explainer(config, first, self.identities, self.fired)
+        self.explainer = Explainer(config, first, self.identities, self.coverage)
         self.state = self.explainer.state
         self.explainer.compare_pool("open", self._is_at_rest)
 
@@ -57,7 +57,7 @@ class PoolLockstep(Judge):
         try:
             return getattr(self, f"op_{operation[0]}")(*operation[1:])  # type: ignore[no-any-return]
         except Finding:
-            check_observation(self.explainer.seen, 1)
+            check_observation(self.explainer.observed, 1)
             raise
 
     def _is_at_rest(self) -> bool:
@@ -75,13 +75,13 @@ class PoolLockstep(Judge):
         slot = self.holders[holder] = self.explainer.free_slots.pop()
         return slot
 
-    def _settle_pool(self, about: str) -> None:
-        self.explainer.seen = self._call("total-calls", "observe")
-        self.explainer.compare_pool(about, self._is_at_rest)
-        if not sum(self.explainer.seen.free):
-            self.fired["pool full"] += 1
+    def _settle_pool(self, context: str) -> None:
+        self.explainer.observed = self._call("total-calls", "observe")
+        self.explainer.compare_pool(context, self._is_at_rest)
+        if not sum(self.explainer.observed.free):
+            self.coverage["pool full"] += 1
         if any(count >= 3 for count in self.state.refcount):
-            self.fired["three holders"] += 1
+            self.coverage["three holders"] += 1
 
     def _ids(self, name: str, *arguments: Any) -> list[int] | None:
         """The ids that a call gave; None if it refused."""
@@ -99,34 +99,34 @@ class PoolLockstep(Judge):
         """A new holder takes blocks without content."""
         if not self._is_new(holder):
             return False
-        about = f"allocate({num_blocks})"
-        blocks = self._allocated(num_blocks, about)
+        context = f"allocate({num_blocks})"
+        blocks = self._allocated(num_blocks, context)
         if blocks is not None:
             slot = self._begin(holder)
             named = blocks.__getitem__
             program = operations.admit_sequence(
                 self.state, ONE_PAGE, slot, 0, (), 0, num_blocks, named, self.config.caching
             )
-            self.explainer.run(program, about)
-            self._settle_pool(about)
+            self.explainer.run(program, context)
+            self._settle_pool(context)
         return True
 
     def op_store(self, holder: int, pages: Sequence[int]) -> bool:
         """A new holder takes blocks, computes these pages in them, and lets them be found."""
         if not self._is_new(holder):
             return False
-        about = f"allocate({len(pages)})"
-        blocks = self._allocated(len(pages), about)
+        context = f"allocate({len(pages)})"
+        blocks = self._allocated(len(pages), context)
         if blocks is None:
             return True
         slot, known = self._begin(holder), self._identities(pages)
-        self.explainer.run(self._stored(slot, known, blocks), about)
-        self._settle_pool(about)
+        self.explainer.run(self._stored(slot, known, blocks), context)
+        self._settle_pool(context)
         if self.config.caching:
-            about = f"cache({blocks}, {list(pages)})"
+            context = f"cache({blocks}, {list(pages)})"
             self._call("total-calls", "cache", list(blocks), list(pages))
-            self.explainer.run(operations.register_entries(self.state, ONE_PAGE, slot), about)
-            self._settle_pool(about)
+            self.explainer.run(operations.register_entries(self.state, ONE_PAGE, slot), context)
+            self._settle_pool(context)
             _move_to_the_end(self.stored, blocks)
         return True
 
@@ -137,20 +137,20 @@ class PoolLockstep(Judge):
             yield "append", (slot, block, operations.row_of(known, index, ONE_PAGE), ONE_PAGE)
         yield from operations.compute_tokens(self.state, ONE_PAGE, slot, len(known))
 
-    def _allocated(self, num_blocks: int, about: str) -> list[int] | None:
+    def _allocated(self, num_blocks: int, context: str) -> list[int] | None:
         """What `allocate` gave; None if it refused what could not be."""
-        before = self.explainer.seen
+        before = self.explainer.observed
         blocks = self._ids("allocate", num_blocks)
         unused = self.state.count[GPU][FREE] + self.state.count[GPU][EVICTABLE]
         if blocks is None:
             self.answer = "refused"
             if num_blocks <= unused:
-                raise Finding("admission-sound", f"{about} was refused, and {unused} blocks are free")
-            self._unchanged(before, f"{about} was refused")
-            self.fired["refused"] += 1
+                raise Finding("admission-sound", f"{context} was refused, and {unused} blocks are free")
+            self._unchanged(before, f"{context} was refused")
+            self.coverage["refused"] += 1
             return None
         if len(blocks) != num_blocks:
-            raise Finding("admission-sound", f"{about} gave {len(blocks)} blocks: {blocks}")
+            raise Finding("admission-sound", f"{context} gave {len(blocks)} blocks: {blocks}")
         self.answer = _named(blocks)
         return blocks
 
@@ -161,11 +161,11 @@ class PoolLockstep(Judge):
         if parent not in self.holders or not self._is_new(child) or not self.capabilities.fork:
             return False
         blocks = self.blocks_of(parent)
-        about = f"share({blocks})"
+        context = f"share({blocks})"
         self._call("total-calls", "share", list(blocks))
         slot = self.holders[parent]
-        self.explainer.run(operations.fork_sequence(slot, self._begin(child)), about)
-        self._settle_pool(about)
+        self.explainer.run(operations.fork_sequence(slot, self._begin(child)), context)
+        self._settle_pool(context)
         self.answer = _named(blocks)
         return True
 
@@ -182,23 +182,23 @@ class PoolLockstep(Judge):
             return False
         blocks = self._found(pages)
         if blocks:
-            about = f"share({blocks})"
+            context = f"share({blocks})"
             self._call("total-calls", "share", list(blocks))
-            self.explainer.run(self._hit(self._begin(holder), pages, blocks), about)
-            self._settle_pool(about)
+            self.explainer.run(self._hit(self._begin(holder), pages, blocks), context)
+            self._settle_pool(context)
         return True
 
     def _found(self, pages: Sequence[int]) -> list[int]:
-        about, before = f"find({list(pages)})", self.explainer.seen
+        context, before = f"find({list(pages)})", self.explainer.observed
         blocks = self._ids("find", list(pages)) or []
-        self._unchanged(before, f"{about} only asks")
+        self._unchanged(before, f"{context} only asks")
         if len(blocks) > len(pages):
-            raise Finding("hit-computed", f"{about} gave {len(blocks)} blocks for {len(pages)} pages: {blocks}")
-        state, slot, fired = self.state, self.explainer.free_slots[-1], Counter(self.fired)
-        self.explainer.run(self._hit(slot, pages, blocks), about)  # on trial: given up again at once
-        self.explainer.run(operations.free_sequence(state, slot), about)
-        self.fired.clear()
-        self.fired.update(fired)
+            raise Finding("hit-computed", f"{context} gave {len(blocks)} blocks for {len(pages)} pages: {blocks}")
+        state, slot, coverage = self.state, self.explainer.free_slots[-1], Counter(self.coverage)
+        self.explainer.run(self._hit(slot, pages, blocks), context)  # on trial: given up again at once
+        self.explainer.run(operations.free_sequence(state, slot), context)
+        self.coverage.clear()
+        self.coverage.update(coverage)
         row = operations.row_of(self._identities(pages), len(blocks), ONE_PAGE)
         if len(blocks) < len(pages):
             self.notes["hit-complete"] += any(
@@ -229,22 +229,22 @@ class PoolLockstep(Judge):
             return False
         giving = dict.fromkeys((holder, *(other for other in others if other in self.holders)))
         blocks = [block for one in giving for block in self.blocks_of(one)[::-1]]
-        about = f"free({blocks})"
+        context = f"free({blocks})"
         self._call("total-calls", "free", blocks[:])
         for one in giving:
             slot = self.holders.pop(one)
-            self.explainer.run(operations.free_sequence(self.state, slot), about)
+            self.explainer.run(operations.free_sequence(self.state, slot), context)
             self.explainer.free_slots.append(slot)
-        self.fired["a block twice in one call"] += len(set(blocks)) < len(blocks)
+        self.coverage["a block twice in one call"] += len(set(blocks)) < len(blocks)
         _move_to_the_end(self.given_up, blocks)
-        self._settle_pool(about)
+        self._settle_pool(context)
         return True
 
     def op_forget(self) -> bool:
         """The cache is forgotten, which a pool refuses while blocks are held."""
         if not (self.capabilities.reset and self.config.caching):
             return False
-        before = self.explainer.seen
+        before = self.explainer.observed
         done = self._call("total-calls", "reset_cache")
         check_answer("reset_cache", done, bool)
         self.answer = "done" if done else "refused"
@@ -253,7 +253,7 @@ class PoolLockstep(Judge):
             return True
         self.explainer.run(operations.reset_cache(self.state), "reset_cache()")
         self._settle_pool("reset_cache()")
-        self.fired["reset"] += 1
+        self.coverage["reset"] += 1
         return True
 
 
@@ -267,4 +267,4 @@ def _named(blocks: Sequence[int]) -> str:
 
 def replay_pool(subject: PoolSubject, config: PoolConfig, operations: Sequence[Operation]) -> Finding | None:
     """The finding of a run, or None. Operations that are not enabled are passed over."""
-    return replay_on(lambda: PoolLockstep(subject, config), operations, REPLAY_SECONDS_MAX)
+    return replay_on(lambda: PoolJudge(subject, config), operations, REPLAY_SECONDS_MAX)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, cast
 
-from kvproof.check.oracle.manager import Lockstep
+from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.adapter_check import CALLS
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Observation
@@ -93,7 +93,7 @@ class Step:
 
 
 @dataclass
-class Repetition:
+class ReplayResult:
     """One run of given operations on a fresh subject."""
 
     opening: list[Call] = field(default_factory=list)
@@ -116,28 +116,28 @@ def repeat(
     operations: Sequence[Operation],
     finding: Finding | None = None,
     watch: Callable[[Any], None] = lambda judge: None,
-) -> Repetition:
+) -> ReplayResult:
     """Run the operations until one refutes. Raises Unsupported, and AdapterError.
 
     finding: what an earlier run found; a hang is not waited for as long again. watch: is shown the judge when the
     subject is open, and after each step, the one that refutes included.
     """
-    from kvproof.check.oracle.pool import PoolLockstep
-    from kvproof.check.oracle.scheduler.judge import LoopLockstep
+    from kvproof.check.oracle.pool import PoolJudge
+    from kvproof.check.oracle.scheduler.judge import SchedulerJudge
     from kvproof.check.protocol.pool import PoolConfig
-    from kvproof.check.protocol.scheduler import LoopConfig
+    from kvproof.check.protocol.scheduler import SchedulerConfig
 
     recorder = Recorder(make())
-    done = Repetition()
-    judge: Lockstep | LoopLockstep | PoolLockstep | None = None
+    done = ReplayResult()
+    judge: ManagerJudge | SchedulerJudge | PoolJudge | None = None
     try:
         with time_limit(HANG_SECONDS_MAX if finding is not None and is_hang(finding) else SECONDS_MAX):
-            if isinstance(config, LoopConfig):
-                judge = LoopLockstep(cast(Any, recorder), config)
+            if isinstance(config, SchedulerConfig):
+                judge = SchedulerJudge(cast(Any, recorder), config)
             elif isinstance(config, PoolConfig):
-                judge = PoolLockstep(cast(Any, recorder), config)
+                judge = PoolJudge(cast(Any, recorder), config)
             else:
-                judge = Lockstep(recorder, config)
+                judge = ManagerJudge(recorder, config)
             done.opening, recorder.calls = recorder.calls, []
             watch(judge)
             for operation in operations:
@@ -161,7 +161,7 @@ def is_hang(finding: Finding) -> bool:
     return finding.cause.endswith(("hang", f" {Finding.__name__}"))
 
 
-def difference(one: Repetition, other: Repetition) -> str | None:
+def difference(one: ReplayResult, other: ReplayResult) -> str | None:
     """Where two runs of the same operations part; None if they do not."""
     for number, (first, second) in enumerate(zip(one.calls(), other.calls(), strict=False), start=1):
         if str(first) != str(second):

@@ -4,14 +4,14 @@ from typing import Any
 
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Capabilities
-from kvproof.check.protocol.scheduler import AheadSubject, ForkingSubject, LoopSubject, TransferringSubject
+from kvproof.check.protocol.scheduler import AheadSubject, ForkingSubject, SchedulerSubject, TransferringSubject
 
 
 def _calls(protocol: type) -> tuple[str, ...]:
     return tuple(name for name, value in vars(protocol).items() if callable(value) and not name.startswith("_"))
 
 
-CALLS = _calls(LoopSubject)
+CALLS = _calls(SchedulerSubject)
 MORE = (
     ("transfers", "transfers KV", _calls(TransferringSubject)),
     ("runs_ahead", "runs ahead", _calls(AheadSubject)),
@@ -20,12 +20,12 @@ MORE = (
 EVERY_CALL = (*CALLS, *(name for _, _, calls in MORE for name in calls))
 
 
-def is_loop_subject(subject: Any) -> bool:
+def is_scheduler_subject(subject: Any) -> bool:
     """Whether this is a whole scheduler, and not a manager."""
     return callable(getattr(subject, "schedule", None)) and callable(getattr(subject, "add_request", None))
 
 
-def check_loop_adapter(subject: Any) -> None:
+def check_scheduler_adapter(subject: Any) -> None:
     """Raise AdapterError unless the subject has every call, its capabilities and its name."""
     missing = [name for name in CALLS if not callable(getattr(subject, name, None))]
     if missing:

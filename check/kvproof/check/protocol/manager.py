@@ -76,7 +76,7 @@ class Config:
 class Capabilities:
     """What the subject can do. What it cannot do is unsupported, never passed."""
 
-    asks_first: bool = True  # can_x must say OK before x; else x itself answers Refused
+    has_admission_query: bool = True  # can_x must say OK before x; else x itself answers Refused
     swap: bool = False
     fork: bool = False
     window: bool = False
@@ -93,7 +93,7 @@ class Capabilities:
     watermark: bool = False
     window_drop_when_refused: bool = False  # a refused append may still drop what no one can read
     ordered_steps: bool = False  # a step appends and swaps out first, then swaps in, then admits
-    whole_chunks: bool = False  # with caching, every chunk of a prompt but the last ends where a block ends
+    block_aligned_chunks: bool = False  # with caching, every chunk of a prompt but the last ends where a block ends
     evicts_lru: bool = False  # its policy: the least recently used first, among equals the longest prefix
     same_step_hits: bool = False  # a hit may name blocks computed in the very step of the reader
     async_steps: int = 0  # of a scheduler: steps that may be under way when the next one is scheduled
@@ -104,7 +104,7 @@ class Capabilities:
     transfers: bool = False  # of a scheduler: KV comes from elsewhere and is sent there while steps run
     steps_in_order: bool = False  # the device starts no step before the one before has ended
     kv_groups: bool = False  # several groups of layers, each with tables of its own, over one pool of GPU blocks
-    exchanges_at_step: bool = False  # after a step, blocks that it filled may give way to cached ones of equal content
+    dedups_after_step: bool = False  # after a step, blocks that it filled may give way to cached ones of equal content
 
 
 @dataclass(frozen=True)

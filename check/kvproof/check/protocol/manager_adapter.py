@@ -30,8 +30,8 @@ BOOLEAN_ADMISSION = Assumption(
 
 ALWAYS = ("make", "allocate", "append", "release", "tables", "num_free")
 NEEDED: dict[str, Callable[[Capabilities], bool]] = {
-    "can_allocate": lambda can: can.asks_first,
-    "can_append": lambda can: can.asks_first,
+    "can_allocate": lambda can: can.has_admission_query,
+    "can_append": lambda can: can.has_admission_query,
     "share": lambda can: can.fork or can.waiting_groups,
     "hits": lambda can: can.caching,
     "reset_cache": lambda can: can.reset,
@@ -71,7 +71,7 @@ class ManagerAdapter:
         raise NotImplementedError
 
     def can_allocate(self, tokens: list[int]) -> bool | Admission:
-        """Whether a prompt gets its blocks. Needed where `capabilities.asks_first`."""
+        """Whether a prompt gets its blocks. Needed where `capabilities.has_admission_query`."""
         raise NotImplementedError
 
     def allocate(self, seq: int, tokens: list[int]) -> int | None:

@@ -25,7 +25,7 @@ PREEMPTION_MODES = ("auto", "recompute", "swap")
 
 
 @dataclass(frozen=True)
-class LoopConfig(Config):
+class SchedulerConfig(Config):
     """One configuration of a scheduler and its manager. `group_size` bounds the sequences of a new request."""
 
     max_num_batched_tokens: int = 64  # computed in one step
@@ -37,7 +37,7 @@ class LoopConfig(Config):
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that differ from the default."""
-        default = asdict(LoopConfig())
+        default = asdict(SchedulerConfig())
         return {name: value for name, value in asdict(self).items() if value != default[name]}
 
 
@@ -80,14 +80,14 @@ class Step(NamedTuple):
     loads: Sequence[Load] = ()
 
 
-class LoopSubject(Protocol):
+class SchedulerSubject(Protocol):
     """A scheduler behind an adapter."""
 
     name: str
     capabilities: Capabilities
     assumptions: tuple[Assumption, ...]
 
-    def open(self, config: LoopConfig) -> None:
+    def open(self, config: SchedulerConfig) -> None:
         """Make a new scheduler without requests. Raises Unsupported."""
 
     def add_request(
@@ -119,7 +119,7 @@ class LoopSubject(Protocol):
         """What the block manager shows. Changes nothing."""
 
 
-class AheadSubject(LoopSubject, Protocol):
+class AheadSubject(SchedulerSubject, Protocol):
     """A scheduler that launches a step before it looks at the results of the one before (`runs_ahead`)."""
 
     def computed(self, tokens: dict[int, int]) -> None:
@@ -127,7 +127,7 @@ class AheadSubject(LoopSubject, Protocol):
         is on the device, for the next step to go on with; the scheduler learns of it when the step completes."""
 
 
-class ForkingSubject(LoopSubject, Protocol):
+class ForkingSubject(SchedulerSubject, Protocol):
     """A scheduler that forks a request of several sequences by itself (`forks_itself`). It is given all their ids."""
 
     def forked(self) -> tuple[list[tuple[int, int]], list[Pair]]:
@@ -135,7 +135,7 @@ class ForkingSubject(LoopSubject, Protocol):
         that have tables, absolute ids. A child is a request from now on; its id is the negative of its sequence's."""
 
 
-class TransferringSubject(LoopSubject, Protocol):
+class TransferringSubject(SchedulerSubject, Protocol):
     """A scheduler that works with transfers, which run beside the steps. What a transfer uses stays held meanwhile."""
 
     def elsewhere(self, request: int, num_tokens: int, is_sent: bool) -> None:

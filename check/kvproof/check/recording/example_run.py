@@ -11,15 +11,15 @@ from random import Random
 from typing import Any
 
 from kvproof.check.protocol.adapter_check_pool import is_pool_subject
-from kvproof.check.protocol.adapter_check_scheduler import is_loop_subject
+from kvproof.check.protocol.adapter_check_scheduler import is_scheduler_subject
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.recording.attach import record
 from kvproof.check.recording.recorder import Recorder, RecordingRefused
 from kvproof.check.search import configurations
 from kvproof.check.search import configurations_scheduler as loop_configurations
-from kvproof.check.search.manager_operations import Driver
-from kvproof.check.search.scheduler_operations import LoopDriver
+from kvproof.check.search.manager_operations import ManagerOperations
+from kvproof.check.search.scheduler_operations import SchedulerOperations
 from kvproof.spec.trace import Operation
 
 PATHS_TO_MANAGER = (("manager",), ("_manager",), ("_scheduler", "kv_cache_manager"))
@@ -44,7 +44,7 @@ def record_run(
     subject = make()
     if is_pool_subject(subject):
         raise RecordingRefused(f"{subject.name} is a pool of blocks; managers and schedulers are recorded")
-    if subject.name.startswith("vllm-v0") and not is_loop_subject(subject):
+    if subject.name.startswith("vllm-v0") and not is_scheduler_subject(subject):
         raise RecordingRefused(
             f"{subject.name} is driven without its scheduler, which tells its manager of steps; "
             "record vllm-v0-scheduler"
@@ -69,16 +69,18 @@ def record_run(
     return RecordedRun(config, len(operations), begun[-1].num_lines, finding)
 
 
-def _driver(subject: Any, random: Random, fixed: dict[str, Any]) -> tuple[Driver | LoopDriver, Config]:
+def _driver(
+    subject: Any, random: Random, fixed: dict[str, Any]
+) -> tuple[ManagerOperations | SchedulerOperations, Config]:
     """The walker of one run, with a configuration that the subject takes."""
-    is_loop = is_loop_subject(subject)
+    is_loop = is_scheduler_subject(subject)
     for _ in range(NUM_CONFIGURATIONS_MAX):
         try:
             if is_loop:
                 loop_config = loop_configurations.draw(random, subject.capabilities, {**WITHOUT, **fixed})
-                return LoopDriver(subject, random, loop_config), loop_config
+                return SchedulerOperations(subject, random, loop_config), loop_config
             config = configurations.draw(random, subject.capabilities, fixed)
-            return Driver(subject, random, config), config
+            return ManagerOperations(subject, random, config), config
         except Unsupported as error:
             reason = str(error)
     raise RecordingRefused(f"{subject.name} takes no configuration with {fixed}: {reason}")

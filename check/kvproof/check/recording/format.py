@@ -32,7 +32,7 @@ class Picture(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     length: int
 
 
-class Told(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+class RecordedSequence(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """A sequence that a call is about.
 
     tokens: those from position `start` on. num_computed: tokens that the engine counts as computed; of those,
@@ -66,7 +66,7 @@ class Call(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     call: str
     free: tuple[int, int] = (0, 0)
     group: str = ""
-    seqs: list[Told] = []
+    seqs: list[RecordedSequence] = []
     answer: bool | int | str | list[tuple[int, int]] | None = None
     raised: str = ""
     reserved: list[int] = []

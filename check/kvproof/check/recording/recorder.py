@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from kvproof.check.recording.format import DIGESTS, ENDED, IDS, STOPPED, Call, Header, Table, Told
+from kvproof.check.recording.format import DIGESTS, ENDED, IDS, STOPPED, Call, Header, RecordedSequence, Table
 
 DIGEST_BYTES = 8
 POSITIVE = (1 << 63) - 1
@@ -172,7 +172,7 @@ class Recorder:
 
     # What is told of a sequence -------------------------------------------------------------------------------------
 
-    def new_tokens(self, told: Told, num_tokens: int, tokens_from: Callable[[int], Iterable[int]]) -> None:
+    def new_tokens(self, told: RecordedSequence, num_tokens: int, tokens_from: Callable[[int], Iterable[int]]) -> None:
         """Tell the tokens that no earlier line told; `tokens_from(position)` gives those from there on."""
         known = self.known.setdefault(told.seq, Written())
         if num_tokens < known.num_tokens:  # tokens were taken back: all are told anew
@@ -191,7 +191,7 @@ class Recorder:
             numbers.append(int.from_bytes(known.last, "big") & POSITIVE)
         return numbers
 
-    def new_tables(self, told: Told, tables: list[list[int]]) -> None:
+    def new_tables(self, told: RecordedSequence, tables: list[list[int]]) -> None:
         """Tell the tables by what changed since the line before."""
         known = self.known.setdefault(told.seq, Written())
         if len(known.tables) != len(tables):

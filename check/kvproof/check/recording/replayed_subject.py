@@ -4,7 +4,7 @@ from typing import Any, NoReturn
 
 from kvproof.check.protocol.adapter_check import CALLS
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation
-from kvproof.check.recording.format import VLLM_V0, Call, Header, Told
+from kvproof.check.recording.format import VLLM_V0, Call, Header, RecordedSequence
 
 ASSUMPTIONS = (
     Assumption("recorded-whole", "Every call of the manager is in the recording, from its first on."),
@@ -27,7 +27,7 @@ class Played:
         self.name = header.manager
         is_v0 = header.interface == VLLM_V0
         self.capabilities = Capabilities(
-            asks_first=is_v0,
+            has_admission_query=is_v0,
             swap=is_v0,
             fork=is_v0,
             window=True,
@@ -46,7 +46,7 @@ class Played:
         self._raised = ""
         self._tables: dict[int, list[list[int]]] = {}
         reserved = tuple(header.reserved)
-        self.seen = Observation(self._tables, header.free, reserved, header.refs, header.free_ids)
+        self.observed = Observation(self._tables, header.free, reserved, header.refs, header.free_ids)
 
     def play(self, line: Call) -> None:
         """Show what the manager showed after this line."""
@@ -56,9 +56,9 @@ class Played:
             self._tables = dict(self._tables)
             for told in changed:
                 self._show(told)
-        self.seen = Observation(self._tables, line.free, tuple(line.reserved), line.refs, line.free_ids)
+        self.observed = Observation(self._tables, line.free, tuple(line.reserved), line.refs, line.free_ids)
 
-    def _show(self, told: Told) -> None:
+    def _show(self, told: RecordedSequence) -> None:
         before = self._tables.pop(told.seq, [])
         if not told.tables:
             return
@@ -72,7 +72,7 @@ class Played:
 
     def observe(self) -> Observation:
         """What the line showed."""
-        return self.seen
+        return self.observed
 
     def __getattr__(self, name: str) -> Any:
         if name in CALLS:

@@ -13,14 +13,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
-from kvproof.check.oracle.expected import Group, Status
-from kvproof.check.oracle.expected import Sequence as Seq
+from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.manager.admitting import Admitting
 from kvproof.check.oracle.manager.releasing import Releasing
 from kvproof.check.oracle.manager.stepping import Stepping
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.recording.bounded_state import BoundedIdentities, enlarge
-from kvproof.check.recording.format import ENDED, STOPPED, Call, Header, Told
+from kvproof.check.recording.format import ENDED, STOPPED, Call, Header, RecordedSequence
 from kvproof.check.recording.replayed_subject import Played, Unjudged
 from kvproof.spec.text.identity import Image, Key
 
@@ -93,7 +92,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
 
     # What lines are about -------------------------------------------------------------------------------------------
 
-    def known(self, told: Told) -> Seq:
+    def known(self, told: RecordedSequence) -> ExpectedSequence:
         """A sequence that has tables."""
         seq = self.seqs.get(told.seq)
         if seq is None:
@@ -112,7 +111,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         """A group of which only the length is known: a question was about it."""
         group = Group(self.group_number(line.group))
         for _ in range(max(1, line.num_seqs)):
-            seq = Seq(0, group, Key(), (), 0)
+            seq = ExpectedSequence(0, group, Key(), (), 0)
             seq.tokens = [0] * line.num_tokens
             group.members.append(seq)
         if group.id not in self.groups:
@@ -145,7 +144,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         num_seqs = sizes.num_seqs if num_needed <= len(self.explainer.free_slots) else 2 * sizes.num_seqs + num_needed
         self.state = enlarge(self.explainer, num_seqs, num_indexes)
 
-    def learn(self, seq: Seq, told: Told) -> None:
+    def learn(self, seq: ExpectedSequence, told: RecordedSequence) -> None:
         """The tokens that a line tells of a sequence that has tables."""
         num_known = len(seq.tokens)
         if not 0 <= told.start <= num_known:
@@ -160,23 +159,23 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         if num_slots != self.config.lookahead:
             self.config = replace(self.config, lookahead=num_slots)
 
-    def scheduled(self, seq: Seq, start: int, stop: int) -> None:
+    def scheduled(self, seq: ExpectedSequence, start: int, stop: int) -> None:
         """The step under way computes these positions."""
         seq.computed, seq.is_busy = stop, True
         self.worker.writes.append((seq, start, stop))
 
-    def unscheduled(self, seq: Seq, computed: int) -> None:
+    def unscheduled(self, seq: ExpectedSequence, computed: int) -> None:
         """What the step computes of a sequence is told by another line, or nothing is."""
         self.worker.writes = [write for write in self.worker.writes if write[0] is not seq]
         seq.computed, seq.is_busy = computed, False
 
     def leave(self, line: Call) -> None:
         """A sequence gives up every block, whether it is over or waits again."""
-        told, before = line.seqs[0], self.explainer.seen
-        seq, about = self.seqs.get(told.seq), f"free({told.seq})"
+        told, before = line.seqs[0], self.explainer.observed
+        seq, context = self.seqs.get(told.seq), f"free({told.seq})"
         if seq is None:
             self._call("total-calls", "free", told.seq)
-            self._unchanged(before, f"{about} is of a sequence without blocks")
+            self._unchanged(before, f"{context} is of a sequence without blocks")
             return
         if seq.is_busy:
             self.unscheduled(seq, seq.computed)
@@ -187,13 +186,13 @@ class RecordingJudge(Admitting, Releasing, Stepping):
             del self.groups[group.id]
             self._group_numbers = {name: number for name, number in self._group_numbers.items() if number != group.id}
         self._call("total-calls", "free", seq.id)
-        self._observe(about)
-        self.explainer.freed(seq, about)
-        self._settle(about)
+        self._observe(context)
+        self.explainer.freed(seq, context)
+        self._settle(context)
 
     def on_reset_prefix_cache(self, line: Call) -> None:
         """The prefix cache is forgotten."""
-        before = self.explainer.seen
+        before = self.explainer.observed
         self.played.answer = line.answer
         if not self.op_reset():
             self._call("total-calls", "reset_cache")
@@ -201,7 +200,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
 
     def look_up(self, line: Call) -> None:
         """A question about the prefix cache."""
-        before = self.explainer.seen
+        before = self.explainer.observed
         self.played.answer = line.answer
         self._call("total-calls", "hits", line.seqs[0].seq if line.seqs else 0)
         self._unchanged(before, "a look-up only asks")

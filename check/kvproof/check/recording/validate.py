@@ -90,7 +90,7 @@ def _explain_all(reading: Reading, done: Validation, progress: Callable[[int], N
         done.reason, done.line = f"a manager of this configuration is not judged: {error}", reading.number
     done.last = [(number, _shortened(raw)) for number, raw in last]
     if judge is not None:
-        done.witnesses, done.missed_hits = judge.fired, judge.notes["hit-complete"]
+        done.witnesses, done.missed_hits = judge.coverage, judge.notes["hit-complete"]
     if reading.is_torn:
         done.notes.append(f"{done.path}: the last line, {reading.number}, is torn, and was left out")
     elif not has_end and not done.finding and not done.reason:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvproof.check.runs.data_plane_stage import Moving
-from kvproof.check.runs.session import Said, Stage, Stint
+from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.reports.data_plane_result import Bandwidth
 
 
 def timing_stage(moving: Moving, share: float, seconds_max: float, baseline: Bandwidth | None, source: str) -> Stage:
     """Speeds of the executors that moved every byte right, and their comparison with a baseline."""
 
-    def run(stint: Stint) -> Iterator[Said]:
+    def run(stint: StageBudget) -> Iterator[StageOutput]:
         from kvproof.check.data_plane.device.state import is_out_of_memory
         from kvproof.check.data_plane.executors import named
         from kvproof.check.data_plane.memory.layouts import Layout, layout_named

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kvproof.check.runs.session import NOT_RUN, Said, Stage, Stint
+from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput
 from kvproof.reports.data_plane_result import DataPlane
 from kvproof.reports.result import Check, WitnessCount
 from kvproof.spec.verdict import Verdict
@@ -60,16 +60,16 @@ class Moving:
 
 def correctness_stage(moving: Moving, share: float) -> Stage:
     """Every executor moves blocks between filled pools, and every byte is compared."""
-    promised = [
+    planned_checks = [
         Check(f"{JUDGE}/{property}/{name}", JUDGE, property, Verdict.UNKNOWN, text=NOT_RUN)
         for name in moving.executors
         for property in (SWAPS, COPIES)
     ]
-    promised.append(Check(f"{JUDGE}/{HAZARDS}/{LINTER}", JUDGE, HAZARDS, Verdict.UNKNOWN, text=NOT_RUN))
+    planned_checks.append(Check(f"{JUDGE}/{HAZARDS}/{LINTER}", JUDGE, HAZARDS, Verdict.UNKNOWN, text=NOT_RUN))
 
-    def run(stint: Stint) -> Iterator[Said]:
+    def run(stint: StageBudget) -> Iterator[StageOutput]:
         if stint.seconds < SECONDS_MIN:
-            yield from out_of_time(promised)
+            yield from out_of_time(planned_checks)
             return
         from kvproof.check.data_plane.run.correctness import CorrectnessConfig, run_correctness
         from kvproof.check.data_plane.run.reporting import add_cases, add_correctness
@@ -78,7 +78,7 @@ def correctness_stage(moving: Moving, share: float) -> Stage:
         given = _given(moving.emitting, stint) if moving.emitting else None
         if given and not given.steps:
             text = f"in the time that there was, {given.kind.removeprefix('of ')} emitted nothing that would be moved"
-            yield from (replace(check, text=text) for check in promised)
+            yield from (replace(check, text=text) for check in planned_checks)
             return
         config = CorrectnessConfig(
             stint.seed,
@@ -95,23 +95,25 @@ def correctness_stage(moving: Moving, share: float) -> Stage:
             found = run_correctness(config, lambda what, done, total: stint.advance(done), cases.append)
         except KeyboardInterrupt:  # what was refuted stays so; the rest stays open
             add_cases(moving.plane, cases)
-            yield from (check for check in _all_decided(promised, cases, given) if check.verdict is Verdict.REFUTED)
+            yield from (
+                check for check in _all_decided(planned_checks, cases, given) if check.verdict is Verdict.REFUTED
+            )
             raise
         add_correctness(moving.plane, found)
         moving.broken.extend(filter(None, [found.broken]))
-        decided = _all_decided(promised, found.cases, given)
+        decided = _all_decided(planned_checks, found.cases, given)
         yield from map(_left_open, decided) if found.is_cut else decided
         yield from _self_test(found)
 
-    return Stage(JUDGE, share, promised, run)
+    return Stage(JUDGE, share, planned_checks, run)
 
 
-def out_of_time(promised: Sequence[Check]) -> Iterator[Check]:
+def out_of_time(planned_checks: Sequence[Check]) -> Iterator[Check]:
     """What a stage says that is given less time than it takes at least."""
-    return (replace(check, text="no time was left") for check in promised)
+    return (replace(check, text="no time was left") for check in planned_checks)
 
 
-def _given(emitting: Emitting, stint: Stint) -> Scenario:
+def _given(emitting: Emitting, stint: StageBudget) -> Scenario:
     """What the manager emits."""
     from kvproof.check.data_plane.run.correctness import SMALL
     from kvproof.check.runs.emitted_mappings import emitted
@@ -120,8 +122,10 @@ def _given(emitting: Emitting, stint: Stint) -> Scenario:
     return emitted(emitting.name, emitting.make, stint.seed, *sizes, stint.seconds * EMITTING_SHARE)
 
 
-def _all_decided(promised: Sequence[Check], cases: Sequence[CaseResult], given: Scenario | None) -> Iterator[Check]:
-    for check in promised:
+def _all_decided(
+    planned_checks: Sequence[Check], cases: Sequence[CaseResult], given: Scenario | None
+) -> Iterator[Check]:
+    for check in planned_checks:
         if check.property == HAZARDS:
             yield _linted(check, cases)
         else:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kvproof.check.runs.data_plane_stage import JUDGE, SECONDS_MIN, Moving, out_of_time
-from kvproof.check.runs.session import NOT_RUN, Said, Stage, Stint
+from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput
 from kvproof.reports.result import Check, WitnessCount
 from kvproof.spec.verdict import Verdict
 
@@ -16,14 +16,14 @@ GENERATOR, READS = "paged decoder", "read-back"
 
 def generating_stage(moving: Moving, share: float) -> Stage:
     """A decoder generates through paged memory, and says what it says without."""
-    promised = [Check(f"{JUDGE}/{READS}/{GENERATOR}", JUDGE, READS, Verdict.UNKNOWN, text=NOT_RUN)]
+    planned_checks = [Check(f"{JUDGE}/{READS}/{GENERATOR}", JUDGE, READS, Verdict.UNKNOWN, text=NOT_RUN)]
 
-    def run(stint: Stint) -> Iterator[Said]:
+    def run(stint: StageBudget) -> Iterator[StageOutput]:
         if stint.seconds < SECONDS_MIN:
-            yield from out_of_time(promised)
+            yield from out_of_time(planned_checks)
             return
         if moving.broken:
-            yield replace(promised[0], text=f"an executor broke the device before: {moving.broken[0]}")
+            yield replace(planned_checks[0], text=f"an executor broke the device before: {moving.broken[0]}")
             return
         from kvproof.check.data_plane.end_to_end.comparing import run_end_to_end
         from kvproof.check.data_plane.end_to_end.workloads import STORMS
@@ -40,7 +40,7 @@ def generating_stage(moving: Moving, share: float) -> Stage:
         add_end_to_end(moving.plane, found)
         wrong = [f"storm {storm.name}: {storm.reason}" for storm in found.storms if not storm.is_right]
         yield replace(
-            promised[0],
+            planned_checks[0],
             verdict=Verdict.REFUTED if wrong else Verdict.NOT_REFUTED,
             seconds=round(time.monotonic() - began, 3),
             counts={
@@ -58,4 +58,4 @@ def generating_stage(moving: Moving, share: float) -> Stage:
             if not fault.is_caught:
                 yield WitnessCount(f"planted: {fault.name}", GENERATOR, 0)
 
-    return Stage(GENERATOR, share, promised, run)
+    return Stage(GENERATOR, share, planned_checks, run)

@@ -16,7 +16,7 @@ from kvproof.check.data_plane.steps.moves import Scenario, Step
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.protocol.time_limit import time_limit
-from kvproof.check.search.manager_operations import Driver
+from kvproof.check.search.manager_operations import ManagerOperations
 
 RUN_LENGTH, RUNS_MAX, STEPS_MAX = 150, 200, 60
 RUN_SECONDS_MAX = 10.0
@@ -57,7 +57,7 @@ def emitted(
 
 def _run(subject: ManagerSubject, config: Config, random: Random, found: list[Step]) -> None:
     """One run; its steps are added to `found` when the judge has accepted them."""
-    driver = Driver(subject, random, config, _LEFT_OUT)
+    driver = ManagerOperations(subject, random, config, _LEFT_OUT)
     for _ in range(RUN_LENGTH):
         operation = driver.draw()
         if operation is None or len(found) >= STEPS_MAX:

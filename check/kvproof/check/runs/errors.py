@@ -24,7 +24,7 @@ def fail(message: str, code: Exit) -> typer.Exit:
 
 
 @contextmanager
-def guarded(json: Path | None = None) -> Iterator[None]:
+def error_boundary(json: Path | None = None) -> Iterator[None]:
     """What every command runs in; json: where its document shall go."""
     from kvproof.check.protocol.finding import AdapterError
     from kvproof.check.runs.json_output import document_to

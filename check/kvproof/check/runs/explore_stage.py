@@ -10,11 +10,11 @@ from kvproof.check.protocol.adapter_check_pool import is_pool_subject
 from kvproof.check.protocol.manager import ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.save_findings import Saving
-from kvproof.check.runs.session import Said, Stage, Stint
+from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
     STOPPED,
     Outcome,
-    Refutation,
+    ReportedFinding,
     about_scopes,
     decided,
     met,
@@ -43,15 +43,15 @@ class Searches:
 
     judge: str
     scopes: Mapping[str, Scope]
-    promised: list[Check]
+    planned_checks: list[Check]
     explore: Callable[[Scope, float, Progress], Searched]
-    save: Callable[[Searched], Refutation]
+    save: Callable[[Searched], ReportedFinding]
     expected: dict[str, bool] = field(default_factory=dict)
     is_hunt: bool = False  # looks as far as time allows, and promises no scope
     keeps_going: bool = False
     is_done: Callable[[str], None] = lambda name: None  # told of each scope that need not be searched again
 
-    def run(self, stint: Stint) -> Iterator[Said]:
+    def run(self, stint: StageBudget) -> Iterator[StageOutput]:
         """Search them."""
         deadline = time.monotonic() + stint.seconds
         seen, num_states, is_cut_short = Counter[str](), 0, False
@@ -81,8 +81,8 @@ class Searches:
                 self.is_done(name)
         yield from met(self.judge, seen, {} if is_cut_short else self.expected)
 
-    def _decided(self, name: str, outcome: Outcome) -> Iterator[Said]:
-        mine = [check for check in self.promised if check.id.endswith(f"/{name}")]
+    def _decided(self, name: str, outcome: Outcome) -> Iterator[StageOutput]:
+        mine = [check for check in self.planned_checks if check.id.endswith(f"/{name}")]
         return decided(self.judge, mine, outcome, name)
 
     def _outcome(self, done: Searched) -> Outcome:
@@ -105,21 +105,21 @@ def specification_stage(scopes: Mapping[str, Scope], share: float, is_whole: boo
     Scopes that are the whole must fire every rule and meet every witness; one scope alone need not.
     """
 
-    def save(done: Searched) -> Refutation:
+    def save(done: Searched) -> ReportedFinding:
         """No subject is at fault, and none could replay it: the steps are the text, and the scope repeats them."""
         assert done.finding is not None
         calls = [f"{name}({', '.join(map(str, arguments))})" for name, *arguments in done.operations]
         steps = "".join(f"\n  {number}  {call}" for number, call in enumerate(calls, start=1))
-        return Refutation(done.finding.property, f"the specification itself: {done.finding.text}{steps}")
+        return ReportedFinding(done.finding.property, f"the specification itself: {done.finding.text}{steps}")
 
     def explore(scope: Scope, seconds: float, progress: Progress) -> Searched:
         return explore_specification(scope, seconds=seconds, progress=progress)
 
     names = [*(rule.__name__ for rule in COLLECTED.rules), *WITNESSES]
-    promised = about_scopes(SPECIFICATION, scopes, None)
+    planned_checks = about_scopes(SPECIFICATION, scopes, None)
     expected = dict.fromkeys(names, is_whole)
-    searches = Searches(SPECIFICATION, scopes, promised, explore, save, expected)
-    return Stage(SPECIFICATION, share, promised, searches.run)
+    searches = Searches(SPECIFICATION, scopes, planned_checks, explore, save, expected)
+    return Stage(SPECIFICATION, share, planned_checks, searches.run)
 
 
 def subject_stage(
@@ -137,7 +137,7 @@ def subject_stage(
     A gate promises every scope. A hunt takes them one by one as far as its time goes, and goes on if it is told to.
     """
 
-    def save(done: Searched) -> Refutation:
+    def save(done: Searched) -> ReportedFinding:
         assert isinstance(done, SubjectExploration)
         assert done.finding is not None
         return saving.save(EXPLORER, done.config, done.operations, done.finding, done.transitions)
@@ -147,8 +147,8 @@ def subject_stage(
         return search(make(), scope, seconds=seconds, progress=progress)
 
     is_pool = is_pool_subject(subject)
-    promised = about_scopes(EXPLORER, scopes, subject)
-    searches = Searches(EXPLORER, scopes, promised, explore, save, is_hunt=is_hunt, keeps_going=keeps_going)
+    planned_checks = about_scopes(EXPLORER, scopes, subject)
+    searches = Searches(EXPLORER, scopes, planned_checks, explore, save, is_hunt=is_hunt, keeps_going=keeps_going)
     searches.is_done = is_done
-    kept = [check for check in promised if check.verdict is Verdict.UNSUPPORTED] if is_hunt else promised
+    kept = [check for check in planned_checks if check.verdict is Verdict.UNSUPPORTED] if is_hunt else planned_checks
     return Stage(EXPLORER, share, kept, searches.run, (SHOWN_ORDER if is_pool else BLOCK_SYMMETRY,))

@@ -14,7 +14,7 @@ from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.subject_lookup import did_you_mean
 from kvproof.check.search.configurations import check_fixed
 from kvproof.check.search.exhaustive.manager import config_of
-from kvproof.check.search.suppression import PLAINEST
+from kvproof.check.search.suppression import FEATURE_DEFAULTS
 from kvproof.spec.text.properties import SENTENCES
 
 WORDS = {"true": True, "false": False, "none": None}
@@ -77,7 +77,11 @@ class Narrowed:
 
     def __init__(self, subject: Any, fixed: dict[str, Any]) -> None:
         self._subject = subject
-        off = {NEEDED[name]: False for name, plain in PLAINEST.items() if name in fixed and is_same(fixed[name], plain)}
+        off = {
+            NEEDED[name]: False
+            for name, plain in FEATURE_DEFAULTS.items()
+            if name in fixed and is_same(fixed[name], plain)
+        }
         if len(fixed.get("kv_groups", ())) > 1:
             off["transfers"] = False  # which are judged with one group only
         self.capabilities: Capabilities = replace(subject.capabilities, **off)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.save_findings import Saving
-from kvproof.check.runs.session import Said, Stage, Stint
+from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import STOPPED, Outcome, about_subject, decided, met, named_if_excused, noted
 from kvproof.check.search.hypothesis_machine import drive
 from kvproof.spec.verdict import Verdict
@@ -28,9 +28,9 @@ def hypothesis_stage(
 
     The clock is looked at between rounds only: a run that it ends within would look like one that does not repeat.
     """
-    promised = about_subject(JUDGE, subject)
+    planned_checks = about_subject(JUDGE, subject)
 
-    def run(stint: Stint) -> Iterator[Said]:
+    def run(stint: StageBudget) -> Iterator[StageOutput]:
         began = time.monotonic()
         outcome = Outcome(Verdict.NOT_REFUTED, {"operations": 0, "runs": 0}, 0.0)
         witnesses, notes = Counter[str](), Counter[str]()
@@ -58,7 +58,7 @@ def hypothesis_stage(
             outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
         outcome.seconds = time.monotonic() - began
         outcome.refutations += noted(notes, outcome.counts["operations"], "operations")
-        yield from decided(JUDGE, promised, outcome)
+        yield from decided(JUDGE, planned_checks, outcome)
         yield from met(JUDGE, witnesses, {})
 
-    return Stage(JUDGE, share, promised, run)
+    return Stage(JUDGE, share, planned_checks, run)

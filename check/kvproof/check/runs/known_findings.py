@@ -102,19 +102,19 @@ def known_findings(path: Path | None, today: date | None = None) -> KnownFinding
 
 
 def _entry(path: Path, number: int, table: dict[str, Any]) -> Known:
-    about = f"{path}: known finding {number}"
+    context = f"{path}: known finding {number}"
     foreign = sorted(table.keys() - {*NEEDED, *OPTIONAL})
     if foreign:
-        raise KnownFileError(f"{about}: there is no key {foreign[0]!r}; there are {', '.join((*NEEDED, *OPTIONAL))}")
+        raise KnownFileError(f"{context}: there is no key {foreign[0]!r}; there are {', '.join((*NEEDED, *OPTIONAL))}")
     missing = [key for key in NEEDED if key not in table]
     if missing:
-        raise KnownFileError(f"{about}: {missing[0]!r} is missing")
+        raise KnownFileError(f"{context}: {missing[0]!r} is missing")
     for key, value in table.items():
         if key == "expires":
             if type(value) is not date:
-                raise KnownFileError(f"{about}: expires is a day, such as 2027-01-31 without quotes; it is {value!r}")
+                raise KnownFileError(f"{context}: expires is a day, such as 2027-01-31 without quotes; it is {value!r}")
         elif not isinstance(value, str) or not value.strip():
-            raise KnownFileError(f"{about}: {key} must be a text that says something; it is {value!r}")
+            raise KnownFileError(f"{context}: {key} must be a text that says something; it is {value!r}")
     if table["property"] not in SENTENCES:
-        raise KnownFileError(f"{about}: there is no property {table['property']!r}; there are {', '.join(SENTENCES)}")
+        raise KnownFileError(f"{context}: there is no property {table['property']!r}; there are {', '.join(SENTENCES)}")
     return Known(**table)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from kvproof.check.runs.session import NOT_RUN, Said, Stage, Stint
+from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput
 from kvproof.models.proofs.obligation import WELL_DEFINED, Obligation
 from kvproof.models.solvers.solving import SEED_MAX, TIMEOUT_SECONDS, Decided, Settings
 from kvproof.models.solvers.workers import decide_all
@@ -28,8 +28,8 @@ COUNTEREXAMPLE_SECONDS = 5.0  # for each property that is open
 
 def prover_stage(share: float) -> Stage:
     """What is claimed of the specification for all sizes, property by property."""
-    promised = [Check(_id(name), PROVER, name, Verdict.UNKNOWN, text=NOT_RUN) for name in SENTENCES]
-    return Stage(PROVER, share, promised, lambda stint: Proofs(stint).checks(_obligations()))
+    planned_checks = [Check(_id(name), PROVER, name, Verdict.UNKNOWN, text=NOT_RUN) for name in SENTENCES]
+    return Stage(PROVER, share, planned_checks, lambda stint: Proofs(stint).checks(_obligations()))
 
 
 def _id(property: str) -> str:
@@ -45,13 +45,13 @@ def _obligations() -> Iterator[Obligation]:
 class Proofs:
     """What has been decided so far, by property. is_whole: nothing is left to decide."""
 
-    stint: Stint
+    stint: StageBudget
     proved: dict[str, int] = field(default_factory=dict)
     open: dict[str, list[Obligation]] = field(default_factory=dict)
     num_decided: int = 0
     is_whole: bool = False
 
-    def checks(self, obligations: Iterable[Obligation]) -> Iterator[Said]:
+    def checks(self, obligations: Iterable[Obligation]) -> Iterator[StageOutput]:
         """Decide as many as there is time for, then say of each property what came of it."""
         began = time.monotonic()
         if self.stint.seconds >= LEAST_SECONDS:

@@ -14,10 +14,10 @@ import msgspec
 
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.save_findings import Saving
-from kvproof.check.runs.session import Said, Stage, Stint
+from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import RESULT, StoreError, explained
-from kvproof.check.runs.verdicts import Refutation
-from kvproof.check.search.suppression import Told
+from kvproof.check.runs.verdicts import ReportedFinding
+from kvproof.check.search.suppression import KnownFailure
 from kvproof.reports.atomic import write_atomically
 from kvproof.reports.document import DocumentError, read
 from kvproof.reports.result import Check, Result
@@ -31,8 +31,8 @@ class Met(msgspec.Struct, forbid_unknown_fields=True):
     """A finding of the walk: as what it was met, which runs are steered around, and what was told of it."""
 
     judge: str
-    told: Told
-    found: Refutation
+    told: KnownFailure
+    found: ReportedFinding
 
 
 class Progress(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,7 +66,7 @@ class Bookmark:
         self.progress.scopes.append(name)
         self.write()
 
-    def has_met(self, judge: str, told: Told, found: Refutation) -> None:
+    def has_met(self, judge: str, told: KnownFailure, found: ReportedFinding) -> None:
         """The walker has come across a finding."""
         self.progress.met.append(Met(judge, told, found))
         self.write()
@@ -90,7 +90,7 @@ class Bookmark:
     def stage(self) -> Stage:
         """What the hunt found before it was resumed, told again."""
 
-        def run(stint: Stint) -> Iterator[Said]:
+        def run(stint: StageBudget) -> Iterator[StageOutput]:
             yield from self.earlier
 
         return Stage(BEFORE, 1e-9, [], run)

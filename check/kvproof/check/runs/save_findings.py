@@ -7,8 +7,8 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.runs.known_findings import KnownFindings
 from kvproof.check.runs.store import Store, StoreError, explained
-from kvproof.check.runs.verdicts import Refutation
-from kvproof.check.search.suppression import Told, features_of, is_told
+from kvproof.check.runs.verdicts import ReportedFinding
+from kvproof.check.search.suppression import KnownFailure, features_of, is_duplicate
 from kvproof.spec.trace import Operation, Trace
 
 SHORTEN_SECONDS_MIN, SHORTEN_SECONDS_MAX = 2.0, 10.0
@@ -29,20 +29,22 @@ class Saving:
     contract_fails: bool = False
     seconds: float = SHORTEN_SECONDS_MAX  # to shorten one finding
     wanted: frozenset[str] = frozenset()  # properties that are hunted for; all, if empty
-    _saved: list[tuple[str, Told, Refutation]] = field(default_factory=list, init=False)  # with their judges
+    _saved: list[tuple[str, KnownFailure, ReportedFinding]] = field(
+        default_factory=list, init=False
+    )  # with their judges
 
-    def remember(self, judge: str, told: Told, found: Refutation) -> None:
+    def remember(self, judge: str, told: KnownFailure, found: ReportedFinding) -> None:
         """What a judge found in an earlier part of this hunt is not saved again."""
         self._saved.append((judge, told, found))
 
     def save(
         self, judge: str, config: Config, operations: list[Operation], finding: Finding, num_before: int
-    ) -> Refutation:
+    ) -> ReportedFinding:
         """Save the shortest run found that refutes the same, if the subject repeats it; if it cannot be, tell it."""
         from kvproof.check.counterexample import store
 
         for by, told, saved in self._saved:
-            if by == judge and is_told([told], finding, config, operations):
+            if by == judge and is_duplicate([told], finding, config, operations):
                 return replace(saved)
         kind, features = finding.kind_of_run(operations), features_of(config, operations)
         finding = store.confirm(self.make, config, operations, finding)
@@ -59,7 +61,7 @@ class Saving:
             num_operations_before=num_before,
         )
         _, signature = finding.kind_of_run(operations)
-        found = Refutation(trace.property, trace.text, signature=signature)
+        found = ReportedFinding(trace.property, trace.text, signature=signature)
         try:
             with explained(self.store.crashes):
                 path = store.save(self.store.crashes, trace, self.make, finding)
@@ -72,16 +74,16 @@ class Saving:
         self._saved.append((judge, (*kind, found.features), found))
         return replace(found)
 
-    def _excuse(self, found: Refutation, finding: Finding) -> None:
+    def _excuse(self, found: ReportedFinding, finding: Finding) -> None:
         """Say why the finding is no failure, or that it was none until a day."""
         if finding.contract and not self.contract_fails:
             found.excused = f"outside the contract of the engine: {finding.contract}"
             return
-        about = found.property, found.signature, self.subject
-        found.excused = self.known.excuse(*about)
+        context = found.property, found.signature, self.subject
+        found.excused = self.known.excuse(*context)
         if not found.excused and not self._is_wanted(finding):
             found.excused = NOT_WANTED
-        if not found.excused and (expired := self.known.expired(*about)):
+        if not found.excused and (expired := self.known.expired(*context)):
             found.text += f"\n{expired}"
 
     def _is_wanted(self, finding: Finding) -> bool:
@@ -92,10 +94,10 @@ class Saving:
     ) -> tuple[Config, list[Operation], Finding]:
         from kvproof.check.isolation.remote_search import minimise_loop, minimise_pool, shortest
         from kvproof.check.protocol.pool import PoolConfig
-        from kvproof.check.protocol.scheduler import LoopConfig
+        from kvproof.check.protocol.scheduler import SchedulerConfig
 
         seconds = self.seconds if self._is_wanted(finding) else min(self.seconds, SHORTEN_SECONDS_MIN)
-        for kind, minimise in ((LoopConfig, minimise_loop), (PoolConfig, minimise_pool)):
+        for kind, minimise in ((SchedulerConfig, minimise_loop), (PoolConfig, minimise_pool)):
             if isinstance(config, kind):
                 return minimise(self.make, finding, seconds=seconds, config=config, operations=operations)
         return shortest(

@@ -41,7 +41,7 @@ class Progress(Protocol):
 
 
 @dataclass
-class Stint:
+class StageBudget:
     """What a stage is given."""
 
     seed: int
@@ -53,7 +53,7 @@ class Stint:
         return lambda count: self.advance(before + count)
 
 
-Said = Check | WitnessCount
+StageOutput = Check | WitnessCount
 
 
 @dataclass
@@ -67,8 +67,8 @@ class Stage:
 
     name: str
     share: float
-    promised: list[Check]
-    run: Callable[[Stint], Iterable[Said]]
+    planned_checks: list[Check]
+    run: Callable[[StageBudget], Iterable[StageOutput]]
     assumptions: tuple[Assumption, ...] = ()
 
 
@@ -88,7 +88,7 @@ class Session:
     def run(self) -> Exit:
         """Run every stage; the exit code of the run. Raises StoreError if nothing can be stored from the beginning."""
         begin = time.monotonic()
-        self.result.checks = [check for stage in self.stages for check in stage.promised]
+        self.result.checks = [check for stage in self.stages for check in stage.planned_checks]
         self.store.open(self.result)
         code = None
         try:
@@ -140,14 +140,14 @@ class Session:
         self.progress.begin(stage.name, seconds)
         reason = f"{stage.name} did not finish"
         try:
-            for said in stage.run(Stint(self.result.run.seed, seconds, self._advance)):
+            for said in stage.run(StageBudget(self.result.run.seed, seconds, self._advance)):
                 self._take(said)
             reason = f"{stage.name} said nothing of it"
         except KeyboardInterrupt:
             reason = f"interrupted after {self._done:,}" if self._done else "interrupted"
             raise
         finally:
-            for check in stage.promised:
+            for check in stage.planned_checks:
                 if check.text == NOT_RUN and check.verdict is Verdict.UNKNOWN:
                     check.text = reason
             self.progress.end()
@@ -157,7 +157,7 @@ class Session:
         self._done = count
         self.progress.advance(count)
 
-    def _take(self, said: Said) -> None:
+    def _take(self, said: StageOutput) -> None:
         if isinstance(said, WitnessCount):
             self.result.witnesses.append(said)
             return

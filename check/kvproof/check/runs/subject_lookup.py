@@ -28,11 +28,11 @@ def factory_of(
 def level_of(subject: object) -> str:
     """Whether this is a pool, a manager or a whole scheduler."""
     from kvproof.check.protocol.adapter_check_pool import is_pool_subject
-    from kvproof.check.protocol.adapter_check_scheduler import is_loop_subject
+    from kvproof.check.protocol.adapter_check_scheduler import is_scheduler_subject
 
     if is_pool_subject(subject):
         return "pool"
-    return "loop" if is_loop_subject(subject) else "manager"
+    return "loop" if is_scheduler_subject(subject) else "manager"
 
 
 def did_you_mean(name: str, known: list[str]) -> str:

@@ -11,7 +11,7 @@ from kvproof.check.oracle import coverage_scheduler as loop_coverage
 from kvproof.check.protocol.adapter_check_pool import is_pool_subject
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.protocol.pool import PoolSubject
-from kvproof.check.protocol.scheduler import LoopSubject
+from kvproof.check.protocol.scheduler import SchedulerSubject
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.session import NOT_RUN
 from kvproof.check.search.suppression import Features
@@ -25,7 +25,7 @@ BESIDES = "besides what is excused"
 
 
 @dataclass
-class Refutation:
+class ReportedFinding:
     """One property broken: what and where, and the saved trace."""
 
     property: str
@@ -45,7 +45,7 @@ class Outcome:
     counts: dict[str, int]
     seconds: float
     text: str = ""
-    refutations: list[Refutation] = field(default_factory=list)
+    refutations: list[ReportedFinding] = field(default_factory=list)
 
 
 def about_subject(judge: str, subject: ManagerSubject) -> list[Check]:
@@ -56,7 +56,7 @@ def about_subject(judge: str, subject: ManagerSubject) -> list[Check]:
     return [_undecided(judge, name, "", reasons.get(name)) for name in SENTENCES]
 
 
-def about_loop(judge: str, subject: LoopSubject) -> list[Check]:
+def about_loop(judge: str, subject: SchedulerSubject) -> list[Check]:
     """A check for every property, unsupported where nothing is seen of it when a whole scheduler is driven."""
     reasons = {name: loop_coverage.unsupported(name, subject.capabilities) for name in SENTENCES}
     return [_undecided(judge, name, "", reasons[name] or loop_coverage.hidden(name, subject)) for name in SENTENCES]
@@ -98,7 +98,7 @@ def _id(*parts: str) -> str:
     return "/".join(part for part in parts if part)
 
 
-def refuted_by(judge: str, found: Refutation, outcome: Outcome, scope: str = "") -> Check:
+def refuted_by(judge: str, found: ReportedFinding, outcome: Outcome, scope: str = "") -> Check:
     """What one finding says of its property."""
     return Check(
         _id(judge, found.property, scope, found.scope),
@@ -114,19 +114,19 @@ def refuted_by(judge: str, found: Refutation, outcome: Outcome, scope: str = "")
     )
 
 
-def decided(judge: str, promised: list[Check], outcome: Outcome, scope: str = "") -> Iterator[Check]:
+def decided(judge: str, planned_checks: list[Check], outcome: Outcome, scope: str = "") -> Iterator[Check]:
     """The checks as the search leaves them. What was refuted is refuted even where we thought it could not be."""
     refuted = {refutation.property for refutation in outcome.refutations if not refutation.excused}
     for found in outcome.refutations:
         yield refuted_by(judge, found, outcome, scope)
     excused = {refutation.property for refutation in outcome.refutations} - refuted
-    for check in promised:
+    for check in planned_checks:
         if check.property not in refuted and check.verdict is Verdict.UNKNOWN:
             text = BESIDES if check.property in excused else outcome.text
             yield replace(check, verdict=outcome.verdict, seconds=outcome.seconds, counts=outcome.counts, text=text)
 
 
-def named_if_excused(found: Refutation) -> Refutation:
+def named_if_excused(found: ReportedFinding) -> ReportedFinding:
     """What is excused has a name of its own, beside the verdict of everything else of its property."""
     if found.excused:
         found.scope = "-".join(
@@ -135,9 +135,9 @@ def named_if_excused(found: Refutation) -> Refutation:
     return found
 
 
-def noted(notes: Mapping[str, int], num_done: int, kind: str) -> list[Refutation]:
+def noted(notes: Mapping[str, int], num_done: int, kind: str) -> list[ReportedFinding]:
     """What is no failure, but worth a note."""
-    return [Refutation(name, f"{count:,} times in {num_done:,} {kind}") for name, count in notes.items() if count]
+    return [ReportedFinding(name, f"{count:,} times in {num_done:,} {kind}") for name, count in notes.items() if count]
 
 
 def met(judge: str, seen: Counter[str], expected: Mapping[str, bool]) -> Iterator[WitnessCount]:

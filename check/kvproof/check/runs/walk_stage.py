@@ -9,17 +9,17 @@ from kvproof.check.oracle import coverage
 from kvproof.check.oracle import coverage_pool as pool_coverage
 from kvproof.check.oracle import coverage_scheduler as loop_coverage
 from kvproof.check.protocol.adapter_check_pool import is_pool_subject
-from kvproof.check.protocol.adapter_check_scheduler import is_loop_subject
+from kvproof.check.protocol.adapter_check_scheduler import is_scheduler_subject
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.fixed_fields import Narrowed
 from kvproof.check.runs.resume import Bookmark
 from kvproof.check.runs.save_findings import Saving
-from kvproof.check.runs.session import Said, Stage, Stint
+from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
     STOPPED,
     WALKER,
     Outcome,
-    Refutation,
+    ReportedFinding,
     about_loop,
     about_pool,
     about_subject,
@@ -28,8 +28,8 @@ from kvproof.check.runs.verdicts import (
     noted,
     refuted_by,
 )
-from kvproof.check.search.random_walk import Conduct, Walk
-from kvproof.check.search.suppression import Told
+from kvproof.check.search.random_walk import Walk, WalkOptions
+from kvproof.check.search.suppression import KnownFailure
 from kvproof.reports.result import Check
 from kvproof.spec.verdict import Verdict
 
@@ -43,13 +43,13 @@ class Search(NamedTuple):
 
     judge: str
     walk: Callable[..., Walk]
-    promised: list[Check]
+    planned_checks: list[Check]
     expected: dict[str, bool]
 
     @staticmethod
     def of(subject: Any) -> "Search":
         """The walk that suits the subject."""
-        if is_loop_subject(subject):
+        if is_scheduler_subject(subject):
             witnesses = loop_coverage.expected_witnesses(subject)
             return Search(LOOP_JUDGE, walk_loop, about_loop(LOOP_JUDGE, subject), witnesses)
         if is_pool_subject(subject):
@@ -78,12 +78,12 @@ def walker_stage(
     search = Search.of(Narrowed(subject, fixed) if fixed else subject)
     judge = search.judge
 
-    def run(stint: Stint) -> Iterator[Said]:
+    def run(stint: StageBudget) -> Iterator[StageOutput]:
         deadline = time.monotonic() + stint.seconds
         total, outcome = Walk(), Outcome(Verdict.NOT_REFUTED, {}, 0.0)
         before = [] if bookmark is None else bookmark.met_by(judge)
-        told: dict[Told, None] = {_kind(one.found): None for one in before}
-        passed: dict[Told, None] = {one.told: None for one in before}
+        told: dict[KnownFailure, None] = {_kind(one.found): None for one in before}
+        passed: dict[KnownFailure, None] = {one.told: None for one in before}
         first_run, num_before, runs_before = _where(bookmark)
         while total.num_operations < max_operations and (left := deadline - time.monotonic()) > 0:
             done = search.walk(
@@ -93,7 +93,7 @@ def walker_stage(
                 seconds=left if bookmark is None else min(left, BOOKMARK_SECONDS),
                 fixed=fixed,
                 progress=stint.further(num_before + total.num_operations),
-                conduct=Conduct(first_run + total.num_drawn, told=tuple(passed)),
+                options=WalkOptions(first_run + total.num_drawn, told=tuple(passed)),
             )
             total.add(done)
             if bookmark is not None:
@@ -103,7 +103,7 @@ def walker_stage(
             if done.finding is None:
                 continue
             found = saving.save(judge, done.config, done.operations, done.finding, num_before + total.num_operations)
-            met_as: Told = *done.finding.kind_of_run(done.operations), found.features
+            met_as: KnownFailure = *done.finding.kind_of_run(done.operations), found.features
             passed[met_as] = None
             is_new = _is_new(told, found, keeps_going)
             if bookmark is not None:
@@ -124,11 +124,11 @@ def walker_stage(
             outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
         is_cut_short = outcome.verdict is Verdict.UNKNOWN
         outcome.refutations += noted(total.notes, total.num_operations, "operations")
-        yield from decided(judge, search.promised, outcome)
+        yield from decided(judge, search.planned_checks, outcome)
         yield from met(judge, total.witnesses, {} if is_cut_short else search.expected)
         yield from met(f"{judge} operations", total.kinds, {})
 
-    return Stage(judge, share, search.promised, run)
+    return Stage(judge, share, search.planned_checks, run)
 
 
 def _where(bookmark: Bookmark | None) -> tuple[int, int, int]:
@@ -138,12 +138,12 @@ def _where(bookmark: Bookmark | None) -> tuple[int, int, int]:
     return bookmark.progress.next_run, bookmark.progress.num_operations, bookmark.progress.num_runs
 
 
-def _kind(found: Refutation) -> Told:
+def _kind(found: ReportedFinding) -> KnownFailure:
     """What makes two findings one for whoever reads of them."""
     return found.property, found.signature, found.features
 
 
-def _is_new(told: dict[Told, None], found: Refutation, keeps_going: bool) -> bool:
+def _is_new(told: dict[KnownFailure, None], found: ReportedFinding, keeps_going: bool) -> bool:
     """Whether it is the first of its property, mechanism and features; if several are told, each has a name."""
     kind = _kind(found)
     if kind in told:

@@ -6,14 +6,14 @@ from typing import Any
 
 from kvproof.check.oracle.firing import NUM_ENTRIES_MAX
 from kvproof.check.protocol.manager import Capabilities, Config
-from kvproof.check.protocol.scheduler import LoopConfig
+from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.search import configurations
 
 NUM_ENTRIES_FOR_TOKENS_MAX = NUM_ENTRIES_MAX - 10  # the rest is for lookahead
 OF_THE_MANAGER = frozenset(field.name for field in fields(Config))
 
 
-def draw(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None) -> LoopConfig:
+def draw(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None) -> SchedulerConfig:
     """A configuration that a scheduler with these capabilities should accept; `fixed` fields are kept."""
     pick, fixed = random.choice, fixed or {}
     of_the_manager = {name: value for name, value in fixed.items() if name in OF_THE_MANAGER}
@@ -39,4 +39,4 @@ def draw(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | Non
         least = max(least, drawn["max_model_len"])
     drawn["max_num_batched_tokens"] = least + pick((0, 0, 1, 3, 8, 40))
     drawn |= fixed
-    return LoopConfig(**drawn)
+    return SchedulerConfig(**drawn)

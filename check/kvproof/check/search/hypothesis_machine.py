@@ -34,7 +34,7 @@ from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.protocol.time_limit import time_limit
 from kvproof.check.search import configurations
 from kvproof.check.search.hypothesis_random import Choices, Draw
-from kvproof.check.search.manager_operations import Driver
+from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.spec.trace import Operation
 
 STEP_SECONDS_MAX = 5.0
@@ -87,27 +87,27 @@ class Search:
         self.done = Drive()
         self.found: dict[tuple[str, str], tuple[Finding, Config, list[Operation]]] = {}
         self.stop: Stop | None = None
-        self.driver: Driver | None = None
+        self.driver: ManagerOperations | None = None
         self.enabled: dict[str, list[int]] = {}
         self.choices = Choices()
         self.config, self.operations = Config(), list[Operation]()
 
-    def open(self, draw: Draw) -> Driver:
+    def open(self, draw: Draw) -> ManagerOperations:
         """Open the subject in a configuration that Hypothesis chooses."""
         self.choices.draw, self.choices.shrinks_to_one = draw, True
         self.config, self.operations = configurations.draw(self.choices, self.subject.capabilities, self.fixed), []
         self.choices.shrinks_to_one = False
         random = Random(self.choices.randrange(1 << 10))  # weights and lengths: how they are drawn need not shrink
         with self._guarded():
-            driver = Driver(self.subject, random, self.config)
+            driver = ManagerOperations(self.subject, random, self.config)
         driver.random = self.choices
         return driver
 
-    def take(self, driver: Driver | None) -> None:
+    def take(self, driver: ManagerOperations | None) -> None:
         """A run begins, or is over."""
         if self.driver is not None:
             self.done.num_examples += 1
-            self.done.witnesses.update(self.driver.judge.fired)
+            self.done.witnesses.update(self.driver.judge.coverage)
             self.done.notes.update(self.driver.judge.notes)
         self.driver = driver
         self._look()
@@ -134,7 +134,7 @@ class Search:
         """See which kinds of operation are enabled, and wanted in this run."""
         driver = self.driver
         if driver is not None:
-            self.enabled = {kind: about for kind, about in driver.candidates().items() if driver.weights[kind]}
+            self.enabled = {kind: context for kind, context in driver.candidates().items() if driver.weights[kind]}
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -186,7 +186,7 @@ class Search:
 
 
 @st.composite
-def _opened(draw: Draw, search: Search) -> Driver:
+def _opened(draw: Draw, search: Search) -> ManagerOperations:
     return search.open(draw)
 
 
@@ -200,7 +200,7 @@ def _machine(search: Search) -> type[RuleBasedStateMachine]:
 
     class Machine(RuleBasedStateMachine):
         @initialize(driver=_opened(search))
-        def open(self, driver: Driver) -> None:
+        def open(self, driver: ManagerOperations) -> None:
             search.take(driver)
 
         def teardown(self) -> None:

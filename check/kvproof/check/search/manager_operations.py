@@ -9,7 +9,7 @@ determines everything.
 from random import Random
 
 from kvproof.check.oracle.expected import Group, Status
-from kvproof.check.oracle.manager import Lockstep
+from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.manager.base import GROWING, SWAPPING_IN
 from kvproof.check.oracle.replay import difference, nondeterministic, repeat
 from kvproof.check.protocol.manager import Config, ManagerSubject
@@ -34,14 +34,14 @@ WEIGHTS = {  # what ends something is drawn less often, so that sequences grow a
 }
 
 
-class Driver:
+class ManagerOperations:
     """Draws the operations of one run."""
 
     def __init__(
         self, subject: ManagerSubject, random: Random, config: Config, without: frozenset[str] = frozenset()
     ) -> None:
         self.random, self.config = random, config
-        self.judge = Lockstep(subject, config)
+        self.judge = ManagerJudge(subject, config)
         caps, pick = subject.capabilities, random.choice
         can_swap = caps.swap and config.num_host_blocks > 0
         kinds = {
@@ -136,9 +136,9 @@ class Driver:
         if len(members) == 1:
             found.setdefault("preempt", []).append(gid)
 
-    def concrete(self, kind: str, about: list[int]) -> Operation:
+    def concrete(self, kind: str, context: list[int]) -> Operation:
         random = self.random
-        one = about[int(random.random() * len(about))] if about else 0
+        one = context[int(random.random() * len(context))] if context else 0
         match kind:
             case "new":
                 return self._new()
@@ -202,4 +202,4 @@ def _repeated(subject: ManagerSubject, number: int, config: Config, operations: 
         raise nondeterministic(parted)
 
 
-walk = Walker(configurations.draw, Driver, RUN_LENGTH, _repeated).walk
+walk = Walker(configurations.draw, ManagerOperations, RUN_LENGTH, _repeated).walk

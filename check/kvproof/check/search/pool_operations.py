@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from kvproof.check.oracle.pool import PoolLockstep
+from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
 from kvproof.check.search.random_walk import Walker
@@ -33,14 +33,14 @@ def draw_config(random: Random, capabilities: Capabilities, fixed: dict[str, Any
     return PoolConfig(**(drawn | (fixed or {})))
 
 
-class PoolDriver:
+class PoolOperations:
     """Draws the operations of one run."""
 
     def __init__(
         self, subject: PoolSubject, random: Random, config: PoolConfig, without: frozenset[str] = frozenset()
     ) -> None:
         self.random, self.config = random, config
-        self.judge = PoolLockstep(subject, config)
+        self.judge = PoolJudge(subject, config)
         self.weights = {kind: random.choice(choices) for kind, choices in WEIGHTS.items()}
         self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
         self.num_values = random.choice((1, 2, 2, 3))
@@ -98,4 +98,4 @@ class PoolDriver:
         return tuple(pages)
 
 
-walk_pool = Walker(draw_config, PoolDriver, RUN_LENGTH).walk
+walk_pool = Walker(draw_config, PoolOperations, RUN_LENGTH).walk

@@ -52,7 +52,7 @@ class Walk:
 class Judged(Protocol):
     """What counts along a run."""
 
-    fired: Counter[str]
+    coverage: Counter[str]
     notes: Counter[str]
 
 
@@ -69,19 +69,19 @@ class Run(Protocol):
         ...
 
 
-class Able(Protocol):
+class HasCapabilities(Protocol):
     """A subject of whichever level."""
 
     capabilities: Capabilities
 
 
-Drawn = TypeVar("Drawn", bound=Config)
-Walked = TypeVar("Walked", bound=Able)
+C = TypeVar("C", bound=Config)
+S = TypeVar("S", bound=HasCapabilities)
 Without = frozenset[str]  # features that a run leaves out
 
 
 @dataclass(frozen=True)
-class Conduct:
+class WalkOptions:
     """How a walk goes, besides what it draws.
 
     first_run: so many runs of the seed are passed over, because they were done before. begin: gives the list that the
@@ -93,54 +93,56 @@ class Conduct:
     first_run: int = 0
     begin: Callable[[Config], list[Operation]] = lambda config: []
     run_seconds: float = RUN_SECONDS_MAX
-    told: tuple[suppression.Told, ...] = ()
+    told: tuple[suppression.KnownFailure, ...] = ()
     wanted: tuple[str, str] | None = None
 
     def ends(self, finding: Finding, config: Config, operations: list[Operation]) -> bool:
         """Whether the walk ends with this finding."""
-        return self.wanted in (None, finding.kind) and not suppression.is_told(self.told, finding, config, operations)
+        return self.wanted in (None, finding.kind) and not suppression.is_duplicate(
+            self.told, finding, config, operations
+        )
 
 
-ALONE = Conduct()
+DEFAULT_OPTIONS = WalkOptions()
 
 
 @dataclass(frozen=True)
-class Walker(Generic[Walked, Drawn]):
+class Walker(Generic[S, C]):
     """The walks of one level: how a configuration is drawn, what drives a run in it, and about how long that is.
 
     again: told of every run that refuted nothing (its number, configuration, operations); may raise Finding.
     """
 
-    draw: Callable[[Random, Capabilities, dict[str, Any] | None], Drawn]
-    drive: Callable[[Walked, Random, Drawn, Without], Run]
+    draw: Callable[[Random, Capabilities, dict[str, Any] | None], C]
+    drive: Callable[[S, Random, C, Without], Run]
     run_length: int
-    again: Callable[[Walked, int, Drawn, list[Operation]], None] | None = None
+    again: Callable[[S, int, C, list[Operation]], None] | None = None
 
     def walk(
         self,
-        subject: Walked,
+        subject: S,
         seed: int,
         *,
         max_operations: int,
         seconds: float,
         fixed: dict[str, Any] | None = None,
         progress: Callable[[int], None] | None = None,
-        conduct: Conduct = ALONE,
+        options: WalkOptions = DEFAULT_OPTIONS,
     ) -> Walk:
         """Run after run, each from a seed and a configuration of its own, until one refutes or a limit is reached."""
         done, began, random = Walk(), monotonic(), Random(seed)
         num_refused = 0
-        for _ in range(conduct.first_run):
+        for _ in range(options.first_run):
             random.getrandbits(64)
         while done.num_operations < max_operations and monotonic() - began < seconds:
             run: Run | None = None
             run_random = Random(random.getrandbits(64))
-            without = suppression.left_out(run_random, conduct.told)
+            without = suppression.disabled_features(run_random, options.told)
             config = self.draw(run_random, subject.capabilities, suppression.plain(fixed, without))
-            operations = conduct.begin(config)
+            operations = options.begin(config)
             done.num_drawn += 1
             try:
-                with time_limit(conduct.run_seconds):
+                with time_limit(options.run_seconds):
                     run = self.drive(subject, run_random, config, without)
                     run.run(operations, min(self.run_length, max_operations - done.num_operations))
                 if self.again:
@@ -152,13 +154,13 @@ class Walker(Generic[Walked, Drawn]):
                     break
                 continue
             except Finding as finding:
-                if conduct.ends(finding, config, operations):
+                if options.ends(finding, config, operations):
                     done.finding, done.operations, done.config = finding, operations, config
             done.num_runs += 1
             done.num_operations += len(operations)
             done.kinds.update([operation[0] for operation in operations])
             if run:
-                done.witnesses.update(run.judge.fired)
+                done.witnesses.update(run.judge.coverage)
                 done.notes.update(run.judge.notes)
             if done.finding:
                 break

@@ -7,9 +7,9 @@ until all is done; the judge knows by when that must be. The seed determines eve
 from random import Random
 
 from kvproof.check.oracle.firing import NUM_SEQS_MAX
-from kvproof.check.oracle.scheduler.judge import LoopLockstep
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.oracle.scheduler.stepping import GROUP_MEMBERS_MAX
-from kvproof.check.protocol.scheduler import LoopConfig, LoopSubject
+from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
 from kvproof.check.search import configurations_scheduler
 from kvproof.check.search.random_walk import Walker, draw_images, draw_key
 from kvproof.check.search.scheduler_prompts import Prompts
@@ -20,14 +20,14 @@ BURST_MAX = 4
 NUM_SAMPLES = 4  # token values given back with a step, in turn
 
 
-class LoopDriver:
+class SchedulerOperations:
     """Draws the operations of one run."""
 
     def __init__(
-        self, subject: LoopSubject, random: Random, config: LoopConfig, without: frozenset[str] = frozenset()
+        self, subject: SchedulerSubject, random: Random, config: SchedulerConfig, without: frozenset[str] = frozenset()
     ) -> None:
         self.random, self.config = random, config
-        self.judge = LoopLockstep(subject, config)
+        self.judge = SchedulerJudge(subject, config)
         pick = random.choice
         self.arrives = pick((0.05, 0.2, 0.5))  # before each operation of a step
         self.bursts = pick((0.0, 0.2, 0.6))
@@ -134,4 +134,4 @@ class LoopDriver:
                 operations.pop()
 
 
-walk_loop = Walker(configurations_scheduler.draw, LoopDriver, RUN_LENGTH).walk
+walk_loop = Walker(configurations_scheduler.draw, SchedulerOperations, RUN_LENGTH).walk

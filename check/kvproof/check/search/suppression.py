@@ -16,7 +16,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.spec.trace import Operation
 
-PLAINEST: dict[str, Any] = {
+FEATURE_DEFAULTS: dict[str, Any] = {
     "num_host_blocks": 0,
     "watermark": 0.0,
     "window": None,
@@ -32,7 +32,7 @@ PLAINEST: dict[str, Any] = {
 OPTIONAL = frozenset(
     {"append", "fork", "free", "preempt", "swap_out", "reset", "share", "reuse", "abort"}
 )  # kinds of operation
-EVERY = (*PLAINEST, *sorted(OPTIONAL))
+EVERY = (*FEATURE_DEFAULTS, *sorted(OPTIONAL))
 EVERY_ONE = frozenset(EVERY)
 STEERED, AVOIDED = 0.5, 0.75  # of the runs; of the faults that were found, in such a run
 
@@ -41,7 +41,7 @@ PLAIN = ((None, 0, None), (), None)  # the arguments of a prompt that these are,
 PROMPTS = {"new": 3, "add": 4}
 
 Features = tuple[str, ...]
-Told = tuple[str, str, Features]  # property, mechanism, and what its shortest run needs
+KnownFailure = tuple[str, str, Features]  # property, mechanism, and what its shortest run needs
 
 
 def features_of(config: Config, operations: Iterable[Operation]) -> Features:
@@ -49,7 +49,11 @@ def features_of(config: Config, operations: Iterable[Operation]) -> Features:
 
     Keys, images and encoders are what its prompts have, for a configuration only allows them.
     """
-    fields = {name for name, plain in PLAINEST.items() if name not in ALLOWED and getattr(config, name, plain) != plain}
+    fields = {
+        name
+        for name, plain in FEATURE_DEFAULTS.items()
+        if name not in ALLOWED and getattr(config, name, plain) != plain
+    }
     kinds = set()
     for name, *arguments in operations:
         kinds.add(name)
@@ -57,17 +61,17 @@ def features_of(config: Config, operations: Iterable[Operation]) -> Features:
             for feature, (plain, given) in zip(ALLOWED, zip_longest(PLAIN, arguments[PROMPTS[name] :]), strict=True):
                 if given and tuple(given) != plain:
                     fields.add(feature)
-    return (*(name for name in PLAINEST if name in fields), *sorted(OPTIONAL & kinds))
+    return (*(name for name in FEATURE_DEFAULTS if name in fields), *sorted(OPTIONAL & kinds))
 
 
-def is_told(told: Iterable[Told], finding: Finding, config: Config, operations: list[Operation]) -> bool:
+def is_duplicate(told: Iterable[KnownFailure], finding: Finding, config: Config, operations: list[Operation]) -> bool:
     """Whether a run shows what is told: the same property and mechanism, with all the features that this needs."""
     kind = finding.kind_of_run(operations)
     same = [features for *one, features in told if tuple(one) == kind]
     return bool(same) and any(set(features_of(config, operations)).issuperset(features) for features in same)
 
 
-def left_out(random: Random, told: Iterable[Told]) -> frozenset[str]:
+def disabled_features(random: Random, told: Iterable[KnownFailure]) -> frozenset[str]:
     """Features that the next run leaves out: as few as keep it from meeting most of what was told."""
     needed = sorted({features for _, _, features in told if features})
     if not needed or random.random() >= STEERED:
@@ -88,4 +92,4 @@ def plain(fixed: dict[str, Any] | None, without: frozenset[str]) -> dict[str, An
     """The fields of a configuration that are kept, with those that are left out at their plainest."""
     if not without:
         return fixed
-    return {name: PLAINEST[name] for name in PLAINEST if name in without} | (fixed or {})
+    return {name: FEATURE_DEFAULTS[name] for name in FEATURE_DEFAULTS if name in without} | (fixed or {})

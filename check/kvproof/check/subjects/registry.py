@@ -14,7 +14,7 @@ from typing import Any
 
 from kvproof.check.protocol.adapter_check import check_adapter
 from kvproof.check.protocol.adapter_check_pool import check_pool_adapter, is_pool_subject
-from kvproof.check.protocol.adapter_check_scheduler import check_loop_adapter, is_loop_subject
+from kvproof.check.protocol.adapter_check_scheduler import check_scheduler_adapter, is_scheduler_subject
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import ManagerSubject
 
@@ -125,7 +125,7 @@ def _checked(name: str, factory: Callable[[], Any]) -> Factory:
             if is_pool_subject(subject):
                 check_pool_adapter(subject)
             else:
-                (check_loop_adapter if is_loop_subject(subject) else check_adapter)(subject)
+                (check_scheduler_adapter if is_scheduler_subject(subject) else check_adapter)(subject)
         except AdapterError as error:
             raise UnknownSubject(f"{name}: what the factory returned is no subject: {error}") from error
         return subject  # type: ignore[no-any-return]

@@ -176,7 +176,7 @@ def test_errors_and_configurations_refused_have_their_own_answers(odd: Callable[
         ("""pipe:echo '{"kvproof":1}'""", "its first line is wrong: Object missing required field `name`"),
         (
             """pipe:echo '{"kvproof":1,"name":"x","capabilities":{"forks":true}}'""",
-            "there is no capability 'forks'; there are asks_first, swap, fork",
+            "there is no capability 'forks'; there are has_admission_query, swap, fork",
         ),
     ],
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.oracle.manager import Lockstep
+from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Admission, Config, Observation, Refused, Reserved
 from kvproof.check.protocol.time_limit import time_limit
@@ -16,7 +16,7 @@ TWO_GROUPS: list[Operation] = [("new", 1, (1,), (0,)), ("admit", 1, 1), ("new", 
 
 
 def run(subject: BuiltIn, config: Config, operations: list[Operation]) -> Finding:
-    judge = Lockstep(subject, config)
+    judge = ManagerJudge(subject, config)
     for operation in operations[:-1]:
         judge.apply(operation)
     with pytest.raises(Finding) as refuted:
@@ -53,7 +53,7 @@ def test_lookahead_slots_that_were_promised_and_not_given_are_refuted() -> None:
 class Refusing(BuiltIn):
     """Is not asked, and refuses every prompt."""
 
-    capabilities = BuiltIn.capabilities.__class__(asks_first=False)
+    capabilities = BuiltIn.capabilities.__class__(has_admission_query=False)
 
     def admit(self, group: int, num_tokens: int) -> Any:
         return Refused("no")
@@ -61,7 +61,7 @@ class Refusing(BuiltIn):
 
 @pytest.mark.parametrize(("num_tokens", "is_wrong"), [(4, True), (40, False)])
 def test_an_idle_pool_may_refuse_only_what_never_fits(num_tokens: int, is_wrong: bool) -> None:
-    judge = Lockstep(Refusing(), Config(block_size=4, num_gpu_blocks=4))
+    judge = ManagerJudge(Refusing(), Config(block_size=4, num_gpu_blocks=4))
     judge.apply(("new", 1, (1,), (0,) * num_tokens))
     if is_wrong:
         with pytest.raises(Finding, match="it would wait for ever"):
@@ -82,7 +82,7 @@ class Hanging(BuiltIn):
 
 
 def test_a_subject_that_catches_everything_and_never_answers_is_stopped() -> None:
-    judge = Lockstep(Hanging(), Config())
+    judge = ManagerJudge(Hanging(), Config())
     judge.apply(("new", 1, (1,), (0,)))
     with pytest.raises(Finding, match="no answer within") as refuted, time_limit(0.2):
         judge.apply(("admit", 1, 1))
@@ -102,7 +102,7 @@ class Unobservable(BuiltIn):
 
 def test_an_observation_that_raises_is_a_finding_and_its_text_repeats() -> None:
     subject = Unobservable()
-    judge = Lockstep(subject, Config())
+    judge = ManagerJudge(subject, Config())
     judge.apply(("new", 1, (1,), (0,)))
     subject.is_broken = True
     with pytest.raises(Finding) as refuted:
@@ -115,7 +115,7 @@ def test_a_fault_of_the_adapter_is_not_put_down_to_the_manager() -> None:
         def can_admit(self, group: int) -> Any:
             raise AdapterError("this adapter knows its own limits")
 
-    judge = Lockstep(Misfit(), Config())
+    judge = ManagerJudge(Misfit(), Config())
     judge.apply(("new", 1, (1,), (0,)))
     with pytest.raises(AdapterError, match="its own limits"):
         judge.apply(("admit", 1, 1))
@@ -126,7 +126,7 @@ def test_a_subject_that_ends_the_process_is_refuted() -> None:
         def can_admit(self, group: int) -> Admission:
             raise SystemExit(0)
 
-    judge = Lockstep(Leaving(), Config())
+    judge = ManagerJudge(Leaving(), Config())
     judge.apply(("new", 1, (1,), (0,)))
     with pytest.raises(Finding, match="raised SystemExit: 0"):
         judge.apply(("admit", 1, 1))
@@ -138,4 +138,4 @@ def test_a_subject_that_ends_the_process_when_it_is_opened_is_refuted() -> None:
             raise SystemExit(0)
 
     with pytest.raises(Finding, match="raised SystemExit: 0"):
-        Lockstep(Leaving(), Config())
+        ManagerJudge(Leaving(), Config())

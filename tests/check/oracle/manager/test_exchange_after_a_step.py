@@ -13,7 +13,7 @@ class Publishing(ManagerAdapter):
     """Nothing outlives its last holder, but for what `make` sets up: blocks by content, and how often each is held."""
 
     name = "publishing"
-    capabilities = Capabilities(caching=True, exchanges_at_step=True)
+    capabilities = Capabilities(caching=True, dedups_after_step=True)
 
     def make(self, config: Config) -> Any:
         self.unused = list(range(config.num_gpu_blocks))

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kvproof.check.oracle.expected import Group, Sequence
-from kvproof.check.oracle.manager import Lockstep
+from kvproof.check.oracle.expected import ExpectedSequence, Group
+from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.manager import WINDOW, Capabilities, Config, Unsupported
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.fixed_fields import Narrowed, agrees, fixed_fields
@@ -66,7 +66,7 @@ def test_a_subject_with_one_group_gets_one() -> None:
 )
 def test_a_subject_is_not_judged_with_groups_that_it_does_not_have(config: Config) -> None:
     with pytest.raises(Unsupported, match="KV groups"):
-        Lockstep(find("kvproof")(), config)
+        ManagerJudge(find("kvproof")(), config)
 
 
 def test_groups_are_kept_by_name_and_the_scopes_of_a_hunt_with_them() -> None:
@@ -100,7 +100,7 @@ def test_a_run_of_three_groups_is_tried_with_one_and_with_two() -> None:
 
 def test_the_same_tokens_have_other_kv_in_another_group() -> None:
     identities = Identities()
-    seq = Sequence(1, Group(1), Key(), (), identities.root(Key()))
+    seq = ExpectedSequence(1, Group(1), Key(), (), identities.root(Key()))
     seq.add_part(identities.root(Key(), 1), 4)
     seq.grow(identities, 7)
     first, second = seq.parts
@@ -111,7 +111,7 @@ def test_the_same_tokens_have_other_kv_in_another_group() -> None:
 
 def test_a_child_has_the_parts_of_its_parent_and_grows_on_its_own() -> None:
     identities = Identities()
-    parent = Sequence(1, Group(1), Key(), (), identities.root(Key()))
+    parent = ExpectedSequence(1, Group(1), Key(), (), identities.root(Key()))
     parent.add_part(identities.root(Key(), 1), 4)
     parent.grow(identities, 7)
     child = parent.forked(2)

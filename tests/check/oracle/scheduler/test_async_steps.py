@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kvproof.check.oracle.coverage_scheduler import expected_witnesses
-from kvproof.check.oracle.scheduler.judge import LoopLockstep, replay_loop
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge, replay_loop
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, LoopConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
 from kvproof.check.search.scheduler_operations import walk_loop
 from kvproof.check.search.shrinking.scheduler import minimise_loop
 from kvproof.check.subjects.builtin.scheduler import make
@@ -35,7 +35,7 @@ class Ahead:
     capabilities = Capabilities(async_steps=2)
     assumptions: tuple[Assumption, ...] = ()
 
-    def open(self, config: LoopConfig) -> None:
+    def open(self, config: SchedulerConfig) -> None:
         if config.num_host_blocks or config.watermark:
             raise Unsupported("no host blocks, no watermark")
         self.config = config
@@ -82,11 +82,11 @@ class Ahead:
         failed = [r for r in self.waiting if r not in ignored and self.need(r) > self.config.num_gpu_blocks]
         for request in ignored + failed:
             self.end(request)
-        promised = sum(self.need(r) - len(r.table) for r in self.running)
+        planned_checks = sum(self.need(r) - len(r.table) for r in self.running)
         while self.waiting and len(self.running) < self.config.max_num_seqs:
-            if self.need(self.waiting[0]) + promised > len(self.free):
+            if self.need(self.waiting[0]) + planned_checks > len(self.free):
                 break
-            promised += self.need(self.waiting[0])
+            planned_checks += self.need(self.waiting[0])
             self.running.append(self.waiting.pop(0))
         budget = self.config.max_num_batched_tokens
         for request in self.running:
@@ -194,7 +194,7 @@ def test_steps_ahead_are_not_refuted_and_every_witness_is_met() -> None:
 def test_what_is_not_held_is_found_and_shortened(faulty: Callable[[], Ahead], properties: set[str]) -> None:
     done = walk_loop(faulty(), 1, max_operations=20_000, seconds=100.0)
     assert done.finding is not None
-    assert isinstance(done.config, LoopConfig)
+    assert isinstance(done.config, SchedulerConfig)
     _, operations, finding = minimise_loop(faulty, done.config, done.operations, done.finding, 10)
     assert finding.property in properties
     assert len(operations) <= 9
@@ -202,7 +202,7 @@ def test_what_is_not_held_is_found_and_shortened(faulty: Callable[[], Ahead], pr
 
 
 def test_a_step_goes_on_with_a_token_that_another_samples() -> None:
-    judge = LoopLockstep(Ahead(), LoopConfig(async_steps=1))
+    judge = SchedulerJudge(Ahead(), SchedulerConfig(async_steps=1))
     assert all(judge.apply(operation) for operation in [add(1, 3, 3), *RUN, ("schedule",)])
     assert judge.answer == "sequence 10: 3 to 4"
     assert not judge.apply(("complete", (0,)))  # it is launched first
@@ -217,23 +217,23 @@ def test_blocks_may_be_held_without_a_table() -> None:
     assert done.finding is None, done.finding
     assert done.witnesses["aborted in flight"]
     aborted: list[Operation] = [add(1, 3, 9), ("schedule",), ("abort", 1)]
-    assert replay_loop(HidesWhatItHolds(), LoopConfig(), [*aborted, ("launch",), ("complete", (0,))]) is None
+    assert replay_loop(HidesWhatItHolds(), SchedulerConfig(), [*aborted, ("launch",), ("complete", (0,))]) is None
 
 
 def test_what_runs_in_vain_is_held_until_its_step_is_complete() -> None:
-    judge = LoopLockstep(Ahead(), LoopConfig(async_steps=1, num_gpu_blocks=4))
+    judge = SchedulerJudge(Ahead(), SchedulerConfig(async_steps=1, num_gpu_blocks=4))
     for operation in [add(1, 3, 9), *RUN, *RUN, ("complete", (0,), (), (10,))]:
         assert judge.apply(operation), operation
-    assert judge.explainer.seen.free == (3, 0)
+    assert judge.explainer.observed.free == (3, 0)
     assert judge.apply(("complete", (0,)))
-    assert (judge.explainer.seen.free, judge.is_done()) == ((4, 0), True)
+    assert (judge.explainer.observed.free, judge.is_done()) == ((4, 0), True)
 
 
 def test_a_device_that_runs_its_steps_in_order_holds_only_what_is_not_launched() -> None:
     class InOrder(GivesUpAtOnce):
         capabilities = Capabilities(async_steps=1, steps_in_order=True)
 
-    config = LoopConfig(async_steps=1)
+    config = SchedulerConfig(async_steps=1)
     assert replay_loop(InOrder(), config, [add(1, 3, 9), *RUN, *RUN, ("abort", 1), ("complete", (0,))]) is None
     found = replay_loop(InOrder(), config, [add(1, 3, 9), ("schedule",), ("abort", 1)])
     assert isinstance(found, Finding)
@@ -241,7 +241,7 @@ def test_a_device_that_runs_its_steps_in_order_holds_only_what_is_not_launched()
 
 
 def test_one_step_at_a_time_is_the_default_of_a_scheduler_that_can_no_more() -> None:
-    judge = LoopLockstep(make(), LoopConfig())
+    judge = SchedulerJudge(make(), SchedulerConfig())
     assert [judge.apply(operation) for operation in [add(1, 3, 3), ("schedule",), ("launch",), ("schedule",)]] == [
         True,
         True,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kvproof.check.counterexample.steps import call_of
-from kvproof.check.oracle.scheduler.judge import LoopLockstep, replay_loop
-from kvproof.check.protocol.scheduler import LoopConfig, Step
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge, replay_loop
+from kvproof.check.protocol.scheduler import SchedulerConfig, Step
 from kvproof.check.search.shrinking.scheduler import minimise_loop
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler, make
 from kvproof.impl.scheduler import SchedulerOutputs
@@ -20,7 +20,7 @@ def add(request: int, num_tokens: int, max_tokens: int) -> Operation:
 class Weary(BuiltInScheduler):
     """It runs one step, and no other."""
 
-    def open(self, config: LoopConfig) -> None:
+    def open(self, config: SchedulerConfig) -> None:
         super().open(config)
         self.has_run = False
 
@@ -33,7 +33,7 @@ class Weary(BuiltInScheduler):
 
 
 def test_a_drain_takes_the_steps_that_lead_to_the_end() -> None:
-    in_one, in_steps = (LoopLockstep(make(), LoopConfig(num_gpu_blocks=4)) for _ in range(2))
+    in_one, in_steps = (SchedulerJudge(make(), SchedulerConfig(num_gpu_blocks=4)) for _ in range(2))
     for judge in (in_one, in_steps):
         assert judge.apply(add(1, 5, 4))
         assert judge.apply(add(2, 3, 2))
@@ -43,19 +43,19 @@ def test_a_drain_takes_the_steps_that_lead_to_the_end() -> None:
     assert in_one.is_done()
     assert in_one.num_steps == in_steps.num_steps > 3
     assert in_one.answer == f"{in_steps.num_steps} steps"
-    assert in_one.explainer.seen == in_steps.explainer.seen
+    assert in_one.explainer.observed == in_steps.explainer.observed
     assert in_one.worker.slots == in_steps.worker.slots
 
 
 def test_a_drain_ends_a_step_that_is_under_way() -> None:
-    judge = LoopLockstep(make(), LoopConfig())
+    judge = SchedulerJudge(make(), SchedulerConfig())
     for operation in (add(1, 5, 4), *STEP[:2], ("drain", (0,))):
         assert judge.apply(operation)
     assert judge.is_done()
 
 
 def test_nobody_arrives_after_a_drain_and_one_without_tokens_is_none() -> None:
-    judge = LoopLockstep(make(), LoopConfig())
+    judge = SchedulerJudge(make(), SchedulerConfig())
     assert not judge.apply(("drain", ()))
     assert judge.apply(add(1, 5, 4))
     assert judge.apply(("drain", (0,)))
@@ -64,7 +64,7 @@ def test_nobody_arrives_after_a_drain_and_one_without_tokens_is_none() -> None:
 
 def test_a_run_in_which_somebody_waits_for_ever_becomes_a_request_and_a_drain() -> None:
     operations = [add(1, 3, 5), add(2, 4, 5), *STEP, ("stop",), *STEP * 80]
-    config = LoopConfig()
+    config = SchedulerConfig()
     finding = replay_loop(Weary(), config, operations)
     assert finding is not None
     assert finding.property == "progress"

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from kvproof.check.oracle.coverage_scheduler import expected_witnesses
-from kvproof.check.oracle.expected import Sequence as Truth
-from kvproof.check.oracle.scheduler.judge import LoopLockstep, replay_loop
+from kvproof.check.oracle.expected import ExpectedSequence as Truth
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge, replay_loop
 from kvproof.check.oracle.scheduler.progress_bound import num_steps_max
 from kvproof.check.oracle.scheduler.requests import Request
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.scheduler import Chunk, LoopConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
 from kvproof.check.search.configurations_scheduler import draw
 from kvproof.check.search.scheduler_operations import walk_loop
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler, make
@@ -29,8 +29,8 @@ def add(request: int, num_tokens: int, max_tokens: int = 1, num_seqs: int = 1) -
     return "add", request, seqs, (1,) * num_tokens, max_tokens, (), (), None
 
 
-def judge_of(subject: Any, operations: list[Operation], **config: Any) -> LoopLockstep:
-    judge = LoopLockstep(subject, LoopConfig(**config))
+def judge_of(subject: Any, operations: list[Operation], **config: Any) -> SchedulerJudge:
+    judge = SchedulerJudge(subject, SchedulerConfig(**config))
     for operation in operations:
         assert judge.apply(operation), operation
     return judge
@@ -84,7 +84,7 @@ def test_a_fixed_configuration_is_kept() -> None:
 
 
 def test_operations_that_are_not_enabled_are_passed_over() -> None:
-    judge = LoopLockstep(make(), LoopConfig())
+    judge = SchedulerJudge(make(), SchedulerConfig())
     for operation in [("launch",), ("complete", (0,)), ("abort", 1)]:
         assert not judge.apply(operation)
     assert judge.apply(add(1, 3))
@@ -98,24 +98,24 @@ def test_operations_that_are_not_enabled_are_passed_over() -> None:
 
 def test_an_unknown_operation_is_no_trace() -> None:
     with pytest.raises(ValueError, match="there is no operation 'sleep'"):
-        LoopLockstep(make(), LoopConfig()).apply(("sleep",))
+        SchedulerJudge(make(), SchedulerConfig()).apply(("sleep",))
 
 
 @pytest.mark.parametrize("place", range(4))
 def test_a_request_may_be_aborted_between_any_two_calls(place: int) -> None:
     operations = [add(1, 3, 5), *STEP]
     operations.insert(1 + place, ("abort", 1))
-    judge = LoopLockstep(make(), LoopConfig())
+    judge = SchedulerJudge(make(), SchedulerConfig())
     for operation in [*operations, ("schedule",), ("launch",), ("complete", (0,))]:
         judge.apply(operation)
     assert judge.is_done()
-    assert judge.explainer.seen.free == (8, 0)
+    assert judge.explainer.observed.free == (8, 0)
 
 
 def test_a_fork_shares_and_then_copies() -> None:
     forked: Operation = ("complete", (0, 1), ((10, 11),), ())
     judge = judge_of(make(), [add(1, 3, 5), *STEP[:2], forked, *STEP])
-    assert judge.fired["copy-on-write"] == 1
+    assert judge.coverage["copy-on-write"] == 1
     assert sorted(judge.seqs) == [10, 11]
     assert [judge.seqs[seq].tokens[3:] for seq in (10, 11)] == [[0, 0], [1, 0]]
 
@@ -127,7 +127,7 @@ def test_the_bound_counts_what_is_left_to_sample_and_the_chunks_between() -> Non
     request = Request(1, num_prompt=3, max_tokens=4)
     request.members.append(Truth(10, request, Key(), (), 0))
     request.members[0].tokens = [1, 1, 1, 1]
-    config = LoopConfig(max_model_len=20, max_num_batched_tokens=8)
+    config = SchedulerConfig(max_model_len=20, max_num_batched_tokens=8)
     # 3 tokens to sample and 1 request to end; between two of these ceil(20 / 8) = 3 chunks and 2 steps that make room
     assert num_steps_max([request], config) == 4 * (3 + 2) + 1
 
@@ -148,18 +148,18 @@ class Lazy(BuiltInScheduler):
 
 
 def test_a_request_that_waits_while_nothing_runs_is_no_progress() -> None:
-    finding = replay_loop(Lazy(0), LoopConfig(), [add(1, 3), *STEP])
+    finding = replay_loop(Lazy(0), SchedulerConfig(), [add(1, 3), *STEP])
     assert finding is not None
     assert (finding.property, "nothing runs, and request 1, waiting" in finding.text) == ("progress", True)
 
 
 def test_a_running_request_that_never_goes_on_is_no_progress() -> None:
     operations = [add(1, 3, 5), *STEP, ("stop",), *STEP * 40]
-    finding = replay_loop(Lazy(1), LoopConfig(), operations)
+    finding = replay_loop(Lazy(1), SchedulerConfig(), operations)
     assert finding is not None
     assert finding.property == "progress"
     assert "not all is done: request 1 running" in finding.text
-    assert replay_loop(make(), LoopConfig(), operations) is None
+    assert replay_loop(make(), SchedulerConfig(), operations) is None
 
 
 # What a step may not say --------------------------------------------------------------------------------------------
@@ -191,25 +191,27 @@ class Liar(BuiltInScheduler):
     ],
 )
 def test_a_step_that_is_not_what_happened_is_found(property: str, told: Callable[[Step], Step]) -> None:
-    finding = replay_loop(Liar(told), LoopConfig(num_host_blocks=2), [add(1, 3, 5), *STEP])
+    finding = replay_loop(Liar(told), SchedulerConfig(num_host_blocks=2), [add(1, 3, 5), *STEP])
     assert finding is not None
     assert finding.property == property
 
 
 def test_a_chunk_that_leaves_tokens_out_is_read_back() -> None:
-    finding = replay_loop(Liar(lambda s: s._replace(chunks=[Chunk(10, 1, 3)])), LoopConfig(), [add(1, 3, 5), *STEP])
+    finding = replay_loop(
+        Liar(lambda s: s._replace(chunks=[Chunk(10, 1, 3)])), SchedulerConfig(), [add(1, 3, 5), *STEP]
+    )
     assert finding is not None
     assert finding.property in {"read-back", "hit-computed"}
 
 
 def test_an_answer_of_another_type_is_the_adapters_fault() -> None:
     with pytest.raises(AdapterError, match="schedule must return Step"):
-        replay_loop(Liar(lambda s: None), LoopConfig(), [add(1, 3), *STEP])
+        replay_loop(Liar(lambda s: None), SchedulerConfig(), [add(1, 3), *STEP])
 
 
 def test_a_subject_without_a_call_is_none() -> None:
     with pytest.raises(AdapterError, match="no loop subject: it has no open, add_request"):
-        LoopLockstep(object(), LoopConfig())  # type: ignore[arg-type]
+        SchedulerJudge(object(), SchedulerConfig())  # type: ignore[arg-type]
 
 
 def test_an_exception_in_a_step_names_the_call() -> None:

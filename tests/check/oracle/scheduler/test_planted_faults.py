@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from kvproof.check.oracle.scheduler.judge import replay_loop
-from kvproof.check.protocol.scheduler import LoopConfig
+from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.search.scheduler_operations import walk_loop
 from kvproof.check.search.shrinking.scheduler import minimise_loop
 from kvproof.check.subjects.builtin.scheduler import make
@@ -231,7 +231,7 @@ def test_the_loop_finds_and_names_the_fault_and_makes_its_run_short(fault: Fault
         done = walk_loop(make(), 0, max_operations=NUM_OPERATIONS_MAX, seconds=SECONDS_MAX)
         assert done.finding is not None
         assert done.finding.property in fault.properties, done.finding.text
-        assert isinstance(done.config, LoopConfig)
+        assert isinstance(done.config, SchedulerConfig)
         config, operations, found = minimise_loop(
             make, done.config, done.operations, done.finding, MINIMISE_SECONDS_MAX
         )

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.oracle.scheduler.judge import LoopLockstep, replay_loop
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge, replay_loop
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Pair
-from kvproof.check.protocol.scheduler import Chunk, LoopConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
 from kvproof.check.search.scheduler_operations import walk_loop
 from kvproof.check.search.shrinking.scheduler import minimise_loop
 from kvproof.spec.trace import Operation
@@ -31,7 +31,7 @@ class Forks:
     capabilities = Capabilities(forks_itself=True)
     assumptions: tuple[Assumption, ...] = ()
 
-    def open(self, config: LoopConfig) -> None:
+    def open(self, config: SchedulerConfig) -> None:
         self.config = config
         self.free = list(range(config.num_gpu_blocks))
         self.waiting: list[Run] = []
@@ -180,7 +180,7 @@ def test_a_scheduler_that_forks_by_itself_is_not_refuted() -> None:
 def test_a_fork_that_is_wrong_is_found_and_shortened(faulty: Callable[[], Forks], properties: set[str]) -> None:
     done = walk_loop(faulty(), 1, max_operations=6_000, seconds=100.0)
     assert done.finding is not None
-    assert isinstance(done.config, LoopConfig)
+    assert isinstance(done.config, SchedulerConfig)
     _, operations, finding = minimise_loop(faulty, done.config, done.operations, done.finding, 10)
     assert finding.property in properties
     assert len(operations) <= 8
@@ -192,20 +192,20 @@ def test_the_results_of_a_step_go_back_when_the_next_one_is_launched() -> None:
         """Of its steps, the results of one go back when another is launched."""
 
         capabilities = Capabilities(async_steps=1, runs_ahead=True, steps_in_order=True)
-        seen: tuple[dict[int, int], ...] = ()
+        observed: tuple[dict[int, int], ...] = ()
 
         def computed(self, tokens: dict[int, int]) -> None:
-            self.seen = (*self.seen, tokens)
+            self.observed = (*self.observed, tokens)
             for run in self.running:
                 run.known += run.seq in tokens
 
         def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
-            self.seen = (*self.seen, sampled)
+            self.observed = (*self.observed, sampled)
 
     subject = Ahead()
-    judge = LoopLockstep(subject, LoopConfig(async_steps=1))
+    judge = SchedulerJudge(subject, SchedulerConfig(async_steps=1))
     first: list[Operation] = [("add", 1, (1,), (0, 0), 9, (), (), None), ("schedule",), ("launch", (5,))]
     assert all(judge.apply(operation) for operation in first)
     assert not judge.apply(("complete", (0,)))
     assert all(judge.apply(operation) for operation in [("schedule",), ("launch", (6,)), ("complete", (0,))])
-    assert subject.seen == ({1: 5}, {1: 6}, {1: 5})
+    assert subject.observed == ({1: 5}, {1: 6}, {1: 5})

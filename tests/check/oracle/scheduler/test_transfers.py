@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.counterexample.steps import narrate
+from kvproof.check.counterexample.steps import describe_steps
 from kvproof.check.counterexample.trace_schema import operations_of
-from kvproof.check.oracle.scheduler.judge import LoopLockstep, replay_loop
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge, replay_loop
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, Load, LoopConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, Load, SchedulerConfig, Step
 from kvproof.check.search.scheduler_operations import walk_loop
 from kvproof.check.search.shrinking.scheduler import minimise_loop
 from kvproof.spec.trace import Operation, Trace
@@ -38,7 +38,7 @@ class Moves:
     capabilities = Capabilities(transfers=True)
     assumptions: tuple[Assumption, ...] = ()
 
-    def open(self, config: LoopConfig) -> None:
+    def open(self, config: SchedulerConfig) -> None:
         if config.num_host_blocks or config.watermark or config.window:
             raise Unsupported("blocks of one kind only")
         self.config = config
@@ -85,17 +85,17 @@ class Moves:
         for request in ignored + failed:
             self.end(request)
         chunks, loads = [], []
-        promised = sum(-(-r.limit // size) - len(r.table) for r in self.running)
+        planned_checks = sum(-(-r.limit // size) - len(r.table) for r in self.running)
         while self.waiting and len(self.running) < self.config.max_num_seqs:
             request = self.waiting[0]
-            if -(-request.limit // size) + promised > len(self.free):
+            if -(-request.limit // size) + planned_checks > len(self.free):
                 break
-            promised += -(-request.limit // size)
+            planned_checks += -(-request.limit // size)
             self.running.append(self.waiting.pop(0))
             request.is_loading = request.coming > 0
             if request.is_loading:
                 self.extend(request, request.coming)
-                promised -= len(request.table)
+                planned_checks -= len(request.table)
                 loads.append(Load(request.seq, 0, request.coming))
                 request.computed = request.coming
         for request in self.running:
@@ -187,7 +187,7 @@ def add(request: int, num_tokens: int, max_tokens: int, elsewhere: tuple[int, bo
     return "add", request, (10 * request,), (1,) * num_tokens, max_tokens, (), (), None, elsewhere
 
 
-CONFIG = LoopConfig(block_size=1, num_gpu_blocks=4, transfers=True)
+CONFIG = SchedulerConfig(block_size=1, num_gpu_blocks=4, transfers=True)
 STEP: list[Operation] = [("schedule",), ("launch",), ("complete", (0,))]
 
 
@@ -209,7 +209,7 @@ def test_transfers_are_not_refuted_and_are_met() -> None:
 def test_what_a_transfer_uses_and_is_not_held_is_found(faulty: Callable[[], Moves], properties: set[str]) -> None:
     done = walk_loop(faulty(), 1, max_operations=20_000, seconds=100.0, fixed={"transfers": True})
     assert done.finding is not None
-    assert isinstance(done.config, LoopConfig)
+    assert isinstance(done.config, SchedulerConfig)
     _, operations, finding = minimise_loop(faulty, done.config, done.operations, done.finding, 10)
     assert finding.property in properties
     assert len(operations) <= 7
@@ -217,17 +217,17 @@ def test_what_a_transfer_uses_and_is_not_held_is_found(faulty: Callable[[], Move
 
 
 def test_blocks_are_held_until_what_they_hold_is_sent() -> None:
-    judge = LoopLockstep(Moves(), CONFIG)
+    judge = SchedulerJudge(Moves(), CONFIG)
     for operation in [add(1, 2, 1, (0, True)), *STEP]:
         assert judge.apply(operation)
-    assert (judge.explainer.seen.free, judge.requests, judge.is_done()) == ((2, 0), {}, False)
+    assert (judge.explainer.observed.free, judge.requests, judge.is_done()) == ((2, 0), {}, False)
     for operation in [("schedule",), ("launch",), ("complete", (0,), (), (), (10, 99))]:
         assert judge.apply(operation)
-    assert (judge.explainer.seen.free, judge.is_done()) == ((4, 0), True)
+    assert (judge.explainer.observed.free, judge.is_done()) == ((4, 0), True)
 
 
 def test_what_has_come_is_read_and_not_computed() -> None:
-    judge = LoopLockstep(Moves(), CONFIG)
+    judge = SchedulerJudge(Moves(), CONFIG)
     for operation in [add(1, 3, 1, (2, False)), *STEP[:2], ("complete", (0,), (), (), (10,))]:
         assert judge.apply(operation)
     assert judge.state.num_written[:3] == [1, 1, 0]
@@ -237,7 +237,7 @@ def test_what_has_come_is_read_and_not_computed() -> None:
 
 def test_a_run_with_transfers_is_saved_and_told() -> None:
     operations = [add(1, 3, 1, (2, True)), *STEP[:2], ("complete", (0,), (), (), (10,))]
-    told = narrate(Moves, CONFIG, operations)  # type: ignore[arg-type]
+    told = describe_steps(Moves, CONFIG, operations)  # type: ignore[arg-type]
     assert "2 tokens from elsewhere, sent when over" in told[0]
     assert "sequence 10: loads 0 to 2" in told[1]
     assert told[3].startswith("complete(samples 0, the transfer of sequence 10 is over)")
@@ -248,4 +248,4 @@ def test_a_run_with_transfers_is_saved_and_told() -> None:
 
 def test_a_subject_that_transfers_must_be_told_when_a_transfer_is_over() -> None:
     with pytest.raises(AdapterError, match="says that it transfers KV, and has no arrived"):
-        LoopLockstep(HasNoCalls(), CONFIG)
+        SchedulerJudge(HasNoCalls(), CONFIG)

@@ -113,7 +113,7 @@ def renamed(state: State, scope: Scope, source: random.Random) -> State:
             continue
         value = getattr(state, name)
         match f.domains[0].name:
-            case "Seq":
+            case "ExpectedSequence":
                 value = [value[of_seq.index(seq)] for seq in range(scope.num_seqs)]
             case "Block":
                 value = [value[of_block.index(block)] for block in range(total)]

@@ -10,13 +10,13 @@ from kvproof.check.cli.app import app
 from kvproof.check.isolation import remote_search
 from kvproof.check.isolation.fork_server import compile_rules
 from kvproof.check.isolation.remote_subject import RemoteFactory
-from kvproof.check.oracle.pool import PoolLockstep
+from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.protocol.manager import Observation, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs import explore_stage
-from kvproof.check.runs.session import Stint
+from kvproof.check.runs.session import StageBudget
 from kvproof.check.runs.verdicts import about_scopes
-from kvproof.check.search.exhaustive.pool import PoolAlphabet, config_of, explore_pool, form_of
+from kvproof.check.search.exhaustive.pool import EnabledPoolOperations, config_of, explore_pool, state_key
 from kvproof.check.search.exhaustive.runs import Runs, SubjectExploration, search
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.reports.result import Check
@@ -67,13 +67,17 @@ def test_a_look_at_every_block_by_its_id_finds_no_state_more(make: Callable[[], 
     forms: set[Hashable] = set()
     identities = Identities()
 
-    def fine(judge: PoolLockstep) -> Hashable:
-        forms.add(form_of(judge))
+    def fine(judge: PoolJudge) -> Hashable:
+        forms.add(state_key(judge))
         held = sorted((holder, judge.blocks_of(holder)) for holder in judge.holders)
-        return str((held, judge.stored, judge.given_up, judge.explainer.seen, judge.state.content, judge.state.cached))
+        return str(
+            (held, judge.stored, judge.given_up, judge.explainer.observed, judge.state.content, judge.state.cached)
+        )
 
     subject = make()
-    runs = Runs(lambda: PoolLockstep(subject, config_of(scope), identities), PoolAlphabet(scope, subject).enabled, fine)
+    runs = Runs(
+        lambda: PoolJudge(subject, config_of(scope), identities), EnabledPoolOperations(scope, subject).enabled, fine
+    )
     finer = search(SubjectExploration(scope, config_of(scope)), runs, seconds=200)
     coarse = explored(make, scope)
     assert finer.is_exhausted
@@ -128,7 +132,7 @@ def test_a_hunt_says_nothing_of_a_scope_that_it_did_not_come_to(monkeypatch: pyt
 
     def said(is_hunt: bool) -> set[Verdict]:
         stage = explore_stage.subject_stage(OwnPool, OwnPool(), {"pages": PAGES}, None, 1.0, is_hunt)  # type: ignore[arg-type]
-        return {one.verdict for one in stage.run(Stint(1, 10.0, lambda count: None)) if isinstance(one, Check)}
+        return {one.verdict for one in stage.run(StageBudget(1, 10.0, lambda count: None)) if isinstance(one, Check)}
 
     assert (said(is_hunt=True), said(is_hunt=False)) == (set(), {Verdict.UNKNOWN})
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvproof.check.oracle.manager import Lockstep
+from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.manager import explore_subject
@@ -53,7 +53,7 @@ def test_what_it_is_known_to_do_wrong_is_found_and_shortened(fixed: dict[str, ob
 
 def test_the_last_chunk_of_a_prompt_needs_no_lookahead_slots_and_a_decode_does() -> None:
     config = Config(block_size=1, num_gpu_blocks=4, lookahead=1, chunked=True)
-    judge = Lockstep(make(), config)
+    judge = ManagerJudge(make(), config)
     for operation in [
         ("new", 1, (1,), (0, 0)),
         ("admit", 1, 1),
@@ -64,4 +64,4 @@ def test_the_last_chunk_of_a_prompt_needs_no_lookahead_slots_and_a_decode_does()
         ("append", 1),
     ]:
         assert judge.apply(operation)
-    assert len(judge.seqs[1].shown) == 4  # three tokens, and one slot beyond
+    assert len(judge.seqs[1].observed_table) == 4  # three tokens, and one slot beyond

@@ -11,9 +11,9 @@ from functools import lru_cache
 
 from kvproof.check.data_plane.steps.moves import Moves, Pair, Step
 from kvproof.check.oracle.ghost_worker import Worker
-from kvproof.check.oracle.manager import Lockstep
+from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search.exhaustive.manager import Alphabet, config_of, form_of
+from kvproof.check.search.exhaustive.manager import EnabledOperations, config_of, state_key
 from kvproof.check.subjects.builtin.manager import make
 from kvproof.spec.text.identity import Identities
 from kvproof.spec.trace import Operation
@@ -31,15 +31,15 @@ def steps_of(num_gpu_blocks: int, num_cpu_blocks: int) -> list[Step]:
 @lru_cache(maxsize=1)
 def _all_steps() -> tuple[Step, ...]:
     subject, identities = make(), Identities()
-    config, alphabet = config_of(SCOPE), Alphabet(SCOPE, subject)
+    config, alphabet = config_of(SCOPE), EnabledOperations(SCOPE, subject)
 
-    def run(path: list[Operation]) -> Lockstep:
-        judge = Lockstep(subject, config, identities)
+    def run(path: list[Operation]) -> ManagerJudge:
+        judge = ManagerJudge(subject, config, identities)
         for operation in path:
             judge.apply(operation)
         return judge
 
-    seen, found = {form_of(run([]))}, dict[Moves, None]()
+    seen, found = {state_key(run([]))}, dict[Moves, None]()
     frontier: list[list[Operation]] = [[]]
     num_transitions = 0
     for path in frontier:  # it grows while it is walked
@@ -48,7 +48,7 @@ def _all_steps() -> tuple[Step, ...]:
             num_transitions += 1
             if num_transitions > TRANSITIONS_MAX:
                 return tuple(Step(moves) for moves in found)
-            if (form := form_of(judge)) not in seen:
+            if (form := state_key(judge)) not in seen:
                 seen.add(form)
                 frontier.append([*path, operation])
                 found.setdefault(waiting(judge.worker, SCOPE.num_gpu_blocks))

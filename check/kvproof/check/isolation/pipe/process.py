@@ -69,51 +69,51 @@ class Program:
 
     def ask(self, call: str, **arguments: Any) -> dict[str, Any]:
         """The answer to a call. Raises Finding and AdapterError."""
-        about = f"{call}({', '.join(f'{name} {value}' for name, value in arguments.items())})"
+        context = f"{call}({', '.join(f'{name} {value}' for name, value in arguments.items())})"
         try:
-            return self._asked(call, about, arguments)
+            return self._asked(call, context, arguments)
         except BaseException:  # what would be answered later is no answer to the next call
             self.end()
             raise
 
-    def _asked(self, call: str, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _asked(self, call: str, context: str, arguments: dict[str, Any]) -> dict[str, Any]:
         line = self._encoder.encode({"call": call, **arguments}) + b"\n"
         stdin = self.process.stdin
         assert stdin is not None
         with suppress(BrokenPipeError):
             while line:
                 line = line[os.write(stdin.fileno(), line) :]
-        return self._answer(about, call, self.limits.call_seconds)
+        return self._answer(context, call, self.limits.call_seconds)
 
-    def _answer(self, about: str, call: str, seconds: float) -> dict[str, Any]:
-        line = self._line(about, call, seconds)
+    def _answer(self, context: str, call: str, seconds: float) -> dict[str, Any]:
+        line = self._line(context, call, seconds)
         try:
             answer = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise AdapterError(f"{about} was answered by a line that is no JSON ({error}): {_cut(line)}") from None
+            raise AdapterError(f"{context} was answered by a line that is no JSON ({error}): {_cut(line)}") from None
         if not isinstance(answer, dict):
-            raise AdapterError(f"{about} was answered by {_cut(line)}, which is no object")
+            raise AdapterError(f"{context} was answered by {_cut(line)}, which is no object")
         return answer
 
-    def _line(self, about: str, call: str, seconds: float) -> bytes:
+    def _line(self, context: str, call: str, seconds: float) -> bytes:
         stdout = self.process.stdout
         assert stdout is not None
         deadline = time.monotonic() + seconds
         while b"\n" not in self._rest:
             if len(self._rest) > LINE_BYTES_MAX:
-                raise AdapterError(f"{about} was answered by a line of more than {LINE_BYTES_MAX:,} bytes")
+                raise AdapterError(f"{context} was answered by a line of more than {LINE_BYTES_MAX:,} bytes")
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([stdout], [], [], left)[0]:
-                raise Finding("total-calls", f"{about} gave no answer within {seconds:g} s", f"{call} {HANG}")
+                raise Finding("total-calls", f"{context} gave no answer within {seconds:g} s", f"{call} {HANG}")
             part = os.read(stdout.fileno(), CHUNK_BYTES)
             if not part:
                 self.end()
                 how = how_it_ended(self.process.returncode)
-                raise Finding("total-calls", f"{about} ended the program, which {how}", f"{call} {CRASH}")
+                raise Finding("total-calls", f"{context} ended the program, which {how}", f"{call} {CRASH}")
             self._rest += part
         line, _, self._rest = self._rest.partition(b"\n")
         if self._rest:
-            raise AdapterError(f"{about} was answered by more than one line; the second begins {_cut(self._rest)}")
+            raise AdapterError(f"{context} was answered by more than one line; the second begins {_cut(self._rest)}")
         return line
 
     def end(self) -> None:

@@ -16,7 +16,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.spec.trace import Operation
 
 
-class Lockstep(Admitting, Releasing, Stepping):
+class ManagerJudge(Admitting, Releasing, Stepping):
     """One opened subject in lockstep with the specification."""
 
     def apply(self, operation: Operation) -> bool:
@@ -28,13 +28,13 @@ class Lockstep(Admitting, Releasing, Stepping):
         try:
             return handler(*operation[1:])  # type: ignore[no-any-return]
         except Finding:
-            check_observation(self.explainer.seen, len(self.config.kv_groups))
+            check_observation(self.explainer.observed, len(self.config.kv_groups))
             raise
         except (TypeError, AttributeError, IndexError, KeyError) as error:
-            check_observation(self.explainer.seen, len(self.config.kv_groups))
+            check_observation(self.explainer.observed, len(self.config.kv_groups))
             raise AssertionError(f"the judge failed in {operation}: {type(error).__name__}: {error}") from error
 
 
 def operation_names() -> list[str]:
     """The names of all operations."""
-    return [name.removeprefix("op_") for name in dir(Lockstep) if name.startswith("op_")]
+    return [name.removeprefix("op_") for name in dir(ManagerJudge) if name.startswith("op_")]

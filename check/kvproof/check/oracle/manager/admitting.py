@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kvproof.check.oracle.expected import Group, Status
-from kvproof.check.oracle.expected import Sequence as Seq
+from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.firing import NUM_ENTRIES_MAX
 from kvproof.check.oracle.manager.base import ADMITTING, Judge
 from kvproof.check.protocol.adapter_check import check_answer
@@ -49,9 +48,9 @@ class Admitting(Judge):
 
     def _new_sequence(
         self, seq_id: int, group: Group, key: Key, images: tuple[Image, ...], tokens: Sequence[int]
-    ) -> Seq:
+    ) -> ExpectedSequence:
         window, *further = self.config.windows
-        seq = Seq(seq_id, group, key, images, self.identities.root(key), window)
+        seq = ExpectedSequence(seq_id, group, key, images, self.identities.root(key), window)
         for number, window in enumerate(further, 1):
             seq.add_part(self.identities.root(key, number), window)
         for token in tokens:
@@ -60,7 +59,7 @@ class Admitting(Judge):
         self.seqs[seq_id] = seq
         return seq
 
-    def _new_encoder(self, seq_id: int, group: Group, tokens: Sequence[int]) -> Seq:
+    def _new_encoder(self, seq_id: int, group: Group, tokens: Sequence[int]) -> ExpectedSequence:
         seq = self._new_sequence(seq_id, group, Key(salt="encoder"), (), tokens)
         seq.is_encoder, seq.window = True, 0
         return seq
@@ -70,7 +69,7 @@ class Admitting(Judge):
         group = self._waiting(gid)
         if not group:
             return False
-        before = self.explainer.seen
+        before = self.explainer.observed
         self.answer = f"hit {self._call('total-calls', 'hits', gid)}"
         self._call("total-calls", "forget", gid)
         self._unchanged(before, "a look-up only asks")
@@ -81,14 +80,14 @@ class Admitting(Judge):
         group = self._waiting(gid)
         if not group or not self._comes_in_order(ADMITTING):
             return False
-        about, before = f"admit({gid})", self.explainer.seen
-        if self.capabilities.asks_first:
+        context, before = f"admit({gid})", self.explainer.observed
+        if self.capabilities.has_admission_query:
             if self.config.caching:
                 self._call("total-calls", "hits", gid)
             answer = self._ask("can_admit", group)
             if answer is not Admission.OK:
                 self._judge_wait(group, answer, f"can_admit({gid})")
-                self.fired[f"admission {answer.value}"] += 1
+                self.coverage[f"admission {answer.value}"] += 1
                 self._call("total-calls", "forget", gid)
                 return True
             self._judge_ok(group, f"can_admit({gid})")
@@ -101,45 +100,45 @@ class Admitting(Judge):
             raise
         check_answer("admit", result, Admitted, Refused)
         if isinstance(result, Refused):
-            if self.capabilities.asks_first:
+            if self.capabilities.has_admission_query:
                 raise Finding("admission-sound", f"can_admit({gid}) said OK, admit was refused: {result.reason}")
             self.answer = "refused"
-            self.fired["admission refused"] += 1
-            self._unchanged(before, f"{about} was refused")
+            self.coverage["admission refused"] += 1
+            self._unchanged(before, f"{context} was refused")
             if self._fits(group):
-                self._judge_wait(group, Admission.LATER, about)
+                self._judge_wait(group, Admission.LATER, context)
             return True
-        self._admitted(group, result.hit, chunk, about)
+        self._admitted(group, result.hit, chunk, context)
         return True
 
-    def _admitted(self, group: Group, hit: int, chunk: int, about: str) -> None:
+    def _admitted(self, group: Group, hit: int, chunk: int, context: str) -> None:
         explainer, caching = self.explainer, self.config.caching
         first = group.members[0]
         touched = [*group.members, *([group.encoder] if group.encoder else [])]
         for seq in touched:
             seq.status = Status.RUNNING
-        self._observe(about, touched)
+        self._observe(context, touched)
         if caching:
             self._note_missed_hit(first, hit)
-        explainer.admitted(first, hit, caching, about, self.capabilities.same_step_hits)
+        explainer.admitted(first, hit, caching, context, self.capabilities.same_step_hits)
         for seq in group.members[1:]:
-            explainer.forked(first, seq, about)
+            explainer.forked(first, seq, context)
             if seq.tables != first.tables:
-                raise Finding("sharing-equal", f"{about}: tables {first.tables} and {seq.tables} of one prompt")
+                raise Finding("sharing-equal", f"{context}: tables {first.tables} and {seq.tables} of one prompt")
         if group.encoder:
-            explainer.admitted(group.encoder, 0, False, about)
+            explainer.admitted(group.encoder, 0, False, context)
             self.worker.writes.append((group.encoder, 0, len(group.encoder.tokens)))
-            self.fired["cross-attention table"] += 1
-        self._settle(about)
+            self.coverage["cross-attention table"] += 1
+        self._settle(context)
         start = min(hit, len(first.tokens) - 1)
         stop = self._chunk_end(first, start, chunk) if self.config.chunked else len(first.tokens)
         self.answer = f"hit {hit}" if hit else "admitted"
-        self.fired["admitted"] += 1
+        self.coverage["admitted"] += 1
         for seq in group.members:
             seq.hit, seq.computed, seq.is_busy = hit, stop, True
             self.worker.writes.append((seq, start if seq is first else stop, stop))
 
-    def _note_missed_hit(self, seq: Seq, hit: int) -> None:
+    def _note_missed_hit(self, seq: ExpectedSequence, hit: int) -> None:
         """Count look-ups that found less than was there: no fault, but slow."""
         state, size = self.state, self.config.block_size
         if hit >= (len(seq.tokens) - 1) // size * size:

@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from kvproof.check.oracle.expected import Group, Status
-from kvproof.check.oracle.expected import Sequence as Seq
+from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.protocol.adapter_check import check_adapter, check_answer, check_observation
 from kvproof.check.protocol.finding import CONTRACT, AdapterError, Finding
@@ -39,18 +38,18 @@ class Judge:
         check_kv_groups(config, subject.capabilities)
         self.subject, self.config, self.capabilities = subject, config, subject.capabilities
         self.identities = identities or Identities()
-        self.seqs: dict[int, Seq] = {}
+        self.seqs: dict[int, ExpectedSequence] = {}
         self.groups: dict[int, Group] = {}
         self.now = 0
         self.preempted_in_step = False
         self.phase = GROWING  # of the step under way
-        self.fired: Counter[str] = Counter()
+        self.coverage: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
         self.answer = ""  # of the last operation, for people
         self._open()
         first = self._call("total-calls", "observe")
         check_observation(first, len(config.kv_groups))
-        self.explainer = Explainer(config, first, self.identities, self.fired)
+        self.explainer = Explainer(config, first, self.identities, self.coverage)
         self.worker = self.explainer.worker
         self.state = self.explainer.state
         if self.capabilities.evicts_lru and config.caching:
@@ -97,10 +96,10 @@ class Judge:
         self.preempted_in_step, self.phase = False, GROWING
         return True
 
-    def _chunk_end(self, seq: Seq, start: int, num_tokens: int) -> int:
+    def _chunk_end(self, seq: ExpectedSequence, start: int, num_tokens: int) -> int:
         """Where the chunk ends that starts there: with the prompt, at a block boundary, or anywhere."""
         stop = start + max(1, num_tokens)
-        if self.config.caching and self.capabilities.whole_chunks:
+        if self.config.caching and self.capabilities.block_aligned_chunks:
             stop = -(-stop // self.config.block_size) * self.config.block_size
         return min(seq.num_prompt, stop)
 
@@ -110,41 +109,41 @@ class Judge:
     def _is_idle(self) -> bool:
         return not any(seq.status is Status.RUNNING for seq in self.seqs.values())
 
-    def _observe(self, about: str, touched: Sequence[Seq] = ()) -> None:
+    def _observe(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:
         """Observe, and hold the frame: the tables of sequences that the call is not about are unchanged."""
         explainer = self.explainer
-        seen = explainer.seen = self._call("total-calls", "observe")
+        seen = explainer.observed = self._call("total-calls", "observe")
         tables, expected = seen.tables, 0
         for seq_id, seq in self.seqs.items():
             if seq.status is Status.WAITING:
                 if tables.get(seq_id):
-                    raise Finding("no-leak-at-rest", f"{about}: sequence {seq_id} waits, but has {tables[seq_id]}")
+                    raise Finding("no-leak-at-rest", f"{context}: sequence {seq_id} waits, but has {tables[seq_id]}")
                 expected += seq_id in tables
                 continue
             expected += 1
             if seq in touched:
                 continue
             shown = tables.get(seq_id)
-            if shown is None or shown[0] != seq.shown or (len(shown) > 1 and shown != seq.tables):
-                raise Finding("frame-kept", f"{about}: {changed(seq, shown, 'it is not about')}")
+            if shown is None or shown[0] != seq.observed_table or (len(shown) > 1 and shown != seq.tables):
+                raise Finding("frame-kept", f"{context}: {changed(seq, shown, 'it is not about')}")
         if len(tables) > expected:
             left = {s: t for s, t in tables.items() if s not in self.seqs and any(t)}
             if left:
-                raise Finding("no-leak-at-rest", f"{about}: sequences that are over still have tables: {left}")
+                raise Finding("no-leak-at-rest", f"{context}: sequences that are over still have tables: {left}")
 
-    def _settle(self, about: str) -> None:
-        self.explainer.compare_pool(about, self._is_at_rest)
+    def _settle(self, context: str) -> None:
+        self.explainer.compare_pool(context, self._is_at_rest)
 
-    def _unchanged(self, before: Observation, about: str) -> None:
-        after = self.explainer.seen = self._call("total-calls", "observe")
+    def _unchanged(self, before: Observation, context: str) -> None:
+        after = self.explainer.observed = self._call("total-calls", "observe")
         if after != before:
             for name, old, new in zip(Observation._fields, before, after, strict=True):
                 if old != new:
-                    raise Finding("failed-call-changes-nothing", f"{about}, but {name} went {old} -> {new}")
+                    raise Finding("failed-call-changes-nothing", f"{context}, but {name} went {old} -> {new}")
 
     def _ask(self, name: str, group: Group) -> Admission:
         """Ask whether a call would succeed. Asking changes nothing."""
-        before = self.explainer.seen
+        before = self.explainer.observed
         answer = self._call("total-calls", name, group.id)
         check_answer(name, answer, Admission)
         self._unchanged(before, f"{name} only asks")
@@ -156,7 +155,7 @@ class Judge:
         need: int = words["blocks_for"](len(group.members[0].tokens) + lookahead) * len(self.config.kv_groups)
         return need + (words["blocks_for"](len(group.encoder.tokens)) if group.encoder else 0)
 
-    def _judge_ok(self, group: Group, about: str) -> None:
+    def _judge_ok(self, group: Group, context: str) -> None:
         """A group that may be admitted: its demand and the watermark fit, as far as they do not depend on choices."""
         if self.config.caching or self.config.window or self._is_idle():
             return
@@ -165,25 +164,25 @@ class Judge:
         if not self.explainer.machine.names["may_answer_ok"](need, unused, held_back):
             raise Finding(
                 "admission-sound",
-                f"{about} says OK, but needs {need} blocks of {unused} free, and {held_back} are "
+                f"{context} says OK, but needs {need} blocks of {unused} free, and {held_back} are "
                 "held back by the watermark",
             )
 
     def _fits(self, group: Group) -> bool:
         """Whether the demand of a group fits the pool when nothing else is there."""
-        reserved, gpu = len(self.explainer.seen.reserved), self.config.num_gpu_blocks
+        reserved, gpu = len(self.explainer.observed.reserved), self.config.num_gpu_blocks
         held_back = int(self.config.watermark * gpu)
         need = self._num_blocks_needed(group, self.config.lookahead)
         return not self.explainer.machine.names["may_answer_never"](need, reserved, held_back, gpu)
 
-    def _judge_wait(self, group: Group, answer: Admission, about: str) -> None:
+    def _judge_wait(self, group: Group, answer: Admission, context: str) -> None:
         """A group that is not admitted: NEVER only if it can never be; LATER only while something runs."""
         if answer is Admission.NEVER:
             if self._fits(group):
                 need, gpu = self._num_blocks_needed(group, self.config.lookahead), self.config.num_gpu_blocks
-                raise Finding("admission-final", f"{about} says NEVER, but needs {need} blocks of {gpu}")
+                raise Finding("admission-final", f"{context} says NEVER, but needs {need} blocks of {gpu}")
         elif self._is_idle():
-            raise Finding("admission-final", f"{about} says LATER although nothing runs: it would wait for ever")
+            raise Finding("admission-final", f"{context} says LATER although nothing runs: it would wait for ever")
 
     def _waiting(self, gid: int) -> Group | None:
         group = self.groups.get(gid)
@@ -206,11 +205,11 @@ def check_kv_groups(config: Config, capabilities: Capabilities) -> None:
         raise Unsupported("an encoder and several KV groups are not judged together")
 
 
-def changed(seq: Seq, shown: list[list[int]] | None, which: str) -> str:
+def changed(seq: ExpectedSequence, shown: list[list[int]] | None, which: str) -> str:
     """That the tables of a sequence changed, which should not have; the first that did, for people."""
-    pairs = [(part, table) for part, table in zip(seq.parts, shown or [], strict=False) if part.shown != table]
+    pairs = [(part, table) for part, table in zip(seq.parts, shown or [], strict=False) if part.observed_table != table]
     part, table = pairs[0] if pairs else (seq, "gone")
-    return f"the table of {part.name}, which {which}, went {part.shown} -> {table}"
+    return f"the table of {part.name}, which {which}, went {part.observed_table} -> {table}"
 
 
 def _text(name: str, arguments: tuple[Any, ...]) -> str:

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from kvproof.check.oracle.expected import Group, Status
-from kvproof.check.oracle.expected import Sequence as Seq
+from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.firing import NUM_ENTRIES_MAX
 from kvproof.check.oracle.manager.base import GROWING, Judge
 from kvproof.check.protocol.adapter_check import check_answer, check_pairs
@@ -40,59 +39,59 @@ class Growing(Judge):
             self._reserve(seq, self._chunk_end(seq, seq.computed, num_tokens), f"reserve({seq_id})")
         return True
 
-    def _reserve(self, seq: Seq, stop: int, about: str) -> None:
-        before, start = self.explainer.seen, seq.computed
+    def _reserve(self, seq: ExpectedSequence, stop: int, context: str) -> None:
+        before, start = self.explainer.observed, seq.computed
         result = self._call("admission-sound", "reserve", seq.id, stop - start)
         check_answer("reserve", result, Reserved, Refused)
         if isinstance(result, Refused):
-            if self.capabilities.asks_first:
-                raise Finding("admission-sound", f"{about} was refused after an OK: {result.reason}")
+            if self.capabilities.has_admission_query:
+                raise Finding("admission-sound", f"{context} was refused after an OK: {result.reason}")
             self.answer = "refused"
-            self.fired["append refused"] += 1
+            self.coverage["append refused"] += 1
             if not (self.capabilities.window_drop_when_refused and self.config.window):
-                self._unchanged(before, f"{about} was refused")
+                self._unchanged(before, f"{context} was refused")
                 return
-            self._observe(about, [seq])
-            self.explainer.extended(seq, (), self.config.caching, about)
-            self._settle(about)
+            self._observe(context, [seq])
+            self.explainer.extended(seq, (), self.config.caching, context)
+            self._settle(context)
             return
         copies = list(result.copies)
         if copies:
-            self._check_copies(copies, about)
-        self._observe(about, [seq])
-        if self.capabilities.exchanges_at_step:
-            self._exchange_filled(seq, about)
-        self.explainer.extended(seq, copies, self.config.caching, about)
-        self._settle(about)
+            self._check_copies(copies, context)
+        self._observe(context, [seq])
+        if self.capabilities.dedups_after_step:
+            self._exchange_filled(seq, context)
+        self.explainer.extended(seq, copies, self.config.caching, context)
+        self._settle(context)
         num_slots = min(map(len, seq.tables)) * self.config.block_size
         is_decode = start >= seq.num_prompt  # only then are there drafts; a prompt's last chunk needs no room for them
         if is_decode and stop == len(seq.tokens) and num_slots < stop + self.config.lookahead:
             raise Finding(
-                "admission-sound", f"{about}: {num_slots} slots for {stop} tokens and {self.config.lookahead} beyond"
+                "admission-sound", f"{context}: {num_slots} slots for {stop} tokens and {self.config.lookahead} beyond"
             )
         seq.computed, seq.is_busy = stop, True
         self.worker.copies.extend(copies)
         self.worker.writes.append((seq, start, stop))
-        self._hold_window(seq, start, about)
+        self._hold_window(seq, start, context)
 
-    def _exchange_filled(self, seq: Seq, about: str) -> None:
+    def _exchange_filled(self, seq: ExpectedSequence, context: str) -> None:
         """Entries that an earlier step filled name cached blocks of equal content; `extended` explains the rest."""
         for part in seq.parts:
-            shown, table = part.shown, self.explainer.table_of(part, about)
+            shown, table = part.observed_table, self.explainer.table_of(part, context)
             shared = min(len(shown), len(table))
             if table[:shared] != shown[:shared]:
                 named = [*table[:shared], *shown[shared:]].__getitem__
-                self.explainer.run(operations.exchange_entries(self.state, part.slot, named), about)
-            part.shown = shown
+                self.explainer.run(operations.exchange_entries(self.state, part.slot, named), context)
+            part.observed_table = shown
 
-    def _check_copies(self, copies: list[tuple[int, int]], about: str) -> None:
+    def _check_copies(self, copies: list[tuple[int, int]], context: str) -> None:
         check_pairs("reserve().copies", copies)
         for pair in copies:
             if not all(0 <= block < self.explainer.num_blocks for block in pair):
-                raise Finding("cow-copied", f"{about}: copy {pair} is outside {self.explainer.num_blocks} blocks")
+                raise Finding("cow-copied", f"{context}: copy {pair} is outside {self.explainer.num_blocks} blocks")
         self.answer = "copy " + ", ".join(f"{source} -> {target}" for source, target in copies)
 
-    def _hold_window(self, seq: Seq, num_done: int, about: str) -> None:
+    def _hold_window(self, seq: ExpectedSequence, num_done: int, context: str) -> None:
         if self.config.window is None:
             return
         state, entries_in_window = self.state, self.explainer.machine.names["entries_in_window"]
@@ -104,7 +103,7 @@ class Growing(Judge):
             bound = entries_in_window(num_done, state.num_blocks[slot] * self.config.block_size, part.window)
             if held > bound:
                 raise Finding(
-                    "window-kept", f"{about}: {part.name} holds {held} blocks, a window of {part.window} {bound}"
+                    "window-kept", f"{context}: {part.name} holds {held} blocks, a window of {part.window} {bound}"
                 )
 
     def op_append(self, gid: int) -> bool:
@@ -120,15 +119,15 @@ class Growing(Judge):
 
     def _may_append(self, group: Group) -> bool:
         """Whether the subject says that the group can get its slots; True if it is not to be asked."""
-        if not self.capabilities.asks_first:
+        if not self.capabilities.has_admission_query:
             return True
-        before = self.explainer.seen
+        before = self.explainer.observed
         can = self._call("total-calls", "can_append", group.id)
         check_answer("can_append", can, bool)
         self._unchanged(before, "can_append only asks")
         if not can:
             self.answer = "cannot append"
-            self.fired["append refused"] += 1
+            self.coverage["append refused"] += 1
         return can  # type: ignore[no-any-return]
 
     def _append_all(self, group: Group) -> None:
@@ -148,10 +147,10 @@ class Growing(Judge):
         self._call("total-calls", "fork", parent_id, child_id)
         self.seqs[child_id] = child
         parent.group.members.append(child)
-        about = f"fork({parent_id}, {child_id})"
-        self._observe(about, [child])
-        self.explainer.forked(parent, child, about)
+        context = f"fork({parent_id}, {child_id})"
+        self._observe(context, [child])
+        self.explainer.forked(parent, child, context)
         if child.tables != parent.tables:
-            raise Finding("frame-kept", f"{about}: parent {parent.tables}, child {child.tables}")
-        self._settle(about)
+            raise Finding("frame-kept", f"{context}: parent {parent.tables}, child {child.tables}")
+        self._settle(context)
         return True

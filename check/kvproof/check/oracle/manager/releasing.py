@@ -17,7 +17,7 @@ class Releasing(Growing):
         seq = self.seqs.get(seq_id)
         if seq is None or seq.is_encoder or seq.is_busy or not self._is_between_steps():
             return False
-        group, about = seq.group, f"free({seq_id})"
+        group, context = seq.group, f"free({seq_id})"
         self._call("total-calls", "free", seq_id)
         del self.seqs[seq_id]
         group.members.remove(seq)
@@ -27,11 +27,11 @@ class Releasing(Growing):
             if group.encoder:
                 del self.seqs[group.encoder.id]
                 ended.append(group.encoder)
-        self._observe(about)
+        self._observe(context)
         for one in ended:
             if one.status is not Status.WAITING:
-                self.explainer.freed(one, about)
-        self._settle(about)
+                self.explainer.freed(one, context)
+        self._settle(context)
         return True
 
     def op_preempt(self, gid: int) -> bool:
@@ -39,17 +39,17 @@ class Releasing(Growing):
         group = self._running(gid)
         if not group or len(group.members) != 1 or not self._comes_in_order(GROWING):
             return False
-        about = f"preempt({gid})"
+        context = f"preempt({gid})"
         self._call("total-calls", "preempt", gid)
         ended = [*group.members, *([group.encoder] if group.encoder else [])]
         for seq in ended:
             seq.status, seq.computed, seq.hit, seq.num_prompt = Status.WAITING, 0, 0, len(seq.tokens)
         self.preempted_in_step = True
-        self._observe(about)
+        self._observe(context)
         for seq in ended:
-            self.explainer.freed(seq, about)
-        self._settle(about)
-        self.fired["preempted"] += 1
+            self.explainer.freed(seq, context)
+        self._settle(context)
+        self.coverage["preempted"] += 1
         return True
 
     # Operations: swap -----------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ class Releasing(Growing):
         if not group or group.encoder or not self.config.num_host_blocks or not self._comes_in_order(GROWING):
             return False
         if self._ask("can_swap_out", group) is not Admission.OK:
-            self.fired["swap out refused"] += 1
+            self.coverage["swap out refused"] += 1
             return True
         self.preempted_in_step = True
         self.worker.swap_out += self._swap(group, "swap_out", Status.SWAPPED)
@@ -75,26 +75,26 @@ class Releasing(Growing):
             return False
         answer = self._ask("can_swap_in", group)
         if answer is not Admission.OK:
-            self.fired["swap in refused"] += 1
+            self.coverage["swap in refused"] += 1
             if answer is Admission.LATER and self._is_idle():
                 raise Finding("admission-final", f"can_swap_in({gid}) says LATER although nothing runs")
             return True
         self.worker.swap_in += self._swap(group, "swap_in", Status.RUNNING)
         if self.state.count[GPU][FREE] + self.state.count[GPU][EVICTABLE] <= 1:
-            self.fired["swap in while nearly full"] += 1
+            self.coverage["swap in while nearly full"] += 1
         if all(seq.num_unseen == 1 and len(seq.tokens) > seq.num_prompt for seq in group.members):
             self._append_all(group)
         return True
 
     def _swap(self, group: Group, name: str, status: Status) -> list[tuple[int, int]]:
-        about = f"{name}({group.id})"
+        context = f"{name}({group.id})"
         pairs = self._call("admission-sound", name, group.id)
         check_pairs(name, pairs)
         self.answer = ", ".join(f"{source} -> {target}" for source, target in pairs)
         for seq in group.members:
             seq.status = status
-        self._observe(about, group.members)
-        moved = self.explainer.swapped(group.members, pairs, status is Status.SWAPPED, about)
-        self._settle(about)
-        self.fired[name] += 1
+        self._observe(context, group.members)
+        moved = self.explainer.swapped(group.members, pairs, status is Status.SWAPPED, context)
+        self._settle(context)
+        self.coverage[name] += 1
         return moved

@@ -1,6 +1,6 @@
 """The step of the worker, and what happens between steps to the cache as a whole."""
 
-from kvproof.check.oracle.expected import Sequence as Seq
+from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.manager.base import GROWING, Judge
 from kvproof.check.protocol.adapter_check import check_answer
@@ -31,7 +31,7 @@ class Stepping(Judge):
         worker.execute(lookahead)
         explainer.executed(writes)
         self._call("total-calls", "step_done", step)
-        if self.capabilities.exchanges_at_step:
+        if self.capabilities.dedups_after_step:
             self._take_over([seq for seq, _, _ in writes if not seq.is_encoder])
         for seq in self.seqs.values():
             seq.is_busy = False
@@ -39,7 +39,7 @@ class Stepping(Judge):
         self._compare_memory(other, copies)
         return True
 
-    def _take_over(self, seqs: list[Seq]) -> None:
+    def _take_over(self, seqs: list[ExpectedSequence]) -> None:
         """Blocks that these sequences filled in the step may have given way to cached ones."""
         self._observe("run", seqs)
         for seq in seqs:
@@ -53,14 +53,14 @@ class Stepping(Judge):
         if wrong:
             raise self._read_back(wrong[0], self.worker.slots, "read-back", "")
         if other is not None:
-            self.fired["copies that touch each other"] += 1
+            self.coverage["copies that touch each other"] += 1
             wrong = other.wrong_blocks(memory, written)
             if wrong:
                 raise self._read_back(wrong[0], other.slots, "mapping-hazard-free", f"copies {copies} in reverse: ")
         if max(self.state.refcount) >= 3:
-            self.fired["three holders"] += 1
-        if self.explainer.seen.free[GPU] == 0:
-            self.fired["pool full"] += 1
+            self.coverage["three holders"] += 1
+        if self.explainer.observed.free[GPU] == 0:
+            self.coverage["pool full"] += 1
 
     def _read_back(self, block: int, slots: list[list[int]], property: str, prefix: str) -> Finding:
         """Who reads the wrong block, where, and what it finds there."""
@@ -83,7 +83,7 @@ class Stepping(Judge):
         """The prefix cache is forgotten; refused while any block is in use."""
         if not self.capabilities.reset or not self.config.caching or self.worker.is_pending:
             return False
-        before = self.explainer.seen
+        before = self.explainer.observed
         done = self._call("total-calls", "reset_cache")
         check_answer("reset_cache", done, bool)
         self.answer = "reset" if done else "refused"
@@ -91,12 +91,12 @@ class Stepping(Judge):
             self._unchanged(before, "reset_cache was refused")
             if self._is_at_rest():
                 raise Finding("no-leak-at-rest", "reset_cache was refused although nothing is held")
-            self.fired["reset refused"] += 1
+            self.coverage["reset refused"] += 1
             return True
         if not self._is_at_rest():
             raise Finding("evict-unreferenced", "reset_cache was done although blocks are in use")
         self.explainer.run(operations.reset_cache(self.state), "reset_cache")
         self._observe("reset_cache")
         self._settle("reset_cache")
-        self.fired["reset"] += 1
+        self.coverage["reset"] += 1
         return True

@@ -8,8 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import cast
 
-from kvproof.check.oracle.expected import Group
-from kvproof.check.oracle.expected import Sequence as Seq
+from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.manager.admitting import Admitting
 from kvproof.check.oracle.manager.base import GROWING, check_kv_groups
 from kvproof.check.oracle.manager.growing import Growing
@@ -18,9 +17,9 @@ from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.scheduler.in_flight import Pending, num_flights_max
 from kvproof.check.oracle.scheduler.requests import Request
 from kvproof.check.protocol.adapter_check import check_observation
-from kvproof.check.protocol.adapter_check_scheduler import check_loop_adapter
+from kvproof.check.protocol.adapter_check_scheduler import check_scheduler_adapter
 from kvproof.check.protocol.manager import ManagerSubject, Unsupported
-from kvproof.check.protocol.scheduler import LoopConfig, LoopSubject, Step
+from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject, Step
 from kvproof.spec.text.identity import Identities
 
 
@@ -36,19 +35,21 @@ class UnderWay:
     over: set[int] = field(default_factory=set)  # sequences that have all their tokens with that
 
 
-class LoopBase(Admitting, Growing, Stepping):
+class SchedulerJudgeBase(Admitting, Growing, Stepping):
     """The state of the judge."""
 
-    def __init__(self, subject: LoopSubject, config: LoopConfig, identities: Identities | None = None) -> None:
-        check_loop_adapter(subject)
+    def __init__(
+        self, subject: SchedulerSubject, config: SchedulerConfig, identities: Identities | None = None
+    ) -> None:
+        check_scheduler_adapter(subject)
         check_kv_groups(config, subject.capabilities)
         if len(config.kv_groups) > 1 and (config.num_host_blocks or config.transfers):
             raise Unsupported("several KV groups of a scheduler are judged without swap and transfers")
         self.subject = cast(ManagerSubject, subject)  # of whose calls only `open` and `observe` are used
-        self.config: LoopConfig = config
+        self.config: SchedulerConfig = config
         self.capabilities = subject.capabilities
         self.identities = identities or Identities()
-        self.seqs: dict[int, Seq] = {}
+        self.seqs: dict[int, ExpectedSequence] = {}
         self.groups: dict[int, Group] = {}
         self.requests: dict[int, Request] = {}
         self.under_way: list[UnderWay] = []  # steps, the oldest first
@@ -56,18 +57,18 @@ class LoopBase(Admitting, Growing, Stepping):
         self.sending: dict[int, list[int]] = {}  # sequences, over, whose KV is being sent
         self.apart: set[int] = set()  # sequences that have tables, and no place among those that run
         self.scheduled: Step | None = None  # by the last operation
-        self.using: dict[int, Seq] = {}  # sequences whose blocks the step that is being explained uses
+        self.using: dict[int, ExpectedSequence] = {}  # sequences whose blocks the step that is being explained uses
         self.num_steps = 0
         self.last_step: int | None = None  # when no request arrives any more: by then all must be over
         self.now, self.preempted_in_step, self.phase = 0, False, GROWING
-        self.fired: Counter[str] = Counter()
+        self.coverage: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
         self.answer = ""  # of the last operation, for people
         self._open()
         first = self._call("total-calls", "observe")
         check_observation(first, len(config.kv_groups))
         num_flights = num_flights_max(config.num_gpu_blocks + config.num_host_blocks)
-        self.explainer = Explainer(config, first, self.identities, self.fired, num_flights)
+        self.explainer = Explainer(config, first, self.identities, self.coverage, num_flights)
         self.pending = Pending(self.explainer, num_flights)
         self.worker, self.state = self.explainer.worker, self.explainer.state
         self.explainer.compare_pool("open", self._is_at_rest)

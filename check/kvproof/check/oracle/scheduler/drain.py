@@ -6,10 +6,10 @@ what is exceeded. Said as one operation, it is as short as what leads up to it.
 
 from collections.abc import Sequence
 
-from kvproof.check.oracle.scheduler.stepping import LoopStepping
+from kvproof.check.oracle.scheduler.stepping import SchedulerStepping
 
 
-class Draining(LoopStepping):
+class Draining(SchedulerStepping):
     """drain."""
 
     def op_drain(self, tokens: Sequence[int]) -> bool:

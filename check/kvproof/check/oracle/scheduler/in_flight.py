@@ -9,7 +9,7 @@ or gives it away has refuted `in-flight-held`.
 
 from collections.abc import Iterable
 
-from kvproof.check.oracle.expected import Sequence
+from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.refinement import Explainer
 
 STEPS_MAX = 3  # under way at once, the one being scheduled included
@@ -26,7 +26,7 @@ class Pending:
     def __init__(self, explainer: Explainer, num_flights: int) -> None:
         self.explainer, self.idle = explainer, list(range(num_flights - 1, -1, -1))
 
-    def launch(self, seqs: Iterable[Sequence], about: str) -> list[int]:
+    def launch(self, seqs: Iterable[ExpectedSequence], context: str) -> list[int]:
         """From now on, each block that these sequences hold is used by one more flight; returned are the flights."""
         explainer = self.explainer
         state, null = explainer.state, explainer.machine.null
@@ -37,11 +37,11 @@ class Pending:
                 if table[index] != null:
                     entries.setdefault(table[index], (slot, index))
         flights = [self.idle.pop() for _ in entries]
-        explainer.run((("launch", (f, *entry)) for f, entry in zip(flights, entries.values(), strict=True)), about)
+        explainer.run((("launch", (f, *entry)) for f, entry in zip(flights, entries.values(), strict=True)), context)
         return flights
 
-    def land(self, flights: list[int], about: str) -> None:
+    def land(self, flights: list[int], context: str) -> None:
         """These accesses are over; the last one gives a block back that nobody refers to any more."""
-        self.explainer.run((("land", (flight,)) for flight in flights), about)
+        self.explainer.run((("land", (flight,)) for flight in flights), context)
         self.idle += flights
         flights.clear()

@@ -7,12 +7,11 @@ enabled in the present truth (so any subsequence of a trace is a trace), True wh
 
 from collections.abc import Sequence
 
-from kvproof.check.oracle.expected import Sequence as Seq
-from kvproof.check.oracle.expected import Status
+from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.scheduler.drain import Draining
 from kvproof.check.protocol.adapter_check import check_observation
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.scheduler import LoopConfig, LoopSubject, Step
+from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject, Step
 from kvproof.check.search.shrinking.delta_debugging import replay_on
 from kvproof.spec.trace import Operation
 
@@ -21,7 +20,7 @@ REPLAY_SECONDS_MAX = 20.0
 COMPLETED = "complete()"
 
 
-class LoopLockstep(Draining):
+class SchedulerJudge(Draining):
     """One opened scheduler in lockstep with the specification."""
 
     @property
@@ -41,22 +40,22 @@ class LoopLockstep(Draining):
         try:
             return getattr(self, f"op_{operation[0]}")(*operation[1:])  # type: ignore[no-any-return]
         except Finding:
-            check_observation(self.explainer.seen, len(self.config.kv_groups))
+            check_observation(self.explainer.observed, len(self.config.kv_groups))
             raise
         except (TypeError, AttributeError, IndexError, KeyError) as error:
-            check_observation(self.explainer.seen, len(self.config.kv_groups))
+            check_observation(self.explainer.observed, len(self.config.kv_groups))
             raise AssertionError(f"the judge failed in {operation}: {type(error).__name__}: {error}") from error
 
-    def _given_up(self, about: str, touched: Sequence[Seq] = ()) -> None:
+    def _given_up(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:
         """When a step is complete, blocks that it filled may also give way to cached ones of equal content."""
-        if not (self.capabilities.exchanges_at_step and about == COMPLETED):
-            super()._given_up(about, touched)
+        if not (self.capabilities.dedups_after_step and context == COMPLETED):
+            super()._given_up(context, touched)
             return
         running = [seq for seq in self.seqs.values() if seq.status is Status.RUNNING and seq.slot >= 0]
-        super()._given_up(about, [*touched, *running])
+        super()._given_up(context, [*touched, *running])
         for seq in running:
             if seq.slot >= 0:
-                self.explainer.exchanged(seq, about)
+                self.explainer.exchanged(seq, context)
 
 
 def _told(step: Step) -> str:
@@ -68,6 +67,6 @@ def _told(step: Step) -> str:
     return "; ".join(said) or "nothing"
 
 
-def replay_loop(subject: LoopSubject, config: LoopConfig, operations: Sequence[Operation]) -> Finding | None:
+def replay_loop(subject: SchedulerSubject, config: SchedulerConfig, operations: Sequence[Operation]) -> Finding | None:
     """The finding of a run, or None. Operations that are not enabled are passed over."""
-    return replay_on(lambda: LoopLockstep(subject, config), operations, REPLAY_SECONDS_MAX)
+    return replay_on(lambda: SchedulerJudge(subject, config), operations, REPLAY_SECONDS_MAX)

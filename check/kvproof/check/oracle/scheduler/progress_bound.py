@@ -21,10 +21,10 @@ for them: at most as many empty ones after each that is not.
 from collections.abc import Iterable
 
 from kvproof.check.oracle.scheduler.requests import Request
-from kvproof.check.protocol.scheduler import LoopConfig
+from kvproof.check.protocol.scheduler import SchedulerConfig
 
 
-def num_steps_max(requests: Iterable[Request], config: LoopConfig) -> int:
+def num_steps_max(requests: Iterable[Request], config: SchedulerConfig) -> int:
     """Steps within which all these requests must be over."""
     num_gains = 0
     for request in requests:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kvproof.check.oracle.expected import Group, Sequence
+from kvproof.check.oracle.expected import ExpectedSequence, Group
 
 
 class Request(Group):
@@ -16,11 +16,11 @@ class Request(Group):
         self.is_sent = False
         self.to_come: list[int] = []  # sequences that the scheduler will fork it into
 
-    def everyone(self) -> list[Sequence]:
+    def everyone(self) -> list[ExpectedSequence]:
         """The members, and the encoder's sequence if there is one."""
         return [*self.members, self.encoder] if self.encoder else self.members
 
-    def num_left(self, seq: Sequence) -> int:
+    def num_left(self, seq: ExpectedSequence) -> int:
         """Tokens that a sequence is still to generate."""
         return self.max_tokens - (len(seq.tokens) - self.num_prompt)
 

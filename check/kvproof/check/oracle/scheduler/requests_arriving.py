@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kvproof.check.oracle.expected import Sequence as Seq
-from kvproof.check.oracle.expected import Status
+from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.firing import NUM_ENTRIES_MAX, NUM_SEQS_MAX
 from kvproof.check.oracle.scheduler.progress_bound import num_steps_max
 from kvproof.check.oracle.scheduler.requests import Request, unfinished
@@ -60,26 +59,26 @@ class Arriving(Forking):
         request = self.requests.get(request_id)
         if request is None or request.is_doomed or not self.capabilities.aborts:
             return False
-        about, first = f"abort({request_id})", request.members[0]
-        self.fired[f"aborted while {first.status.value}"] += 1
+        context, first = f"abort({request_id})", request.members[0]
+        self.coverage[f"aborted while {first.status.value}"] += 1
         if first.status is Status.RUNNING and first.computed < request.num_prompt:
-            self.fired["aborted within its prompt"] += 1
+            self.coverage["aborted within its prompt"] += 1
         if self._is_in_flight(request):
-            self.fired["aborted in flight"] += 1
+            self.coverage["aborted in flight"] += 1
         self._call("total-calls", "abort", request_id)
         if self.under_way and first.status is not Status.WAITING:
             request.is_doomed = True
-            self._given_up(about)
+            self._given_up(context)
         else:
             self._forget(request)
-            self._observe(about)
+            self._observe(context)
             for seq in request.everyone():
                 if seq.status is not Status.WAITING:
-                    self.explainer.freed(seq, about)
-        self._settle(about)
+                    self.explainer.freed(seq, context)
+        self._settle(context)
         return True
 
-    def _given_up(self, about: str, touched: Sequence[Seq] = ()) -> None:
+    def _given_up(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:
         """Observe. A request that is over while a step uses its blocks may give them up now or later.
 
         A step that is scheduled will be executed, whoever is over. Where somebody of it goes before it is launched, it
@@ -90,9 +89,9 @@ class Arriving(Forking):
         gone = [seq for seq in doomed if seq.slot >= 0 and tables.get(seq.id) is None]
         if gone:
             self._execute()
-        self._observe(about, [*gone, *touched])
+        self._observe(context, [*gone, *touched])
         for seq in gone:
-            self.explainer.freed(seq, about)
+            self.explainer.freed(seq, context)
             seq.status = Status.WAITING
 
     def op_stop(self) -> bool:

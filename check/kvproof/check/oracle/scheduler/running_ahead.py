@@ -5,11 +5,11 @@ step go back only when a newer one is launched, as long as anybody is there to b
 while a step samples its token loses that token: nobody has looked at it, and it is sampled anew.
 """
 
-from kvproof.check.oracle.scheduler.base import LoopBase
+from kvproof.check.oracle.scheduler.base import SchedulerJudgeBase
 from kvproof.check.oracle.scheduler.requests import Request, unfinished
 
 
-class Ahead(LoopBase):
+class Ahead(SchedulerJudgeBase):
     """What differs for a subject that `runs_ahead`."""
 
     def _may_complete(self) -> bool:
@@ -26,4 +26,4 @@ class Ahead(LoopBase):
                 if under.sampled.pop(seq.id, None) is not None:
                     under.over.discard(seq.id)
                     seq.drop_last_token()
-                    self.fired["token dropped"] += 1
+                    self.coverage["token dropped"] += 1

@@ -13,8 +13,7 @@ pairs make of the table before.
 
 from collections.abc import Sequence
 
-from kvproof.check.oracle.expected import Sequence as Seq
-from kvproof.check.oracle.expected import Status
+from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.manager.base import changed
 from kvproof.check.oracle.scheduler.requests import Request
 from kvproof.check.oracle.scheduler.running_ahead import Ahead
@@ -63,11 +62,11 @@ class Scheduling(Ahead):
         self.explainer.admitted(seq, load.hit, self.config.caching, ABOUT, self.capabilities.same_step_hits)
         self.loading[seq.id] = self.pending.launch([seq], ABOUT)
         self.apart.add(seq.id)
-        self.fired["load"] += 1
+        self.coverage["load"] += 1
 
     def _admit_who_leaves(self, step: Step, chunks: dict[int, Chunk]) -> Step:
         """Explain who was let in with what was found, found no room for more, and was swapped out; what remains."""
-        tables, base = self.explainer.seen.tables, self.config.num_gpu_blocks
+        tables, base = self.explainer.observed.tables, self.config.num_gpu_blocks
         source_of = {target + base: source for source, target in step.swap_out}
         for seq_id, chunk in list(chunks.items()):
             shown = tables.get(seq_id)
@@ -76,7 +75,7 @@ class Scheduling(Ahead):
                 self._admit({self.seqs[seq_id].group.id: [chunk]})
                 tables[seq_id] = shown
                 del chunks[seq_id]
-                self.fired["swapped out when admitted"] += 1
+                self.coverage["swapped out when admitted"] += 1
         return step if len(chunks) == len(step.chunks) else step._replace(chunks=list(chunks.values()))
 
     def _hold_places(self) -> None:
@@ -106,8 +105,10 @@ class Scheduling(Ahead):
             chunks[chunk.seq] = chunk
         return chunks
 
-    def _by_status(self, step: Step) -> tuple[list[tuple[Seq, Chunk]], list[Request], dict[int, list[Chunk]]]:
-        running: list[tuple[Seq, Chunk]] = []
+    def _by_status(
+        self, step: Step
+    ) -> tuple[list[tuple[ExpectedSequence, Chunk]], list[Request], dict[int, list[Chunk]]]:
+        running: list[tuple[ExpectedSequence, Chunk]] = []
         swapped: list[Request] = []
         waiting: dict[int, list[Chunk]] = {}
         for chunk in step.chunks:
@@ -133,7 +134,7 @@ class Scheduling(Ahead):
         if not is_failed:
             self._judge_ignored(request)
         first = request.members[0]
-        self.fired["failed" if is_failed else f"ignored while {first.status.value}"] += 1
+        self.coverage["failed" if is_failed else f"ignored while {first.status.value}"] += 1
         if any(seq.id in chunks for seq in request.members):
             raise Finding("no-use-after-free", f"{ABOUT}: request {request_id} is ended, and scheduled")
         self._forget(request)
@@ -157,7 +158,9 @@ class Scheduling(Ahead):
         )
         need += blocks_for(len(request.encoder.tokens)) if request.encoder else 0
         held_back = int(config.watermark * config.num_gpu_blocks)
-        reserved = len(self.explainer.seen.reserved) + (config.window is not None and not is_waiting)  # the null block
+        reserved = len(self.explainer.observed.reserved) + (
+            config.window is not None and not is_waiting
+        )  # the null block
         if not may_answer_never(need, reserved, held_back, config.num_gpu_blocks):
             raise Finding(
                 "admission-final",
@@ -167,7 +170,7 @@ class Scheduling(Ahead):
 
     def _leave(self, step: Step, chunks: set[int]) -> int:
         """Sequences that are not in the step: unchanged, preempted or swapped out. How many groups left the GPU."""
-        tables, leaving, num_tables = self.explainer.seen.tables, list[Request](), 0
+        tables, leaving, num_tables = self.explainer.observed.tables, list[Request](), 0
         for seq_id, seq in self.seqs.items():
             if seq_id in chunks:
                 num_tables += 1
@@ -181,7 +184,7 @@ class Scheduling(Ahead):
                 continue
             if shown is not None:
                 num_tables += 1
-                if shown[0] == seq.shown and (len(shown) == 1 or shown == seq.tables):
+                if shown[0] == seq.observed_table and (len(shown) == 1 or shown == seq.tables):
                     continue
                 if seq.is_encoder and seq.group.members[0].id in chunks and seq.status is SWAPPED:
                     continue
@@ -216,31 +219,31 @@ class Scheduling(Ahead):
                 "read-back", f"{ABOUT}: {len(request.members)} sequences of request {request.id} were preempted by "
                 "recompute; they have no prompt in common to come back with"
             )  # fmt: skip
-        self.fired["preempted"] += 1
+        self.coverage["preempted"] += 1
 
     def _swapped_out(self, request: Request, step: Step) -> None:
         base, everyone = self.config.num_gpu_blocks, request.everyone()
-        mine = {block - base for seq in everyone for block in self.explainer.seen.tables.get(seq.id, [[]])[0]}
+        mine = {block - base for seq in everyone for block in self.explainer.observed.tables.get(seq.id, [[]])[0]}
         pairs = [pair for pair in step.swap_out if pair[1] in mine]
         for seq in everyone:
             seq.status = SWAPPED
             self.using[seq.id] = seq
         self.worker.swap_out += self.explainer.swapped(everyone, pairs, True, ABOUT)
         self._drop_ahead(request)
-        self.fired["swap_out"] += 1
+        self.coverage["swap_out"] += 1
 
     # Coming back, growing, coming -----------------------------------------------------------------------------------
 
-    def _grow(self, seq: Seq, chunk: Chunk, copies: Sequence[Pair]) -> None:
+    def _grow(self, seq: ExpectedSequence, chunk: Chunk, copies: Sequence[Pair]) -> None:
         self.explainer.extended(seq, copies, self.config.caching, ABOUT)
         earlier = [c.start for under in self.under_way for c in under.step.chunks if c.seq == seq.id]
         self._hold_window(seq, min([chunk.start, *earlier]), ABOUT)  # a step under way reads from there
         self._compute(seq, chunk)
 
-    def _compute(self, seq: Seq, chunk: Chunk) -> None:
+    def _compute(self, seq: ExpectedSequence, chunk: Chunk) -> None:
         if seq.id in self.loading:
             raise self._not_arrived(seq.id)
-        num_slots = len(seq.shown) * self.config.block_size
+        num_slots = len(seq.observed_table) * self.config.block_size
         if chunk.stop > num_slots:
             raise Finding(
                 "read-back",
@@ -252,23 +255,23 @@ class Scheduling(Ahead):
         self.worker.writes.append((seq, chunk.start, chunk.stop))
 
     def _swap_in(self, requests: list[Request], step: Step) -> None:
-        explainer, tables, base = self.explainer, self.explainer.seen.tables, self.config.num_gpu_blocks
+        explainer, tables, base = self.explainer, self.explainer.observed.tables, self.config.num_gpu_blocks
         chunks = {chunk.seq: chunk for chunk in step.chunks}
         for request in requests:
             everyone = request.everyone()
-            mine = {block - base for seq in everyone for block in seq.shown}
+            mine = {block - base for seq in everyone for block in seq.observed_table}
             pairs = [pair for pair in step.swap_in if pair[0] in mine]
             target_of = dict(pairs)
             after = {seq.id: tables.get(seq.id) for seq in everyone}
             for seq in everyone:
-                tables[seq.id] = [[target_of.get(b - base, b) if b >= base else b for b in seq.shown]]
+                tables[seq.id] = [[target_of.get(b - base, b) if b >= base else b for b in seq.observed_table]]
                 seq.status = RUNNING
             self.worker.swap_in += explainer.swapped(everyone, pairs, False, ABOUT)
             for seq_id, shown in after.items():
                 if shown is None:
                     raise Finding("frame-kept", f"{ABOUT}: sequence {seq_id} is scheduled, and has no table")
                 tables[seq_id] = shown
-            self.fired["swap_in"] += 1
+            self.coverage["swap_in"] += 1
             for seq in request.members:
                 if seq.id not in chunks:
                     raise Finding("frame-kept", f"{ABOUT}: sequence {seq.id} was swapped in, and is not in the step")
@@ -299,10 +302,10 @@ class Scheduling(Ahead):
                 explainer.admitted(request.encoder, 0, False, ABOUT)
                 self.worker.writes.append((request.encoder, 0, len(request.encoder.tokens)))
                 self.using[request.encoder.id] = request.encoder
-                self.fired["cross-attention table"] += 1
+                self.coverage["cross-attention table"] += 1
             for chunk in chunks:
                 self.seqs[chunk.seq].hit = hit
                 self._compute(self.seqs[chunk.seq], chunk)
-            self.fired["admitted"] += 1
+            self.coverage["admitted"] += 1
             if chunks[0].stop < len(first.tokens):
-                self.fired["prompt in chunks"] += 1
+                self.coverage["prompt in chunks"] += 1

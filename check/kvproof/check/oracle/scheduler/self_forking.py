@@ -8,9 +8,8 @@ just arrived.
 
 from collections.abc import Iterable, Sequence
 
-from kvproof.check.oracle.expected import Sequence as Seq
-from kvproof.check.oracle.expected import Status
-from kvproof.check.oracle.scheduler.base import LoopBase
+from kvproof.check.oracle.expected import ExpectedSequence, Status
+from kvproof.check.oracle.scheduler.base import SchedulerJudgeBase
 from kvproof.check.oracle.scheduler.requests import Request
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Pair
@@ -19,14 +18,14 @@ from kvproof.spec.text import operations
 ABOUT = "complete()"
 
 
-class Forking(LoopBase):
+class Forking(SchedulerJudgeBase):
     """What differs for a subject that `forks_itself`."""
 
     def _to_come(self) -> Iterable[int]:
         """Sequences that requests will fork into."""
         return (child for request in self.requests.values() for child in request.to_come)
 
-    def _forked(self) -> tuple[list[tuple[Seq, Seq]], list[Pair]]:
+    def _forked(self) -> tuple[list[tuple[ExpectedSequence, ExpectedSequence]], list[Pair]]:
         """Who was forked since the last step (parent, child), and what was copied. The children are requests now."""
         if not self.capabilities.forks_itself:
             return [], []
@@ -41,7 +40,9 @@ class Forking(LoopBase):
             born.append((parent, self._new_child(parent, child_id, request, tables.get(child_id) is not None)))
         return born, copies
 
-    def _new_child(self, parent: Seq, child_id: int, request: Request, has_table: bool) -> Seq:
+    def _new_child(
+        self, parent: ExpectedSequence, child_id: int, request: Request, has_table: bool
+    ) -> ExpectedSequence:
         new = Request(-child_id, request.num_prompt, request.max_tokens)
         child = parent.forked(child_id)
         child.group, child.status = new, Status.RUNNING if has_table else Status.WAITING
@@ -49,22 +50,22 @@ class Forking(LoopBase):
             child.computed = 0
         new.members.append(child)
         self.requests[new.id], self.seqs[child_id] = new, child
-        self.fired["forked by itself" if has_table else "forked, and waits"] += 1
+        self.coverage["forked by itself" if has_table else "forked, and waits"] += 1
         return child
 
-    def _explain_forks(self, born: Sequence[tuple[Seq, Seq]], copies: Sequence[Pair]) -> None:
+    def _explain_forks(self, born: Sequence[tuple[ExpectedSequence, ExpectedSequence]], copies: Sequence[Pair]) -> None:
         """The tables of the children; observed already. The copies are made at once, and everyone reads back.
 
         Where the parent is over by now, and shows no table, what it had is known from the copies.
         """
-        size, worker, tables = self.config.block_size, self.worker, self.explainer.seen.tables
+        size, worker, tables = self.config.block_size, self.worker, self.explainer.observed.tables
         source_of = {target: source for source, target in copies}
         made = set()
         for parent, child in born:
             if child.status is not Status.RUNNING:
                 continue
             (table,) = tables[child.id]
-            had = parent.shown if parent.slot >= 0 else [source_of.get(block, block) for block in table]
+            had = parent.observed_table if parent.slot >= 0 else [source_of.get(block, block) for block in table]
             is_own = (old != new for old, new in zip(had, table, strict=False))
             num_shared = next((index for index, own in enumerate(is_own) if own), len(had))
             if len(table) != len(had) or num_shared > parent.computed // size:
@@ -77,7 +78,7 @@ class Forking(LoopBase):
                 self.explainer.run(operations.take(self.state, block), ABOUT)
             self.explainer.admitted(child, num_shared * size, self.config.caching, ABOUT)
             self.explainer.executed([(child, num_shared * size, child.computed)])
-            self.fired["shared with a child"] += num_shared > 0
+            self.coverage["shared with a child"] += num_shared > 0
         if made != set(copies) or len(source_of) != len(copies):
             raise Finding("cow-copied", f"{ABOUT}: copies {sorted(copies)}; the children need {sorted(made)}")
         if made:

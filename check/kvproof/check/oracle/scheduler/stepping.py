@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from kvproof.check.oracle.expected import Sequence as Seq
-from kvproof.check.oracle.expected import Status
+from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.firing import NUM_SEQS_MAX
 from kvproof.check.oracle.scheduler.base import UnderWay
 from kvproof.check.oracle.scheduler.requests import unfinished
@@ -16,7 +15,7 @@ from kvproof.check.protocol.scheduler import Step
 GROUP_MEMBERS_MAX = 4
 
 
-class LoopStepping(Arriving, Scheduling):
+class SchedulerStepping(Arriving, Scheduling):
     """schedule, launch, complete."""
 
     def op_schedule(self) -> bool:
@@ -25,7 +24,7 @@ class LoopStepping(Arriving, Scheduling):
             return False
         step = self._call("total-calls", "schedule")
         check_answer("schedule", step, Step)
-        self.explainer.seen = self._call("total-calls", "observe")
+        self.explainer.observed = self._call("total-calls", "observe")
         self.num_steps += 1
         self.scheduled = step
         self.using.clear()
@@ -37,7 +36,7 @@ class LoopStepping(Arriving, Scheduling):
         flights = self.pending.launch(self.using.values(), ABOUT)
         self.under_way.append(UnderWay(step, frozenset(self.using), flights))
         if len(self.under_way) > 1 and step.chunks:
-            self.fired["scheduled while another is under way"] += 1
+            self.coverage["scheduled while another is under way"] += 1
         if self.config.chunked or self.worker.swap_in:
             self._note_mixture(step)
         return True
@@ -71,11 +70,11 @@ class LoopStepping(Arriving, Scheduling):
     def _note_mixture(self, step: Step) -> None:
         is_decode = [self._is_decode(self.seqs[chunk.seq]) for chunk in step.chunks]
         if any(is_decode) and not all(is_decode):
-            self.fired["decodes and chunks in one step"] += 1
+            self.coverage["decodes and chunks in one step"] += 1
         if self.worker.swap_in and len(step.chunks) > 1:
-            self.fired["swap in beside others"] += 1
+            self.coverage["swap in beside others"] += 1
 
-    def _is_decode(self, seq: Seq) -> bool:
+    def _is_decode(self, seq: ExpectedSequence) -> bool:
         return len(seq.tokens) > self.requests[seq.group.id].num_prompt and seq.computed == len(seq.tokens)
 
     def op_launch(self, tokens: Sequence[int] = ()) -> bool:
@@ -130,7 +129,7 @@ class LoopStepping(Arriving, Scheduling):
             if i in under.over or (i in stops and all(child.id != i for child in children))
         ]
         told = [(parent.id, child.id) for parent, child in pairs]
-        sent, received = ([i for i in arrivals if i in about] for about in (self.sending, self.loading))
+        sent, received = ([i for i in arrivals if i in context] for context in (self.sending, self.loading))
         if self.config.transfers:
             self._call("total-calls", "arrived", sent, received)
         self._call("total-calls", "complete", sampled, told, [seq.id for seq in ended])
@@ -139,7 +138,7 @@ class LoopStepping(Arriving, Scheduling):
         for seq in ended:
             if self.requests[seq.group.id].is_sent and seq.slot >= 0:
                 self.sending[seq.id] = self.pending.launch([seq], "complete()")
-                self.fired["send"] += 1
+                self.coverage["send"] += 1
         self._completed(pairs, children, ended)
         return True
 
@@ -153,17 +152,17 @@ class LoopStepping(Arriving, Scheduling):
                 self.worker.execute(0)
                 self.explainer.executed(writes)
             else:
-                self.fired["loaded in vain"] += 1
+                self.coverage["loaded in vain"] += 1
             self.pending.land(flights, "complete()")
         for seq_id in sent:
             self.pending.land(self.sending.pop(seq_id), "complete()")
 
-    def _sampling(self, step: Step) -> list[Seq]:
+    def _sampling(self, step: Step) -> list[ExpectedSequence]:
         """The sequences that the step computes to their ends."""
         seqs = [(seq, chunk.stop) for chunk in step.chunks if (seq := self.seqs.get(chunk.seq))]
         return [seq for seq, stop in seqs if self._samples(seq, stop)]
 
-    def _sample(self, under: UnderWay, seqs: Sequence[Seq], tokens: Sequence[int]) -> None:
+    def _sample(self, under: UnderWay, seqs: Sequence[ExpectedSequence], tokens: Sequence[int]) -> None:
         for index, seq in enumerate(seqs):
             if not any(seq.id in earlier.over for earlier in self.under_way):  # else it runs in vain
                 under.sampled[seq.id] = tokens[index % len(tokens)]
@@ -171,13 +170,13 @@ class LoopStepping(Arriving, Scheduling):
                 if self._is_over(seq):
                     under.over.add(seq.id)
 
-    def _is_doomed(self, seq: Seq) -> bool:
+    def _is_doomed(self, seq: ExpectedSequence) -> bool:
         return self.requests[seq.group.id].is_doomed
 
-    def _samples(self, seq: Seq, stop: int) -> bool:
+    def _samples(self, seq: ExpectedSequence, stop: int) -> bool:
         return stop == len(seq.tokens) and not self._is_doomed(seq)
 
-    def _may_fork(self, parent: Seq, child_id: int) -> bool:
+    def _may_fork(self, parent: ExpectedSequence, child_id: int) -> bool:
         request = self.requests[parent.group.id]
         return (
             self.capabilities.fork
@@ -190,13 +189,18 @@ class LoopStepping(Arriving, Scheduling):
             and len(parent.tokens) + 1 < self.config.max_model_len
         )
 
-    def _is_over(self, seq: Seq) -> bool:
+    def _is_over(self, seq: ExpectedSequence) -> bool:
         request = self.requests[seq.group.id]
         return request.num_left(seq) <= 0 or len(seq.tokens) >= self.config.max_model_len
 
-    def _completed(self, pairs: list[tuple[Seq, Seq]], children: list[Seq], ended: list[Seq]) -> None:
+    def _completed(
+        self,
+        pairs: list[tuple[ExpectedSequence, ExpectedSequence]],
+        children: list[ExpectedSequence],
+        ended: list[ExpectedSequence],
+    ) -> None:
         """What is over has given everything up, and children share every block."""
-        about, explainer = "complete()", self.explainer
+        context, explainer = "complete()", self.explainer
         born, copies = self._forked()
         for seq in ended:
             request = self.requests[seq.group.id]
@@ -209,17 +213,17 @@ class LoopStepping(Arriving, Scheduling):
         over = [r for r in self.requests.values() if r.is_doomed and not self._is_in_flight(r)]
         for request in over:
             self._forget(request)
-        self._given_up(about, [*children, *(child for _, child in born)])
+        self._given_up(context, [*children, *(child for _, child in born)])
         for parent, child, shown in shares:
-            explainer.forked(parent, child, about)
+            explainer.forked(parent, child, context)
             if child.tables != shown:
-                raise Finding("frame-kept", f"{about}: fork of {parent.id}: parent {shown}, child {child.tables}")
+                raise Finding("frame-kept", f"{context}: fork of {parent.id}: parent {shown}, child {child.tables}")
         for seq in (*ended, *(seq for request in over for seq in request.everyone())):
             if seq.slot >= 0 and seq.id not in self.seqs:
-                explainer.freed(seq, about)
+                explainer.freed(seq, context)
         self._explain_forks(born, copies)
-        self._settle(about)
-        self.fired["finished"] += len(ended)
+        self._settle(context)
+        self.coverage["finished"] += len(ended)
 
     def is_done(self) -> bool:
         """Whether every request is over and no step is under way."""

@@ -8,7 +8,7 @@ starts is as the model runner settles it: behind what is computed, and behind th
 
 from kvproof.check.oracle.expected import Group, Status
 from kvproof.check.protocol.manager import Admission, Admitted, Reserved
-from kvproof.check.recording.format import Call, Header, Told
+from kvproof.check.recording.format import Call, Header, RecordedSequence
 from kvproof.check.recording.replayed_subject import Unjudged
 from kvproof.check.recording.trace_judge import RecordingJudge
 
@@ -43,14 +43,14 @@ class V0Judge(RecordingJudge):
     def on_can_allocate(self, line: Call) -> None:
         """OK, LATER or NEVER."""
         self.set_lookahead(line.lookahead)
-        group, about = self.phantom(line), f"can_allocate({line.group})"
+        group, context = self.phantom(line), f"can_allocate({line.group})"
         self.played.answer = _admission(line)
         answer = self._ask("can_admit", group)
-        self.fired[f"admission {answer.value}"] += 1
+        self.coverage[f"admission {answer.value}"] += 1
         if answer is Admission.OK:
-            self._judge_ok(group, about)
+            self._judge_ok(group, context)
         else:
-            self._judge_wait(group, answer, about)
+            self._judge_wait(group, answer, context)
 
     def on_get_num_cached_tokens(self, line: Call) -> None:
         """A look-up; of a sequence that waits, what it finds counts when it is given its table."""
@@ -96,7 +96,7 @@ class V0Judge(RecordingJudge):
 
     def on_mark_blocks_as_computed(self, line: Call) -> None:
         """The step computes so many tokens more of each running sequence of the group, or all that are known."""
-        before = self.explainer.seen
+        before = self.explainer.observed
         self._call("total-calls", "step_scheduled", line.group)
         self._unchanged(before, "mark_blocks_as_computed gives and takes no block")
         self.is_step_told = True
@@ -104,7 +104,7 @@ class V0Judge(RecordingJudge):
             if told.seq in self.seqs:
                 self._schedule(told, line.num_tokens, place)
 
-    def _schedule(self, told: Told, num_tokens: int, place: int) -> None:
+    def _schedule(self, told: RecordedSequence, num_tokens: int, place: int) -> None:
         seq = self.seqs[told.seq]
         known = len(seq.tokens)
         stop = min(told.num_computed + num_tokens, known) if num_tokens else known

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kvproof.check.protocol.manager import NULL_BLOCK, Config
-from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V0, Call, Header, Told
+from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V0, Call, Header, RecordedSequence
 from kvproof.check.recording.recorder import Recorder, RecordingRefused
 
 WAITING, RUNNING, SWAPPED = "WAITING", "RUNNING", "SWAPPED"
@@ -103,8 +103,8 @@ class V0Recorder(Recorder):
 
     # What is told of sequences and groups ---------------------------------------------------------------------------
 
-    def _told(self, seq: Any, with_tokens: bool = False, with_table: bool = True) -> Told:
-        told = Told(seq.seq_id)
+    def _told(self, seq: Any, with_tokens: bool = False, with_table: bool = True) -> RecordedSequence:
+        told = RecordedSequence(seq.seq_id)
         told.num_computed, told.is_prefill = seq.data.get_num_computed_tokens(), bool(seq.is_prefill())
         if with_tokens:
             self._tell_tokens(told, seq)
@@ -112,7 +112,7 @@ class V0Recorder(Recorder):
             self.new_tables(told, self._tables(seq))
         return told
 
-    def _tell_tokens(self, told: Told, seq: Any) -> None:
+    def _tell_tokens(self, told: RecordedSequence, seq: Any) -> None:
         tokens = seq.get_token_ids()
         told.extra = self.digest(seq.extra_hash())
         block_extra = getattr(seq, "block_extra", None)
@@ -220,11 +220,11 @@ class V0Recorder(Recorder):
 
     def on_get_num_cached_tokens(self, answer: Any, seq: Any) -> Call:
         """A look-up."""
-        return Call(0, "", seqs=[Told(seq.seq_id)], answer=None if answer is None else int(answer))
+        return Call(0, "", seqs=[RecordedSequence(seq.seq_id)], answer=None if answer is None else int(answer))
 
     def on_get_common_computed_block_ids(self, answer: Any, seqs: Sequence[Any]) -> Call:
         """What the step need not compute."""
-        told = [Told(seq.seq_id) for seq in seqs]
+        told = [RecordedSequence(seq.seq_id) for seq in seqs]
         return Call(0, "", seqs=told, answer=None if answer is None else len(answer))
 
     def on_reset_prefix_cache(self, answer: Any, device: Any = None) -> Call:

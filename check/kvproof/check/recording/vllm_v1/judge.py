@@ -5,7 +5,7 @@ for as many tokens as the step computes beyond those that the engine counts as c
 of it is given slots again, when one ends, when the cache is reset, or when the engine says that the next one starts.
 """
 
-from kvproof.check.oracle.expected import Sequence as Seq
+from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.protocol.manager import Admitted, Refused, Reserved
 from kvproof.check.recording.format import Call
 from kvproof.check.recording.replayed_subject import Unjudged
@@ -62,21 +62,21 @@ class V1Judge(RecordingJudge):
         stop = min(told.num_computed + line.num_tokens, len(seq.tokens))
         self._reserve(seq, max(stop, seq.computed), f"allocate_slots({seq.id})")
 
-    def _hold_window(self, seq: Seq, num_done: int, about: str) -> None:
+    def _hold_window(self, seq: ExpectedSequence, num_done: int, context: str) -> None:
         """What a step in flight may still read is not left yet."""
-        super()._hold_window(seq, min(num_done, self.num_over), about)
+        super()._hold_window(seq, min(num_done, self.num_over), context)
 
     def on_cache_blocks(self, line: Call) -> None:
         """Tokens that were sampled ahead are known now, and their KV is there."""
         told = line.seqs[0]
         if told.seq not in self.seqs:
             return
-        seq, about = self.known(told), f"cache_blocks({told.seq})"
+        seq, context = self.known(told), f"cache_blocks({told.seq})"
         self.learn(seq, told)
         self._call("total-calls", "step_done", told.seq)
-        self._observe(about, [seq])
-        self.explainer.extended(seq, (), self.config.caching, about)
-        self._settle(about)
+        self._observe(context, [seq])
+        self.explainer.extended(seq, (), self.config.caching, context)
+        self._settle(context)
         stop = min(line.num_tokens, len(seq.tokens))
         if seq.computed < stop:
             self.scheduled(seq, seq.computed, stop)

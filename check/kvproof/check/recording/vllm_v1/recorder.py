@@ -7,7 +7,7 @@ A request has a number in the recording from its first line to its last, and its
 from typing import Any
 
 from kvproof.check.protocol.manager import FULL, NULL_BLOCK, WINDOW
-from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V1, Call, Header, Picture, Told
+from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V1, Call, Header, Picture, RecordedSequence
 from kvproof.check.recording.recorder import Recorder, RecordingRefused
 
 FULL_SPECS = ("FullAttentionSpec", "MLAAttentionSpec")
@@ -86,7 +86,7 @@ class V1Recorder(Recorder):
         if number is None:
             self._num_requests += 1
             number = self._numbers_of[name] = self._num_requests
-        told = Told(number, num_computed=request.num_computed_tokens)
+        told = RecordedSequence(number, num_computed=request.num_computed_tokens)
         told.num_in_flight = getattr(request, "num_in_flight_tokens", 0)
         if with_tokens:
             self._tell_tokens(told, request)
@@ -94,7 +94,7 @@ class V1Recorder(Recorder):
             self.new_tables(told, self._tables(request.request_id))
         return Call(0, "", group=name, seqs=[told], answer=answer)
 
-    def _tell_tokens(self, told: Told, request: Any) -> None:
+    def _tell_tokens(self, told: RecordedSequence, request: Any) -> None:
         tokens = request.all_token_ids
         adapter = request.lora_request
         told.adapter = 0 if adapter is None else int(getattr(adapter, "lora_int_id", adapter.adapter_id))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from kvproof.check.oracle.expected import Group, Status
-from kvproof.check.oracle.manager import Lockstep
+from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.runs import TRANSITION_SECONDS_MAX, Runs, SubjectExploration, search
@@ -33,7 +33,7 @@ def config_of(scope: Scope) -> Config:
     )
 
 
-class Alphabet:
+class EnabledOperations:
     """The operations of a scope, and which of them a state has."""
 
     def __init__(self, scope: Scope, subject: ManagerSubject) -> None:
@@ -44,7 +44,7 @@ class Alphabet:
         too_long = (0,) * (scope.num_gpu_blocks * scope.block_size + 1)
         self.prompts = [*sorted({value[:length] for value in values for length in lengths} | {values[-1]}), too_long]
 
-    def enabled(self, judge: Lockstep) -> Iterator[Operation]:
+    def enabled(self, judge: ManagerJudge) -> Iterator[Operation]:
         """Every concrete operation."""
         pending, groups = judge.worker.is_pending, judge.groups
         if pending:
@@ -59,7 +59,7 @@ class Alphabet:
         if self.scope.caching and self.capabilities.reset and not pending:
             yield ("reset",)
 
-    def _about(self, judge: Lockstep, gid: int, group: Group, pending: bool, num_seqs: int) -> Iterator[Operation]:
+    def _about(self, judge: ManagerJudge, gid: int, group: Group, pending: bool, num_seqs: int) -> Iterator[Operation]:
         first = group.members[0]
         if not pending:
             for seq in group.members:
@@ -84,7 +84,7 @@ class Alphabet:
                 yield "swap_out", gid
 
 
-def _unused(judge: Lockstep) -> int:
+def _unused(judge: ManagerJudge) -> int:
     """The lowest number that names neither a sequence nor a group."""
     number = 1
     while number in judge.seqs or number in judge.groups:
@@ -92,7 +92,7 @@ def _unused(judge: Lockstep) -> int:
     return number
 
 
-def form_of(judge: Lockstep) -> Hashable:
+def state_key(judge: ManagerJudge) -> Hashable:
     """What tells this state from others: equal for states that differ only in the names of blocks and sequences."""
     explainer, state = judge.explainer, judge.state
     names: dict[int, int] = {NONE: NONE, explainer.machine.null: NONE}
@@ -113,7 +113,7 @@ def form_of(judge: Lockstep) -> Hashable:
                 tables.append(tuple(NONE if b == explainer.machine.null else named(b) for b in entries))
                 told += (state.num_full[slot], state.num_filled[slot], state.done_full[slot])
             sequences.append((told, tables, seq is group.members[-1]))
-    free = explainer.seen.free_ids
+    free = explainer.observed.free_ids
     unused = range(explainer.num_blocks) if free is None else free
     kept = [tuple(state.content[b]) if state.computed[b] else None for b in unused if not state.refcount[b]]
     if free is None:
@@ -161,6 +161,6 @@ def explore_subject(
             raise Unsupported(f"a scope with {config.as_dict()} needs more than {subject.name} can do")
     if scope.num_flights:
         raise Unsupported("flights are explored on the specification alone; leave --subject out")
-    runs = Runs(lambda: Lockstep(subject, config, identities), Alphabet(scope, subject).enabled, form_of)
+    runs = Runs(lambda: ManagerJudge(subject, config, identities), EnabledOperations(scope, subject).enabled, state_key)
     found = SubjectExploration(scope, config)
     return search(found, runs, seconds=seconds, progress=progress, begin=begin, transition_seconds=transition_seconds)

@@ -10,7 +10,7 @@ of a pool that prefers one.
 from collections.abc import Callable, Hashable, Iterator
 from itertools import permutations, product
 
-from kvproof.check.oracle.pool import PoolLockstep
+from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.protocol.manager import Assumption, Config, Unsupported
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
 from kvproof.check.protocol.scopes import Scope
@@ -32,7 +32,7 @@ def config_of(scope: Scope) -> PoolConfig:
     return PoolConfig(num_gpu_blocks=scope.num_gpu_blocks, caching=scope.caching)
 
 
-class PoolAlphabet:
+class EnabledPoolOperations:
     """The operations of a scope, and which of them a state has."""
 
     def __init__(self, scope: Scope, subject: PoolSubject) -> None:
@@ -42,7 +42,7 @@ class PoolAlphabet:
         lengths = range(1, scope.num_tokens + 1)
         self.lists = [pages for length in lengths for pages in product(PAGES, repeat=length)] if scope.caching else []
 
-    def enabled(self, judge: PoolLockstep) -> Iterator[Operation]:
+    def enabled(self, judge: PoolJudge) -> Iterator[Operation]:
         """Every concrete operation."""
         holders = list(judge.holders)
         if len(holders) < self.scope.num_seqs:
@@ -63,11 +63,11 @@ class PoolAlphabet:
             yield ("forget",)
 
 
-def form_of(judge: PoolLockstep) -> Hashable:
+def state_key(judge: PoolJudge) -> Hashable:
     """What tells this state from others: equal for states that differ in the names of holders only."""
     explainer, state = judge.explainer, judge.state
     every = range(explainer.num_blocks)
-    free = explainer.seen.free_ids
+    free = explainer.observed.free_ids
     if free is None:
         free = [*(block for block in every if block not in judge.given_up), *judge.given_up]
     known = [
@@ -100,6 +100,8 @@ def explore_pool(
         raise Unsupported(f"{subject.name} has no prefix cache")
     if scope.window or scope.swap or scope.lookahead or scope.num_flights:
         raise Unsupported("a pool has blocks, holders and pages: no window, host, lookahead or flight")
-    runs = Runs(lambda: PoolLockstep(subject, config, identities), PoolAlphabet(scope, subject).enabled, form_of)
+    runs = Runs(
+        lambda: PoolJudge(subject, config, identities), EnabledPoolOperations(scope, subject).enabled, state_key
+    )
     found = SubjectExploration(scope, config)
     return search(found, runs, seconds=seconds, progress=progress, begin=begin, transition_seconds=transition_seconds)

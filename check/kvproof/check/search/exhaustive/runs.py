@@ -46,7 +46,7 @@ class SubjectExploration:
 class Judged(Protocol):
     """A judge of whichever level, with its subject opened."""
 
-    fired: Counter[str]
+    coverage: Counter[str]
     notes: Counter[str]
 
     def apply(self, operation: Operation) -> bool:
@@ -108,7 +108,7 @@ def search(
                     if form not in seen:
                         seen.add(form)
                         following.append((path, list(runs.enabled(judge))))
-                        found.fired.update(judge.fired)
+                        found.fired.update(judge.coverage)
                         found.notes.update(judge.notes)
                         if progress and len(seen) % PROGRESS_EVERY == 0:
                             progress(len(seen))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, Protocol
 
-from kvproof.check.oracle.manager import Lockstep
+from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.protocol.time_limit import time_limit
@@ -45,7 +45,7 @@ SIMPLER: tuple[tuple[str, Callable[[Config], Iterator[Any]]], ...] = (
 
 def replay(subject: ManagerSubject, config: Config, operations: list[Operation]) -> Finding | None:
     """The finding of a run, or None. Operations that are not enabled are passed over."""
-    return replay_on(lambda: Lockstep(subject, config), operations, REPLAY_SECONDS_MAX)
+    return replay_on(lambda: ManagerJudge(subject, config), operations, REPLAY_SECONDS_MAX)
 
 
 class Applying(Protocol):
@@ -166,9 +166,9 @@ def simpler_operations(operation: Operation) -> Iterator[Operation]:
                 yield ("new", gid, seqs, (0,) * len(tokens), *rest)
         case ("sample", gid, tokens) if any(tokens):
             yield ("sample", gid, (0,) * len(tokens))
-        case ("admit" | "extend" as name, about, chunk) if chunk > 1:
-            yield (name, about, 1)
-            yield (name, about, chunk - 1)
+        case ("admit" | "extend" as name, context, chunk) if chunk > 1:
+            yield (name, context, 1)
+            yield (name, context, chunk - 1)
         case ("run", tick) if tick:
             yield ("run", 0)
 

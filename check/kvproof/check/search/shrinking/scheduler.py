@@ -7,13 +7,13 @@ from typing import Any, cast
 from kvproof.check.oracle.scheduler.judge import replay_loop
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject
-from kvproof.check.protocol.scheduler import LoopConfig, LoopSubject
+from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
 from kvproof.check.search.shrinking.delta_debugging import Minimiser
 from kvproof.spec.trace import Operation
 
 PLAIN_KEY = (None, 0, None)
 
-SIMPLER: tuple[tuple[str, Callable[[LoopConfig], Iterator[Any]]], ...] = (
+SIMPLER: tuple[tuple[str, Callable[[SchedulerConfig], Iterator[Any]]], ...] = (
     ("transfers", lambda c: iter((False,))),
     ("async_steps", lambda c: iter(range(c.async_steps))),
     ("preemption", lambda c: iter(("auto",))),
@@ -24,12 +24,12 @@ SIMPLER: tuple[tuple[str, Callable[[LoopConfig], Iterator[Any]]], ...] = (
 )
 
 
-class LoopMinimiser(Minimiser):
+class SchedulerMinimiser(Minimiser):
     """Shrinks one counterexample of the loop until a deadline."""
 
     def replay(self, config: Config, operations: list[Operation]) -> Finding | None:
         """The finding of a run on the subject opened anew."""
-        return replay_loop(cast(LoopSubject, self.subject), cast(LoopConfig, config), operations)
+        return replay_loop(cast(SchedulerSubject, self.subject), cast(SchedulerConfig, config), operations)
 
     def simpler(self, operation: Operation) -> Iterator[Operation]:
         """Operations of the same name that say less."""
@@ -52,7 +52,7 @@ class LoopMinimiser(Minimiser):
     def _simpler_configuration(self) -> None:
         super()._simpler_configuration()
         for name, values in SIMPLER:
-            config = cast(LoopConfig, self.config)
+            config = cast(SchedulerConfig, self.config)
             for value in values(config):
                 if value != getattr(config, name) and self.accepts(replace(config, **{name: value}), self.operations):
                     break
@@ -101,9 +101,13 @@ def simpler_operations(operation: Operation) -> Iterator[Operation]:
 
 
 def minimise_loop(
-    make: Callable[[], LoopSubject], config: LoopConfig, operations: list[Operation], finding: Finding, seconds: float
-) -> tuple[LoopConfig, list[Operation], Finding]:
+    make: Callable[[], SchedulerSubject],
+    config: SchedulerConfig,
+    operations: list[Operation],
+    finding: Finding,
+    seconds: float,
+) -> tuple[SchedulerConfig, list[Operation], Finding]:
     """The smallest run found within `seconds` that refutes the same property in the same way."""
-    minimiser = LoopMinimiser(cast(Callable[[], ManagerSubject], make), config, list(operations), finding)
+    minimiser = SchedulerMinimiser(cast(Callable[[], ManagerSubject], make), config, list(operations), finding)
     minimiser.run(seconds)
-    return cast(LoopConfig, minimiser.config), minimiser.operations, minimiser.finding
+    return cast(SchedulerConfig, minimiser.config), minimiser.operations, minimiser.finding

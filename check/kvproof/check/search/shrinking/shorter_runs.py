@@ -14,7 +14,7 @@ from time import monotonic
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.search.manager_operations import walk
-from kvproof.check.search.random_walk import Conduct
+from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.shrinking.delta_debugging import Minimiser
 from kvproof.spec.trace import Operation
 
@@ -145,8 +145,8 @@ def shortest(
     while len(best[1]) > long and seed != last and (left := deadline - monotonic()) > 0:
         seed += 1
         fixed = asdict(best[0]) if seed % 2 else None
-        conduct = Conduct(wanted=finding.kind)
-        done = walk(make(), seed, max_operations=NUM_WALKED_MAX, seconds=left, fixed=fixed, conduct=conduct)
+        options = WalkOptions(wanted=finding.kind)
+        done = walk(make(), seed, max_operations=NUM_WALKED_MAX, seconds=left, fixed=fixed, options=options)
         if done.finding is not None:
             other = shorten(make, done.config, done.operations, done.finding, deadline - monotonic())
             best = min(best, other, key=lambda run: len(run[1]))

@@ -6,9 +6,10 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from kvproof.check.protocol.manager import NULL_BLOCK, Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, LoopConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
 from kvproof.impl import BlockManager, Device, InvalidValueError, Sequence, SequenceGroup, SequenceStatus
-from kvproof.impl.scheduler import PreemptionMode, Scheduler, SchedulerConfig, SchedulerOutputs
+from kvproof.impl.scheduler import PreemptionMode, Scheduler, SchedulerOutputs
+from kvproof.impl.scheduler import SchedulerConfig as BuiltInConfig
 from kvproof.spec.text.identity import Image, Key
 
 MODES = {"auto": None, "recompute": PreemptionMode.RECOMPUTE, "swap": PreemptionMode.SWAP}
@@ -65,12 +66,12 @@ class BuiltInScheduler:
     def __init__(self, make: Callable[..., Any] = Scheduler) -> None:
         self.make = make
 
-    def open(self, config: LoopConfig) -> None:
+    def open(self, config: SchedulerConfig) -> None:
         """A new scheduler and its manager."""
         if config.window and config.caching:
             raise Unsupported("a sliding window goes not with prefix caching")
         try:
-            scheduler_config = SchedulerConfig(
+            scheduler_config = BuiltInConfig(
                 config.max_num_batched_tokens,
                 config.max_num_seqs,
                 config.max_model_len,

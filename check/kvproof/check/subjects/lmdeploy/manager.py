@@ -78,7 +78,7 @@ class LMDeploy(ManagerAdapter):
         lookahead=True,
         adapters=True,
         same_step_hits=True,
-        exchanges_at_step=True,
+        dedups_after_step=True,
     )
     assumptions = ASSUMPTIONS
 

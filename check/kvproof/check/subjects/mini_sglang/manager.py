@@ -30,7 +30,7 @@ class MiniSGLang(ManagerAdapter):
     """`minisgl.scheduler.cache.CacheManager`."""
 
     name = "mini-sglang"
-    capabilities = Capabilities(caching=True, chunked=True, exchanges_at_step=True)
+    capabilities = Capabilities(caching=True, chunked=True, dedups_after_step=True)
     assumptions = ASSUMPTIONS
 
     def __init__(self, path: str) -> None:

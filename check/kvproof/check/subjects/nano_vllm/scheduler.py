@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, LoopConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
 from kvproof.check.subjects.nano_vllm.loader import Scheduler, import_scheduler
 from kvproof.check.subjects.nano_vllm.manager import BLOCK_SIZE, BLOCK_SIZE_MIN
 from kvproof.spec.text.identity import Image, Key
@@ -36,7 +36,7 @@ class NanoVllmScheduler:
     def __init__(self, release: Scheduler) -> None:
         self._release = release
 
-    def open(self, config: LoopConfig) -> None:
+    def open(self, config: SchedulerConfig) -> None:
         """A new scheduler, and a class of sequences that knows its block size. Raises Unsupported."""
         if config.block_size < BLOCK_SIZE_MIN or not config.caching:
             raise Unsupported("a block has at least two slots, and the prefix cache cannot be switched off")

@@ -53,7 +53,13 @@ class SGLang(ManagerAdapter):
         self._salted = "cache_salt" in slots  # from 0.5.20
         self._as_array = hasattr(release.radix, "array")  # from 0.5.13, what tokens come in
         self.capabilities = Capabilities(
-            caching=True, chunked=True, adapters=True, salts=True, reset=True, whole_chunks=True, exchanges_at_step=True
+            caching=True,
+            chunked=True,
+            adapters=True,
+            salts=True,
+            reset=True,
+            block_aligned_chunks=True,
+            dedups_after_step=True,
         )
 
     def make(self, config: Config) -> Any:

@@ -8,7 +8,7 @@ table the scheduler has made meanwhile. Whether those very blocks are copied is 
 from typing import Any
 
 from kvproof.check.protocol.manager import Pair, Unsupported
-from kvproof.check.protocol.scheduler import LoopConfig
+from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.subjects.transformers.loader import Modules
 
 NUM_TRASH_SECTORS = 2
@@ -18,7 +18,7 @@ GIB = 1 << 30
 class Offloading:
     """An `OffloadingManager` that tells what it moves. It has room for `num_host_blocks` of the configuration."""
 
-    def __init__(self, modules: Modules, cache: Any, scheduler: Any, helper: Any, config: LoopConfig) -> None:
+    def __init__(self, modules: Modules, cache: Any, scheduler: Any, helper: Any, config: SchedulerConfig) -> None:
         ((self._group, self._allocator),) = cache.cache_allocators.items()
         num_sectors, rest = divmod(config.num_host_blocks, self._allocator.blocks_per_sector)
         if rest:

@@ -25,7 +25,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Pair, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, LoopConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
 from kvproof.check.subjects.transformers.loader import Modules, import_modules
 from kvproof.check.subjects.transformers.offloading import NUM_TRASH_SECTORS, Offloading
 from kvproof.check.subjects.transformers.worker import Batch, NoProcessors, make_ios, make_model, make_settings
@@ -46,7 +46,7 @@ class Transformers:
     """`ContinuousBatchProcessor` with its scheduler and its paged cache."""
 
     capabilities = Capabilities(
-        asks_first=False,
+        has_admission_query=False,
         swap=True,
         caching=True,
         chunked=True,
@@ -54,7 +54,7 @@ class Transformers:
         steps_in_order=True,
         runs_ahead=True,
         forks_itself=True,
-        exchanges_at_step=True,
+        dedups_after_step=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
@@ -73,7 +73,7 @@ class Transformers:
 
         self._processor_class = Processor
 
-    def open(self, config: LoopConfig) -> None:
+    def open(self, config: SchedulerConfig) -> None:
         """A new loop without requests. Raises Unsupported."""
         if config.watermark or config.cross or config.images or config.preemption != "auto":
             raise Unsupported("no watermark, encoder, images, or choice of how to preempt")

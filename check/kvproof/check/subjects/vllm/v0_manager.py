@@ -90,7 +90,7 @@ class VllmV0:
             waiting_groups=True,
             watermark="watermark" in calls.options,
             ordered_steps=True,
-            whole_chunks=True,
+            block_aligned_chunks=True,
             same_step_hits=True,
         )
         self.assumptions: tuple[Assumption, ...] = (*ASSUMPTIONS, BOOLEAN_ADMISSION)

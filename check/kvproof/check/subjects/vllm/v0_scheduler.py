@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, LoopConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
 from kvproof.check.subjects.vllm.v0_observation import Pools, shown
 from kvproof.check.subjects.vllm.v0_scheduler_loader import Scheduler, import_scheduler
 from kvproof.spec.text.identity import Image, Key
@@ -67,7 +67,7 @@ class VllmV0Scheduler:
     def _time(self) -> float:
         return self._clock
 
-    def open(self, config: LoopConfig) -> None:
+    def open(self, config: SchedulerConfig) -> None:
         """A new scheduler and its manager."""
         if config.window and config.caching:
             raise Unsupported("a sliding window goes not with prefix caching")
@@ -110,7 +110,7 @@ class VllmV0Scheduler:
         manager.allocate, manager.append_slots = allocates, appends
 
     @staticmethod
-    def _scheduling(config: LoopConfig) -> SimpleNamespace:
+    def _scheduling(config: SchedulerConfig) -> SimpleNamespace:
         """What vLLM's scheduler reads of its configuration."""
         return SimpleNamespace(
             runner_type="generate",
@@ -133,7 +133,7 @@ class VllmV0Scheduler:
         )
 
     @staticmethod
-    def _caching(config: LoopConfig) -> SimpleNamespace:
+    def _caching(config: SchedulerConfig) -> SimpleNamespace:
         return SimpleNamespace(
             block_size=config.block_size,
             enable_prefix_caching=config.caching,

@@ -76,7 +76,7 @@ class VllmV1:
         if hasattr(release.utils, "init_none_hash"):
             release.utils.init_none_hash(content_hash)
         self.capabilities = Capabilities(
-            asks_first=False,
+            has_admission_query=False,
             window=self._by_config and hasattr(release.interface, "SlidingWindowSpec"),
             caching=True,
             window_with_caching=True,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, LoopConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
 from kvproof.check.subjects.vllm.v1_fakes import Adapter
 from kvproof.check.subjects.vllm.v1_kv_connector import Connector
 from kvproof.check.subjects.vllm.v1_loader import content_hash
@@ -49,7 +49,7 @@ class VllmV1Scheduler:
     """`vllm.v1.core.sched.scheduler.Scheduler`."""
 
     capabilities = Capabilities(
-        asks_first=False,
+        has_admission_query=False,
         window=True,
         caching=True,
         chunked=True,
@@ -72,7 +72,7 @@ class VllmV1Scheduler:
             self.capabilities = replace(self.capabilities, transfers=True)
         modules.utils.init_none_hash(content_hash)
 
-    def open(self, config: LoopConfig) -> None:
+    def open(self, config: SchedulerConfig) -> None:
         """A new scheduler and its manager."""
         if config.num_host_blocks or config.watermark or config.group_size > 1 or config.cross or config.images:
             raise Unsupported("no host blocks, watermark, groups of several sequences, encoder or images")
@@ -109,7 +109,7 @@ class VllmV1Scheduler:
         self._leaving: list[int] = []
         self._refused: list[int] = []
 
-    def _options(self, config: LoopConfig) -> Options:
+    def _options(self, config: SchedulerConfig) -> Options:
         """What the scheduler reads of vLLM's configuration; all that is not said is off."""
         return Options(
             scheduler_config=Options(
@@ -150,7 +150,7 @@ class VllmV1Scheduler:
             max_concurrent_batches=1 + config.async_steps,
         )
 
-    def _transfers(self, config: LoopConfig) -> Options | None:
+    def _transfers(self, config: SchedulerConfig) -> Options | None:
         if not config.transfers:
             return None
         return Options(
