@@ -1,12 +1,14 @@
-"""Groups to give to a manager, in one line."""
+"""Groups for a manager in one line, and an engine around the scheduler whose model always samples the same token."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import pytest
 
-from kvproof.impl import Sequence, SequenceGroup, SequenceStatus
+from kvproof.impl import BlockManager, Sequence, SequenceGroup, SequenceStatus
+from kvproof.impl.scheduler import Scheduler, SchedulerConfig, SchedulerOutputs
 
 MakeGroup = Callable[..., SequenceGroup]
 
@@ -41,3 +43,104 @@ def run() -> Callable[[SequenceGroup], SequenceGroup]:
         return group
 
     return start
+
+
+BLOCK_SIZE = 4
+
+
+class Engine:
+    """A scheduler, its manager, and a model that always samples 7."""
+
+    def __init__(self, num_gpu_blocks: int = 8, num_cpu_blocks: int = 0, manager: Any = (), **config: Any) -> None:
+        self.manager = BlockManager(BLOCK_SIZE, num_gpu_blocks, num_cpu_blocks, 0.0, **dict(manager))
+        self.scheduler = Scheduler(SchedulerConfig(**config), self.manager)
+        self.num_seqs = 0
+        self.outputs = SchedulerOutputs()
+
+    def add(self, num_tokens: int, name: str, num_seqs: int = 1, encoder: int = 0, token: int = 1) -> SequenceGroup:
+        """A request."""
+        seqs = [self.sequence([token] * num_tokens) for _ in range(num_seqs)]
+        group = SequenceGroup(name, seqs, self.sequence([2] * encoder) if encoder else None)
+        self.scheduler.add_seq_group(group)
+        return group
+
+    def sequence(self, tokens: list[int]) -> Sequence:
+        """A sequence with the next id."""
+        self.num_seqs += 1
+        return Sequence(self.num_seqs, tokens, BLOCK_SIZE)
+
+    def schedule(self) -> list[tuple[str, int]]:
+        """Schedule a step; its groups with their chunks."""
+        self.outputs = self.scheduler.schedule()
+        return [(s.seq_group.request_id, s.token_chunk_size) for s in self.outputs.scheduled_seq_groups]
+
+    def complete(self) -> None:
+        """Execute it."""
+        for scheduled in self.outputs.scheduled_seq_groups:
+            for seq in scheduled.seq_group.get_seqs(SequenceStatus.RUNNING):
+                seq.data.update_num_computed_tokens(scheduled.token_chunk_size)
+                if not seq.data.get_num_uncomputed_tokens():
+                    seq.append_token_id(7)
+        self.scheduler.free_finished_seq_groups()
+
+    def step(self) -> list[tuple[str, int]]:
+        """Schedule a step and execute it."""
+        scheduled = self.schedule()
+        self.complete()
+        return scheduled
+
+    def fork(self, group: SequenceGroup) -> Sequence:
+        """The first sequence of a group gets a child."""
+        child = group.seqs[0].fork(self.num_seqs + 1)
+        self.num_seqs += 1
+        group.add(child)
+        self.scheduler.fork_seq(group.seqs[0], child)
+        return child
+
+    def queues(self) -> tuple[list[str], list[str], list[str]]:
+        """Names in waiting, running and swapped."""
+        one, two, three = (
+            [group.request_id for group in queue]
+            for queue in (self.scheduler.waiting, self.scheduler.running, self.scheduler.swapped)
+        )
+        return one, two, three
+
+    def statuses(self, group: SequenceGroup) -> list[str]:
+        """Of each sequence."""
+        return [seq.status.name for seq in group.seqs]
+
+    def is_empty(self) -> bool:
+        """Whether every block is free."""
+        free = (self.manager.get_num_free_gpu_blocks(), self.manager.get_num_free_cpu_blocks())
+        return free == (self.manager.num_total_gpu_blocks, self.manager.num_total_cpu_blocks)
+
+
+@pytest.fixture
+def new_engine() -> Callable[..., Engine]:
+    """`new_engine(num_gpu_blocks, num_cpu_blocks, manager={...}, ...)`: the rest configures the scheduler."""
+    return Engine
+
+
+@pytest.fixture
+def chunked() -> Callable[..., Engine]:
+    """An engine with chunked prefill and 6 tokens in a step."""
+
+    def new(**more: Any) -> Engine:
+        return Engine(max_num_batched_tokens=6, max_num_seqs=4, chunked_prefill_enabled=True, **more)
+
+    return new
+
+
+@pytest.fixture
+def beams() -> Callable[[int], tuple[Engine, SequenceGroup]]:
+    """A single sequence and a group of two; the pool is full in the next step."""
+
+    def new(num_cpu_blocks: int) -> tuple[Engine, SequenceGroup]:
+        engine = Engine(num_gpu_blocks=5, num_cpu_blocks=num_cpu_blocks)
+        engine.add(7, "single")
+        group = engine.add(7, "pair", num_seqs=2)
+        engine.step()
+        engine.step()
+        return engine, group
+
+    return new
