@@ -202,7 +202,7 @@ def test_a_run_that_left_nothing_open_was_successful(passed: Result, tmp_path: P
 
 def test_a_run_that_did_not_finish_has_no_exit_code_and_was_not_successful(passed: Result, tmp_path: Path) -> None:
     passed.run.is_complete = False
-    passed.messages.append("interrupted: what was not decided until then is unknown")
+    passed.messages.append("interrupted: the checks that were not decided are unknown")
     (invocation,) = run_of(passed, tmp_path)["invocations"]
     assert not invocation["executionSuccessful"]
     assert "exitCode" not in invocation

@@ -110,7 +110,8 @@ def test_a_run_that_has_no_room_for_its_counterexample_tells_it_with_its_steps(f
         "    2  admit(group 1)             admitted; sequence 1: block 0",
         "    3  run()                      computes 1 token of sequence 1",
         "    4  fork(sequence 1, into 2)   sequence 2: block 0",
-        f"  This run is not saved: no space left to write {Path('.kvproof/crashes')}; what was there is kept",
+        f"  This run is not saved: no space is left to write {Path('.kvproof/crashes')}; its previous content is kept. "
+        "Free some space, or name another folder with --out",
     ]
 
 
@@ -129,8 +130,8 @@ def test_a_disk_that_is_full_is_said_and_the_verdict_still_told(
     monkeypatch.setattr(Store, "open", opened)
     done = kvproof("explore", "--subject", subject, *SIZES, "--json", "elsewhere.json")
     assert done.exit_code == code
-    assert "note: no space left to write .kvproof/result.json; what was there is kept" in done.output
-    assert "kvproof: no space left to write elsewhere.json" in done.output
+    assert "note: no space is left to write .kvproof/result.json; its previous content is kept" in done.output
+    assert "kvproof: no space is left to write elsewhere.json" in done.output
     assert ("refcount-exact is refuted for faulty.py:Forgetful" in done.output) is (code == 1)
 
 

@@ -121,7 +121,7 @@ def _refuted(folder: Path) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "hunt whom? name --subject, or --resume the folder of a hunt"),
+        ((), "no subject is given: name one with --subject, or continue a hunt with --resume DIR"),
         (("--resume", "nowhere"), "nowhere holds no hunt that can be resumed: it has no hunt.json"),
         (("--resume", "there", "--seed", "4"), "the hunt in there has seed 3; leave --seed out"),
         (("--resume", "there", "--subject", "kvproof-scheduler"), "the hunt in there has subject kvproof; leave"),
@@ -131,7 +131,7 @@ def _refuted(folder: Path) -> list[dict[str, str]]:
             "no property 'read-bach' (did you mean read-back?); there",
         ),
         (("--subject", "kvproof", "--level", "loop"), "kvproof is of level manager"),
-        (("--subject", "kvproof", "--level", "page"), "there is no level 'page'; there are pool, manager, loop"),
+        (("--subject", "kvproof", "--level", "page"), "there is no level 'page'; the levels are pool, manager, loop"),
     ],
 )
 def test_a_hunt_that_makes_no_sense_is_said_in_one_line(folder: Path, arguments: tuple[str, ...], said: str) -> None:

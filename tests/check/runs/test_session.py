@@ -80,7 +80,7 @@ def test_what_the_stages_say_takes_the_place_of_what_they_promised(tmp_path: Pat
 
 def test_a_promise_that_was_not_kept_is_inconclusive(tmp_path: Path) -> None:
     assert session(tmp_path, stage("a"), stage("b", passed("b"))).run() is Exit.INCONCLUSIVE
-    assert verdicts(stored(tmp_path))[0] == ("a/read-back", Verdict.UNKNOWN, "a said nothing of it")
+    assert verdicts(stored(tmp_path))[0] == ("a/read-back", Verdict.UNKNOWN, "a did not decide it")
 
 
 def test_each_check_is_on_disk_before_the_stage_goes_on(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_an_interrupt_keeps_what_was_found_and_is_inconclusive(tmp_path: Path) -
         ("c/read-back", Verdict.UNKNOWN, "not run"),
     ]
     assert not result.run.is_complete
-    assert result.messages == ["interrupted: what was not decided until then is unknown"]
+    assert result.messages == ["interrupted: the checks that were not decided are unknown"]
 
 
 def test_an_interrupt_does_not_hide_a_refutation(tmp_path: Path) -> None:

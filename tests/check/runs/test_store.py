@@ -48,7 +48,10 @@ def test_a_later_run_replaces_the_result_and_keeps_the_counterexamples(tmp_path:
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_of_someone_else_is_not_replaced(tmp_path: Path, result: Result, name: str) -> None:
     (tmp_path / name).write_text('{"name": "mine"}')
-    assert refusal(tmp_path, result) == (f"{tmp_path / name} is not of kvproof; name another folder", Exit.USAGE)
+    assert refusal(tmp_path, result) == (
+        f"{tmp_path / name} was not written by kvproof; name another folder with --out",
+        Exit.USAGE,
+    )
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: '{"name": "mine"}'}
 
 
@@ -76,7 +79,10 @@ def test_a_full_disk_is_said_and_leaves_what_was_there(tmp_path: Path, result: R
     (tmp_path / "junit.xml").symlink_to("/dev/full")
     before = (tmp_path / "summary.md").read_bytes()
     result.run.subject = "another"
-    message = f"no space left to write {tmp_path}/junit.xml; what was there is kept"
+    message = (
+        f"no space is left to write {tmp_path}/junit.xml; its previous content is kept. "
+        "Free some space, or name another folder with --out"
+    )
     assert refusal(tmp_path, result) == (message, Exit.INTERNAL)
     assert (tmp_path / "summary.md").read_bytes() == before
     assert read(tmp_path / "result.json", Result).run.subject == "another"
@@ -89,5 +95,5 @@ def test_a_folder_that_may_not_be_written_is_said(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "write_bytes", refuse)
-    message = f"{tmp_path}/result.json may not be written (Permission denied); name another one"
+    message = f"{tmp_path}/result.json cannot be written (Permission denied); name another path"
     assert refusal(tmp_path, result) == (message, Exit.INTERNAL)

@@ -1,4 +1,4 @@
-"""The command line. Exit codes are those of `kvproof.spec.verdict.Exit`, for every command."""
+"""The `kvproof` command with its subcommands. Every command uses the exit codes of `kvproof.spec.verdict.Exit`."""
 
 import sys
 from io import TextIOWrapper
@@ -27,7 +27,7 @@ EXIT_CODES = (
 
 app = typer.Typer(
     name="kvproof",
-    help=f"Tell whether a paged KV-cache block manager is right, and show the shortest run that proves it wrong.\n\n"
+    help=f"Check whether a paged KV-cache block manager is correct, and show the shortest run that proves it wrong.\n\n"
     f"{EXIT_CODES}",
     no_args_is_help=True,
     add_completion=False,
@@ -54,14 +54,16 @@ def kvproof(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Options of every command."""
+    """Options that come before the command."""
 
 
 def main() -> None:
-    """The `kvproof` command."""
+    """Entry point of the `kvproof` command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a report must not fail on a character
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # a character that the terminal cannot show must not end the command
     app()
 
 

@@ -1,4 +1,4 @@
-"""`kvproof bisect`: in which releases of an engine a counterexample holds."""
+"""`kvproof bisect`: find the releases of an engine in which a counterexample fails."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,15 +12,18 @@ from kvproof.spec.verdict import Exit
 
 def bisect(
     releases: Annotated[
-        list[str], typer.Argument(metavar="RELEASES...", help="Versions, or A..B for those from A to B that are here.")
+        list[str],
+        typer.Argument(metavar="RELEASES...", help="Versions, or A..B for the installed versions from A to B."),
     ],
-    subject: Annotated[str, typer.Option("--subject", metavar="S", help="A subject with releases, such as vllm-v0.")],
+    subject: Annotated[
+        str, typer.Option("--subject", metavar="S", help="A subject with releases, for example vllm-v0.")
+    ],
     trace: Annotated[Path, typer.Option("--trace", metavar="FILE", help="A saved counterexample.")],
     json: JsonOption = None,
 ) -> None:
-    """Run one counterexample on several releases, each in a process of its own.
+    """Replay one counterexample on several releases, each in a process of its own.
 
-    Exits with 0 if every release gave an answer, whichever, and with 4 if one could not be run.
+    Exits with 0 if every release gave an answer (fixed or failed), and with 4 if one could not be replayed.
     """
     with error_boundary(json):
         import msgspec
@@ -38,10 +41,10 @@ def bisect(
             raise UsageError(str(error)) from error
         width = max(len(name) for name in named)
 
-        def told(answer: Answer) -> None:
+        def report(answer: Answer) -> None:
             say(console, f"{answer.release:<{width}}  {answer.outcome.value:<7}  {answer.text}")
 
-        found = run(subject, trace, named, told)
+        found = run(subject, trace, named, report)
         say(console, "")
         say(console, found.sentence())
         data = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"

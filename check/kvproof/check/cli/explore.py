@@ -1,4 +1,4 @@
-"""`kvproof explore`: every reachable state of one scope."""
+"""`kvproof explore`: search every reachable state of one scope."""
 
 from typing import Annotated
 
@@ -16,18 +16,24 @@ from kvproof.check.runs.errors import UsageError, error_boundary
 
 
 def explore(
-    blocks: Annotated[int | None, typer.Option("--blocks", metavar="N", min=1, max=64, help="GPU blocks.")] = None,
-    seqs: Annotated[int | None, typer.Option("--seqs", metavar="S", min=1, max=16, help="Sequences.")] = None,
-    tokens: Annotated[int | None, typer.Option("--tokens", metavar="T", min=1, max=256, help="Tokens each.")] = None,
+    blocks: Annotated[
+        int | None, typer.Option("--blocks", metavar="N", min=1, max=64, help="Number of GPU blocks.")
+    ] = None,
+    seqs: Annotated[int | None, typer.Option("--seqs", metavar="S", min=1, max=16, help="Number of sequences.")] = None,
+    tokens: Annotated[
+        int | None, typer.Option("--tokens", metavar="T", min=1, max=256, help="Tokens of each sequence.")
+    ] = None,
     scope: Annotated[
-        str, typer.Option("--scope", metavar="NAME", help="The named scope that the sizes replace.")
+        str, typer.Option("--scope", metavar="NAME", help="The named scope to search; the sizes given replace its own.")
     ] = "tables-4x3x6",
     subject: Annotated[
         str | None,
-        typer.Option("--subject", metavar="S", help="Explore it in lockstep; else the specification itself."),
+        typer.Option(
+            "--subject", metavar="S", help="Search this subject in lockstep; without it, the specification itself."
+        ),
     ] = None,
     budget: Annotated[
-        float | None, typer.Option("--budget", metavar="SECONDS", min=0.1, help="No limit if left out.")
+        float | None, typer.Option("--budget", metavar="SECONDS", min=0.1, help="Time limit; none by default.")
     ] = None,
     isolation: IsolationOption = None,
     known: KnownOption = None,
@@ -35,7 +41,7 @@ def explore(
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
-    """Reach every state of one scope, of the specification or of a subject. Nothing is drawn: no seed is needed."""
+    """Search every reachable state of one scope, of the specification or of a subject. The search needs no seed."""
     with error_boundary(json):
         from dataclasses import replace
 
@@ -45,7 +51,9 @@ def explore(
         from kvproof.check.runs.subject_lookup import did_you_mean, factory_of
 
         if scope not in SCOPES:
-            raise UsageError(f"there is no scope {scope}{did_you_mean(scope, list(SCOPES))}; {', '.join(SCOPES)}")
+            raise UsageError(
+                f"there is no scope {scope}{did_you_mean(scope, list(SCOPES))}; the scopes are {', '.join(SCOPES)}"
+            )
         given = {"blocks": blocks, "seqs": seqs, "tokens": tokens}
         name = "-".join([scope, *(f"{option}-{value}" for option, value in given.items() if value is not None)])
         whole = SCOPES[scope]

@@ -1,4 +1,4 @@
-"""`kvproof hunt`: look for counterexamples of one subject."""
+"""`kvproof hunt`: search for counterexamples of one subject."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,8 +18,8 @@ from kvproof.check.cli.options import (
 )
 from kvproof.check.runs.errors import UsageError, error_boundary
 
-NUM_OPERATIONS_MAX = 10**12  # the budget ends the walk
-EXPLORER_SHARE, EXPLORER_SECONDS_MAX = 15.0, 15.0  # percent of the budget: most is for the walker
+NUM_OPERATIONS_MAX = 10**12  # in effect none: the budget ends the walk
+EXPLORER_SHARE, EXPLORER_SECONDS_MAX = 15.0, 15.0  # percent of the budget; the walker gets the rest
 LEVELS = ("pool", "manager", "loop")
 
 
@@ -29,7 +29,12 @@ def hunt(
         typer.Option("--subject", metavar="S", help="A name of `kvproof subjects`, or module:factory of your own."),
     ] = None,
     level: Annotated[
-        str | None, typer.Option("--level", metavar="LEVEL", help="pool, manager or loop, if S has several.")
+        str | None,
+        typer.Option(
+            "--level",
+            metavar="LEVEL",
+            help="pool, manager or loop (or scheduler): fail unless the subject is of this level.",
+        ),
     ] = None,
     budget: BudgetOption = 60.0,
     seed: SeedOption = None,
@@ -37,21 +42,27 @@ def hunt(
         bool,
         typer.Option(
             "--keep-going/--stop-at-first",
-            help="Hunt until the time is up, one finding of each kind; or end at the first.",
+            help="Go on until the budget ends and report one finding of each kind, or stop at the first finding.",
         ),
     ] = True,
     wanted: Annotated[
         list[str] | None,
         typer.Option(
-            "--property", metavar="ID", help="Hunt for this; any other finding is told and is no failure. Repeatable."
+            "--property",
+            metavar="ID",
+            help="Search for this property; other findings are reported but are no failure. Repeatable.",
         ),
     ] = None,
     fix: Annotated[
         list[str] | None,
-        typer.Option("--fix", metavar="NAME=VALUE", help="Keep a field of the configuration, such as caching=false."),
+        typer.Option(
+            "--fix",
+            metavar="NAME=VALUE",
+            help="Fix a field of the configuration in every run, for example caching=false. Repeatable.",
+        ),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option("--resume", metavar="DIR", help="Go on with the hunt whose --out folder this is.")
+        Path | None, typer.Option("--resume", metavar="DIR", help="Continue the hunt whose --out folder this is.")
     ] = None,
     isolation: IsolationOption = None,
     known: KnownOption = None,
@@ -59,10 +70,10 @@ def hunt(
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
-    """Look for counterexamples of one subject: growing scopes first, then random walks until the budget ends.
+    """Search for counterexamples of one subject: small scopes exhaustively, then random walks until the budget ends.
 
-    A loud fault does not end it: findings are grouped by property and mechanism, one of each is minimised, saved and
-    told as soon as it is there, and later runs are steered around it.
+    The hunt goes on after a finding. Findings are grouped by property and mechanism; one of each group is minimised,
+    saved and reported at once, and later runs leave out the features that it needs.
     """
     with error_boundary(json):
         from kvproof.check.runs.explore_stage import subject_stage
@@ -76,18 +87,18 @@ def hunt(
 
         if resume is not None and (fix or wanted):
             option = "--fix" if fix else "--property"
-            raise UsageError(f"--resume goes on with what the hunt was told to keep; leave {option} out")
+            raise UsageError(f"--resume continues with the options of the first hunt; leave {option} out")
         if resume is not None:
             bookmark = resumed(resume, subject, seed)
         elif subject is None:
-            raise UsageError("hunt whom? name --subject, or --resume the folder of a hunt")
+            raise UsageError("no subject is given: name one with --subject, or continue a hunt with --resume DIR")
         else:
             kept = fixed_fields(fix or []), wanted_properties(wanted or [])
             bookmark = Bookmark(out, Progress(subject, settled_seed(seed), *kept))
         progress = bookmark.progress
         make, one = factory_of(progress.subject, isolation, budget)
         if level is not None and level != level_of(one):
-            wrong = f"there is no level {level!r}; there are {', '.join(LEVELS)}"
+            wrong = f"there is no level {level!r}; the levels are {', '.join(LEVELS)}"
             raise UsageError(f"{progress.subject} is of level {level_of(one)}" if level in LEVELS else wrong)
         request = Request("hunt", progress.subject, progress.seed, budget, bookmark.folder, json, known, contract_fails)
         saving = request.saving(make)

@@ -18,16 +18,17 @@ WORST_FIRST = (Exit.REFUTED, Exit.USAGE, Exit.INCONCLUSIVE, Exit.OK)
 def replay(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Saved counterexamples.")],
     subject: Annotated[
-        str | None, typer.Option("--subject", metavar="S", help="Another subject than the one it was found in.")
+        str | None,
+        typer.Option("--subject", metavar="S", help="Replay on this subject instead of the one named in the file."),
     ] = None,
     isolation: IsolationOption = None,
     page: Annotated[
-        bool, typer.Option("--page", help="Draw the page of each anew, beside it, as it goes now.")
+        bool, typer.Option("--page", help="Write the HTML page of each counterexample again, from this replay.")
     ] = False,
 ) -> None:
-    """Say of each counterexample FIXED, FAILED or ERROR.
+    """Replay each counterexample and report FIXED, FAILED or ERROR.
 
-    Exits with 1 if one FAILED, else with 2 if a file is no counterexample or there is no such subject, else with 4 if
+    Exits with 1 if one FAILED; else with 2 if a file is no counterexample or a subject does not exist; else with 4 if
     one could not be replayed.
     """
     with error_boundary():

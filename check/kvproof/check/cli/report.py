@@ -1,4 +1,4 @@
-"""`kvproof report`: render again from the stored result."""
+"""`kvproof report`: render the reports of a stored result again."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,9 +9,9 @@ from kvproof.check.runs.errors import error_boundary
 
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out folder of a run.")]) -> None:
-    """Write the reports of a stored run anew (text, Markdown, JUnit, SARIF), print it, and exit with its code.
+    """Write the reports of a stored run again (text, Markdown, JUnit, SARIF), print it, and exit with its code.
 
-    The pages of its counterexamples are drawn from replays: `kvproof replay FILE --page`.
+    The pages of counterexamples need a replay: `kvproof replay FILE --page` writes them.
     """
     with error_boundary():
         from kvproof.check.runs.store import RESULT, Store

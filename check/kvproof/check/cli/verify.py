@@ -1,4 +1,4 @@
-"""`kvproof verify`: the gate."""
+"""`kvproof verify`: check one subject with every judge."""
 
 import typer
 
@@ -29,13 +29,12 @@ def verify(
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
-    """Check one subject with every judge: the gate of a CI.
+    """Check one subject with every judge; use this command as the gate of a CI pipeline.
 
-    Proves the specification for all sizes, explores it and the subject in small scopes, walks the subject, and drives
-    it with Hypothesis.
-    Of what is built in, the data plane is checked as well: bytes that its engine moves, text that is generated. Of
-    other managers that swap or fork, the mappings that they emit are moved.
-    Hypothesis drives managers only, and a whole scheduler is walked only.
+    It proves the specification for all sizes, searches the specification and the subject exhaustively in small
+    scopes, runs the subject at random, and drives it with Hypothesis (managers only; a scheduler only runs at random).
+    For built-in subjects it also checks the bytes that the engine moves and the text that it generates. For other
+    managers that swap or fork, it moves the blocks of the mappings that they emit.
     """
     with error_boundary(json):
         from kvproof.check.runs.explore_stage import specification_stage, subject_stage
@@ -54,7 +53,7 @@ def verify(
             chosen, environment, note = settled_device(device)
             bytes_stages, plane = short_stages(chosen, note)
         elif device != "auto":
-            raise UsageError(f"--device {device}: no bytes of {subject} are moved on a device; leave --device out")
+            raise UsageError(f"--device {device}: {subject} moves no bytes on a device; leave --device out")
         make, one = factory_of(subject, isolation, budget)
         is_manager = level_of(one) == "manager"
         if is_manager and subject not in SUBJECTS:
@@ -71,7 +70,7 @@ def verify(
                 walker_stage(make, one, saving, share=60),
             ]
             raise typer.Exit(run_stages(request, stages, one, data_plane=plane, environment=environment))
-        # An exhaustive search that is not finished says little: it may take long, and leaves the rest to the walker.
+        # An unfinished exhaustive search says little: its share is large, and what it leaves over goes to the walker.
         stages = [
             prover_stage(share=120),
             specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),

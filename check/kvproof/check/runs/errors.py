@@ -1,4 +1,4 @@
-"""From exceptions to exit codes: one clear message each, no traceback, and never a code that says something else."""
+"""Turn exceptions into exit codes: each gives one clear message, no traceback, and the code that fits."""
 
 import os
 import sys
@@ -13,11 +13,11 @@ from kvproof.spec.verdict import Exit
 
 
 class UsageError(Exception):
-    """What the user asked for cannot be done; the message says what can."""
+    """The command line asks for something impossible; the message says what is possible."""
 
 
 def fail(message: str, code: Exit) -> typer.Exit:
-    """Say it on standard error; raise what this returns."""
+    """Print the message on standard error, and return the exception to raise."""
     with suppress(OSError):
         print(f"kvproof: {message}", file=sys.stderr, flush=True)
     return typer.Exit(code)
@@ -25,7 +25,7 @@ def fail(message: str, code: Exit) -> typer.Exit:
 
 @contextmanager
 def error_boundary(json: Path | None = None) -> Iterator[None]:
-    """What every command runs in; json: where its document shall go."""
+    """Run the body of a command, and turn what it raises into an exit code. json: the file of its result document."""
     from kvproof.check.protocol.finding import AdapterError
     from kvproof.check.runs.json_output import document_to
     from kvproof.check.runs.store import StoreError
@@ -42,16 +42,16 @@ def error_boundary(json: Path | None = None) -> Iterator[None]:
         raise fail(str(error), Exit.USAGE) from error
     except KeyboardInterrupt as error:
         raise fail("interrupted", Exit.INCONCLUSIVE) from error
-    except BrokenPipeError as error:  # who reads us has gone: what is left to say has no reader
+    except BrokenPipeError as error:  # the reader has closed the pipe: nobody reads the rest
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(Exit.INCONCLUSIVE) from error
-    except (Exception, SystemExit) as error:  # only what is decided here ends the process
+    except (Exception, SystemExit) as error:  # SystemExit too: only this function decides the exit code
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         raise fail(f"a fault of kvproof, not of the subject: {what}\n{_place(error)}", Exit.INTERNAL) from error
 
 
 def _place(error: BaseException) -> str:
-    """Where it happened, innermost last, for the report of the fault."""
+    """The innermost four frames, innermost last, for a bug report."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     return "\n".join(f"  in {frame.name}, {Path(frame.filename).name} line {frame.lineno}" for frame in frames)

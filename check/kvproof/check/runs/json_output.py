@@ -1,7 +1,7 @@
-"""Where the document of a run goes with `--json`: a file that can be written, or standard output with nothing beside.
+"""The destination of the result document with `--json`: a file, or standard output.
 
-Whether a file can be written is seen before the run, and not after it. If standard output is wanted for the document,
-all else that is said there (the report, what an adapter or an engine prints, in Python or not) goes to standard error.
+Whether the file can be written is checked before the run. With `--json -`, standard output holds the document and
+nothing else: the report, and whatever an adapter or an engine prints from Python or C, go to standard error.
 """
 
 import os
@@ -18,14 +18,14 @@ from kvproof.reports.atomic import write_atomically
 from kvproof.spec.verdict import Exit
 
 STANDARD_OUTPUT = Path("-")
-_apart: ContextVar[BinaryIO] = ContextVar("standard_output")  # kept for the document
+_document_stream: ContextVar[BinaryIO] = ContextVar("standard_output")  # the real standard output
 
 
 @contextmanager
 def document_to(json: Path | None) -> Iterator[None]:
-    """Have the document's place ready in the block. Raises StoreError if it cannot be written there."""
+    """Prepare the destination for the duration of the block. Raises StoreError if it cannot be written."""
     if json == STANDARD_OUTPUT:
-        with _standard_output_apart():
+        with _standard_output_for_document():
             yield
         return
     if json is not None:
@@ -34,45 +34,48 @@ def document_to(json: Path | None) -> Iterator[None]:
 
 
 def write_document(json: Path, data: bytes) -> None:
-    """Write it, within `document_to`. Raises StoreError."""
+    """Write the document; call this within `document_to`. Raises StoreError."""
     if json != STANDARD_OUTPUT:
         with explained(json):
             write_atomically(json, data)
         return
-    stream = _apart.get(None) or sys.stdout.buffer
+    stream = _document_stream.get(None) or sys.stdout.buffer
     stream.write(data)
     stream.flush()
 
 
 def require_writable(json: Path) -> None:
-    """Raise StoreError unless a file can be written there."""
+    """Raise StoreError unless the file can be written."""
     with explained(json):
         if json.is_dir():
             raise StoreError(f"{json} is a folder; --json needs a file, --out takes a folder", Exit.USAGE)
         json.parent.mkdir(parents=True, exist_ok=True)
         target = Path(os.path.realpath(json))
-        if target.is_file() or not target.exists():  # else a pipe or a device, which is not replaced
+        if target.is_file() or not target.exists():  # a pipe or a device is written to, not replaced
             with tempfile.TemporaryFile(dir=target.parent):
                 pass
 
 
 @contextmanager
-def _standard_output_apart() -> Iterator[None]:
+def _standard_output_for_document() -> Iterator[None]:
     sys.stdout.flush()
     with _duplicate() as stream, redirect_stdout(sys.stderr):
-        token = _apart.set(stream)
+        token = _document_stream.set(stream)
         try:
             yield
         finally:
-            _apart.reset(token)
+            _document_stream.reset(token)
 
 
 @contextmanager
 def _duplicate() -> Iterator[BinaryIO]:
-    """Standard output, while descriptor 1 is standard error; where there are no descriptors, just the stream."""
+    """Yield a copy of standard output while descriptor 1 points to standard error.
+
+    Without descriptors (a test that captures output) yield the stream itself.
+    """
     try:
         ours, theirs = sys.stdout.fileno(), sys.stderr.fileno()
-    except (OSError, ValueError):  # a test that captures
+    except (OSError, ValueError):  # output is captured
         yield sys.stdout.buffer
         return
     kept = os.dup(ours)
@@ -81,7 +84,7 @@ def _duplicate() -> Iterator[BinaryIO]:
     try:
         yield stream
     finally:
-        with suppress(OSError):  # whoever reads has gone
+        with suppress(OSError):  # the reader has closed the pipe
             stream.close()
         os.dup2(kept, ours)
         os.close(kept)

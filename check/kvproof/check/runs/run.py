@@ -1,4 +1,4 @@
-"""The frame of verify, explore and hunt: settle what was asked, run the stages, print and store what was found."""
+"""Common to verify, explore, hunt, device and validate: run the stages, print the report, store the result."""
 
 import os
 import platform
@@ -22,12 +22,12 @@ from kvproof.reports.terminal import print_report
 from kvproof.spec.verdict import Exit
 
 WITHOUT_LIMIT_SECONDS = 1e9
-SHORTEN_SHARE = 1 / 8  # of the budget, for one finding: there may be many
+SHORTEN_SHARE = 1 / 8  # of the budget, to shorten one finding: there may be many
 
 
 @dataclass
 class Request:
-    """What the user asked for, settled. seconds: None for no limit."""
+    """The options of a run, validated. seconds: its budget, None for no limit."""
 
     command: str
     subject: str
@@ -39,7 +39,7 @@ class Request:
     contract_fails: bool = False
 
     def saving(self, make: Callable[[], ManagerSubject]) -> Saving:
-        """How counterexamples of this run are saved. Raises KnownFileError."""
+        """The saver of this run's counterexamples. Raises KnownFileError."""
         known = known_findings(self.known)
         seconds = SHORTEN_SECONDS_MAX
         if self.seconds is not None:
@@ -48,7 +48,7 @@ class Request:
 
     @property
     def store(self) -> Store:
-        """The folder of the run."""
+        """The result folder of the run."""
         return Store(self.folder)
 
 
@@ -60,10 +60,10 @@ def run_stages(
     data_plane: DataPlane | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Exit:
-    """Run the stages, store and print what they found; `data_plane` is filled by them.
+    """Run the stages, print the report and store the result. The stages fill `data_plane`.
 
-    Raises StoreError where nothing can be stored from the beginning. What cannot be stored later is told all the same,
-    and the run has failed, if it does not refute anyway.
+    Raises StoreError if the first write fails. If a later write fails, the report is still printed, and the exit code
+    is that of the failed write unless the run refutes.
     """
     console = output()
     assumed = [*(subject.assumptions if subject else ()), *(one for stage in stages for one in stage.assumptions)]
@@ -87,7 +87,7 @@ def run_stages(
 
 
 def version() -> str:
-    """The release of kvproof that runs."""
+    """The version of the installed kvproof."""
     try:
         return metadata.version("kvproof")
     except metadata.PackageNotFoundError:
@@ -95,7 +95,7 @@ def version() -> str:
 
 
 def host() -> dict[str, str]:
-    """What of this machine may explain a result."""
+    """Facts about this machine that may explain a result."""
     return {
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "system": f"{platform.system()} {platform.machine()}",
@@ -104,12 +104,12 @@ def host() -> dict[str, str]:
 
 
 def now() -> str:
-    """The time, as a report writes it."""
+    """The current time in UTC, in the format of the reports."""
     return datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
 def write_json(result: Result, folder: Path, json: Path) -> None:
-    """The same document, its traces named as seen from where it lies. Raises StoreError."""
+    """Write the result document to `json`, with trace paths relative to that file. Raises StoreError."""
     here = Path() if json == STANDARD_OUTPUT else json.parent
     moved = [
         replace(check, trace=check.trace and os.path.relpath(folder / check.trace, here)) for check in result.checks

@@ -1,8 +1,8 @@
-"""A run: stages one after the other, each with its part of the time, everything found stored at once.
+"""Run the stages in order, each with a share of the budget, and write every result to disk as soon as it is known.
 
-Every check that a stage will speak of is in the document from the beginning, as `unknown`. Whatever happens then (an
-interrupt, a fault of ours, a kill), what was not decided stays unknown, and never looks like success. A disk that is
-full on the way is said, and the run goes on: what it finds is still told.
+Each check that a stage plans is in the result document from the start, as `unknown`. If an interrupt, a fault of
+kvproof or a kill ends the run, the undecided checks stay unknown and never look like success. If the disk becomes
+full, the run reports it, goes on, and prints its findings.
 """
 
 import signal
@@ -25,31 +25,31 @@ NOT_RUN = "not run"
 
 
 class Progress(Protocol):
-    """Who is told how far the run is."""
+    """Displays the progress of a run."""
 
     def begin(self, stage: str, seconds: float) -> None:
-        """A stage begins that may take so long."""
+        """A stage begins. seconds: its budget."""
 
     def advance(self, count: int) -> None:
-        """The stage has done so much so far."""
+        """The stage has done `count` operations, states or cases so far."""
 
     def end(self) -> None:
-        """The stage is over."""
+        """The stage has ended."""
 
     def say(self, message: str) -> None:
-        """Something that the user should read now."""
+        """Show a message that the user should read now."""
 
 
 @dataclass
 class StageBudget:
-    """What a stage is given."""
+    """The seed and the time of a stage, and its progress callback."""
 
     seed: int
     seconds: float
     advance: Callable[[int], None]
 
     def further(self, before: int) -> Callable[[int], None]:
-        """Progress of one search after others that have done so much."""
+        """The progress callback of a search that starts after others have done `before` units of work."""
         return lambda count: self.advance(before + count)
 
 
@@ -60,9 +60,9 @@ StageOutput = Check | WitnessCount
 class Stage:
     """One judge on one search.
 
-    share: its part of the time that is left, against the shares of the stages after it. promised: the checks it will
-    speak of, undecided, or unsupported for a reason that is known before. run: yields them decided, by id.
-    assumptions: what it takes for granted besides what the subject demands.
+    share: its weight when the remaining time is divided between this stage and the later ones. planned_checks: the
+    checks that it will decide, as unknown, or as unsupported with the reason. run: yields each of them decided, by
+    id. assumptions: what this stage assumes in addition to the subject's own assumptions.
     """
 
     name: str
@@ -74,19 +74,19 @@ class Stage:
 
 @dataclass
 class Session:
-    """Runs stages into a result and its store."""
+    """Runs the stages; collects their output in the result and writes it to the store."""
 
     result: Result
     store: Store
     stages: list[Stage]
     seconds: float
     progress: Progress
-    stops_at_first: bool = False  # a stage that refutes is the last one
+    stops_at_first: bool = False  # no stage runs after one that refutes
     _done: int = field(default=0, init=False)
-    _unkept: StoreError | None = field(default=None, init=False)  # why the last write failed
+    _write_error: StoreError | None = field(default=None, init=False)  # of the last write, if it failed
 
     def run(self) -> Exit:
-        """Run every stage; the exit code of the run. Raises StoreError if nothing can be stored from the beginning."""
+        """Run every stage and return the exit code of the run. Raises StoreError if the first write fails."""
         begin = time.monotonic()
         self.result.checks = [check for stage in self.stages for check in stage.planned_checks]
         self.store.open(self.result)
@@ -96,28 +96,28 @@ class Session:
                 code = self._run_stages(begin)
         except KeyboardInterrupt:
             code = Exit.INCONCLUSIVE
-            self._note("interrupted: what was not decided until then is unknown")
+            self._note("interrupted: the checks that were not decided are unknown")
         except AdapterError as error:
             code = Exit.USAGE
             self._note(f"the adapter of {self.result.run.subject} breaks the protocol: {error}")
         self.result.run.is_complete = code is None
         self.result.run.seconds = round(time.monotonic() - begin, 3)
-        self._keep(self.store.write_all)
+        self._write(self.store.write_all)
         found = self.result.exit_code()
-        if code is None and self._unkept is not None:
-            code = self._unkept.exit_code
+        if code is None and self._write_error is not None:
+            code = self._write_error.exit_code
         return found if code is None or found is Exit.REFUTED else code
 
-    def _keep(self, write: Callable[[Result], None]) -> None:
-        """Write the result, or say why it is not written."""
+    def _write(self, write: Callable[[Result], None]) -> None:
+        """Write the result; on failure note the reason once, and go on."""
         try:
             write(self.result)
         except StoreError as error:
-            if self._unkept is None:
+            if self._write_error is None:
                 self._note(str(error))
-            self._unkept = error
+            self._write_error = error
         else:
-            self._unkept = None
+            self._write_error = None
 
     def _run_stages(self, begin: float) -> Exit | None:
         code = None
@@ -140,9 +140,9 @@ class Session:
         self.progress.begin(stage.name, seconds)
         reason = f"{stage.name} did not finish"
         try:
-            for said in stage.run(StageBudget(self.result.run.seed, seconds, self._advance)):
-                self._take(said)
-            reason = f"{stage.name} said nothing of it"
+            for output in stage.run(StageBudget(self.result.run.seed, seconds, self._advance)):
+                self._take(output)
+            reason = f"{stage.name} did not decide it"
         except KeyboardInterrupt:
             reason = f"interrupted after {self._done:,}" if self._done else "interrupted"
             raise
@@ -151,31 +151,31 @@ class Session:
                 if check.text == NOT_RUN and check.verdict is Verdict.UNKNOWN:
                     check.text = reason
             self.progress.end()
-        self._keep(self.store.write_all)
+        self._write(self.store.write_all)
 
     def _advance(self, count: int) -> None:
         self._done = count
         self.progress.advance(count)
 
-    def _take(self, said: StageOutput) -> None:
-        if isinstance(said, WitnessCount):
-            self.result.witnesses.append(said)
+    def _take(self, output: StageOutput) -> None:
+        if isinstance(output, WitnessCount):
+            self.result.witnesses.append(output)
             return
         places = {check.id: index for index, check in enumerate(self.result.checks)}
-        is_news = said.is_failure and not (said.id in places and self.result.checks[places[said.id]].is_failure)
-        if said.id in places:
-            self.result.checks[places[said.id]] = said
+        was_failure = output.id in places and self.result.checks[places[output.id]].is_failure
+        if output.id in places:
+            self.result.checks[places[output.id]] = output
         else:
-            self.result.checks.append(said)
-            self._is_told_by(said)
-        if is_news:
-            self.progress.say(f"refuted: {said.id}: {said.text}")
-        self._keep(self.store.write_result)
+            self.result.checks.append(output)
+            self._drop_placeholder(output)
+        if output.is_failure and not was_failure:
+            self.progress.say(f"refuted: {output.id}: {output.text}")
+        self._write(self.store.write_result)
 
-    def _is_told_by(self, said: Check) -> None:
-        """A check that was promised of a property is told by those of its single findings."""
+    def _drop_placeholder(self, finding: Check) -> None:
+        """Drop the placeholder check of a property once it has checks for individual findings."""
         for check in self.result.checks:
-            if said.id.startswith(f"{check.id}/") and check.text == NOT_RUN:
+            if finding.id.startswith(f"{check.id}/") and check.text == NOT_RUN:
                 self.result.checks.remove(check)
                 return
 
@@ -183,8 +183,8 @@ class Session:
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         try:
             log = str(self.store.write_log("".join(traceback.format_exception(error))))
-        except StoreError as unkept:
-            log = f"it ({unkept})"
+        except StoreError as unwritten:
+            log = f"it ({unwritten})"
         self._note(f"{stage.name} failed by a fault of kvproof, not of the subject: {what}; please report {log}")
 
     def _note(self, message: str) -> None:
@@ -194,7 +194,7 @@ class Session:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM, which a CI sends before it kills, interrupt like Ctrl-C."""
+    """Let SIGTERM, which CI systems send before they kill a job, interrupt like Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,7 @@
-"""The folder of a run: the result, every report of it, and the counterexamples.
+"""The result folder of a run: the result document, its reports, and the counterexamples.
 
-`result.json` is written anew after every finished check, whole or not at all, so a run that is interrupted or killed
-leaves a document that can be read, with `is_complete` false. Counterexamples of earlier runs are kept.
+`result.json` is replaced atomically after every finished check. A run that is interrupted or killed therefore leaves a
+readable document with `is_complete` false. Counterexamples of earlier runs stay in the folder.
 """
 
 import errno
@@ -31,7 +31,7 @@ NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, e
 
 
 class StoreError(Exception):
-    """The folder cannot be used; the message is for the user."""
+    """The folder or a file in it cannot be used; the message says why."""
 
     def __init__(self, message: str, exit_code: Exit) -> None:
         super().__init__(message)
@@ -40,15 +40,19 @@ class StoreError(Exception):
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn what the operating system says about a path into one message and an exit code."""
+    """Turn an OSError about `path` into a StoreError with one message and an exit code."""
     try:
         yield
     except OSError as error:
         if error.errno in FULL:
-            raise StoreError(f"no space left to write {path}; what was there is kept", Exit.INTERNAL) from error
+            raise StoreError(
+                f"no space is left to write {path}; its previous content is kept. "
+                "Free some space, or name another folder with --out",
+                Exit.INTERNAL,
+            ) from error
         if error.errno in NOT_ALLOWED:
             raise StoreError(
-                f"{path} may not be written ({error.strerror}); name another one", Exit.INTERNAL
+                f"{path} cannot be written ({error.strerror}); name another path", Exit.INTERNAL
             ) from error
         code = Exit.USAGE if error.errno in NOT_A_FOLDER else Exit.INTERNAL
         raise StoreError(f"{path} cannot be used: {error.strerror or error}", code) from error
@@ -57,21 +61,21 @@ def explained(path: Path) -> Iterator[None]:
 
 
 class Store:
-    """A folder of results."""
+    """One result folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.crashes = folder / CRASHES
 
     def open(self, result: Result) -> None:
-        """Make the folder, and write the result that holds nothing yet. Raises StoreError."""
+        """Create the folder and write the initial result. Raises StoreError."""
         with explained(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         self._require_ours()
         self.write_all(result)
 
     def write_result(self, result: Result) -> None:
-        """Write the document only; the other files are rendered from it. Raises StoreError."""
+        """Write the result document only; the reports are rendered from it. Raises StoreError."""
         result.count_totals()
         with explained(self.folder / RESULT):
             write_atomically(self.folder / RESULT, encode(result))
@@ -91,27 +95,29 @@ class Store:
                 write_atomically(self.folder / name, content)
 
     def write_device_page(self, result: Result) -> None:
-        """Draw the page about bytes, if anything was done with them. Raises StoreError."""
+        """Write the page of the data plane, if the run has one. Raises StoreError."""
         if result.data_plane is None:
             return
         with explained(self.folder / PAGE):
             write_atomically(self.folder / PAGE, device_page(result).encode("utf-8", "backslashreplace"))
 
     def write_log(self, text: str) -> Path:
-        """Keep what only whoever mends kvproof wants to read. Raises StoreError."""
+        """Write the traceback of a fault of kvproof, for a bug report. Raises StoreError."""
         path = self.folder / LOG
         with explained(path):
             write_atomically(path, text.encode("utf-8", "backslashreplace"))
         return path
 
     def _require_ours(self) -> None:
-        """Refuse a folder in which our files would replace someone else's. Raises StoreError."""
+        """Refuse a folder in which files of the same names are not kvproof's. Raises StoreError."""
         present = [name for name in (RESULT, *REPORTS, PAGE) if (self.folder / name).exists()]
         if present and not self._holds_a_result():
-            raise StoreError(f"{self.folder / present[0]} is not of kvproof; name another folder", Exit.USAGE)
+            raise StoreError(
+                f"{self.folder / present[0]} was not written by kvproof; name another folder with --out", Exit.USAGE
+            )
 
     def _holds_a_result(self) -> bool:
-        """Whether a result lies there, of whichever release."""
+        """Whether the folder holds a result document, of any version of kvproof."""
         try:
             document = json.loads((self.folder / RESULT).read_bytes())
         except (OSError, ValueError, RecursionError):

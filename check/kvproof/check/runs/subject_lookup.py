@@ -1,4 +1,4 @@
-"""From what the user names to what is meant."""
+"""Resolve a subject name given on the command line."""
 
 import difflib
 from collections.abc import Callable
@@ -10,9 +10,10 @@ from kvproof.check.runs.errors import UsageError
 def factory_of(
     name: str, isolation: bool | None = None, seconds: float | None = None
 ) -> tuple[Callable[[], ManagerSubject], ManagerSubject]:
-    """What makes the subject, and one that it made. Raises UsageError.
+    """The factory of the subject, and one subject that it made. Raises UsageError.
 
-    isolation: whether it lives in a process of its own; None for what is not ours. seconds: the budget of the run.
+    isolation: whether the subject runs in a process of its own; None isolates every subject but the built-in ones.
+    seconds: the budget of the run, which limits a call.
     """
     from kvproof.check.isolation.factory import factory_for
     from kvproof.check.isolation.limits import Limits
@@ -36,6 +37,6 @@ def level_of(subject: object) -> str:
 
 
 def did_you_mean(name: str, known: list[str]) -> str:
-    """A question, if one of the known names is close."""
+    """A suggestion to append to a message, if one of the known names is similar."""
     close = difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {close[0]}?)" if close else ""

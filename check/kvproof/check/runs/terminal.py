@@ -1,4 +1,4 @@
-"""What the user sees while a command runs: colours and a moving line on a terminal, plain lines in CI or a pipe."""
+"""Terminal output of a running command: colours and a progress line on a terminal, plain lines in CI or a pipe."""
 
 import os
 import sys
@@ -15,17 +15,17 @@ PLAIN_INTERVAL_SECONDS = 5.0
 
 
 class Output(Console):
-    """A console that goes on in silence when its reader has gone: the run and its files matter more."""
+    """A console that becomes silent when its reader closes the pipe: the run and its files matter more."""
 
     def on_broken_pipe(self) -> None:
-        """Say nothing more."""
+        """Print nothing from now on."""
         self.quiet = True
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
 def output() -> Output:
-    """The console of a command: plain and as wide as needed unless a person looks at it."""
+    """The console of a command: plain and unwrapped unless standard output is a terminal."""
     file = sys.stdout
     if file.isatty() and not os.environ.get("CI"):
         return Output(file=file, highlight=False, soft_wrap=False)
@@ -33,44 +33,44 @@ def output() -> Output:
 
 
 def say(console: Console, line: str, style: str = "") -> None:
-    """One line as it is: no markup, no cutting."""
+    """Print one line unchanged: no markup, no wrapping."""
     console.print(Text(line, style=style), soft_wrap=True)
 
 
 class PlainProgress:
-    """A line when a stage begins and ends, and at most one every few seconds between."""
+    """Prints a line when a stage begins and ends, and at most one every few seconds between."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self.stage, self.count = "", 0
-        self.began = self.spoke = time.monotonic()
+        self.began = self.last_line = time.monotonic()
 
     def begin(self, stage: str, seconds: float) -> None:
-        """A stage begins that may take so long."""
+        """A stage begins. seconds: its budget."""
         self.stage, self.count = stage, 0
-        self.began = self.spoke = time.monotonic()
+        self.began = self.last_line = time.monotonic()
         say(self.console, f"{stage}: begins, up to {seconds:.0f} s")
 
     def advance(self, count: int) -> None:
-        """The stage has done so much so far."""
+        """The stage has done `count` units of work so far."""
         self.count = count
         now = time.monotonic()
-        if now - self.spoke >= PLAIN_INTERVAL_SECONDS:
-            self.spoke = now
+        if now - self.last_line >= PLAIN_INTERVAL_SECONDS:
+            self.last_line = now
             say(self.console, f"{self.stage}: {count:,} after {now - self.began:.0f} s")
 
     def end(self) -> None:
-        """The stage is over."""
+        """The stage has ended."""
         count = f"{self.count:,} in " if self.count else ""
         say(self.console, f"{self.stage}: ended, {count}{time.monotonic() - self.began:.1f} s")
 
     def say(self, message: str) -> None:
-        """Something that the user should read now."""
+        """Show a message that the user should read now."""
         say(self.console, message)
 
 
 class MovingProgress:
-    """One line that moves, for the stage that runs."""
+    """Shows one progress line for the current stage."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -78,7 +78,7 @@ class MovingProgress:
         self.began, self.seconds = 0.0, 0.0
 
     def begin(self, stage: str, seconds: float) -> None:
-        """A stage begins that may take so long."""
+        """A stage begins. seconds: its budget."""
         self.began, self.seconds = time.monotonic(), seconds
         columns = (
             SpinnerColumn(),
@@ -92,13 +92,13 @@ class MovingProgress:
         self.bars.start()
 
     def advance(self, count: int) -> None:
-        """The stage has done so much so far."""
+        """The stage has done `count` units of work so far."""
         if self.bars:
             elapsed = min(time.monotonic() - self.began, self.seconds)
             self.bars.update(self.bars.task_ids[0], completed=elapsed, done=f"{count:,}")
 
     def end(self) -> None:
-        """The stage is over."""
+        """The stage has ended."""
         if self.bars:
             task = self.bars.tasks[0]
             self.bars.stop()
@@ -106,10 +106,10 @@ class MovingProgress:
             say(self.console, f"{task.description}: {task.fields['done'] or 'done'} in {task.elapsed or 0.0:.1f} s")
 
     def say(self, message: str) -> None:
-        """Something that the user should read now."""
+        """Show a message that the user should read now."""
         say(self.console, message, "yellow")
 
 
 def progress_on(console: Console) -> PlainProgress | MovingProgress:
-    """What suits the console."""
+    """The progress display that suits the console."""
     return MovingProgress(console) if console.is_terminal else PlainProgress(console)
