@@ -44,8 +44,10 @@ format: $(READY) ## ruff, files changed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-typecheck: $(READY) ## mypy, strict
+typecheck: $(READY) ## mypy, strict; and the types of z3 and triton against the packages themselves
 	$(BIN)/mypy
+	$(BIN)/stubtest z3 triton --ignore-missing-stub --concise \
+		--mypy-config-file typings/stubtest.ini --allowlist typings/stubtest-allowlist.txt
 
 bench: $(READY) ## side-by-side speed; prints ratios
 	$(BIN)/python -m benchmarks

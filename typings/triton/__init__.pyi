@@ -1,8 +1,30 @@
-"""What `kvproof.check.data_plane.compare.triton_kernel` uses of triton, which ships no types."""
+"""Types of the part of triton that `kvproof.check.data_plane.compare.triton_kernel` uses: the package ships none."""
 
 from collections.abc import Callable
+from typing import Any
 
 class JITFunction:
+    def __init__(
+        self,
+        fn: Any,
+        version: Any = None,
+        do_not_specialize: Any = None,
+        do_not_specialize_on_alignment: Any = None,
+        debug: Any = None,
+        noinline: Any = None,
+        repr: Any = None,
+        launch_metadata: Any = None,
+    ) -> None: ...
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]: ...
 
-def jit(function: Callable[..., None]) -> JITFunction: ...
+def jit(
+    fn: Callable[..., None] | None = None,
+    *,
+    version: Any = None,
+    repr: Any = None,
+    launch_metadata: Any = None,
+    do_not_specialize: Any = None,
+    do_not_specialize_on_alignment: Any = None,
+    debug: bool | None = None,
+    noinline: bool | None = None,
+) -> JITFunction: ...

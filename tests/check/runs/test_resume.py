@@ -125,7 +125,7 @@ def _refuted(folder: Path) -> list[dict[str, str]]:
         (("--resume", "nowhere"), "nowhere holds no hunt that can be resumed: it has no hunt.json"),
         (("--resume", "there", "--seed", "4"), "the hunt in there has seed 3; leave --seed out"),
         (("--resume", "there", "--subject", "kvproof-scheduler"), "the hunt in there has subject kvproof; leave"),
-        (("--resume", "there", "--property", "read-back"), "told to keep; leave --property out"),
+        (("--resume", "there", "--property", "read-back"), "options of the first hunt; leave --property out"),
         (
             ("--subject", "kvproof", "--property", "read-bach"),
             "no property 'read-bach' (did you mean read-back?); there",
