@@ -10,7 +10,7 @@ from kvproof.reports.data_plane_result import (
     Bandwidth,
     Comparison,
     DataPlane,
-    GeneratedStorm,
+    GeneratedWorkload,
     HostCost,
     InjectedFault,
     MovedCase,
@@ -46,7 +46,7 @@ def result() -> Result:
         ],
         num_combinations=1234,
         faults=[InjectedFault("bytes", "a pair is lost", True, "said"), InjectedFault("race", "no wait", False, "")],
-        storms=[GeneratedStorm("swap", 8, 96, 35, [], {"swapped in": 15})],
+        storms=[GeneratedWorkload("swap", 8, 96, 35, [], {"swapped in": 15})],
         bandwidth=Bandwidth(
             "cpu", "a processor", "nhd", "int8", 64, 30, [plain], [move], [verify], [cost], 0.5, 0.03, ["mine: wrong"]
         ),

@@ -1,8 +1,8 @@
-"""What the data plane of one machine did, as a part of the result document: moved, proven, caught, and how fast.
+"""The data-plane part of the result document: cases, planted faults, generated text, speeds.
 
-Speeds are in 1e9 bytes of payload a second: a byte that is copied once counts once, though memory reads and writes it.
-Every speed has beside it the ratio to a plain copy of as many bytes that the same machine made in the same round, and
-it is this ratio that is compared between runs.
+Speeds are in 1e9 bytes of payload per second: a copied byte counts once, although memory reads it and writes it. Each
+speed comes with its ratio to a plain copy of the same number of bytes, made by the same machine in the same round.
+Runs are compared by this ratio.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Spread:
-    """A quantity over the rounds of a run: the median, and what 5 and 95 of 100 rounds were below."""
+    """A quantity over the rounds of a run: its median, 5th and 95th percentile."""
 
     median: float
     p5: float
@@ -21,9 +21,9 @@ class Spread:
 class MovedCase:
     """One executor on one layout, element type and kind of mapping.
 
-    status: passed, failed or skipped. text: why it was skipped, or what is wrong. origins: of the first wrong rows,
-    where their bytes come from. histogram: wrong rows by class. bytes_proven counts both pools, guards included, at
-    each comparison.
+    status: passed, failed or skipped. text: why it was skipped, or what is wrong. origins: for the first wrong rows, a
+    sentence about where their bytes come from. histogram: number of wrong rows by class. bytes_proven: bytes compared;
+    each comparison counts both pools, guards included.
     """
 
     executor: str
@@ -43,7 +43,7 @@ class MovedCase:
 
 @dataclass
 class InjectedFault:
-    """A fault that was planted into this very run, and what was said of it. kind: bytes, race, mapping, end to end."""
+    """A fault that was planted into this run. kind: bytes, race, mapping, end to end. text: the harness's report."""
 
     kind: str
     name: str
@@ -52,8 +52,11 @@ class InjectedFault:
 
 
 @dataclass
-class GeneratedStorm:
-    """A load under which text was generated in paged memory. differences: tokens that it has not without pages."""
+class GeneratedWorkload:
+    """A workload for which text was generated in paged memory.
+
+    differences: tokens that differ from those of the same model without pages. met: how often each event happened.
+    """
 
     name: str
     num_sequences: int
@@ -65,10 +68,11 @@ class GeneratedStorm:
 
 @dataclass
 class Speed:
-    """How fast something was.
+    """One measured speed.
 
-    name: an executor, or a way to compare. mapping: what it did. reference: the plain copy it is measured against.
-    traffic_bytes: read and written together. noise: three standard errors of the median ratio, relative.
+    name: an executor, or a way to compare. mapping: what was measured. reference: the plain copy that the ratio divides
+    by. traffic_bytes: bytes read plus bytes written. noise: relative uncertainty of the median ratio; the greater of
+    three standard errors and the distance between the medians of the trials.
     """
 
     name: str
@@ -84,7 +88,7 @@ class Speed:
 
 @dataclass
 class HostCost:
-    """What an executor costs the host for each pair of a mapping, in microseconds."""
+    """The time that an executor takes on the host for each pair of a mapping, in microseconds."""
 
     executor: str
     mapping: str
@@ -94,7 +98,7 @@ class HostCost:
 
 @dataclass
 class SpeedGoal:
-    """What a speed should be, what was measured, and whether that is enough. is_met: None where it was not measured."""
+    """A wanted speed, the measured one, and whether it is enough. is_met: None if it was not measured."""
 
     name: str
     wanted: str
@@ -104,7 +108,7 @@ class SpeedGoal:
 
 @dataclass
 class Comparison:
-    """One ratio against that of the baseline. change: relative, below 0 is slower. band: what is still noise."""
+    """One ratio compared with the baseline. change: relative; below 0 is slower. band: changes within it are noise."""
 
     name: str
     mapping: str
@@ -117,11 +121,12 @@ class Comparison:
 
 @dataclass
 class Bandwidth:
-    """The speeds of a run. Two runs are compared if they agree in everything up to `block_bytes`.
+    """The speeds of a run. Two runs are compared if all fields up to `block_bytes` are equal.
 
-    references: plain copies of as many bytes as are moved. busy: the share of the time in which this process had its
-    core; below 0.9 the machine was doing other things. drift: how far two measurements of one plain copy in the same
-    rounds differ, relative. skipped: what was not measured, and why. goals: of kvproof's own parts, in main memory.
+    references: plain copies of as many bytes as a call moves. busy: the share of the time in which this process had its
+    core; below 0.9 other work disturbed the measurement. drift: the relative difference between two measurements of the
+    same plain copy in the same rounds. skipped: what was not measured, and why. goals: wanted speeds of kvproof's own
+    parts, in main memory only.
     """
 
     device: str
@@ -142,13 +147,16 @@ class Bandwidth:
 
 @dataclass
 class DataPlane:
-    """Everything about the bytes. baseline: what the comparison was made with, or why none was made."""
+    """All results of the data plane. storms: the workloads of the paged decoder.
+
+    baseline: what the speeds were compared with, or why they were not compared.
+    """
 
     device: str
     cases: list[MovedCase] = field(default_factory=list)
     num_combinations: int = 0
     faults: list[InjectedFault] = field(default_factory=list)
-    storms: list[GeneratedStorm] = field(default_factory=list)
+    storms: list[GeneratedWorkload] = field(default_factory=list)
     bandwidth: Bandwidth | None = None
     comparisons: list[Comparison] = field(default_factory=list)
     baseline: str = ""
@@ -156,5 +164,5 @@ class DataPlane:
 
     @property
     def is_worse(self) -> bool:
-        """Whether something is slower than the baseline by more than noise."""
+        """Whether any speed is below the baseline by more than noise."""
         return any(comparison.is_worse for comparison in self.comparisons)

@@ -56,12 +56,14 @@ def stored(folder: str = ".kvproof") -> Any:
 
 @pytest.fixture
 def _briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little is timed; of mappings and storms a few are run."""
-    monkeypatch.setattr(correctness, "CorrectnessConfig", partial(CorrectnessConfig, mappings=("mixed", "swap-storm")))
+    """Little is timed; of mappings and workloads a few are run."""
+    monkeypatch.setattr(
+        correctness, "CorrectnessConfig", partial(CorrectnessConfig, mappings=("mixed", "heavy-swapping"))
+    )
     monkeypatch.setattr(command, "TIMING_SECONDS_MAX", 0.1)
-    monkeypatch.setattr(bandwidth, "NUM_SITTINGS", 1)
+    monkeypatch.setattr(bandwidth, "NUM_TRIALS", 1)
     monkeypatch.setattr(bandwidth, "BandwidthConfig", partial(BandwidthConfig, num_pairs=2, num_places=2))
-    monkeypatch.setattr(comparing, "run_end_to_end", partial(run_end_to_end, storms=("swap",)))
+    monkeypatch.setattr(comparing, "run_end_to_end", partial(run_end_to_end, workloads=("swap",)))
 
 
 @pytest.mark.usefixtures("_briefly")
@@ -118,7 +120,7 @@ def test_without_cuda_auto_says_that_the_cpu_is_used_and_cuda_is_refused(monkeyp
     done = kvproof("device", "--device", "cuda")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert "there is no CUDA device that torch can use; take --device cpu, or auto" in done.stderr
-    from kvproof.check.cli.choosing_device import settled_device
+    from kvproof.check.cli.device import settled_device
 
     chosen, seen, note = settled_device("auto")
     assert (chosen, seen["device"]) == ("cpu", "cpu")

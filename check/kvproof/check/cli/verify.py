@@ -2,7 +2,7 @@
 
 import typer
 
-from kvproof.check.cli.choosing_device import DeviceOption, settled_device
+from kvproof.check.cli.device import DeviceOption, settled_device
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
     BudgetOption,

@@ -1,4 +1,8 @@
-"""The decoder in paged memory as a stage: a storm or a fault that was not met is a witness that is missing."""
+"""The stage that generates text through paged memory and compares it with the model without pages.
+
+An event that a workload exists for and that did not happen, or a planted fault that was not caught, is a missing
+witness.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ GENERATOR, READS = "paged decoder", "read-back"
 
 
 def generating_stage(moving: Moving, share: float) -> Stage:
-    """A decoder generates through paged memory, and says what it says without."""
+    """Generate text through paged memory, and compare it with the text of the same decoder without pages."""
     planned_checks = [Check(f"{JUDGE}/{READS}/{GENERATOR}", JUDGE, READS, Verdict.UNKNOWN, text=NOT_RUN)]
 
     def run(stint: StageBudget) -> Iterator[StageOutput]:
@@ -26,7 +30,7 @@ def generating_stage(moving: Moving, share: float) -> Stage:
             yield replace(planned_checks[0], text=f"an executor broke the device before: {moving.broken[0]}")
             return
         from kvproof.check.data_plane.end_to_end.comparing import run_end_to_end
-        from kvproof.check.data_plane.end_to_end.workloads import STORMS
+        from kvproof.check.data_plane.end_to_end.workloads import WORKLOADS
         from kvproof.check.data_plane.run.reporting import add_end_to_end
 
         began, done = time.monotonic(), 0
@@ -38,21 +42,23 @@ def generating_stage(moving: Moving, share: float) -> Stage:
 
         found = run_end_to_end(stint.seed, moving.device, on_progress=advance)
         add_end_to_end(moving.plane, found)
-        wrong = [f"storm {storm.name}: {storm.reason}" for storm in found.storms if not storm.is_right]
+        wrong = [
+            f"workload {workload.name}: {workload.reason}" for workload in found.workloads if not workload.is_right
+        ]
         yield replace(
             planned_checks[0],
             verdict=Verdict.REFUTED if wrong else Verdict.NOT_REFUTED,
             seconds=round(time.monotonic() - began, 3),
             counts={
-                "storms": len(found.storms),
-                "sequences": sum(storm.num_sequences for storm in found.storms),
-                "tokens": sum(storm.num_tokens for storm in found.storms),
+                "workloads": len(found.workloads),
+                "sequences": sum(workload.num_sequences for workload in found.workloads),
+                "tokens": sum(workload.num_tokens for workload in found.workloads),
             },
             text="; ".join(wrong),
         )
-        for storm in found.storms:
-            for name in STORMS[storm.name].expected:
-                yield WitnessCount(f"{storm.name}: {name}", GENERATOR, storm.met.get(name, 0))
+        for workload in found.workloads:
+            for name in WORKLOADS[workload.name].expected:
+                yield WitnessCount(f"{workload.name}: {name}", GENERATOR, workload.witness_counts.get(name, 0))
         yield WitnessCount("planted faults caught", GENERATOR, found.num_caught)
         for fault in found.faults:
             if not fault.is_caught:

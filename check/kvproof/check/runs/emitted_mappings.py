@@ -66,9 +66,3 @@ def _run(subject: ManagerSubject, config: Config, random: Random, found: list[St
         driver.judge.apply(operation)
         if operation[0] == "run" and moves.num_pairs:
             found.append(Step(moves))
-
-
-def why_not(subject: ManagerSubject) -> str:
-    """Why nothing could be moved for it, as a sentence; empty if something can."""
-    can = subject.capabilities
-    return "" if can.swap or can.fork else "it emits neither swaps nor copies, so there are no bytes to move"

@@ -1,26 +1,26 @@
-"""The decoder in paged memory says what it says without pages, and would not if a mapping were wrong."""
+"""The decoder generates the same tokens with and without pages, and different ones if a mapping is wrong."""
 
 import pytest
 import torch
 
 from kvproof.check.data_plane.end_to_end.comparing import Fate, difference, run_end_to_end
-from kvproof.check.data_plane.end_to_end.engine import Spoken
-from kvproof.check.data_plane.end_to_end.exact_decoder import ExactDecoder, Geometry, NoPages, choose, stirred
+from kvproof.check.data_plane.end_to_end.engine import Completion
+from kvproof.check.data_plane.end_to_end.exact_decoder import ExactDecoder, Geometry, NoPages, choose, mixed
 from kvproof.check.data_plane.end_to_end.fault_injection import FAULTS, PlantedFault
-from kvproof.check.data_plane.end_to_end.workloads import STORMS
+from kvproof.check.data_plane.end_to_end.workloads import WORKLOADS
 from kvproof.impl import KVLayout
 
 CPU = torch.device("cpu")
 
 
-def test_paging_changes_no_token_of_any_storm_and_every_storm_met_what_it_is_for() -> None:
+def test_paging_changes_no_token_of_any_workload_and_every_workload_does_what_it_is_for() -> None:
     result = run_end_to_end(seed=1, faults=())
-    assert [storm.name for storm in result.storms] == list(STORMS)
-    assert {storm.name: (storm.differences, storm.not_met, storm.refusal) for storm in result.storms} == {
-        name: ([], [], "") for name in STORMS
-    }
+    assert [workload.name for workload in result.workloads] == list(WORKLOADS)
+    assert {
+        workload.name: (workload.differences, workload.missing, workload.refusal) for workload in result.workloads
+    } == {name: ([], [], "") for name in WORKLOADS}
     assert result.is_right
-    assert sum(storm.num_tokens for storm in result.storms) > 800
+    assert sum(workload.num_tokens for workload in result.workloads) > 800
 
 
 def test_every_planted_fault_changes_tokens_or_is_refused() -> None:
@@ -32,7 +32,7 @@ def test_every_planted_fault_changes_tokens_or_is_refused() -> None:
 def test_a_fault_that_does_nothing_is_missed_and_one_without_a_place_is_not_reached() -> None:
     harmless = PlantedFault("the order of pairs", "swap out", "swap", lambda pairs, _: pairs[::-1])
     nowhere = PlantedFault("nothing is copied here", "copy", "swap", lambda pairs, _: [])
-    result = run_end_to_end(seed=1, storms=["swap"], faults=[harmless, nowhere])
+    result = run_end_to_end(seed=1, workloads=["swap"], faults=[harmless, nowhere])
     assert [fault.fate for fault in result.faults] == [Fate.MISSED, Fate.NOT_REACHED]
     assert result.num_caught == 0
 
@@ -48,22 +48,22 @@ def test_a_fault_that_does_nothing_is_missed_and_one_without_a_place_is_not_reac
     ],
 )
 def test_any_layout_holds_any_type_of_keys_and_values_exactly(dtype: torch.dtype, layout: KVLayout) -> None:
-    result = run_end_to_end(seed=3, dtype=dtype, layout=layout, storms=["beam"], faults=())
-    assert result.is_right, result.storms
+    result = run_end_to_end(seed=3, dtype=dtype, layout=layout, workloads=["beam"], faults=())
+    assert result.is_right, result.workloads
 
 
-def test_a_token_that_the_model_without_pages_would_not_say_is_named_with_its_position() -> None:
+def test_a_token_that_the_model_without_pages_would_not_generate_is_reported_with_its_position() -> None:
     decoder = ExactDecoder(Geometry(), 5, CPU)
     prompt, salts = [3, 1, 4], [0, 99, 0]
     tokens: list[int] = []
     for salt in salts:
         tokens.append(choose(decoder.scores([*prompt, *tokens], 0, NoPages())[-1], salt))
-    assert difference(decoder, 7, Spoken(prompt, salts, tokens)) is None
+    assert difference(decoder, 7, Completion(prompt, salts, tokens)) is None
     wrong = [tokens[0], (tokens[1] + 1) % 97, tokens[2]]
-    found = difference(decoder, 7, Spoken(prompt, salts, wrong))
+    found = difference(decoder, 7, Completion(prompt, salts, wrong))
     assert found is not None
     assert (found.position, found.expected, found.actual) == (4, tokens[1], wrong[1])
-    assert "sequence 7 says" in str(found)
+    assert "sequence 7 has token" in str(found)
 
 
 @pytest.mark.parametrize("layer", [0, 1])
@@ -80,10 +80,10 @@ def test_one_element_of_one_key_changes_every_score(layer: int) -> None:
     assert int((right == spoilt).sum()) == 0
 
 
-def test_one_bit_of_a_word_changes_about_half_the_bits_of_the_stirred_word() -> None:
+def test_one_bit_of_a_word_changes_about_half_the_bits_of_the_mixed_word() -> None:
     word = 1234567890123456789
     flipped = torch.tensor([word, *(word ^ (1 << bit) for bit in range(62))])
-    first, *rest = stirred(flipped).tolist()
+    first, *rest = mixed(flipped).tolist()
     changed = [bin((first ^ other) & (2**64 - 1)).count("1") for other in rest]
     assert min(changed) > 12
     assert 28 < sum(changed) / len(changed) < 36

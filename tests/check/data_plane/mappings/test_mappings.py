@@ -21,7 +21,7 @@ def test_a_seed_makes_the_same_scenario_again(kind: str) -> None:
     assert scenario(kind, 3, 20, 14, 4) == scenario(kind, 3, 20, 14, 4)
 
 
-@pytest.mark.parametrize("kind", ["one", "permutation", "mixed", "swap-storm", "beam-search"])
+@pytest.mark.parametrize("kind", ["one", "permutation", "mixed", "heavy-swapping", "beam-search"])
 def test_another_seed_makes_another_scenario(kind: str) -> None:
     assert scenario(kind, 3, 20, 14, 4).steps != scenario(kind, 4, 20, 14, 4).steps
 

@@ -11,9 +11,9 @@ from kvproof.check.data_plane.executors import BUILT_IN
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
 from kvproof.check.data_plane.memory.world import Caches
-from kvproof.check.data_plane.speed import bandwidth, measurement_round
+from kvproof.check.data_plane.speed import bandwidth, trial
 from kvproof.check.data_plane.speed.bandwidth import BandwidthConfig, NoSpeeds, run_bandwidth
-from kvproof.check.data_plane.speed.spreads import noise, spread
+from kvproof.check.data_plane.speed.stopwatch import noise, spread
 from kvproof.check.data_plane.speed.workload import mappings
 from kvproof.check.data_plane.steps.moves import Moves
 from kvproof.reports.data_plane_result import Bandwidth, Speed, Spread
@@ -110,7 +110,7 @@ def test_what_was_timed_with_other_calls_is_not_compared() -> None:
 
 
 def test_an_executor_that_is_far_too_slow_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measurement_round, "PROOF_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(trial, "PROOF_SECONDS_MAX", 0.0)
     speeds = measured(loop())
     assert speeds.moves == []
     assert speeds.skipped == ["loop: its moves were not proven within 0 s, so it was not timed"]
@@ -174,7 +174,7 @@ def test_the_mappings_that_are_timed_touch_no_block_twice_and_never_both_ways() 
             assert not {source for source, _ in pairs} & {target for _, target in pairs}
 
 
-def test_noise_is_three_standard_errors_or_the_distance_of_the_sittings() -> None:
+def test_noise_is_three_standard_errors_or_the_distance_of_the_trials() -> None:
     alike = [np.array([0.99, 1.0, 1.01] * 30) for _ in range(3)]
     assert noise(alike) == pytest.approx(3 * 1.2533 * 1.4826 * 0.01 / np.sqrt(270), rel=1e-3)
     assert noise([alike[0], alike[1], alike[2] + 0.2]) == pytest.approx(0.2 / 1.0, rel=0.02)

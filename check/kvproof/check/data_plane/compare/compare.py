@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from kvproof.check.data_plane.memory.pattern import Words
-from kvproof.check.data_plane.speed.threads import one_thread
+from kvproof.check.data_plane.speed.stopwatch import one_thread
 
 CHUNK_BYTES = 512 * 1024
 DEVICE_CHUNK_BYTES = 16 * 1024 * 1024  # fits the second-level cache of a current GPU

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 
 from kvproof.check.data_plane.compare.classify import Classified, classify, decode
-from kvproof.check.data_plane.compare.wording import count_text, origin_text, place_text
 from kvproof.check.data_plane.memory.arena import Arena
 from kvproof.check.data_plane.memory.layouts import Geometry, Strip
 from kvproof.check.data_plane.memory.pattern import Kind, Origin, Part, Words, fields_of, unpack
@@ -22,6 +21,8 @@ from kvproof.check.data_plane.steps.moves import PoolId
 
 ROWS_MAX = 256  # of each pool
 SHOWN_MAX = 16
+PARTS = {Part.KEY: "key", Part.VALUE: "value", Part.JOINT: "latent KV"}
+_SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def finding_of(world: World, wrong: dict[PoolId, NDArray[np.int64]], step: int) -> DataFinding:
@@ -164,3 +165,30 @@ def _age(world: World, origin: Origin) -> int:
         return 0
     block, row = divmod(origin.row, world.geometry.rows_per_part)
     return world.interpreter.generations[PoolId(origin.pool)][block][row] - origin.generation
+
+
+def place_text(geometry: Geometry, pool: int, layer: int, part: int, block: int, row: int) -> str:
+    """A row as the reader finds it: `block 17 of the GPU pool, layer 3, key, slot 5`."""
+    return f"block {block} of {PoolId(pool)}, layer {layer}, {PARTS[Part(part)]}, {geometry.row_text(row)}"
+
+
+def origin_text(geometry: Geometry, origin: Origin, num_generations_ago: int = 0) -> str:
+    """What a label says: `the key of block 4 of the CPU pool, layer 3, slot 5, written one generation ago`."""
+    if origin.kind == Kind.GUARD:
+        return f"what belongs to guard row {origin.row} of {PoolId(origin.pool)}"
+    block, row = divmod(origin.row, geometry.rows_per_part)
+    place = f"block {block} of {PoolId(origin.pool)}, layer {origin.layer}, {geometry.row_text(row)}"
+    if origin.kind == Kind.POISON:
+        return f"the poison of {place}, {PARTS[Part(origin.part)]}, which was free"
+    return f"the {PARTS[Part(origin.part)]} of {place}{_age_text(num_generations_ago)}"
+
+
+def count_text(number: int, noun: str) -> str:
+    """`one word`, `12 words`."""
+    return f"{_SMALL[number] if number < len(_SMALL) else number} {noun}{'' if number == 1 else 's'}"
+
+
+def _age_text(num_generations: int) -> str:
+    if num_generations <= 0:
+        return ""
+    return f", written {count_text(num_generations, 'generation')} ago"

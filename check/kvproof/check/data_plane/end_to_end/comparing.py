@@ -1,4 +1,7 @@
-"""The tokens of a storm against those of the same model without pages, and the planted faults against both."""
+"""Compare the tokens of each workload with those of the same model without pages, then plant each fault.
+
+A planted fault must change a token or be refused by a check in the chain.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from enum import Enum
 
 import torch
 
-from kvproof.check.data_plane.end_to_end.engine import Generated, Spoken, StormEngine
+from kvproof.check.data_plane.end_to_end.engine import Completion, Generated, WorkloadEngine
 from kvproof.check.data_plane.end_to_end.exact_decoder import ExactDecoder, Geometry, NoPages, choose
 from kvproof.check.data_plane.end_to_end.fault_injection import FAULTS, PlantedFault
-from kvproof.check.data_plane.end_to_end.workloads import STORMS, Storm
-from kvproof.check.data_plane.speed.threads import one_thread
+from kvproof.check.data_plane.end_to_end.workloads import WORKLOADS, Workload
+from kvproof.check.data_plane.speed.stopwatch import one_thread
 from kvproof.impl import BlockManagerError, KVBlockShape, KVLayout
 
 Progress = Callable[[str], None]
@@ -21,7 +24,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Difference:
-    """The first token of a sequence that the model without pages would not have said; position in the whole text."""
+    """The first token of a sequence that differs from the model without pages. position: index in prompt and output."""
 
     seq_id: int
     position: int
@@ -30,41 +33,45 @@ class Difference:
 
     def __str__(self) -> str:
         return (
-            f"sequence {self.seq_id} says {self.actual} at position {self.position}, "
-            f"where the model without pages says {self.expected}"
+            f"sequence {self.seq_id} has token {self.actual} at position {self.position}, "
+            f"where the model without pages generates {self.expected}"
         )
 
 
 @dataclass
-class StormResult:
-    """One storm: what was compared, what differs, and what it had to meet and did not."""
+class WorkloadResult:
+    """The result of one workload.
+
+    witness_counts: how often each event happened. missing: events that the workload exists for and that never happened.
+    refusal: the error of a check in the chain, although no fault was planted; empty if there was none.
+    """
 
     name: str
     num_sequences: int
     num_tokens: int
     num_steps: int
     differences: list[Difference]
-    met: dict[str, int]
-    not_met: list[str]
-    refusal: str = ""  # of a check in the chain, where no fault was planted
+    witness_counts: dict[str, int]
+    missing: list[str]
+    refusal: str = ""
 
     @property
     def is_right(self) -> bool:
-        """Whether every token is as it should be, and nobody's request was lost."""
+        """Whether every token is right and no request was lost."""
         return not self.reason
 
     @property
     def reason(self) -> str:
-        """The first thing that is wrong, or nothing."""
+        """The first error, as text; empty if there is none."""
         if self.refusal:
             return f"a check refused a step: {self.refusal}"
         if self.differences:
             return str(self.differences[0])
-        return "a request was lost" if self.met.get("lost") else ""
+        return "a request was lost" if self.witness_counts.get("lost") else ""
 
 
 class Fate(str, Enum):
-    """What became of a planted fault."""
+    """The outcome of a planted fault."""
 
     CHANGED_TOKENS = "changed tokens"
     REFUSED = "refused"
@@ -74,10 +81,10 @@ class Fate(str, Enum):
 
 @dataclass(frozen=True)
 class FaultResult:
-    """A planted fault and its fate; `detail` says what showed it."""
+    """A planted fault and its outcome. detail: the token or the message that revealed it."""
 
     name: str
-    storm: str
+    workload: str
     fate: Fate
     detail: str = ""
 
@@ -89,22 +96,22 @@ class FaultResult:
 
 @dataclass
 class EndToEndResult:
-    """Every storm and every planted fault of a run."""
+    """The results of all workloads and all planted faults of a run."""
 
     dtype: str
     layout: str
     device: str
-    storms: list[StormResult] = field(default_factory=list)
+    workloads: list[WorkloadResult] = field(default_factory=list)
     faults: list[FaultResult] = field(default_factory=list)
 
     @property
     def is_right(self) -> bool:
-        """Whether paging changed nothing."""
-        return all(storm.is_right for storm in self.storms)
+        """Whether paging changed no token."""
+        return all(workload.is_right for workload in self.workloads)
 
     @property
     def num_caught(self) -> int:
-        """Planted faults that were caught."""
+        """The number of planted faults that were caught."""
         return sum(fault.is_caught for fault in self.faults)
 
 
@@ -113,59 +120,71 @@ def run_end_to_end(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.bfloat16,
     layout: KVLayout = KVLayout.TWO_PLANES,
-    storms: Iterable[str] = tuple(STORMS),
+    workloads: Iterable[str] = tuple(WORKLOADS),
     faults: Iterable[PlantedFault] = FAULTS,
     on_progress: Progress = lambda what: None,
 ) -> EndToEndResult:
-    """Run the storms, then plant each fault whose storm was among them."""
-    names = tuple(storms)
+    """Run the workloads, then plant each fault whose workload was among them.
+
+    workloads: keys of WORKLOADS. on_progress: called with the name of each workload and fault before it runs.
+    """
+    names = tuple(workloads)
     result = EndToEndResult(str(dtype).removeprefix("torch."), layout.name, str(device))
     right: dict[str, Generated] = {}
     decoder = _decoder(seed, torch.device(device), layout)
     with one_thread():
         for name in names:
-            on_progress(f"storm {name}")
-            storm_result, right[name] = run_storm(STORMS[name], seed, decoder, dtype, layout)
-            result.storms.append(storm_result)
+            on_progress(f"workload {name}")
+            workload_result, right[name] = run_workload(WORKLOADS[name], seed, decoder, dtype, layout)
+            result.workloads.append(workload_result)
         for fault in faults:
-            if fault.storm in right:
+            if fault.workload in right:
                 on_progress(f"fault: {fault.name}")
-                result.faults.append(plant(fault, right[fault.storm], seed, decoder, dtype, layout))
+                result.faults.append(plant(fault, right[fault.workload], seed, decoder, dtype, layout))
     return result
 
 
-def run_storm(
-    storm: Storm, seed: int, decoder: ExactDecoder, dtype: torch.dtype, layout: KVLayout
-) -> tuple[StormResult, Generated]:
-    """One storm with nothing planted, compared with the model without pages."""
-    engine = StormEngine(storm, decoder, _shape(storm, decoder.geometry, dtype, layout), seed)
+def run_workload(
+    workload: Workload, seed: int, decoder: ExactDecoder, dtype: torch.dtype, layout: KVLayout
+) -> tuple[WorkloadResult, Generated]:
+    """Run one workload without a fault, and compare its tokens with the model without pages."""
+    engine = WorkloadEngine(workload, decoder, _shape(workload, decoder.geometry, dtype, layout), seed)
     refusal = ""
     try:
         engine.run()
     except BlockManagerError as error:
         refusal = f"{type(error).__name__}: {error}"
-    said = engine.done
+    done = engine.done
     differences = [
-        found for seq_id, spoken in said.spoken.items() if (found := difference(decoder, seq_id, spoken)) is not None
+        found
+        for seq_id, completion in done.completions.items()
+        if (found := difference(decoder, seq_id, completion)) is not None
     ]
-    met = Counter({name: count for name, count in said.met.items() if count})
-    not_met = [name for name in storm.expected if not met[name]]
-    num_tokens = sum(len(spoken.tokens) for spoken in said.spoken.values())
-    result = StormResult(
-        storm.name, len(said.spoken), num_tokens, said.num_steps, differences, dict(met), not_met, refusal
+    witness_counts = Counter({name: count for name, count in done.witness_counts.items() if count})
+    missing = [name for name in workload.expected if not witness_counts[name]]
+    num_tokens = sum(len(completion.tokens) for completion in done.completions.values())
+    result = WorkloadResult(
+        workload.name,
+        len(done.completions),
+        num_tokens,
+        done.num_steps,
+        differences,
+        dict(witness_counts),
+        missing,
+        refusal,
     )
-    return result, said
+    return result, done
 
 
-def difference(decoder: ExactDecoder, seq_id: int, spoken: Spoken) -> Difference | None:
-    """The first token that the model without pages would not have said after the same beginning.
+def difference(decoder: ExactDecoder, seq_id: int, completion: Completion) -> Difference | None:
+    """The first token that differs from what the model without pages chooses after the same tokens, or None.
 
-    The text is computed whole and at once. All tokens before the first difference are equal, so it is also the first
-    one of a text that the model without pages had written alone.
+    The model computes prompt and output in one pass. All tokens before the first difference are equal, so this is also
+    the first difference from the output that the model without pages would generate token by token.
     """
-    text, start = [*spoken.prompt, *spoken.tokens], len(spoken.prompt)
+    text, start = [*completion.prompt, *completion.tokens], len(completion.prompt)
     scores = decoder.scores(text, 0, NoPages())
-    for index, (actual, salt) in enumerate(zip(spoken.tokens, spoken.salts, strict=True)):
+    for index, (actual, salt) in enumerate(zip(completion.tokens, completion.salts, strict=True)):
         expected = choose(scores[start + index - 1], salt)
         if expected != actual:
             return Difference(seq_id, start + index, expected, actual)
@@ -175,21 +194,24 @@ def difference(decoder: ExactDecoder, seq_id: int, spoken: Spoken) -> Difference
 def plant(
     fault: PlantedFault, right: Generated, seed: int, decoder: ExactDecoder, dtype: torch.dtype, layout: KVLayout
 ) -> FaultResult:
-    """Run the fault's storm until it shows: a token that the right run did not say, or a refusal."""
-    storm = STORMS[fault.storm]
-    engine = StormEngine(storm, decoder, _shape(storm, decoder.geometry, dtype, layout), seed, fault)
+    """Run the workload of a fault until a token differs from the run without the fault, or a check refuses a step.
+
+    right: what the workload generated without the fault.
+    """
+    workload = WORKLOADS[fault.workload]
+    engine = WorkloadEngine(workload, decoder, _shape(workload, decoder.geometry, dtype, layout), seed, fault)
     try:
-        for num_steps, spoke in enumerate(engine.steps(), start=1):
-            for seq_id in spoke:
-                expected, actual = right.spoken[seq_id], engine.done.spoken[seq_id]
+        for num_steps, seq_ids in enumerate(engine.steps(), start=1):
+            for seq_id in seq_ids:
+                expected, actual = right.completions[seq_id], engine.done.completions[seq_id]
                 index = len(actual.tokens) - 1
                 if expected.tokens[index] != actual.tokens[index]:
                     detail = f"sequence {seq_id}, token {index + 1}, step {num_steps}"
-                    return FaultResult(fault.name, storm.name, Fate.CHANGED_TOKENS, detail)
+                    return FaultResult(fault.name, workload.name, Fate.CHANGED_TOKENS, detail)
     except BlockManagerError as error:
-        return FaultResult(fault.name, storm.name, Fate.REFUSED, f"{type(error).__name__}: {error}")
-    fate = Fate.MISSED if engine.done.num_struck else Fate.NOT_REACHED
-    return FaultResult(fault.name, storm.name, fate, f"{engine.done.num_struck} times planted")
+        return FaultResult(fault.name, workload.name, Fate.REFUSED, f"{type(error).__name__}: {error}")
+    fate = Fate.MISSED if engine.done.num_changes else Fate.NOT_REACHED
+    return FaultResult(fault.name, workload.name, fate, f"planted {engine.done.num_changes} times")
 
 
 def _decoder(seed: int, device: torch.device, layout: KVLayout) -> ExactDecoder:
@@ -198,5 +220,5 @@ def _decoder(seed: int, device: torch.device, layout: KVLayout) -> ExactDecoder:
     return ExactDecoder(geometry, seed, device)
 
 
-def _shape(storm: Storm, geometry: Geometry, dtype: torch.dtype, layout: KVLayout) -> KVBlockShape:
-    return KVBlockShape(storm.block_size, geometry.num_kv_heads, geometry.head_size, dtype, layout)
+def _shape(workload: Workload, geometry: Geometry, dtype: torch.dtype, layout: KVLayout) -> KVBlockShape:
+    return KVBlockShape(workload.block_size, geometry.num_kv_heads, geometry.head_size, dtype, layout)

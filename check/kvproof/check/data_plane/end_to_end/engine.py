@@ -1,7 +1,7 @@
-"""One storm, run as an engine runs it: schedule, move, compute, sample, fork, drop, free.
+"""One workload, run as an engine runs it: schedule, move, compute, sample, fork, drop, free.
 
-The worker executes a step's swap-ins, then its swap-outs, then its copies, then the model. Lookahead slots are filled
-with junk, for their content is undefined and nobody may read it.
+The worker executes the swap-ins of a step, then its swap-outs, then its copies, then the model. Lookahead slots are
+filled with random elements, because their content is undefined and nothing may read it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from kvproof.check.data_plane.end_to_end.exact_decoder import ELEMENT_MAX, ExactDecoder, choose
 from kvproof.check.data_plane.end_to_end.fault_injection import PlantedFault
 from kvproof.check.data_plane.end_to_end.paged_memory import PagedMemory, fill_with_junk
-from kvproof.check.data_plane.end_to_end.workloads import Request, Storm, requests
+from kvproof.check.data_plane.end_to_end.workloads import Request, Workload, requests
 from kvproof.impl import (
     BlockManager,
     KVBlockShape,
@@ -35,8 +35,8 @@ NUM_STEPS_MAX = 5_000
 
 
 @dataclass
-class Spoken:
-    """What one sequence said: its prompt, the salt of each choice, and the tokens chosen."""
+class Completion:
+    """The prompt of one sequence, the tokens that were chosen after it, and the salt of each choice."""
 
     prompt: list[int]
     salts: list[int]
@@ -45,49 +45,53 @@ class Spoken:
 
 @dataclass
 class Generated:
-    """Everything that was said in one storm, by sequence, and how often what was met."""
+    """Everything that one workload generated.
 
-    spoken: dict[int, Spoken] = field(default_factory=dict)
-    met: Counter[str] = field(default_factory=Counter)
+    completions: by sequence id. witness_counts: how often each event happened. num_changes: how often a planted fault
+    changed a list.
+    """
+
+    completions: dict[int, Completion] = field(default_factory=dict)
+    witness_counts: Counter[str] = field(default_factory=Counter)
     num_steps: int = 0
-    num_struck: int = 0  # times that a planted fault changed something
+    num_changes: int = 0
 
 
-class StormEngine:
-    """An engine with one storm in it."""
+class WorkloadEngine:
+    """An engine that serves one workload, with at most one planted fault."""
 
     def __init__(
         self,
-        storm: Storm,
+        workload: Workload,
         decoder: ExactDecoder,
         shape: KVBlockShape,
         seed: int,
         fault: PlantedFault | None = None,
     ) -> None:
-        self.storm, self.decoder, self.fault = storm, decoder, fault
+        self.workload, self.decoder, self.fault = workload, decoder, fault
         manager = BlockManager(
-            storm.block_size, storm.num_gpu_blocks, storm.num_cpu_blocks, enable_caching=storm.caching
+            workload.block_size, workload.num_gpu_blocks, workload.num_cpu_blocks, enable_caching=workload.caching
         )
         self.manager, self.now = manager, 0
-        self.scheduler = Scheduler(storm.scheduler_config(), manager, clock=lambda: float(self.now))
+        self.scheduler = Scheduler(workload.scheduler_config(), manager, clock=lambda: float(self.now))
         layers = decoder.geometry.num_layers
-        self.memory = KVCacheEngine(shape, layers, storm.num_gpu_blocks, storm.num_cpu_blocks, decoder.device)
+        self.memory = KVCacheEngine(shape, layers, workload.num_gpu_blocks, workload.num_cpu_blocks, decoder.device)
         fill_with_junk(self.memory, seed)
-        self.asked: dict[str, Request] = {}
-        self.arriving = requests(storm, seed, decoder.geometry.vocabulary_size)
+        self.requests: dict[str, Request] = {}
+        self.arriving = requests(workload, seed, decoder.geometry.vocabulary_size)
         self.done, self.num_seqs = Generated(), 0
 
     def run(self) -> Generated:
-        """Until every request is served. Raises RuntimeError if that takes too many steps."""
+        """Serve every request. Raises RuntimeError if that takes more than NUM_STEPS_MAX steps."""
         for _ in self.steps():
             pass
         return self.done
 
     def steps(self) -> Iterator[list[int]]:
-        """The same step by step: the sequences that have said a token in each."""
+        """Like `run`, one step at a time: yields the ids of the sequences that got a token in the step."""
         while self.arriving or self.scheduler.has_unfinished_seqs():
             if self.now == NUM_STEPS_MAX:
-                raise RuntimeError(f"storm {self.storm.name} is not over after {NUM_STEPS_MAX:,} steps")
+                raise RuntimeError(f"workload {self.workload.name} has not ended after {NUM_STEPS_MAX:,} steps")
             self._admit()
             outputs = self.scheduler.schedule()
             self._count(outputs)
@@ -97,19 +101,19 @@ class StormEngine:
                 for scheduled in outputs.scheduled_seq_groups
                 for seq in scheduled.seq_group.get_seqs(RUNNING)
             ]
-            yield self._speak(outputs, scored)
+            yield self._sample(outputs, scored)
             self.now += 1
         self.done.num_steps = self.now
 
     def _admit(self) -> None:
         while self.arriving and self.arriving[0].arrival <= self.now:
             request = self.arriving.pop(0)
-            self.asked[request.name] = request
+            self.requests[request.name] = request
             self.scheduler.add_seq_group(SequenceGroup(request.name, [self._new(request)]))
 
     def _new(self, request: Request) -> Sequence:
-        seq = Sequence(self._next_id(), request.prompt, self.storm.block_size)
-        self.done.spoken[seq.seq_id] = Spoken(request.prompt, [], [])
+        seq = Sequence(self._next_id(), request.prompt, self.workload.block_size)
+        self.done.completions[seq.seq_id] = Completion(request.prompt, [], [])
         return seq
 
     def _next_id(self) -> int:
@@ -124,7 +128,7 @@ class StormEngine:
         self.memory.copy(self._passed("copy", outputs.blocks_to_copy))
 
     def _compute(self, scheduled: ScheduledSequenceGroup, seq: Sequence) -> torch.Tensor:
-        """Scores [vocabulary] after the last token of the chunk."""
+        """Compute one chunk of a sequence. Returns the scores [vocabulary] after its last token."""
         computed, tokens = seq.data.get_num_computed_tokens(), seq.get_token_ids()
         stop = computed + scheduled.token_chunk_size
         (cached,) = self._passed("hit", [scheduled.num_cached_tokens])
@@ -152,16 +156,16 @@ class StormEngine:
                 ahead.write(layer, junk, junk)
 
     def _passed(self, place: str, items: list[Any]) -> list[Any]:
-        """The items as they are, or as the planted fault leaves them."""
+        """The items, changed by the planted fault if it belongs to this place."""
         if self.fault is None or self.fault.place != place or not items:
             return items
-        changed = self.fault.change(list(items), self.storm)
-        self.done.num_struck += changed != items
+        changed = self.fault.change(list(items), self.workload)
+        self.done.num_changes += changed != items
         return changed
 
     # ---- what the engine does with the results ----
 
-    def _speak(
+    def _sample(
         self, outputs: SchedulerOutputs, scored: list[tuple[SequenceGroup, Sequence, torch.Tensor]]
     ) -> list[int]:
         chosen: list[tuple[Sequence, torch.Tensor]] = []
@@ -172,31 +176,31 @@ class StormEngine:
             if seq.data.get_num_uncomputed_tokens() == 0 and not seq.is_finished():
                 chosen.append((seq, scores))
                 chosen += [(child, scores) for child in self._forks(group, seq)]
-        request_of = {seq.seq_id: self.asked[group.request_id] for group, _, _ in scored for seq in group.seqs}
+        request_of = {seq.seq_id: self.requests[group.request_id] for group, _, _ in scored for seq in group.seqs}
         for seq, scores in chosen:
-            request, spoken = request_of[seq.seq_id], self.done.spoken[seq.seq_id]
+            request, completion = request_of[seq.seq_id], self.done.completions[seq.seq_id]
             salt = 0 if request.is_greedy else request.salts.getrandbits(62)
             token = choose(scores, salt)
-            spoken.salts.append(salt)
-            spoken.tokens.append(token)
+            completion.salts.append(salt)
+            completion.tokens.append(token)
             seq.append_token_id(token)
-            if len(spoken.tokens) >= request.num_outputs:
+            if len(completion.tokens) >= request.num_outputs:
                 seq.status = SequenceStatus.FINISHED_LENGTH_CAPPED
         self.scheduler.free_finished_seq_groups()
         return [seq.seq_id for seq, _ in chosen]
 
     def _forks(self, group: SequenceGroup, seq: Sequence) -> list[Sequence]:
-        """The children that a sequence gets now: all of the beam at first, then one for each that is dropped."""
-        request, num_said = self.asked[group.request_id], seq.get_output_len()
+        """Fork the children of a sequence in this step: the whole beam at first, then one for each dropped sequence."""
+        request, num_outputs = self.requests[group.request_id], seq.get_output_len()
         if request.beam_width == 1:
             return []
-        if num_said == 0:
+        if num_outputs == 0:
             return [self._fork(group, seq) for _ in range(request.beam_width - 1)]
         running = group.get_seqs(RUNNING)
-        if num_said % RESHUFFLE_EVERY or seq is not running[0] or len(running) < 2 or self._is_at_end(request, seq):
+        if num_outputs % RESHUFFLE_EVERY or seq is not running[0] or len(running) < 2 or self._is_at_end(request, seq):
             return []
         running[-1].status = SequenceStatus.FINISHED_STOPPED
-        self.done.met["dropped"] += 1
+        self.done.witness_counts["dropped"] += 1
         return [self._fork(group, seq)]
 
     def _is_at_end(self, request: Request, seq: Sequence) -> bool:
@@ -206,25 +210,27 @@ class StormEngine:
         child = parent.fork(self._next_id())
         self.scheduler.fork_seq(parent, child)
         group.add(child)
-        said = self.done.spoken[parent.seq_id]
-        self.done.spoken[child.seq_id] = Spoken(said.prompt, said.salts[:], said.tokens[:])
-        self.done.met["forked"] += 1
+        shared = self.done.completions[parent.seq_id]
+        self.done.completions[child.seq_id] = Completion(shared.prompt, shared.salts[:], shared.tokens[:])
+        self.done.witness_counts["forked"] += 1
         return child
 
-    # ---- what was met ----
+    # ---- witness counts ----
 
     def _count(self, outputs: SchedulerOutputs) -> None:
-        met = self.done.met
-        met["preempted"] += outputs.preempted
-        met["swapped in"] += len(outputs.blocks_to_swap_in)
-        met["swapped out"] += len(outputs.blocks_to_swap_out)
-        met["copied on write"] += len(outputs.blocks_to_copy)
-        met["lost"] += len(outputs.aborted_seq_groups) + len(outputs.ignored_seq_groups)
+        witness_counts = self.done.witness_counts
+        witness_counts["preempted"] += outputs.preempted
+        witness_counts["swapped in"] += len(outputs.blocks_to_swap_in)
+        witness_counts["swapped out"] += len(outputs.blocks_to_swap_out)
+        witness_counts["copied on write"] += len(outputs.blocks_to_copy)
+        witness_counts["lost"] += len(outputs.aborted_seq_groups) + len(outputs.ignored_seq_groups)
         for scheduled in outputs.scheduled_seq_groups:
             seq = scheduled.seq_group.get_seqs(RUNNING)[0]
             left = seq.data.get_num_uncomputed_tokens() - scheduled.token_chunk_size
-            met["chunk"] += left > 0
-            met["hit"] += scheduled.num_cached_tokens > 0
-            met["hit beside uncomputed tokens"] += 0 < scheduled.num_cached_tokens < scheduled.token_chunk_size - 1
-            met["computed again"] += scheduled.token_chunk_size > 1 and seq.get_output_len() > 0
-            met["lookahead"] += scheduled.num_lookahead_slots > 0
+            witness_counts["chunk"] += left > 0
+            witness_counts["hit"] += scheduled.num_cached_tokens > 0
+            witness_counts["hit beside uncomputed tokens"] += (
+                0 < scheduled.num_cached_tokens < scheduled.token_chunk_size - 1
+            )
+            witness_counts["computed again"] += scheduled.token_chunk_size > 1 and seq.get_output_len() > 0
+            witness_counts["lookahead"] += scheduled.num_lookahead_slots > 0

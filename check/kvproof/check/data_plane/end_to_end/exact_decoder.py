@@ -1,12 +1,13 @@
 """A decoder in exact integer arithmetic: its tokens depend on every element of every key and value, and on no rounding.
 
-All numbers are int64 and wrap, that is, they are residues modulo 2^64: sums are the same in any order. Grouped-query
-attention is as usual (a score for each query and earlier key, a weight for each score, a weighted sum of values), but
-the weight is a bijective mix of the score where others take the exponential function, and no norm is needed.
+All numbers are int64 and wrap around, so they are residues modulo 2^64 and a sum is the same in any order.
+Grouped-query attention works as usual (a score for each query and earlier key, a weight for each score, a weighted sum
+of values), but the weight is a bijective mix of the score instead of its exponential, and nothing is normalised.
 
-Keys and values are integers from 0 to 7, which every element type of a KV cache holds exactly, fp8 too. Position enters
-twice: by the embedding, so the same token has another key at another place, and by the place from which a key is read
-(a bias of each score, as in ALiBi), or two blocks that change places would not be noticed by a sum over both.
+Keys and values are integers from 0 to 7, which every element type of a KV cache represents exactly, fp8 included. The
+position enters twice. The embedding depends on it, so that the same token has another key at another position. Each
+score has a bias that depends on the position from which the key was read, as in ALiBi; without it a sum over two
+blocks would not reveal that the blocks were exchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _ELEMENT_SHIFT, ELEMENT_MAX = 61, 7  # an element is the top three bits of a wor
 
 @dataclass(frozen=True)
 class Geometry:
-    """Sizes of the model; head_size in elements. A latent model keeps one row a token, which is key and value."""
+    """Sizes of the model; head_size in elements. A latent model keeps one row per token, as both key and value."""
 
     num_layers: int = 2
     num_kv_heads: int = 2
@@ -39,17 +40,17 @@ class Geometry:
 
 
 class Memory(Protocol):
-    """Where one sequence's keys and values are kept while a chunk of it is computed."""
+    """Stores the keys and values of one sequence while a chunk of it is computed."""
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Keep the chunk's keys and values, int64 [tokens, KV heads, head size]."""
+        """Store the keys and values of the chunk, int64 [tokens, KV heads, head size]."""
 
     def read(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values of every position up to the chunk's end, its own included; shapes as for `write`."""
+        """Keys and values of all positions up to the end of the chunk, the chunk included; shapes as for `write`."""
 
 
 class ExactDecoder:
-    """Random weights from a seed. The weights do not depend on the device."""
+    """The model, with random weights drawn from a seed. The weights do not depend on the device."""
 
     def __init__(self, geometry: Geometry, seed: int, device: torch.device) -> None:
         self.geometry, self.device = geometry, device
@@ -64,55 +65,55 @@ class ExactDecoder:
         self.output = [weights(width, width) for _ in range(geometry.num_layers)]
 
     def scores(self, token_ids: list[int], start: int, memory: Memory) -> torch.Tensor:
-        """Scores [tokens, vocabulary] of what follows each token; the first one stands at position `start`."""
+        """Scores [tokens, vocabulary] of the token after each given token. start: position of the first given token."""
         geometry = self.geometry
         num_tokens, end = len(token_ids), start + len(token_ids)
         positions = torch.arange(start, end, device=self.device)
         places = torch.arange(end, device=self.device)
         is_seen = places <= positions[:, None]
         bias = (places * _GOLDEN)[None, :, None, None]
-        hidden = stirred(self.embedding[torch.tensor(token_ids, device=self.device)] + (positions[:, None] + 1) * _ODD)
+        hidden = mixed(self.embedding[torch.tensor(token_ids, device=self.device)] + (positions[:, None] + 1) * _ODD)
         heads = (num_tokens, geometry.num_kv_heads)
         kv_width = geometry.num_kv_heads * geometry.head_size
         for layer in range(geometry.num_layers):
-            parts = torch.split(_apply(self.qkv[layer], stirred(hidden)), [geometry.width, kv_width, kv_width], dim=1)
+            parts = torch.split(_apply(self.qkv[layer], mixed(hidden)), [geometry.width, kv_width, kv_width], dim=1)
             keys, values = (_elements(part).view(*heads, geometry.head_size) for part in parts[1:])
             memory.write(layer, keys, keys if geometry.latent else values)
             keys, values = memory.read(layer)
             queries = parts[0].reshape(*heads, geometry.queries_per_kv_head, geometry.head_size)
             scores = (queries[:, None] * keys[None, :, :, None]).sum(-1) + bias
-            weights = stirred(scores) * is_seen[:, :, None, None]
+            weights = mixed(scores) * is_seen[:, :, None, None]
             context = (weights[..., None] * values[None, :, :, None]).sum(1)
             hidden = hidden + _apply(self.output[layer], context.reshape(num_tokens, geometry.width))
-        return _apply(self.head, stirred(hidden))
+        return _apply(self.head, mixed(hidden))
 
 
 class NoPages:
-    """The memory of a sequence that is computed whole: what was just written is all there is."""
+    """The memory of a sequence that is computed in one chunk: it holds only the keys and values just written."""
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Keep them."""
+        """Store the keys and values of the layer that is being computed."""
         self.kept = keys, values
 
     def read(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """What was written."""
+        """The keys and values of the last `write`."""
         return self.kept
 
 
 def choose(scores: torch.Tensor, salt: int) -> int:
-    """The next token: greedy without a salt; with one, the greatest of the scores as that salt stirs them."""
-    return int((stirred(scores ^ salt) if salt else scores).argmax())
+    """The next token: the one with the greatest score, or with a salt the greatest after mixing the salt in."""
+    return int((mixed(scores ^ salt) if salt else scores).argmax())
 
 
-def stirred(words: torch.Tensor) -> torch.Tensor:
-    """A bijection of int64 in which each bit of the result depends on each bit of the word."""
+def mixed(words: torch.Tensor) -> torch.Tensor:
+    """Mix the bits: a bijection of int64 in which each bit of the result depends on each bit of the word."""
     words = (words ^ ((words >> 32) & 0xFFFFFFFF)) * _GOLDEN
     words = (words ^ ((words >> 29) & 0x7FFFFFFFF)) * _ODD
     return words ^ ((words >> 32) & 0xFFFFFFFF)
 
 
 def _apply(weights: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-    """weights [out, in] on hidden [tokens, in]; CUDA has no integer matrix product."""
+    """Product of weights [out, in] and hidden [tokens, in]. Written as a sum, as CUDA has no integer matrix product."""
     return (hidden[:, None] * weights[None]).sum(-1)
 
 

@@ -1,8 +1,8 @@
-"""Faults of one line, each in one mapping, table or slot list on the way from the block manager to the bytes.
+"""Faults of one line each, in one mapping, table or slot list between the block manager and the bytes.
 
-Each is planted in a storm that uses what it breaks. It must change some sequence's tokens or be refused by a check
-before bytes move; what does neither is missed, and what never found anything to change was not reached. Faulty ids stay
-inside the pool where nothing checks them: a fault must be found by what is said, not by a crash.
+Each fault is planted in a workload that uses the list it breaks. It must change the tokens of some sequence, or a check
+must refuse it before bytes move. A fault that does neither is missed; a fault that never had a list to change was not
+reached. Where nothing checks ids, faulty ids stay inside the pool: the tokens must reveal a fault, not a crash.
 """
 
 from __future__ import annotations
@@ -11,44 +11,44 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kvproof.check.data_plane.end_to_end.workloads import Storm
+from kvproof.check.data_plane.end_to_end.workloads import Workload
 
-Change = Callable[[list[Any], Storm], list[Any]]
+Change = Callable[[list[Any], Workload], list[Any]]
 
 
 @dataclass(frozen=True)
 class PlantedFault:
-    """A fault: what it does, to which list, in which storm. `change` is given a list of its own."""
+    """A fault. place: which list it changes. workload: where it is planted. change: gets a copy of the list."""
 
     name: str
     place: str
-    storm: str
+    workload: str
     change: Change
 
 
-def _exchange_first_two(items: list[Any], storm: Storm) -> list[Any]:
+def _exchange_first_two(items: list[Any], workload: Workload) -> list[Any]:
     return [*items[1::-1], *items[2:]]
 
 
-def _exchange_sources(pairs: list[Any], storm: Storm) -> list[Any]:
-    sources = _exchange_first_two([source for source, _ in pairs], storm)
+def _exchange_sources(pairs: list[Any], workload: Workload) -> list[Any]:
+    sources = _exchange_first_two([source for source, _ in pairs], workload)
     return [(source, target) for source, (_, target) in zip(sources, pairs, strict=True)]
 
 
-def _backwards(pairs: list[Any], storm: Storm) -> list[Any]:
+def _backwards(pairs: list[Any], workload: Workload) -> list[Any]:
     return [(target, source) for source, target in pairs]
 
 
-def _one_target_for_all(pairs: list[Any], storm: Storm) -> list[Any]:
+def _one_target_for_all(pairs: list[Any], workload: Workload) -> list[Any]:
     return [(source, pairs[0][1]) for source, _ in pairs]
 
 
-def _next_slot(slots: list[Any], storm: Storm) -> list[Any]:
-    return [(slot + 1) % (storm.num_gpu_blocks * storm.block_size) for slot in slots]
+def _next_slot(slots: list[Any], workload: Workload) -> list[Any]:
+    return [(slot + 1) % (workload.num_gpu_blocks * workload.block_size) for slot in slots]
 
 
-def _next_block(table: list[Any], storm: Storm) -> list[Any]:
-    return [*table[:-1], (table[-1] + 1) % storm.num_gpu_blocks]
+def _next_block(table: list[Any], workload: Workload) -> list[Any]:
+    return [*table[:-1], (table[-1] + 1) % workload.num_gpu_blocks]
 
 
 FAULTS: tuple[PlantedFault, ...] = (
@@ -58,13 +58,13 @@ FAULTS: tuple[PlantedFault, ...] = (
         "a swap-out takes the next block",
         "swap out",
         "swap",
-        lambda pairs, storm: [((source + 1) % storm.num_gpu_blocks, target) for source, target in pairs],
+        lambda pairs, workload: [((source + 1) % workload.num_gpu_blocks, target) for source, target in pairs],
     ),
     PlantedFault(
         "a swap-out numbers host blocks from the GPU's on",
         "swap out",
         "swap",
-        lambda pairs, storm: [(source, target + storm.num_gpu_blocks) for source, target in pairs],
+        lambda pairs, workload: [(source, target + workload.num_gpu_blocks) for source, target in pairs],
     ),
     PlantedFault("a swap-out has one target for all", "swap out", "beam", _one_target_for_all),
     PlantedFault("the first pair of a swap-in is dropped", "swap in", "swap", lambda pairs, _: pairs[1:]),
@@ -74,7 +74,7 @@ FAULTS: tuple[PlantedFault, ...] = (
         "a swap-in takes the next host block",
         "swap in",
         "swap",
-        lambda pairs, storm: [((source + 1) % storm.num_cpu_blocks, target) for source, target in pairs],
+        lambda pairs, workload: [((source + 1) % workload.num_cpu_blocks, target) for source, target in pairs],
     ),
     PlantedFault("the last copy is dropped", "copy", "beam", lambda pairs, _: pairs[:-1]),
     PlantedFault(
@@ -87,7 +87,7 @@ FAULTS: tuple[PlantedFault, ...] = (
         "a copy takes the block before",
         "copy",
         "beam",
-        lambda pairs, storm: [((source - 1) % storm.num_gpu_blocks, target) for source, target in pairs],
+        lambda pairs, workload: [((source - 1) % workload.num_gpu_blocks, target) for source, target in pairs],
     ),
     PlantedFault("a table names the next block last, when written", "write table", "recompute", _next_block),
     PlantedFault("a table names the next block last, when read", "read table", "chunked-prefill", _next_block),
@@ -100,6 +100,6 @@ FAULTS: tuple[PlantedFault, ...] = (
         "one block too much counts as hit",
         "hit",
         "prefix-caching",
-        lambda hits, storm: [hits[0] + storm.block_size if hits[0] else 0],
+        lambda hits, workload: [hits[0] + workload.block_size if hits[0] else 0],
     ),
 )

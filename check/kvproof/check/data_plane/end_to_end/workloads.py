@@ -1,6 +1,7 @@
-"""Loads that make a scheduler do everything it can: each storm with what it must have met, or it proves nothing.
+"""Workloads that make a scheduler use all its features.
 
-Pools are a few blocks larger than one request, so that requests are in each other's way all the time.
+Each workload names the events that must happen while it runs; if one does not, the workload proves nothing. The pools
+are only a few blocks larger than one request, so that requests compete for blocks all the time.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ NUM_SEQS = 12
 
 
 @dataclass(frozen=True)
-class Storm:
-    """One load. Sizes in blocks and tokens.
+class Workload:
+    """Requests and the sizes of the pools. Sizes in blocks and tokens.
 
-    beam_width: sequences a request forks into, some of which are dropped for forks of others as it goes on.
-    shared_prefix: tokens with which half of the prompts begin. expected: what must happen at least once.
+    expected: events that must happen at least once. beam_width: number of sequences that a request forks into; later
+    some are dropped and others forked in their place. shared_prefix: number of tokens that half of the prompts share.
+    chunk: tokens per step.
     """
 
     name: str
@@ -32,19 +34,22 @@ class Storm:
     beam_width: int = 1
     caching: bool = False
     shared_prefix: int = 0
-    chunk: int = MAX_MODEL_LEN  # tokens of a step
+    chunk: int = MAX_MODEL_LEN
     lookahead: int = 0
     preemption: PreemptionMode = PreemptionMode.RECOMPUTE
 
     def scheduler_config(self) -> SchedulerConfig:
-        """As the scheduler wants it."""
+        """The configuration for kvproof's scheduler."""
         is_chunked = self.chunk < MAX_MODEL_LEN
         return SchedulerConfig(self.chunk, NUM_SEQS, MAX_MODEL_LEN, self.lookahead, is_chunked, self.preemption)
 
 
 @dataclass
 class Request:
-    """What a user asks: a prompt, so many tokens, and when. Greedy, or drawn from salts."""
+    """A request of a user. arrival: the step in which it arrives. num_outputs: tokens to generate.
+
+    A greedy request takes the token with the greatest score; for the others a salt is drawn for each token.
+    """
 
     name: str
     arrival: int
@@ -57,12 +62,12 @@ class Request:
 
 SWAP = PreemptionMode.SWAP
 
-STORMS: dict[str, Storm] = {
-    storm.name: storm
-    for storm in (
-        Storm("recompute", ("preempted", "computed again")),
-        Storm("swap", ("preempted", "swapped out", "swapped in"), num_cpu_blocks=16, preemption=SWAP),
-        Storm(
+WORKLOADS: dict[str, Workload] = {
+    workload.name: workload
+    for workload in (
+        Workload("recompute", ("preempted", "computed again")),
+        Workload("swap", ("preempted", "swapped out", "swapped in"), num_cpu_blocks=16, preemption=SWAP),
+        Workload(
             "beam",
             ("forked", "copied on write", "swapped out", "swapped in", "dropped"),
             num_gpu_blocks=22,
@@ -70,9 +75,11 @@ STORMS: dict[str, Storm] = {
             num_requests=6,
             beam_width=3,
         ),
-        Storm("chunked-prefill", ("chunk", "preempted", "computed again"), chunk=NUM_SEQS),
-        Storm("prefix-caching", ("hit", "preempted", "hit beside uncomputed tokens"), caching=True, shared_prefix=10),
-        Storm(
+        Workload("chunked-prefill", ("chunk", "preempted", "computed again"), chunk=NUM_SEQS),
+        Workload(
+            "prefix-caching", ("hit", "preempted", "hit beside uncomputed tokens"), caching=True, shared_prefix=10
+        ),
+        Workload(
             "everything",
             ("forked", "copied on write", "swapped out", "swapped in", "chunk", "hit", "lookahead"),
             num_gpu_blocks=24,
@@ -88,23 +95,23 @@ STORMS: dict[str, Storm] = {
 }
 
 
-def requests(storm: Storm, seed: int, vocabulary_size: int) -> list[Request]:
-    """The requests of a storm, drawn from the seed, in the order in which they arrive."""
-    drawn = random.Random(f"{storm.name} {seed}")
-    prefix = [drawn.randrange(vocabulary_size) for _ in range(storm.shared_prefix)]
-    asked = []
-    for number in range(storm.num_requests):
+def requests(workload: Workload, seed: int, vocabulary_size: int) -> list[Request]:
+    """The requests of a workload, drawn from the seed, in the order in which they arrive."""
+    drawn = random.Random(f"{workload.name} {seed}")
+    prefix = [drawn.randrange(vocabulary_size) for _ in range(workload.shared_prefix)]
+    made = []
+    for number in range(workload.num_requests):
         own = [drawn.randrange(vocabulary_size) for _ in range(drawn.randint(3, 14))]
         prompt = [*prefix, *own] if prefix and number % 2 == 0 else own
-        asked.append(
+        made.append(
             Request(
                 f"request {number}",
                 arrival=number // 2 * 2,
                 prompt=prompt,
                 num_outputs=drawn.randint(8, 18),
-                beam_width=storm.beam_width if number % 3 != 2 else 1,
-                is_greedy=storm.beam_width == 1 and number % 2 == 1,
+                beam_width=workload.beam_width if number % 3 != 2 else 1,
+                is_greedy=workload.beam_width == 1 and number % 2 == 1,
                 salts=random.Random(drawn.random()),
             )
         )
-    return asked
+    return made

@@ -14,7 +14,7 @@ from kvproof.check.data_plane.memory.layouts import Geometry, Layout
 from kvproof.check.data_plane.memory.pattern import unpack
 from kvproof.check.data_plane.memory.world import World
 from kvproof.check.data_plane.run.results import FaultResult, WrongRow
-from kvproof.check.data_plane.speed.threads import one_thread
+from kvproof.check.data_plane.speed.stopwatch import one_thread
 from kvproof.check.data_plane.steps.moves import PoolId
 
 GEOMETRY = Geometry(

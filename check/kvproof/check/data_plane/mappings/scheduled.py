@@ -33,7 +33,7 @@ class Load:
 
 
 LOADS: dict[str, Load] = {
-    "swap-storm": Load(1, PreemptionMode.SWAP),
+    "heavy-swapping": Load(1, PreemptionMode.SWAP),
     "beam-search": Load(3, None),
     "preemption": Load(2, PreemptionMode.SWAP),
 }

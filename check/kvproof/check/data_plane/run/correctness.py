@@ -17,7 +17,7 @@ from itertools import chain, product, zip_longest
 import torch
 
 from kvproof.check.data_plane.compare import triton_verify
-from kvproof.check.data_plane.compare.wording import count_text
+from kvproof.check.data_plane.compare.diagnosis import count_text
 from kvproof.check.data_plane.device.state import broken
 from kvproof.check.data_plane.executors import BUILT_IN, Executor, named
 from kvproof.check.data_plane.executors.isolation import Isolation

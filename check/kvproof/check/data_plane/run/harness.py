@@ -27,7 +27,7 @@ from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolatio
 from kvproof.check.data_plane.memory.layouts import Geometry, UnknownSetting
 from kvproof.check.data_plane.memory.world import World
 from kvproof.check.data_plane.run.results import CaseResult, CaseStatus, DataFinding, FindingKind
-from kvproof.check.data_plane.speed.threads import one_thread
+from kvproof.check.data_plane.speed.stopwatch import one_thread
 from kvproof.check.data_plane.steps.linter import lint
 from kvproof.check.data_plane.steps.moves import Moves, Scenario, Step
 from kvproof.check.protocol.finding import Finding

@@ -1,4 +1,4 @@
-"""From what the harness found to what the result document holds."""
+"""Convert the results of the harness to the data-plane part of the result document."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 from kvproof.check.data_plane.end_to_end.comparing import EndToEndResult
 from kvproof.check.data_plane.run.results import CaseResult, CorrectnessResult
-from kvproof.reports.data_plane_result import DataPlane, GeneratedStorm, InjectedFault, MovedCase
+from kvproof.reports.data_plane_result import DataPlane, GeneratedWorkload, InjectedFault, MovedCase
 
 ORIGINS_MAX = 16
 BYTES, RACE, MAPPING, END_TO_END = "bytes", "race", "mapping", "end to end"
 
 
 def add_correctness(plane: DataPlane, found: CorrectnessResult) -> None:
-    """Every case, and every fault that was planted into the harness's own run."""
+    """Add every case, and every fault that was planted into this run of the harness."""
     add_cases(plane, found.cases)
     plane.num_combinations = found.num_combinations
     plane.faults += [InjectedFault(BYTES, one.name, one.is_understood, one.message) for one in found.faults]
     plane.faults += [
-        InjectedFault(RACE, one.name, one.has_race == one.found_race, one.message or "rightly nothing")
+        InjectedFault(RACE, one.name, one.has_race == one.found_race, one.message or "no race, as expected")
         for one in found.races
     ]
     plane.faults += [InjectedFault(MAPPING, one.name, bool(one.message), one.message) for one in found.lints]
@@ -26,22 +26,22 @@ def add_correctness(plane: DataPlane, found: CorrectnessResult) -> None:
 
 
 def add_cases(plane: DataPlane, cases: Sequence[CaseResult]) -> None:
-    """The cases alone, as of a run that was interrupted."""
+    """Add the cases alone; for a run that was interrupted."""
     plane.cases = [_case(case) for case in cases]
 
 
 def add_end_to_end(plane: DataPlane, found: EndToEndResult) -> None:
-    """Every storm, and every fault that was planted on the way to the bytes."""
+    """Add every workload, and every fault that was planted between the block manager and the bytes."""
     plane.storms = [
-        GeneratedStorm(
-            storm.name,
-            storm.num_sequences,
-            storm.num_tokens,
-            storm.num_steps,
-            [*map(str, storm.differences), *([storm.refusal] if storm.refusal else [])],
-            storm.met,
+        GeneratedWorkload(
+            workload.name,
+            workload.num_sequences,
+            workload.num_tokens,
+            workload.num_steps,
+            [*map(str, workload.differences), *([workload.refusal] if workload.refusal else [])],
+            workload.witness_counts,
         )
-        for storm in found.storms
+        for workload in found.workloads
     ]
     plane.faults += [
         InjectedFault(END_TO_END, one.name, one.is_caught, f"{one.fate.value}: {one.detail}") for one in found.faults

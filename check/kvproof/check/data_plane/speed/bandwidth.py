@@ -3,7 +3,7 @@
 A machine is never the same twice: other work, clocks, temperature, where memory happens to lie. So every round times
 everything once, one after the other, plain copies of as many bytes among them, and each speed is divided by the plain
 copy of its own round. Plain copies are made in the memory of the pools, for where memory lies changes its speed. The
-rounds belong to three sittings, each in new memory. Noise is what the ratio varies within a sitting and from one to the
+rounds belong to three trials, each in new memory. Noise is what the ratio varies within a trial and from one to the
 next; plain copies are timed twice a round, and how far the two differ tells what this method cannot see.
 
 In main memory a round moves 8 MiB with each call, 64 blocks, as of a sequence of 1,024 tokens; from another place each
@@ -12,7 +12,7 @@ between two calls. It is long enough to be measured, and over, most times, befor
 
 In main memory there are large calls as well, of which a plane's share is more than the allocator keeps for reuse. An
 executor of one's own is timed in its own process and by that process's clock, in memory that both share, beside plain
-copies in that very memory. What was proven to be right is timed, nothing else (`bandwidth_sitting`).
+copies in that very memory. What was proven to be right is timed, nothing else (`trial`).
 """
 
 from __future__ import annotations
@@ -29,17 +29,15 @@ from kvproof.check.data_plane.executors.base import Executor
 from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, NoRoom, Raised
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
 from kvproof.check.data_plane.run.harness import STEP_SECONDS_MAX
-from kvproof.check.data_plane.speed.measurement_round import Load, Progress, Sitting
 from kvproof.check.data_plane.speed.speed_goals import goals
-from kvproof.check.data_plane.speed.spreads import noise, spread
-from kvproof.check.data_plane.speed.stopwatch import Stopwatch
-from kvproof.check.data_plane.speed.threads import one_thread
+from kvproof.check.data_plane.speed.stopwatch import Stopwatch, noise, one_thread, spread
+from kvproof.check.data_plane.speed.trial import Load, Progress, Trial
 from kvproof.check.data_plane.speed.workload import VERIFY, Timed, mappings
 from kvproof.check.data_plane.steps.moves import PoolId
 from kvproof.impl import free_bytes
 from kvproof.reports.data_plane_result import Bandwidth, HostCost, Speed
 
-NUM_SITTINGS = 3
+NUM_TRIALS = 3
 PAIRS_MIN = 8  # of a call, where memory is short
 HOST_COST_PAIRS, HOST_COST_BYTES, HOST_COST_ROUNDS = 128, 64, 15
 LARGE, OWN_PROCESS = ", large", ", own process"
@@ -55,7 +53,7 @@ class NoSpeeds(Exception):
 
 @dataclass(frozen=True)
 class BandwidthConfig:
-    """What is measured, and for how long: five rounds of each sitting at least, then until the seconds are over.
+    """What is measured, and for how long: five rounds of each trial at least, then until the seconds are over.
 
     num_pairs: of one call. num_places: how many mappings of as many pairs the rounds go through in turn. Sizes are
     those for main memory; `on_cuda` has those for a GPU, whose copies must be large to show its speed.
@@ -113,20 +111,20 @@ class BandwidthConfig:
         return Geometry(self.layout, "uint8", 1, 1, HOST_COST_BYTES, 1, num_blocks, num_blocks)
 
     def loads(self, skipped: list[str], stack: ExitStack) -> list[tuple[Load, int, float]]:
-        """What is timed, in how many sittings, for what share of the seconds; what is left out goes to `skipped`."""
+        """What is timed, in how many trials, for what share of the seconds; what is left out goes to `skipped`."""
         is_apart = torch.device(self.device).type == "cpu"  # one's own is in a process of its own
         ours = tuple(one for one in self.executors if not (one.is_own and is_apart))
         own = [one for one in self.executors if one.is_own and is_apart]
         base = Load(self.geometry(), ours, self.num_pairs, self.num_places, verifies=True)
-        loads = [(base, NUM_SITTINGS, 1.0)]
+        loads = [(base, NUM_TRIALS, 1.0)]
         if self.large_bytes and (large := self._large(ours, skipped)):
-            loads = [(base, NUM_SITTINGS, 1 - LARGE_SHARE), (large, 1, LARGE_SHARE)]
+            loads = [(base, NUM_TRIALS, 1 - LARGE_SHARE), (large, 1, LARGE_SHARE)]
         for one in own:
             process = stack.enter_context(Isolation(one.name, STEP_SECONDS_MAX))
             load = replace(base, executors=(one,), label=OWN_PROCESS, isolation=process, verifies=False)
-            loads.append((load, NUM_SITTINGS, 1.0))
+            loads.append((load, NUM_TRIALS, 1.0))
         total = sum(share for _, _, share in loads)
-        return [(load, num_sittings, share / total) for load, num_sittings, share in loads]
+        return [(load, num_trials, share / total) for load, num_trials, share in loads]
 
     def _large(self, executors: tuple[Executor, ...], skipped: list[str]) -> Load | None:
         """Large calls on one layer, if there is an executor for them, and room."""
@@ -144,7 +142,7 @@ def run_bandwidth(config: BandwidthConfig, on_progress: Progress = lambda what, 
     device = torch.device(config.device)
     skipped: list[str] = []
     config = config.fitting(skipped)
-    groups: list[list[Sitting]] = []
+    groups: list[list[Trial]] = []
     host_costs: list[HostCost] = []
     busy, done, total = 1.0, 0, 0
 
@@ -153,14 +151,14 @@ def run_bandwidth(config: BandwidthConfig, on_progress: Progress = lambda what, 
 
     with one_thread(), ExitStack() as stack:
         loads = config.loads(skipped, stack)
-        total = sum(num_sittings for _, num_sittings, _ in loads)
-        for load, num_sittings, share in loads:
+        total = sum(num_trials for _, num_trials, _ in loads)
+        for load, num_trials, share in loads:
             stopwatch = Stopwatch(device)
-            sittings = [Sitting(load, device, config.seed + number) for number in range(num_sittings)]
+            trials = [Trial(load, device, config.seed + number) for number in range(num_trials)]
             try:
-                for sitting in sittings:
-                    seconds = config.seconds * share / num_sittings
-                    sitting.run(stopwatch, seconds, tell)
+                for trial in trials:
+                    seconds = config.seconds * share / num_trials
+                    trial.run(stopwatch, seconds, tell)
                     done += 1
                 if load.isolation is None:  # else this process mostly waits for another
                     busy = min(busy, stopwatch.busy)
@@ -169,26 +167,26 @@ def run_bandwidth(config: BandwidthConfig, on_progress: Progress = lambda what, 
             except (Raised, Hung, Crashed, NoRoom) as error:
                 skipped.append(f"{load.executors[0].name}: while it was timed, {error}")
                 continue
-            groups.append(sittings)
+            groups.append(trials)
         on_progress("timing", total, total)
     if not groups:
         raise NoSpeeds("; ".join(skipped))
     geometry = config.geometry()
-    everything = [sitting for sittings in groups for sitting in sittings]
+    everything = [trial for trials in groups for trial in trials]
     found = Bandwidth(
         device=device.type,
         device_name=device_name(device),
         layout=geometry.layout.value,
         dtype=geometry.dtype,
         block_bytes=geometry.block_bytes,
-        num_rounds=sum(len(sitting.plain[0].seconds) for sitting in groups[0]),
+        num_rounds=sum(len(trial.plain[0].seconds) for trial in groups[0]),
         references=[one for group in groups for one in _speeds([s.plain for s in group], group)],
         moves=[one for group in groups for one in _speeds([s.moves for s in group], group)],
         verification=[one for group in groups for one in _speeds([s.verification for s in group], group)],
         host_costs=host_costs,
         busy=busy,
-        drift=max(sitting.drift() for sitting in everything),
-        skipped=list(dict.fromkeys([*skipped, *(reason for sitting in everything for reason in sitting.skipped)])),
+        drift=max(trial.drift() for trial in everything),
+        skipped=list(dict.fromkeys([*skipped, *(reason for trial in everything for reason in trial.skipped)])),
     )
     found.goals = goals(found, geometry.plane_bytes)
     return found
@@ -212,21 +210,21 @@ def _host_costs(config: BandwidthConfig, load: Load, stopwatch: Stopwatch) -> li
     return costs
 
 
-def _speeds(of_sittings: list[list[Timed]], sittings: list[Sitting]) -> list[Speed]:
-    """One speed for what was timed in every sitting."""
-    by_key = [{one.key: one for one in timed} for timed in of_sittings]
+def _speeds(of_trials: list[list[Timed]], trials: list[Trial]) -> list[Speed]:
+    """One speed for what was timed in every trial."""
+    by_key = [{one.key: one for one in timed} for timed in of_trials]
     return [
-        _speed([keyed[one.key] for keyed in by_key], sittings)
-        for one in of_sittings[0]
+        _speed([keyed[one.key] for keyed in by_key], trials)
+        for one in of_trials[0]
         if all(one.key in keyed for keyed in by_key)
     ]
 
 
-def _speed(parts: list[Timed], sittings: list[Sitting]) -> Speed:
+def _speed(parts: list[Timed], trials: list[Trial]) -> Speed:
     first = parts[0]
     ratios = []
-    for part, sitting in zip(parts, sittings, strict=True):
-        (reference,) = (plain for plain in sitting.plain if plain.mapping == first.reference)
+    for part, trial in zip(parts, trials, strict=True):
+        (reference,) = (plain for plain in trial.plain if plain.mapping == first.reference)
         ratios.append(part.speeds() / reference.speeds())
     return Speed(
         name=first.name,

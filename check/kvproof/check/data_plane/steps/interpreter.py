@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvproof.check.data_plane.memory.pattern import Kind, Words, label, unpack
+from kvproof.check.data_plane.memory.pattern import Kind, Words, label
 from kvproof.check.data_plane.steps.moves import Moves, PoolId, Step
 
 
@@ -48,10 +48,6 @@ class Interpreter:
         for row in range(self.rows_per_block):
             generation = self.generations[pool][block][row]
             self.tags[pool][block, row] = label(Kind.POISON, pool, self._number(block, row), generation)
-
-    def is_poisoned(self, pool: PoolId, block: int) -> bool:
-        """Whether every row of the block is poison."""
-        return all(unpack(int(tag)).kind == Kind.POISON for tag in self.tags[pool][block])
 
     def freed(self, step: Step) -> list[tuple[PoolId, int]]:
         """The blocks that a step frees."""

@@ -1,4 +1,4 @@
-"""One sitting: some rounds in memory of their own, in each of which everything is timed once, in another order.
+"""One trial: some rounds in memory of their own, in each of which everything is timed once, in another order.
 
 Before anything is timed, each executor makes each of its moves once between filled pools, and every byte is compared.
 What moves wrong bytes is not timed, nor what raises, hangs, or would take the time of all the others.
@@ -35,14 +35,14 @@ from kvproof.check.data_plane.speed.workload import (
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
 
 ROUNDS_MIN, ROUNDS_MAX = 5, 200
-PROOF_SECONDS_MAX = 20.0  # of one executor in one sitting
+PROOF_SECONDS_MAX = 20.0  # of one executor in one trial
 VERIFIED_BYTES = 16 * 1024 * 1024  # of one call, in main memory
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a sitting times. num_pairs: of one call. num_places: mappings that the rounds go through in turn.
+    """What a trial times. num_pairs: of one call. num_places: mappings that the rounds go through in turn.
 
     kinds: of mappings, by how they begin; empty for all. label: what tells the names of this load from those of others.
     isolation: the process of the only executor, which is one's own. verifies: whether comparing is timed, too.
@@ -79,7 +79,7 @@ class Load:
         return self.isolation.move
 
 
-class Sitting:
+class Trial:
     """What was timed is in `plain`, `moves` and `verification`; `skipped` says what was not, and why."""
 
     def __init__(self, load: Load, device: torch.device, seed: int) -> None:
