@@ -73,7 +73,7 @@ def explore_subject(
 ) -> SubjectExploration:
     """`explorer_subject.explore_subject`, where the subject lives; limits: of a search in this process."""
     if isinstance(subject, RemoteSubject):
-        return _explore(subject, "explore", scope, manager_explorer.config_of(scope), seconds)
+        return _explore(subject, "explore", scope, scope.config, seconds)
     return manager_explorer.explore_subject(subject, scope, seconds=seconds, progress=progress, **limits)
 
 

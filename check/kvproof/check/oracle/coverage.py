@@ -4,6 +4,7 @@ import ast
 import inspect
 from collections.abc import Callable
 
+from kvproof.check.protocol.features import capabilities_used
 from kvproof.check.protocol.manager import Capabilities, Config, ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.spec.language import COLLECTED
@@ -45,14 +46,8 @@ def unsupported(property: str, capabilities: Capabilities) -> str | None:
 
 
 def within(scope: Scope) -> Capabilities:
-    """What can happen at most in a scope."""
-    return Capabilities(
-        fork=scope.fork,
-        swap=scope.swap,
-        window=scope.window > 0,
-        caching=scope.caching,
-        lookahead=scope.lookahead > 0,
-    )
+    """The capabilities that the runs of a scope use."""
+    return Capabilities(fork=scope.fork, **capabilities_used(scope.config))
 
 
 def has_meaning(property: str, scope: Scope) -> bool:

@@ -8,6 +8,7 @@ are which, and who has blocks. A call that needs a capability which was not decl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kvproof.check.protocol import features
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import (
     Admission,
@@ -127,22 +128,9 @@ class ManagerAdapter:
             raise AdapterError(f"{mine.__name__} must define {', '.join(missing)}")
 
     def _require_capable(self, config: Config) -> None:
-        can = self.capabilities
-        for is_wanted, is_had, what in (
-            (config.caching, can.caching, "prefix cache"),
-            (config.num_host_blocks, can.swap, "swapping"),
-            (config.window, can.window, "sliding window"),
-            (config.lookahead, can.lookahead, "lookahead"),
-            (config.chunked, can.chunked, "chunked prompts"),
-            (config.group_size > 1, can.waiting_groups, "groups of several waiting sequences"),
-            (config.keys > 1, can.adapters, "adapters"),
-            (config.images, can.images, "images"),
-            (config.cross, can.cross, "cross-attention"),
-            (config.watermark, can.watermark, "watermark"),
-            (len(config.kv_groups) > 1, can.kv_groups, "several KV groups"),
-        ):
-            if is_wanted and not is_had:
-                raise Unsupported(f"{self.name} has no {what}")
+        """Raise Unsupported for a configuration that uses a feature which the manager does not have."""
+        if lacking := features.missing(config, self.capabilities):
+            raise Unsupported(f"{self.name} has no {', no '.join(lacking)}")
 
     def new(self, group: int, seqs: list[int], tokens: list[int], key: Key, images: tuple[Image, ...]) -> None:
         """A waiting group."""

@@ -8,6 +8,7 @@ others as it needs, and the combinations that share code (cache and swap) togeth
 from dataclasses import dataclass
 from typing import Literal
 
+from kvproof.check.protocol.manager import Config
 from kvproof.spec.native import Sizes
 
 Level = Literal["operations", "rules"]
@@ -45,6 +46,19 @@ class Scope:
     def num_indexes(self) -> int:
         """Table entries that a sequence can have."""
         return -(-(self.num_tokens + self.lookahead) // self.block_size)
+
+    @property
+    def config(self) -> Config:
+        """The configuration in which a manager is explored in this scope."""
+        return Config(
+            block_size=self.block_size,
+            num_gpu_blocks=self.num_gpu_blocks,
+            num_host_blocks=self.num_host_blocks if self.swap else 0,
+            window=self.window or None,
+            caching=self.caching,
+            lookahead=self.lookahead,
+            kv_groups=self.kv_groups,
+        )
 
 
 def sizes_of(scope: Scope) -> Sizes:

@@ -1,6 +1,7 @@
-"""What a hunt is told to keep to: `--fix NAME=VALUE`, fields of the configuration, and `--property ID`.
+"""Parse `--fix NAME=VALUE` (fixed fields of the configuration) and `--property ID` (the properties to hunt for).
 
-Where a field keeps something off, nothing is promised of it: the subject is claimed for as if it could not do it.
+A field that is fixed at a value without the feature disables the feature: the subject is judged as if it did not have
+the capability, so no property that needs it counts as checked.
 """
 
 import json
@@ -8,35 +9,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from kvproof.check.protocol import features
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.subject_lookup import did_you_mean
 from kvproof.check.search.configurations import check_fixed
-from kvproof.check.search.exhaustive.manager import config_of
-from kvproof.check.search.suppression import FEATURE_DEFAULTS
 from kvproof.spec.text.properties import SENTENCES
 
 WORDS = {"true": True, "false": False, "none": None}
-NEEDED = {  # the capability that a field makes use of
-    "num_host_blocks": "swap",
-    "watermark": "watermark",
-    "window": "window",
-    "caching": "caching",
-    "lookahead": "lookahead",
-    "chunked": "chunked",
-    "group_size": "waiting_groups",
-    "keys": "adapters",
-    "images": "images",
-    "cross": "cross",
-    "kv_groups": "kv_groups",
-}
 
 
-def fixed_fields(said: Iterable[str]) -> dict[str, Any]:
-    """The fields that are kept. Raises UsageError."""
+def fixed_fields(options: Iterable[str]) -> dict[str, Any]:
+    """The fixed fields and their values, from texts such as `caching=false`. Raises UsageError."""
     fixed: dict[str, Any] = {}
-    for text in said:
+    for text in options:
         name, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"--fix takes NAME=VALUE, such as caching=false; {text!r} was given")
@@ -49,13 +36,13 @@ def fixed_fields(said: Iterable[str]) -> dict[str, Any]:
     return fixed
 
 
-def wanted_properties(said: Iterable[str]) -> list[str]:
-    """The properties that are hunted for, each once. Raises UsageError."""
-    for name in said:
+def wanted_properties(names: Iterable[str]) -> list[str]:
+    """The ids of the properties to hunt for, without repetitions. Raises UsageError for an id that does not exist."""
+    for name in names:
         if name not in SENTENCES:
             question = did_you_mean(name, list(SENTENCES))
             raise UsageError(f"--property: there is no property {name!r}{question}; there are {', '.join(SENTENCES)}")
-    return list(dict.fromkeys(said))
+    return list(dict.fromkeys(names))
 
 
 def _value(text: str) -> Any:
@@ -67,23 +54,14 @@ def _value(text: str) -> Any:
         return text
 
 
-def is_same(kept: Any, value: Any) -> bool:
-    """Whether a field has the value that is kept; several are kept as a list."""
-    return bool((tuple(kept) if isinstance(kept, list) else kept) == value)
-
-
 class Narrowed:
-    """A subject, with no capability that the kept fields leave without use."""
+    """A subject without the capabilities whose features the fixed fields switch off."""
 
     def __init__(self, subject: Any, fixed: dict[str, Any]) -> None:
         self._subject = subject
-        off = {
-            NEEDED[name]: False
-            for name, plain in FEATURE_DEFAULTS.items()
-            if name in fixed and is_same(fixed[name], plain)
-        }
+        off = {f.capability: False for f in features.FEATURES if f.field in fixed and not f.uses(fixed[f.field])}
         if len(fixed.get("kv_groups", ())) > 1:
-            off["transfers"] = False  # which are judged with one group only
+            off["transfers"] = False  # they are judged with one KV group only
         self.capabilities: Capabilities = replace(subject.capabilities, **off)
 
     def __getattr__(self, name: str) -> Any:
@@ -91,6 +69,8 @@ class Narrowed:
 
 
 def agrees(scope: Scope, fixed: dict[str, Any]) -> bool:
-    """Whether the scope has the configuration that is to be kept."""
-    config = config_of(scope)
-    return all(is_same(value, getattr(config, name)) for name, value in fixed.items())
+    """Whether the configuration of the scope has every fixed value. A fixed tuple is given as a list."""
+    return all(
+        getattr(scope.config, name) == (tuple(value) if isinstance(value, list) else value)
+        for name, value in fixed.items()
+    )

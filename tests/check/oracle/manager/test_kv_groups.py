@@ -7,12 +7,12 @@ import pytest
 
 from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.protocol.features import one_or_fewer_kv_groups
 from kvproof.check.protocol.manager import WINDOW, Capabilities, Config, Unsupported
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.fixed_fields import Narrowed, agrees, fixed_fields
 from kvproof.check.runs.gate_scopes import HUNTED_SCOPES
 from kvproof.check.search.configurations import draw
-from kvproof.check.search.shrinking.delta_debugging import fewer_kv_groups
 from kvproof.check.subjects.registry import find
 from kvproof.spec.text.identity import Identities, Key
 
@@ -87,7 +87,7 @@ def test_where_several_groups_are_kept_nothing_is_promised_of_transfers() -> Non
 
 
 def test_a_run_of_three_groups_is_tried_with_one_and_with_two() -> None:
-    assert list(fewer_kv_groups(("full", "window", "window"))) == [
+    assert list(one_or_fewer_kv_groups(("full", "window", "window"))) == [
         ("full",),
         ("window",),
         ("window",),
@@ -95,7 +95,7 @@ def test_a_run_of_three_groups_is_tried_with_one_and_with_two() -> None:
         ("full", "window"),
         ("full", "window"),
     ]
-    assert list(fewer_kv_groups(("full",))) == []
+    assert list(one_or_fewer_kv_groups(("full",))) == []
 
 
 def test_the_same_tokens_have_other_kv_in_another_group() -> None:

@@ -15,6 +15,8 @@ from kvproof.check.oracle.scheduler.judge import SchedulerJudge, replay_loop
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, Load, SchedulerConfig, Step
+from kvproof.check.runs.save_findings import Saving
+from kvproof.check.runs.store import Store
 from kvproof.check.search.scheduler_operations import walk_loop
 from kvproof.check.search.shrinking.scheduler import minimise_loop
 from kvproof.spec.trace import Operation, Trace
@@ -214,6 +216,16 @@ def test_what_a_transfer_uses_and_is_not_held_is_found(faulty: Callable[[], Move
     assert finding.property in properties
     assert len(operations) <= 7
     assert replay_loop(Moves(), done.config, done.operations) is None
+
+
+def test_a_finding_with_transfers_is_saved(tmp_path: Path) -> None:
+    done = walk_loop(NeverLetsGo(), 1, max_operations=20_000, seconds=100.0, fixed={"transfers": True})
+    assert done.finding is not None
+    saving = Saving(NeverLetsGo, "NeverLetsGo", 1, Store(tmp_path), seconds=2.0)  # type: ignore[arg-type]
+    found = saving.save("loop", done.config, done.operations, done.finding, 0)
+    assert found.property == done.finding.property
+    assert found.trace is not None
+    assert (tmp_path / found.trace).is_file()
 
 
 def test_blocks_are_held_until_what_they_hold_is_sent() -> None:

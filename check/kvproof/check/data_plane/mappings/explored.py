@@ -13,7 +13,7 @@ from kvproof.check.data_plane.steps.moves import Moves, Pair, Step
 from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search.exhaustive.manager import EnabledOperations, config_of, state_key
+from kvproof.check.search.exhaustive.manager import EnabledOperations, state_key
 from kvproof.check.subjects.builtin.manager import make
 from kvproof.spec.text.identity import Identities
 from kvproof.spec.trace import Operation
@@ -31,7 +31,7 @@ def steps_of(num_gpu_blocks: int, num_cpu_blocks: int) -> list[Step]:
 @lru_cache(maxsize=1)
 def _all_steps() -> tuple[Step, ...]:
     subject, identities = make(), Identities()
-    config, alphabet = config_of(SCOPE), EnabledOperations(SCOPE, subject)
+    config, alphabet = SCOPE.config, EnabledOperations(SCOPE, subject)
 
     def run(path: list[Operation]) -> ManagerJudge:
         judge = ManagerJudge(subject, config, identities)

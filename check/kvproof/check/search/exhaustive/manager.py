@@ -12,25 +12,13 @@ from typing import Any
 
 from kvproof.check.oracle.expected import Group, Status
 from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.protocol import features
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.runs import TRANSITION_SECONDS_MAX, Runs, SubjectExploration, search
 from kvproof.spec.text.identity import Identities
 from kvproof.spec.text.state import NONE
 from kvproof.spec.trace import Operation
-
-
-def config_of(scope: Scope) -> Config:
-    """The configuration that a scope is explored in."""
-    return Config(
-        block_size=scope.block_size,
-        num_gpu_blocks=scope.num_gpu_blocks,
-        num_host_blocks=scope.num_host_blocks if scope.swap else 0,
-        window=scope.window or None,
-        caching=scope.caching,
-        lookahead=scope.lookahead,
-        kv_groups=scope.kv_groups,
-    )
 
 
 class EnabledOperations:
@@ -149,16 +137,9 @@ def explore_subject(
 
     begin: gives a list that is told the operations of each path before they are done, as in a walk.
     """
-    config, capabilities, identities = config_of(scope), subject.capabilities, Identities()
-    for needed, has in (
-        (scope.caching, capabilities.caching),
-        (scope.window, capabilities.window),
-        (scope.swap, capabilities.swap),
-        (scope.lookahead, capabilities.lookahead),
-        (len(scope.kv_groups) > 1, capabilities.kv_groups),
-    ):
-        if needed and not has:
-            raise Unsupported(f"a scope with {config.as_dict()} needs more than {subject.name} can do")
+    config, capabilities, identities = scope.config, subject.capabilities, Identities()
+    if lacking := features.missing(config, capabilities):
+        raise Unsupported(f"a scope with {config.as_dict()} needs {', '.join(lacking)}; {subject.name} has none")
     if scope.num_flights:
         raise Unsupported("flights are explored on the specification alone; leave --subject out")
     runs = Runs(lambda: ManagerJudge(subject, config, identities), EnabledOperations(scope, subject).enabled, state_key)

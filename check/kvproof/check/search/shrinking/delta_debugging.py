@@ -8,39 +8,16 @@ that, shrinking slides from one fault to another. Every candidate runs on a newl
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from time import monotonic
-from typing import Any, Protocol
+from typing import Protocol
 
 from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.protocol.features import settings_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.protocol.time_limit import time_limit
 from kvproof.spec.trace import Operation
 
 REPLAY_SECONDS_MAX = 5.0
-
-
-def fewer_kv_groups(groups: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Each one alone, or all but one."""
-    if len(groups) > 1:
-        yield from ((group,) for group in groups)
-        yield from (groups[:at] + groups[at + 1 :] for at in range(len(groups)))
-
-
-SIMPLER: tuple[tuple[str, Callable[[Config], Iterator[Any]]], ...] = (
-    ("kv_groups", lambda c: fewer_kv_groups(c.kv_groups)),
-    ("group_size", lambda c: iter((1,))),
-    ("keys", lambda c: iter(range(1, c.keys))),
-    ("images", lambda c: iter((False,))),
-    ("cross", lambda c: iter((False,))),
-    ("watermark", lambda c: iter((0.0,))),
-    ("chunked", lambda c: iter((False,))),
-    ("lookahead", lambda c: iter(range(c.lookahead))),
-    ("caching", lambda c: iter((False,))),
-    ("window", lambda c: iter((None, *range(1, c.window or 1)))),
-    ("num_host_blocks", lambda c: iter(range(c.num_host_blocks))),
-    ("block_size", lambda c: iter(range(1, c.block_size))),
-    ("num_gpu_blocks", lambda c: iter(range(1, c.num_gpu_blocks))),
-)
 
 
 def replay(subject: ManagerSubject, config: Config, operations: list[Operation]) -> Finding | None:
@@ -127,10 +104,10 @@ class Minimiser:
             size = max(1, size // 2)
 
     def _simpler_configuration(self) -> None:
-        for name, values in SIMPLER:
-            for value in values(self.config):
-                if value != getattr(self.config, name) and self.accepts(
-                    replace(self.config, **{name: value}), self.operations
+        for setting in settings_of(self.config):
+            for value in setting.simpler(self.config):
+                if value != getattr(self.config, setting.field) and self.accepts(
+                    replace(self.config, **{setting.field: value}), self.operations
                 ):
                     break
 

@@ -1,8 +1,7 @@
 """A shorter run of the loop that refutes the same property in the same way; see `delta_debugging`."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from kvproof.check.oracle.scheduler.judge import replay_loop
 from kvproof.check.protocol.finding import Finding
@@ -12,16 +11,6 @@ from kvproof.check.search.shrinking.delta_debugging import Minimiser
 from kvproof.spec.trace import Operation
 
 PLAIN_KEY = (None, 0, None)
-
-SIMPLER: tuple[tuple[str, Callable[[SchedulerConfig], Iterator[Any]]], ...] = (
-    ("transfers", lambda c: iter((False,))),
-    ("async_steps", lambda c: iter(range(c.async_steps))),
-    ("preemption", lambda c: iter(("auto",))),
-    ("max_num_batched_tokens", lambda c: iter((c.max_num_batched_tokens + 64,))),  # a budget that nobody reaches
-    ("max_num_seqs", lambda c: iter(range(1, c.max_num_seqs))),
-    ("max_num_batched_tokens", lambda c: iter(range(c.max_num_seqs, min(c.max_num_batched_tokens, 64)))),
-    ("max_model_len", lambda c: iter(range(1, c.max_model_len))),
-)
 
 
 class SchedulerMinimiser(Minimiser):
@@ -47,14 +36,6 @@ class SchedulerMinimiser(Minimiser):
             sampled = [rest[0] for name, *rest in self.operations[at:] if rest and name in ("launch", "complete")]
             for tokens in ((0,), *sampled[:1]):
                 if self.accepts(self.config, [*self.operations[:at], ("drain", tokens)]):
-                    break
-
-    def _simpler_configuration(self) -> None:
-        super()._simpler_configuration()
-        for name, values in SIMPLER:
-            config = cast(SchedulerConfig, self.config)
-            for value in values(config):
-                if value != getattr(config, name) and self.accepts(replace(config, **{name: value}), self.operations):
                     break
 
 

@@ -1,0 +1,231 @@
+"""The configuration features: one row for each optional field of `Config`.
+
+A feature is a field of the configuration that a run can do without. Its row says how a message names it, which
+capability a subject needs for it, how its value is drawn, and which simpler values are tried when a run is shrunk.
+Drawing, shrinking, suppression, `--fix` and the checks of an adapter all follow the rows, so a new feature needs one
+field in `Config` (with its default: the value that switches the feature off) and one row in `FEATURES`.
+
+`SIZES` and `SCHEDULER_LIMITS` are fields that every configuration has. They can be shrunk, but not switched off.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from random import Random
+from typing import Any
+
+from kvproof.check.protocol.manager import FULL, WINDOW, Capabilities, Config
+from kvproof.check.protocol.scheduler import SchedulerConfig
+
+NUM_BLOCKS_MAX = 16  # of a configuration that is drawn, on each device and for each KV group
+KV_GROUPS = ((FULL, WINDOW), (FULL, WINDOW), (WINDOW, FULL), (FULL, WINDOW, WINDOW), (FULL, FULL))
+
+Fields = Mapping[str, Any]
+Draw = Callable[[Random, Fields, Fields], Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A field of a configuration that can be shrunk.
+
+    field: its name. simpler: given a configuration, the values to try in its place, the simplest first. least: the
+    smallest value that `--fix` accepts, if the value is a number.
+    """
+
+    field: str
+    simpler: Callable[[Any], Iterable[Any]]
+    least: int | None = None
+
+
+@dataclass(frozen=True)
+class Feature(Setting):
+    """A field of a configuration that a run can do without.
+
+    phrase: what a message calls the feature, to follow "has no". capability: the field of `Capabilities` that a subject
+    must have for it. draw: a value, given a source of randomness, the fields drawn so far, and the fields that the user
+    fixed; it is called only if the subject has the capability. draw_order: when it is drawn, because the random numbers
+    of a seed go to the features in turn. uses: whether a value makes use of the feature. argument: the argument of
+    `new` and `add` by which a prompt uses the feature, if the configuration only allows it.
+    """
+
+    phrase: str = ""
+    capability: str = ""
+    draw: Draw = lambda random, drawn, fixed: None
+    draw_order: int = 0
+    uses: Callable[[Any], bool] = bool
+    argument: str = ""
+
+    @property
+    def off(self) -> Any:
+        """The value that switches the feature off: the default of the field in `Config`."""
+        return DEFAULTS[self.field]
+
+    def is_on(self, config: Config) -> bool:
+        """Whether the configuration uses the feature, or allows its prompts to."""
+        return self.uses(getattr(config, self.field))
+
+    def can_be_had(self, capabilities: Capabilities) -> bool:
+        """Whether a subject with these capabilities has the feature."""
+        return bool(getattr(capabilities, self.capability))
+
+
+def one_or_fewer_kv_groups(groups: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
+    """Each KV group alone, then all but one."""
+    if len(groups) > 1:
+        yield from ((group,) for group in groups)
+        yield from (groups[:at] + groups[at + 1 :] for at in range(len(groups)))
+
+
+def window_drawn(random: Random, drawn: Fields) -> int:
+    """The tokens of a window: up to a little more than three blocks."""
+    return random.randint(1, 3 * drawn["block_size"] + 1)
+
+
+def _kv_groups_drawn(random: Random, drawn: Fields, fixed: Fields) -> tuple[str, ...]:
+    """Several KV groups in half of the configurations; with a windowed group only if the fixed window allows it."""
+    if "kv_groups" in fixed:
+        return tuple(fixed["kv_groups"])
+    allowed = [g for g in KV_GROUPS if "window" not in fixed or (WINDOW in g) == (fixed["window"] is not None)]
+    return random.choice((*allowed, *[(FULL,)] * len(allowed)))
+
+
+DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Config)}
+
+FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
+    Feature(
+        "kv_groups",
+        lambda config: one_or_fewer_kv_groups(config.kv_groups),
+        phrase="several KV groups",
+        capability="kv_groups",
+        draw=_kv_groups_drawn,
+        draw_order=11,
+        uses=lambda groups: len(groups) > 1,
+    ),
+    Feature(
+        "group_size",
+        lambda config: (1,),
+        least=1,
+        phrase="groups of several waiting sequences",
+        capability="waiting_groups",
+        draw=lambda random, drawn, fixed: random.choice((1, 1, 1, 2)),
+        draw_order=4,
+        uses=lambda size: size > 1,
+    ),
+    Feature(
+        "keys",
+        lambda config: range(1, config.keys),
+        phrase="adapters",
+        capability="adapters",
+        draw=lambda random, drawn, fixed: random.choice((1, 1, 2, 3)),
+        draw_order=8,
+        uses=lambda keys: keys > 1,
+        argument="key",
+    ),
+    Feature(
+        "images",
+        lambda config: (False,),
+        phrase="images",
+        capability="images",
+        draw=lambda random, drawn, fixed: random.random() < 0.3,
+        draw_order=9,
+        argument="images",
+    ),
+    Feature(
+        "cross",
+        lambda config: (False,),
+        phrase="cross-attention",
+        capability="cross",
+        draw=lambda random, drawn, fixed: random.random() < 0.25,
+        draw_order=10,
+        argument="encoder",
+    ),
+    Feature(
+        "watermark",
+        lambda config: (0.0,),
+        phrase="watermark",
+        capability="watermark",
+        draw=lambda random, drawn, fixed: random.choice((0.0, 0.0, 0.1, 0.2, 0.34)),
+        draw_order=3,
+    ),
+    Feature(
+        "chunked",
+        lambda config: (False,),
+        phrase="chunked prompts",
+        capability="chunked",
+        draw=lambda random, drawn, fixed: random.random() < 0.5,
+        draw_order=6,
+    ),
+    Feature(
+        "lookahead",
+        lambda config: range(config.lookahead),
+        least=0,
+        phrase="lookahead",
+        capability="lookahead",
+        draw=lambda random, drawn, fixed: random.choice((0, 0, 0, 1, 2, 5)),
+        draw_order=5,
+    ),
+    Feature(
+        "caching",
+        lambda config: (False,),
+        phrase="prefix cache",
+        capability="caching",
+        draw=lambda random, drawn, fixed: random.random() < 0.6,
+        draw_order=1,
+    ),
+    Feature(
+        "window",
+        lambda config: (None, *range(1, config.window or 1)),
+        least=1,
+        phrase="sliding window",
+        capability="window",
+        draw=lambda random, drawn, fixed: window_drawn(random, drawn) if random.random() < 0.3 else None,
+        draw_order=7,
+    ),
+    Feature(
+        "num_host_blocks",
+        lambda config: range(config.num_host_blocks),
+        least=0,
+        phrase="swapping",
+        capability="swap",
+        draw=lambda random, drawn, fixed: random.randint(1, NUM_BLOCKS_MAX) if random.random() < 0.5 else 0,
+        draw_order=2,
+    ),
+)
+SIZES = (
+    Setting("block_size", lambda config: range(1, config.block_size), least=1),
+    Setting("num_gpu_blocks", lambda config: range(1, config.num_gpu_blocks), least=1),
+)
+SCHEDULER_LIMITS = (
+    Setting("transfers", lambda config: (False,)),
+    Setting("async_steps", lambda config: range(config.async_steps)),
+    Setting("preemption", lambda config: ("auto",)),
+    Setting("max_num_batched_tokens", lambda config: (config.max_num_batched_tokens + 64,)),  # a budget never reached
+    Setting("max_num_seqs", lambda config: range(1, config.max_num_seqs)),
+    Setting("max_num_batched_tokens", lambda c: range(c.max_num_seqs, min(c.max_num_batched_tokens, 64))),
+    Setting("max_model_len", lambda config: range(1, config.max_model_len)),
+)
+
+
+def settings_of(config: Config) -> tuple[Setting, ...]:
+    """The fields that a shrinker tries to simplify, in its order."""
+    return (*FEATURES, *SIZES, *(SCHEDULER_LIMITS if isinstance(config, SchedulerConfig) else ()))
+
+
+def in_config_order() -> tuple[Feature, ...]:
+    """The features in the order of their fields."""
+    names = list(DEFAULTS)
+    return tuple(sorted(FEATURES, key=lambda feature: names.index(feature.field)))
+
+
+def in_draw_order() -> tuple[Feature, ...]:
+    """The features in the order in which random numbers are drawn for them."""
+    return tuple(sorted(FEATURES, key=lambda feature: feature.draw_order))
+
+
+def missing(config: Config, capabilities: Capabilities) -> list[str]:
+    """The features that a configuration uses and the capabilities do not have, by their phrases."""
+    return [f.phrase for f in in_config_order() if f.is_on(config) and not f.can_be_had(capabilities)]
+
+
+def capabilities_used(config: Config) -> dict[str, bool]:
+    """The capabilities of features, each with whether the configuration uses it."""
+    return {feature.capability: feature.is_on(config) for feature in FEATURES}

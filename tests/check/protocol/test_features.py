@@ -1,0 +1,82 @@
+"""One row describes a configuration feature; drawing, shrinking, suppression, `--fix` and adapters follow it."""
+
+from dataclasses import dataclass, fields, replace
+from random import Random
+
+import pytest
+
+from kvproof.check.protocol import features
+from kvproof.check.protocol.features import FEATURES, Feature
+from kvproof.check.protocol.manager import Capabilities, Config, Unsupported
+from kvproof.check.protocol.manager_adapter import ManagerAdapter
+from kvproof.check.runs.fixed_fields import Narrowed
+from kvproof.check.search import configurations, suppression
+from kvproof.check.subjects.builtin.manager import BuiltIn
+
+
+def test_every_optional_field_of_a_configuration_has_a_row() -> None:
+    rows = [feature.field for feature in FEATURES] + [size.field for size in features.SIZES]
+    assert sorted(rows) == sorted(field.name for field in fields(Config))
+    assert {feature.capability for feature in FEATURES} <= {field.name for field in fields(Capabilities)}
+    assert sorted(feature.draw_order for feature in FEATURES) == [*range(1, len(FEATURES) + 1)]
+
+
+def test_no_feature_is_on_by_default() -> None:
+    assert [feature.field for feature in FEATURES if feature.is_on(Config())] == []
+
+
+def test_a_missing_feature_is_named_by_its_phrase() -> None:
+    config = Config(caching=True, keys=2, window=3, kv_groups=("full", "window"))
+    assert features.missing(config, Capabilities(window=True)) == ["prefix cache", "adapters", "several KV groups"]
+
+
+@dataclass(frozen=True)
+class WithPaging(Config):
+    """A configuration with one more field."""
+
+    paging: int = 0
+
+
+PAGING = Feature(
+    "paging",
+    lambda config: range(config.paging),
+    phrase="paging",
+    capability="reset",  # any capability will do here
+    draw=lambda random, drawn, fixed: random.choice((0, 7)),
+    draw_order=len(FEATURES) + 1,
+)
+
+
+def test_a_row_is_all_that_a_new_feature_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "FEATURES", (*FEATURES, PAGING))
+    monkeypatch.setattr(features, "DEFAULTS", features.DEFAULTS | {"paging": 0})
+    monkeypatch.setattr(configurations, "Config", WithPaging)
+    config = WithPaging(paging=3)
+
+    drawn = [configurations.draw(Random(seed), Capabilities(reset=True)) for seed in range(40)]
+    assert {getattr(one, "paging") for one in drawn} == {0, 7}  # noqa: B009
+    unable = [configurations.draw(Random(seed), Capabilities()) for seed in range(40)]
+    assert {getattr(one, "paging") for one in unable} == {0}  # noqa: B009
+
+    paging = features.settings_of(config)[len(FEATURES)]
+    assert (paging.field, list(paging.simpler(config))) == ("paging", [0, 1, 2])
+    assert suppression.features_of(config, []) == ("paging",)
+    assert suppression.plain({}, frozenset({"paging"})) == {"paging": 0}
+    assert not Narrowed(BuiltIn(), {"paging": 0}).capabilities.reset
+    assert features.missing(config, Capabilities()) == ["paging"]
+    assert features.missing(replace(config, paging=0), Capabilities()) == []
+
+
+class HasNothing(ManagerAdapter):
+    """An adapter of a manager without capabilities, which is never made."""
+
+    name = "nothing"
+    capabilities = Capabilities(has_admission_query=False)
+
+    def _require_complete(self) -> None:
+        pass
+
+
+def test_an_adapter_refuses_a_configuration_whose_features_it_does_not_have() -> None:
+    with pytest.raises(Unsupported, match=r"^nothing has no swapping, no prefix cache$"):
+        HasNothing().open(Config(caching=True, num_host_blocks=2))
