@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 
 from kvproof.check import Capabilities, Config, ManagerAdapter, Unsupported, run_conformance
 from kvproof.check import conformance as conformance_module
-from kvproof.check.counterexample.store import ReplayStatus, replay
+from kvproof.check.counterexample.replay import ReplayStatus
+from kvproof.check.oracle.level import MANAGER
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.runs.replay import replay
 from kvproof.check.subjects.registry import find
 
 Factory = Callable[[], ManagerSubject]
@@ -128,7 +131,7 @@ def test_a_manager_that_does_not_repeat_is_said_to(altered: Altered, tmp_path: P
 
 
 def test_a_call_that_hangs_is_refuted(altered: Altered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvproof.check.search.shrinking.delta_debugging.REPLAY_SECONDS_MAX", 0.2)
+    monkeypatch.setattr("kvproof.check.oracle.level.LEVELS", (replace(MANAGER, replay_seconds_max=0.2),))
     for name in ("HANG_SECONDS_MAX", "SECONDS_MAX"):
         monkeypatch.setattr(f"kvproof.check.oracle.replay.{name}", 0.2)
     monkeypatch.setattr(conformance_module, "ANSWER_SECONDS_MAX", 0.2)

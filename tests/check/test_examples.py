@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from kvproof.check import run_conformance
-from kvproof.check.counterexample.store import ReplayStatus, replay
+from kvproof.check.counterexample.replay import ReplayStatus
+from kvproof.check.runs.replay import replay
 from kvproof.check.subjects.registry import find
 
 TREE = Path(__file__).resolve().parents[2]

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from kvproof.check import Capabilities, Config, ManagerAdapter
+from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.counterexample.steps import describe_steps
-from kvproof.check.counterexample.store import ReplayStatus, make_trace, replay, save
+from kvproof.check.counterexample.store import make_trace, save
 from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.oracle.replay import finding_of as run_on
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Scheduled
+from kvproof.check.runs.replay import replay
 from kvproof.check.search.manager_operations import walk
-from kvproof.check.search.shrinking.delta_debugging import replay as run_on
 from kvproof.check.search.shrinking.shorter_runs import shorten
 from kvproof.spec.trace import Operation
 

@@ -11,9 +11,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kvproof.check.counterexample.store import ReplayStatus, confirm, make_trace, replay, save
-from kvproof.check.oracle.replay import repeat
+from kvproof.check.counterexample.replay import ReplayStatus
+from kvproof.check.counterexample.store import make_trace, save
+from kvproof.check.oracle.replay import confirm
+from kvproof.check.oracle.replay import replay as replay_run
 from kvproof.check.protocol.manager import Config
+from kvproof.check.runs.replay import replay
 from kvproof.check.search.manager_operations import walk
 from kvproof.check.search.shrinking.shorter_runs import shortest
 from kvproof.check.subjects.registry import find
@@ -385,8 +388,8 @@ def test_copies_that_disturb_each_other_are_found_in_the_run_that_has_them(plant
     ]
     line = "and not (index < len(table.ids) and cache.was_copied[table.ids[index]])"
     with plant(GROWTH[0], "Growth._filled", line, ""):
-        broken = repeat(make, config, run)
-    mended = repeat(make, config, run)
+        broken = replay_run(make, config, run)
+    mended = replay_run(make, config, run)
 
     assert broken.finding is not None
     assert broken.finding.property == "mapping-hazard-free"

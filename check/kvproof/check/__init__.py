@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from kvproof.check.protocol.manager import Reserved as Reserved
     from kvproof.check.protocol.manager import Unsupported as Unsupported
     from kvproof.check.protocol.manager_adapter import ManagerAdapter as ManagerAdapter
+    from kvproof.check.runs.replay import assert_fixed as assert_fixed
 
 SUBJECT = "kvproof.check.protocol.manager"
 HOMES = {
     "ManagerAdapter": "kvproof.check.protocol.manager_adapter",
+    "assert_fixed": "kvproof.check.runs.replay",
     "run_conformance": "kvproof.check.conformance",
     "Admission": SUBJECT,
     "Admitted": SUBJECT,

@@ -14,11 +14,12 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, cast
 
-from kvproof.check.counterexample.store import confirm, make_trace, refutation, save
+from kvproof.check.counterexample.store import make_trace, refutation, save
 from kvproof.check.isolation.factory import isolated
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_search import explore_subject, shortest, walk
 from kvproof.check.isolation.remote_subject import RemoteFactory
+from kvproof.check.oracle.replay import confirm
 from kvproof.check.protocol.adapter_check import check_adapter
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported

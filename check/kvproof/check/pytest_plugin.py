@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from kvproof.check.counterexample.store import Replay
+    from kvproof.check.counterexample.replay import Replay
 
 TRACES = "kvproof_traces"
 SEED_MAX = 2**63 - 1
@@ -109,7 +109,8 @@ class TraceItem(pytest.Item):
 
     def setup(self) -> None:
         """Replay it. Raises NotReplayed."""
-        from kvproof.check.counterexample.store import ReplayStatus, replay
+        from kvproof.check.counterexample.replay import ReplayStatus
+        from kvproof.check.runs.replay import replay
 
         self._done = replay(self.path, self.config.getoption("--kvproof-subject"))
         if self._done.status is ReplayStatus.ERROR:

@@ -7,9 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
-from kvproof.check.counterexample import store
 from kvproof.check.counterexample.bisection import Answer, Bisection, Outcome, bisect, releases_of
+from kvproof.check.counterexample.replay import Replay, ReplayStatus
 from kvproof.check.protocol.finding import Finding
+from kvproof.check.runs.replay import replay
 from kvproof.check.subjects.loading import EngineError
 from kvproof.reports.document import write
 from kvproof.spec.trace import Trace
@@ -70,18 +71,18 @@ def test_each_release_is_run_apart_and_what_it_refutes_is_told(
     cache: Path, saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = {
-        "0.6.0": store.Replay(store.ReplayStatus.FAILED, "x\ny", Finding("admission-sound", "as it was\nmore")),
-        "0.6.3": store.Replay(store.ReplayStatus.FAILED, "x", Finding("read-back", "another")),
-        "0.9.2": store.Replay(store.ReplayStatus.FIXED, "admission-sound holds\nmore"),
-        "0.10.1": store.Replay(store.ReplayStatus.ERROR, "no such configuration"),
+        "0.6.0": Replay(ReplayStatus.FAILED, "x\ny", Finding("admission-sound", "as it was\nmore")),
+        "0.6.3": Replay(ReplayStatus.FAILED, "x", Finding("read-back", "another")),
+        "0.9.2": Replay(ReplayStatus.FIXED, "admission-sound holds\nmore"),
+        "0.10.1": Replay(ReplayStatus.ERROR, "no such configuration"),
     }
     asked = []
 
-    def replay(path: Path, subject: str, isolation: bool | None) -> store.Replay:
+    def answer(path: Path, subject: str, isolation: bool | None) -> Replay:
         asked.append((subject, isolation))
         return done[subject.partition("==")[2]]
 
-    monkeypatch.setattr(store, "replay", replay)
+    monkeypatch.setattr("kvproof.check.runs.replay.replay", answer)
     command = [
         "bisect",
         "--subject",
@@ -124,5 +125,5 @@ def test_a_bisection_that_makes_no_sense_is_said_in_one_line(
 
 @pytest.mark.engine
 def test_a_prompt_longer_than_its_window_finds_no_blocks_in_any_release(saved: Path) -> None:
-    found = bisect("vllm-v0", saved, ["0.6.3", "0.9.2"])
+    found = bisect("vllm-v0", saved, ["0.6.3", "0.9.2"], lambda path, name: replay(path, name, isolation=True))
     assert [answer.outcome for answer in found.releases] == [Outcome.HOLDS, Outcome.HOLDS]

@@ -9,18 +9,14 @@ from typing import Any
 
 import pytest
 
+from kvproof.check import assert_fixed
 from kvproof.check.counterexample.regression_test import path_of_test
-from kvproof.check.counterexample.store import (
-    CounterexampleError,
-    ReplayStatus,
-    assert_fixed,
-    load,
-    make_trace,
-    replay,
-    save,
-)
+from kvproof.check.counterexample.replay import ReplayStatus
+from kvproof.check.counterexample.store import load, make_trace, save
+from kvproof.check.counterexample.trace_schema import CounterexampleError
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.runs.replay import replay
 from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation, Trace
 

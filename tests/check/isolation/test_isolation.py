@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kvproof.check.counterexample.store import confirm
 from kvproof.check.isolation import remote_search
 from kvproof.check.isolation.factory import is_foreign
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import Foreign, pack, unpack
 from kvproof.check.isolation.remote_subject import Raised, RemoteFactory
+from kvproof.check.oracle.replay import confirm
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Config, Observation, Refused, Unsupported
 from kvproof.check.protocol.scopes import Scope

@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
-from kvproof.check.counterexample.store import confirm
 from kvproof.check.isolation import remote_search
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.coverage_pool import AT_POOL_LEVEL, expected_witnesses, unsupported
 from kvproof.check.oracle.pool import PoolJudge
+from kvproof.check.oracle.replay import confirm
 from kvproof.check.protocol.adapter_check_pool import is_pool_subject
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Observation, Refused
@@ -123,7 +123,7 @@ def test_our_own_pool_is_not_refuted_and_meets_every_witness() -> None:
 def test_a_planted_fault_is_refuted_and_shortened(faulty: Callable[[], OwnPool], properties: set[str]) -> None:
     done = walk_pool(faulty(), 1, max_operations=20_000, seconds=100)
     assert done.finding is not None
-    finding = confirm(faulty, done.config, done.operations, done.finding)  # type: ignore[arg-type]
+    finding = confirm(faulty, done.config, done.operations, done.finding)
     assert finding.property in properties
     config = done.config
     assert isinstance(config, PoolConfig)

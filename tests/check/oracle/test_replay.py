@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from kvproof.check.oracle.replay import confirm, difference, repeat
+from kvproof.check.oracle.replay import confirm, difference, replay
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Observation
 from kvproof.spec.trace import Operation
@@ -21,7 +21,7 @@ def keep_it(self: Any, seq: int) -> None:
 
 def test_a_finding_that_repeats_is_believed(altered: Altered) -> None:
     make = altered(release=keep_it)
-    found = repeat(make, CONFIG, RUN).finding
+    found = replay(make, CONFIG, RUN).finding
 
     assert found is not None
     assert confirm(make, CONFIG, RUN, found) is found
@@ -52,7 +52,7 @@ def test_answers_that_differ_are_named_by_their_call(altered: Altered) -> None:
 
 
 def test_two_runs_of_a_subject_that_repeats_do_not_differ(altered: Altered) -> None:
-    one, other = repeat(altered(), CONFIG, RUN), repeat(altered(), CONFIG, RUN)
+    one, other = replay(altered(), CONFIG, RUN), replay(altered(), CONFIG, RUN)
 
     assert difference(one, other) is None
     assert (one.num_enabled, one.finding) == (4, None)
@@ -66,7 +66,7 @@ def test_tables_are_kept_as_they_were_shown(altered: Altered) -> None:
         shown.update({seq: [table] for seq, table in self.manager.tables.items()})
         return Observation(shown, (self.num_free(), 0))
 
-    done = repeat(altered(observe=observe), CONFIG, RUN[:2])
+    done = replay(altered(observe=observe), CONFIG, RUN[:2])
 
     assert done.opening[-1].answer.tables == {}
     assert done.steps[-1].calls[-1].answer.tables == {1: [[1]]}

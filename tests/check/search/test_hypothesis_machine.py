@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.oracle.replay import finding_of
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.search import hypothesis_machine
 from kvproof.check.search.hypothesis_machine import Drive, drive
-from kvproof.check.search.shrinking.delta_debugging import replay
 from kvproof.check.subjects.registry import find
 
 Factory = Callable[[], ManagerSubject]
@@ -60,7 +60,7 @@ def test_a_finding_comes_with_the_shrunk_run_that_shows_it_again(altered: Altere
     assert found.finding is not None
     assert found.finding.property == "refcount-exact"
     assert [operation[0] for operation in found.operations] == ["new", "admit", "run", "fork"]
-    again = replay(make(), found.config, found.operations)
+    again = finding_of(make(), found.config, found.operations)
     assert again is not None
     assert again.kind == found.finding.kind
 

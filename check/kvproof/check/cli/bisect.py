@@ -31,6 +31,7 @@ def bisect(
         from kvproof.check.counterexample.bisection import Answer, Outcome, engine_of, releases_of
         from kvproof.check.counterexample.bisection import bisect as run
         from kvproof.check.runs.json_output import write_document
+        from kvproof.check.runs.replay import replay
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.subjects.loading import EngineError
 
@@ -44,7 +45,7 @@ def bisect(
         def report(answer: Answer) -> None:
             say(console, f"{answer.release:<{width}}  {answer.outcome.value:<7}  {answer.text}")
 
-        found = run(subject, trace, named, report)
+        found = run(subject, trace, named, lambda path, name: replay(path, name, isolation=True), report)
         say(console, "")
         say(console, found.sentence())
         data = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"

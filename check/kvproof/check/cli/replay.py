@@ -10,7 +10,7 @@ from kvproof.check.runs.errors import error_boundary
 from kvproof.spec.verdict import Exit
 
 if TYPE_CHECKING:
-    from kvproof.check.counterexample.store import Replay
+    from kvproof.check.counterexample.replay import Replay
 
 WORST_FIRST = (Exit.REFUTED, Exit.USAGE, Exit.INCONCLUSIVE, Exit.OK)
 
@@ -32,19 +32,19 @@ def replay(
     one could not be replayed.
     """
     with error_boundary():
-        from kvproof.check.counterexample import store
+        from kvproof.check.runs import replay as runs
         from kvproof.check.runs.terminal import output, say
 
         console, codes = output(), set()
         for path in files:
-            done = store.replay(path, subject, isolation)
+            done = runs.replay(path, subject, isolation)
             first, *rest = done.text.splitlines() or [""]
             say(console, f"{done.status}  {path}: {first}")
             for line in rest:
                 say(console, f"  {line}")
             codes.add(_code(done))
             if page and str(done.status) != "ERROR":
-                say(console, f"  Page: {store.redraw(path, subject, isolation)}")
+                say(console, f"  Page: {runs.redraw(path, subject, isolation)}")
         raise typer.Exit(next(code for code in WORST_FIRST if code in codes))
 
 

@@ -1,7 +1,7 @@
-"""In which releases of an engine a counterexample holds.
+"""Find the releases of an engine in which a counterexample holds.
 
 A trace is data, so any release can run it, each in a process of its own. Releases are named one by one, or as a range
-A..B, which stands for those from A to B that are here already.
+A..B, which stands for the installed releases from A to B.
 """
 
 import time
@@ -11,14 +11,15 @@ from enum import Enum
 from itertools import groupby
 from pathlib import Path
 
-from kvproof.check.counterexample import store
+from kvproof.check.counterexample.replay import Replay, ReplayStatus
+from kvproof.check.counterexample.store import load
 from kvproof.check.subjects.loading import EngineError, download
 
 RANGE = ".."
 
 
 class Outcome(str, Enum):
-    """What a release does with the run."""
+    """The outcome of the replay on one release."""
 
     HOLDS = "holds"  # the same property is refuted
     OTHER = "other"  # another one is
@@ -28,7 +29,7 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What one release did. text: in one line. property: what it refutes, if anything."""
+    """The answer of one release. text: one line. property: the property that is refuted, if any."""
 
     release: str
     outcome: Outcome
@@ -39,7 +40,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Bisection:
-    """A counterexample in several releases, oldest first."""
+    """The answers of several releases, oldest first."""
 
     subject: str
     trace: str
@@ -48,12 +49,12 @@ class Bisection:
     schema_version: int = 1
 
     def spans(self) -> Iterator[tuple[Outcome, list[Answer]]]:
-        """Neighbours that do the same."""
+        """Neighbouring releases with the same outcome."""
         for outcome, answers in groupby(self.releases, key=lambda answer: answer.outcome):
             yield outcome, list(answers)
 
     def sentence(self) -> str:
-        """Where it holds, and where it does not."""
+        """One sentence: the outcome in each range of releases."""
         parts = []
         for outcome, answers in self.spans():
             first, last = answers[0].release, answers[-1].release
@@ -62,7 +63,7 @@ class Bisection:
 
 
 def engine_of(subject: str) -> str:
-    """The engine whose releases a subject is of. Raises EngineError."""
+    """The engine that a subject comes from. Raises EngineError if it has no releases."""
     name = subject.partition("==")[0]
     for engine in download.KNOWN:
         if name == engine or name.startswith(f"{engine}-"):
@@ -71,7 +72,7 @@ def engine_of(subject: str) -> str:
 
 
 def releases_of(engine: str, named: Sequence[str], cache: Path | None = None) -> list[str]:
-    """The releases named, ranges written out, oldest first. Raises EngineError."""
+    """The releases that are named, with ranges expanded, oldest first. Raises EngineError."""
     found: dict[str, None] = {}
     for name in named:
         if RANGE in name:
@@ -92,28 +93,38 @@ def _range(engine: str, name: str, cache: Path | None) -> list[str]:
 
 
 def bisect(
-    subject: str, path: Path, releases: Sequence[str], told: Callable[[Answer], None] = lambda answer: None
+    subject: str,
+    path: Path,
+    releases: Sequence[str],
+    replay: Callable[[Path, str], Replay],
+    report: Callable[[Answer], None] = lambda answer: None,
 ) -> Bisection:
-    """Run a crash file on each release. Raises CounterexampleError; a release that cannot be run is an answer."""
-    trace = store.load(path)
+    """Replay a counterexample file on each release.
+
+    replay: runs the file on the subject of that name. report: called with each answer as soon as it is there. Raises
+    CounterexampleError. A release that cannot be run has the answer `unknown`.
+    """
+    trace = load(path)
     engine, name = engine_of(subject), subject.partition("==")[0]
     answers = []
     for release in releases:
         began = time.monotonic()
-        outcome, text, property = _answer(engine, f"{name}=={release}", release, path, trace.property)
+        outcome, text, property = _answer(engine, f"{name}=={release}", release, path, trace.property, replay)
         answers.append(Answer(release, outcome, text, property, round(time.monotonic() - began, 2)))
-        told(answers[-1])
+        report(answers[-1])
     return Bisection(name, str(path), trace.property, answers)
 
 
-def _answer(engine: str, subject: str, release: str, path: Path, property: str) -> tuple[Outcome, str, str | None]:
+def _answer(
+    engine: str, subject: str, release: str, path: Path, property: str, replay: Callable[[Path, str], Replay]
+) -> tuple[Outcome, str, str | None]:
     try:
         download.add(f"{engine}=={release}")
     except EngineError as error:
         return Outcome.UNKNOWN, str(error), None
-    done = store.replay(path, subject, isolation=True)
+    done = replay(path, subject)
     first = done.text.partition("\n")[0]
-    if done.status is store.ReplayStatus.ERROR:
+    if done.status is ReplayStatus.ERROR:
         return Outcome.UNKNOWN, first, None
     if done.finding is None:
         return Outcome.GONE, first, None

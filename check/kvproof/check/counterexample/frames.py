@@ -16,7 +16,7 @@ from kvproof.check.counterexample.trace_schema import CounterexampleError, confi
 from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.manager.base import Judge
 from kvproof.check.oracle.pool import PoolJudge
-from kvproof.check.oracle.replay import repeat
+from kvproof.check.oracle.replay import replay
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Config, ManagerSubject, Unsupported
 from kvproof.reports.frames import Block, Entry, Frame, Lane, Pool, ReplayFrames
@@ -37,7 +37,7 @@ def replay_frames(
     try:
         config, operations = config_of(trace, path), operations_of(trace, path)
         camera = FrameRecorder(config)
-        done = repeat(make, config, operations, finding, camera.take)
+        done = replay(make, config, operations, finding, camera.take)
     except (CounterexampleError, Unsupported, AdapterError, AssertionError) as error:
         return ReplayFrames(problem=str(error))
     if not camera.frames:

@@ -1,4 +1,4 @@
-"""The pytest regression test that is written beside a crash file: ready to be committed with it."""
+"""The pytest regression test that is written beside a counterexample file, ready to be committed with it."""
 
 import re
 from pathlib import Path
@@ -9,12 +9,12 @@ TEXT = '''"""A regression test, written by kvproof{version}. Keep it beside {fil
 
 {story}
 
-It fails with this text while the manager is broken, and passes once it is mended.
+It fails with this text while the manager is broken, and passes once it is fixed.
 """
 
 from pathlib import Path
 
-from kvproof.check.counterexample.store import assert_fixed
+from kvproof.check import assert_fixed
 
 
 def test_{name}() -> None:
@@ -22,15 +22,15 @@ def test_{name}() -> None:
 '''
 
 
-def path_of_test(crash_file: Path) -> Path:
-    """Where the test of a crash file lies."""
-    return crash_file.with_name(f"test_{_identifier(crash_file.stem)}.py")
+def path_of_test(path: Path) -> Path:
+    """The path of the test that belongs to a counterexample file."""
+    return path.with_name(f"test_{_identifier(path.stem)}.py")
 
 
-def regression_test(trace: Trace, crash_file: Path, story: str) -> str:
+def regression_test(trace: Trace, path: Path, story: str) -> str:
     """The source of the test; `story` is the refutation as it is printed."""
     version = f" {trace.version}" if trace.version else ""
-    return TEXT.format(version=version, file=crash_file.name, name=_identifier(crash_file.stem), story=_quotable(story))
+    return TEXT.format(version=version, file=path.name, name=_identifier(path.stem), story=_quotable(story))
 
 
 def _identifier(stem: str) -> str:

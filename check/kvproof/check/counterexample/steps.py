@@ -7,7 +7,7 @@ left out. The left column is what the engine asks for, the right one what the ma
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kvproof.check.oracle.replay import Call, ReplayResult, repeat
+from kvproof.check.oracle.replay import Call, ReplayResult, replay
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Config, ManagerSubject, Observation, Scheduled
 from kvproof.spec.text.identity import Image, Key
@@ -22,7 +22,7 @@ def describe_steps(
     make: Callable[[], ManagerSubject], config: Config, operations: Sequence[Operation], finding: Finding | None = None
 ) -> list[str]:
     """The steps of a run on a fresh subject, without numbers. Raises Unsupported, and AdapterError."""
-    return steps_of(repeat(make, config, operations, finding), config, operations)
+    return steps_of(replay(make, config, operations, finding), config, operations)
 
 
 def steps_of(done: ReplayResult, config: Config, operations: Sequence[Operation]) -> list[str]:

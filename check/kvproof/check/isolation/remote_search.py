@@ -11,12 +11,9 @@ from typing import Any, cast
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.messages import pack
 from kvproof.check.isolation.remote_subject import CRASH, HANG, RemoteSubject, answered, new_fork
-from kvproof.check.oracle.pool import replay_pool
-from kvproof.check.oracle.scheduler.judge import replay_loop
+from kvproof.check.oracle.replay import finding_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
-from kvproof.check.protocol.pool import PoolConfig
-from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search import manager_operations
 from kvproof.check.search import pool_operations as pool_walker
@@ -28,7 +25,6 @@ from kvproof.check.search.random_walk import DEFAULT_OPTIONS, Walk, WalkOptions
 from kvproof.check.search.shrinking import pool as pool_minimiser
 from kvproof.check.search.shrinking import scheduler as loop_minimiser
 from kvproof.check.search.shrinking import shorter_runs
-from kvproof.check.search.shrinking.delta_debugging import replay
 from kvproof.spec.trace import Operation
 
 LOOK_SECONDS = 0.1
@@ -212,7 +208,7 @@ def _found_again(subject: RemoteSubject, stuck: Stuck) -> Finding | None:
     if stuck.run is None:
         raise AssertionError(f"the process of the search {stuck.how}, and no run was begun")
     config, operations = stuck.run
-    found = _replayed(subject, config, operations)
+    found = finding_of(subject, config, operations)
     if found is None and not stuck.how.startswith("did not advance"):
         last = operations[-1] if operations else ("open",)
         found = Finding(
@@ -221,11 +217,3 @@ def _found_again(subject: RemoteSubject, stuck: Stuck) -> Finding | None:
             CRASH,
         )
     return found
-
-
-def _replayed(subject: Any, config: Config, operations: list[Operation]) -> Finding | None:
-    if isinstance(config, SchedulerConfig):
-        return replay_loop(subject, config, operations)
-    if isinstance(config, PoolConfig):
-        return replay_pool(subject, config, operations)
-    return replay(subject, config, operations)

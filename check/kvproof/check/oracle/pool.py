@@ -16,7 +16,6 @@ from kvproof.check.protocol.adapter_check_pool import check_pool_adapter
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import ManagerSubject, Refused
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
-from kvproof.check.search.shrinking.delta_debugging import REPLAY_SECONDS_MAX, replay_on
 from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities, Key
 from kvproof.spec.text.operations import Firing
@@ -263,8 +262,3 @@ def _move_to_the_end(order: list[int], blocks: Sequence[int]) -> None:
 
 def _named(blocks: Sequence[int]) -> str:
     return f"blocks {', '.join(map(str, blocks))}" if blocks else "no block"
-
-
-def replay_pool(subject: PoolSubject, config: PoolConfig, operations: Sequence[Operation]) -> Finding | None:
-    """The finding of a run, or None. Operations that are not enabled are passed over."""
-    return replay_on(lambda: PoolJudge(subject, config), operations, REPLAY_SECONDS_MAX)

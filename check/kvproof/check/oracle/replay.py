@@ -1,37 +1,54 @@
-"""The same calls again: whether a run repeats, and what each of its calls answered.
+"""Replay a given list of operations: what it finds, whether it repeats, and what each call of the subject answered.
 
 A finding is believed when two runs of its operations, each on a fresh subject, give it again with the same answers
-all through. Answers are compared as they come from the subject, in order, so that a manager whose choices depend on
-time, on memory addresses or on an earlier run is told apart from one that is wrong.
+in every call. Answers are compared as they come from the subject, in order, so that a manager whose choices depend on
+time, on memory addresses or on an earlier run is told from one that is wrong.
 """
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, cast
+from typing import Any
 
-from kvproof.check.oracle.manager import ManagerJudge
-from kvproof.check.protocol.adapter_check import CALLS
+from kvproof.check.oracle.level import LevelJudge, level_of_config
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config, ManagerSubject, Observation
+from kvproof.check.protocol.manager import Config, Observation, Unsupported
 from kvproof.check.protocol.time_limit import time_limit
 from kvproof.spec.trace import Operation
-
-# What is of the loop level is imported where it is used: the walkers of both levels use this module.
 
 SECONDS_MAX, HANG_SECONDS_MAX = 20.0, 5.0
 USUAL_CAUSES = "usual causes: state kept from an earlier open, random choices, the clock, or the order of a set"
 
 
+def finding_of(subject: Any, config: Config, operations: Sequence[Operation]) -> Finding | None:
+    """The finding of a run on the subject, which is opened again; None if nothing is refuted or it refuses to open.
+
+    Operations that are not enabled are skipped.
+    """
+    level = level_of_config(config)
+    try:
+        with time_limit(level.replay_seconds_max):
+            judge = level.open(subject, config)
+            for operation in operations:
+                judge.apply(operation)
+    except Finding as finding:
+        return finding
+    except Unsupported:
+        return None
+    return None
+
+
+# Replays with every call recorded ---------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Call:
-    """One call of a subject, and what it answered; `answer` is data, and `shown` how two runs are compared."""
+    """One call of a subject, and what it answered; `answer` is data, and `text` is how two runs are compared."""
 
     name: str
     arguments: tuple[Any, ...]
     answer: Any
-    shown: str
+    text: str
 
     def __str__(self) -> str:
         if self.name == "observe":
@@ -39,24 +56,16 @@ class Call:
         return f"{self.name}({', '.join(str(argument) for argument in self.arguments)})"
 
 
-@cache
-def _recorded_names() -> frozenset[str]:
-    from kvproof.check.protocol.adapter_check_pool import CALLS as POOL_CALLS
-    from kvproof.check.protocol.adapter_check_scheduler import CALLS as LOOP_CALLS
+class CallRecorder:
+    """A subject that records each call with its answer, and passes both on."""
 
-    return frozenset(CALLS + LOOP_CALLS + POOL_CALLS)
-
-
-class Recorder:
-    """A subject that writes down each call and its answer, and passes both on."""
-
-    def __init__(self, subject: ManagerSubject) -> None:
-        self._subject = subject
+    def __init__(self, subject: Any, names: Sequence[str]) -> None:
+        self._subject, self._names = subject, frozenset(names)
         self.calls: list[Call] = []
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._subject, name)
-        return self._recorded(name, found) if name in _recorded_names() and callable(found) else found
+        return self._recorded(name, found) if name in self._names and callable(found) else found
 
     def _recorded(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def recorded(*arguments: Any) -> Any:
@@ -65,26 +74,26 @@ class Recorder:
             except (Exception, SystemExit) as error:
                 self.calls.append(Call(name, arguments, None, f"{type(error).__name__} raised"))
                 raise
-            self.calls.append(Call(name, arguments, _kept(answer), _shown(answer)))
+            self.calls.append(Call(name, arguments, _copy_of(answer), _text_of(answer)))
             return answer
 
         return recorded
 
 
-def _kept(answer: Any) -> Any:
-    """The answer as it is now: a subject may go on to change the tables it has shown."""
+def _copy_of(answer: Any) -> Any:
+    """The answer as it is now: a subject may go on to change the tables that it returned."""
     return deepcopy(answer) if isinstance(answer, Observation) else answer
 
 
-def _shown(answer: Any) -> str:
+def _text_of(answer: Any) -> str:
     if isinstance(answer, Observation) and isinstance(answer.tables, dict):
         return repr((sorted(answer.tables.items(), key=repr), *answer[1:]))
     return repr(answer)
 
 
 @dataclass
-class Step:
-    """One operation of a run: whether it was enabled, what the judge says of its answer, and the calls it made."""
+class ReplayedStep:
+    """One operation of a replay: whether it was enabled, the answer as the judge words it, and the calls it made."""
 
     operation: Operation
     is_enabled: bool
@@ -97,12 +106,12 @@ class ReplayResult:
     """One run of given operations on a fresh subject."""
 
     opening: list[Call] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ReplayedStep] = field(default_factory=list)
     finding: Finding | None = None
 
     @property
     def num_enabled(self) -> int:
-        """Operations that were done."""
+        """How many operations were enabled, and so were done."""
         return sum(step.is_enabled for step in self.steps)
 
     def calls(self) -> list[Call]:
@@ -110,8 +119,8 @@ class ReplayResult:
         return [*self.opening, *(call for step in self.steps for call in step.calls)]
 
 
-def repeat(
-    make: Callable[[], ManagerSubject],
+def replay(
+    make: Callable[[], Any],
     config: Config,
     operations: Sequence[Operation],
     finding: Finding | None = None,
@@ -119,29 +128,20 @@ def repeat(
 ) -> ReplayResult:
     """Run the operations until one refutes. Raises Unsupported, and AdapterError.
 
-    finding: what an earlier run found; a hang is not waited for as long again. watch: is shown the judge when the
-    subject is open, and after each step, the one that refutes included.
+    finding: what an earlier run found; if that was a hang, this run waits less long for it. watch: called with the
+    judge when the subject is open and after each step, also after the step that refutes.
     """
-    from kvproof.check.oracle.pool import PoolJudge
-    from kvproof.check.oracle.scheduler.judge import SchedulerJudge
-    from kvproof.check.protocol.pool import PoolConfig
-    from kvproof.check.protocol.scheduler import SchedulerConfig
-
-    recorder = Recorder(make())
+    level = level_of_config(config)
+    recorder = CallRecorder(make(), level.calls)
     done = ReplayResult()
-    judge: ManagerJudge | SchedulerJudge | PoolJudge | None = None
+    judge: LevelJudge | None = None
     try:
         with time_limit(HANG_SECONDS_MAX if finding is not None and is_hang(finding) else SECONDS_MAX):
-            if isinstance(config, SchedulerConfig):
-                judge = SchedulerJudge(cast(Any, recorder), config)
-            elif isinstance(config, PoolConfig):
-                judge = PoolJudge(cast(Any, recorder), config)
-            else:
-                judge = ManagerJudge(recorder, config)
+            judge = level.open(recorder, config)
             done.opening, recorder.calls = recorder.calls, []
             watch(judge)
             for operation in operations:
-                step = Step(operation, True, "", recorder.calls)
+                step = ReplayedStep(operation, True, "", recorder.calls)
                 done.steps.append(step)
                 step.is_enabled = judge.apply(operation)
                 step.answer, recorder.calls = judge.answer, []
@@ -157,27 +157,31 @@ def repeat(
 
 
 def is_hang(finding: Finding) -> bool:
-    """Whether the subject did not answer in time; inside a call the judge takes the limit for what the call raised."""
+    """Whether the subject did not answer in time. Within a call, the judge takes the time limit for the call's own
+    exception, and the cause then ends in the name of `Finding`."""
     return finding.cause.endswith(("hang", f" {Finding.__name__}"))
 
 
+# Whether a run repeats --------------------------------------------------------------------------------------------
+
+
 def difference(one: ReplayResult, other: ReplayResult) -> str | None:
-    """Where two runs of the same operations part; None if they do not."""
+    """The first difference between two runs of the same operations, as text; None if there is none."""
     for number, (first, second) in enumerate(zip(one.calls(), other.calls(), strict=False), start=1):
         if str(first) != str(second):
             break
-        if first.shown != second.shown:
-            return f"call {number}, {first}, answered {_cut(first.shown)}, then {_cut(second.shown)}"
-    if _of(one.finding) != _of(other.finding):
-        return f"first {_said(one.finding)}, then {_said(other.finding)}"
+        if first.text != second.text:
+            return f"call {number}, {first}, answered {_cut(first.text)}, then {_cut(second.text)}"
+    if _kind(one.finding) != _kind(other.finding):
+        return f"first {_outcome(one.finding)}, then {_outcome(other.finding)}"
     return None
 
 
-def _of(finding: Finding | None) -> tuple[str, str] | None:
+def _kind(finding: Finding | None) -> tuple[str, str] | None:
     return None if finding is None else finding.kind
 
 
-def _said(finding: Finding | None) -> str:
+def _outcome(finding: Finding | None) -> str:
     return "nothing was refuted" if finding is None else f"{finding.property}: {finding.text}"
 
 
@@ -185,19 +189,32 @@ def _cut(text: str) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
-def confirm(
-    make: Callable[[], ManagerSubject], config: Config, operations: Sequence[Operation], finding: Finding
-) -> Finding:
-    """The finding, if two runs on fresh subjects give it again; else a finding that the subject does not repeat."""
+def replay_twice(
+    make: Callable[[], Any], config: Config, operations: Sequence[Operation], finding: Finding | None = None
+) -> tuple[ReplayResult, str | None]:
+    """The first of two runs, and the first difference between them. `finding` as for `replay`."""
+    first, second = (replay(make, config, operations, finding) for _ in range(2))
+    return first, difference(first, second)
+
+
+def unrepeated(
+    make: Callable[[], Any], config: Config, operations: Sequence[Operation], finding: Finding | None
+) -> Finding | None:
+    """The finding `nondeterministic`, if two more runs do not both give what an earlier run gave; None if they do.
+
+    finding: what the earlier run refuted, None for nothing.
+    """
+    first, parted = replay_twice(make, config, operations, finding)
+    if parted is None and _kind(first.finding) != _kind(finding):
+        parted = f"first {_outcome(finding)}, then, on a fresh subject, {_outcome(first.finding)}"
+    return None if parted is None else nondeterministic(parted)
+
+
+def confirm(make: Callable[[], Any], config: Config, operations: Sequence[Operation], finding: Finding) -> Finding:
+    """The finding, if two more runs give it again; else the finding that the subject does not repeat itself."""
     if finding.property == "nondeterministic":
         return finding
-    first, second = repeat(make, config, operations, finding), repeat(make, config, operations, finding)
-    parted = difference(first, second)
-    if parted is None and _of(first.finding) != finding.kind:
-        parted = f"first {_said(finding)}, then, on a fresh subject, {_said(first.finding)}"
-    if parted is None:
-        return finding
-    return nondeterministic(parted)
+    return unrepeated(make, config, operations, finding) or finding
 
 
 def nondeterministic(parted: str) -> Finding:

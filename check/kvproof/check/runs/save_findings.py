@@ -42,12 +42,13 @@ class Saving:
     ) -> ReportedFinding:
         """Save the shortest run found that refutes the same, if the subject repeats it; if it cannot be, tell it."""
         from kvproof.check.counterexample import store
+        from kvproof.check.oracle.replay import confirm
 
         for by, told, saved in self._saved:
             if by == judge and is_duplicate([told], finding, config, operations):
                 return replace(saved)
         kind, features = finding.kind_of_run(operations), features_of(config, operations)
-        finding = store.confirm(self.make, config, operations, finding)
+        finding = confirm(self.make, config, operations, finding)
         if finding.property != "nondeterministic":
             config, operations, finding = self._shorter(config, operations, finding)
         trace = store.make_trace(

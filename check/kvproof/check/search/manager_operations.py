@@ -11,7 +11,7 @@ from random import Random
 from kvproof.check.oracle.expected import Group, Status
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.manager.base import GROWING, SWAPPING_IN
-from kvproof.check.oracle.replay import difference, nondeterministic, repeat
+from kvproof.check.oracle.replay import unrepeated
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.search import configurations
 from kvproof.check.search.random_walk import Walker, draw_images, draw_key
@@ -194,12 +194,8 @@ def _repeated(subject: ManagerSubject, number: int, config: Config, operations: 
     """Raise a finding if the same operations, on the subject opened anew, get other answers."""
     if number >= NUM_REPEATED_RUNS:
         return
-    first, second = (repeat(lambda: subject, config, operations) for _ in range(2))
-    parted = difference(first, second)
-    if parted is None and first.finding is not None:
-        parted = f"first nothing was refuted, then {first.finding.property}: {first.finding.text}"
-    if parted is not None:
-        raise nondeterministic(parted)
+    if (finding := unrepeated(lambda: subject, config, operations, None)) is not None:
+        raise finding
 
 
 walk = Walker(configurations.draw, ManagerOperations, RUN_LENGTH, _repeated).walk

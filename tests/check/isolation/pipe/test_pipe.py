@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
-from kvproof.check.counterexample.store import confirm
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_search import shortest
+from kvproof.check.oracle.replay import confirm
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Capabilities, Config, Unsupported
 from kvproof.check.search.manager_operations import walk

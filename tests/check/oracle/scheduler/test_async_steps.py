@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kvproof.check.oracle.coverage_scheduler import expected_witnesses
-from kvproof.check.oracle.scheduler.judge import SchedulerJudge, replay_loop
+from kvproof.check.oracle.replay import finding_of
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
@@ -198,7 +199,7 @@ def test_what_is_not_held_is_found_and_shortened(faulty: Callable[[], Ahead], pr
     _, operations, finding = minimise_loop(faulty, done.config, done.operations, done.finding, 10)
     assert finding.property in properties
     assert len(operations) <= 9
-    assert replay_loop(Ahead(), done.config, done.operations) is None
+    assert finding_of(Ahead(), done.config, done.operations) is None
 
 
 def test_a_step_goes_on_with_a_token_that_another_samples() -> None:
@@ -217,7 +218,7 @@ def test_blocks_may_be_held_without_a_table() -> None:
     assert done.finding is None, done.finding
     assert done.witnesses["aborted in flight"]
     aborted: list[Operation] = [add(1, 3, 9), ("schedule",), ("abort", 1)]
-    assert replay_loop(HidesWhatItHolds(), SchedulerConfig(), [*aborted, ("launch",), ("complete", (0,))]) is None
+    assert finding_of(HidesWhatItHolds(), SchedulerConfig(), [*aborted, ("launch",), ("complete", (0,))]) is None
 
 
 def test_what_runs_in_vain_is_held_until_its_step_is_complete() -> None:
@@ -234,8 +235,8 @@ def test_a_device_that_runs_its_steps_in_order_holds_only_what_is_not_launched()
         capabilities = Capabilities(async_steps=1, steps_in_order=True)
 
     config = SchedulerConfig(async_steps=1)
-    assert replay_loop(InOrder(), config, [add(1, 3, 9), *RUN, *RUN, ("abort", 1), ("complete", (0,))]) is None
-    found = replay_loop(InOrder(), config, [add(1, 3, 9), ("schedule",), ("abort", 1)])
+    assert finding_of(InOrder(), config, [add(1, 3, 9), *RUN, *RUN, ("abort", 1), ("complete", (0,))]) is None
+    found = finding_of(InOrder(), config, [add(1, 3, 9), ("schedule",), ("abort", 1)])
     assert isinstance(found, Finding)
     assert found.property == "in-flight-held"
 

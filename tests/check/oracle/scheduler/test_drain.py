@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kvproof.check.counterexample.steps import call_of
-from kvproof.check.oracle.scheduler.judge import SchedulerJudge, replay_loop
+from kvproof.check.oracle.replay import finding_of
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.scheduler import SchedulerConfig, Step
 from kvproof.check.search.shrinking.scheduler import minimise_loop
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler, make
@@ -65,7 +66,7 @@ def test_nobody_arrives_after_a_drain_and_one_without_tokens_is_none() -> None:
 def test_a_run_in_which_somebody_waits_for_ever_becomes_a_request_and_a_drain() -> None:
     operations = [add(1, 3, 5), add(2, 4, 5), *STEP, ("stop",), *STEP * 80]
     config = SchedulerConfig()
-    finding = replay_loop(Weary(), config, operations)
+    finding = finding_of(Weary(), config, operations)
     assert finding is not None
     assert finding.property == "progress"
     _, shorter, found = minimise_loop(Weary, config, operations, finding, 20.0)

@@ -9,7 +9,8 @@ import pytest
 
 from kvproof.check.oracle.coverage_scheduler import expected_witnesses
 from kvproof.check.oracle.expected import ExpectedSequence as Truth
-from kvproof.check.oracle.scheduler.judge import SchedulerJudge, replay_loop
+from kvproof.check.oracle.replay import finding_of
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.oracle.scheduler.progress_bound import num_steps_max
 from kvproof.check.oracle.scheduler.requests import Request
 from kvproof.check.protocol.finding import AdapterError, Finding
@@ -148,18 +149,18 @@ class Lazy(BuiltInScheduler):
 
 
 def test_a_request_that_waits_while_nothing_runs_is_no_progress() -> None:
-    finding = replay_loop(Lazy(0), SchedulerConfig(), [add(1, 3), *STEP])
+    finding = finding_of(Lazy(0), SchedulerConfig(), [add(1, 3), *STEP])
     assert finding is not None
     assert (finding.property, "nothing runs, and request 1, waiting" in finding.text) == ("progress", True)
 
 
 def test_a_running_request_that_never_goes_on_is_no_progress() -> None:
     operations = [add(1, 3, 5), *STEP, ("stop",), *STEP * 40]
-    finding = replay_loop(Lazy(1), SchedulerConfig(), operations)
+    finding = finding_of(Lazy(1), SchedulerConfig(), operations)
     assert finding is not None
     assert finding.property == "progress"
     assert "not all is done: request 1 running" in finding.text
-    assert replay_loop(make(), SchedulerConfig(), operations) is None
+    assert finding_of(make(), SchedulerConfig(), operations) is None
 
 
 # What a step may not say --------------------------------------------------------------------------------------------
@@ -191,22 +192,20 @@ class Liar(BuiltInScheduler):
     ],
 )
 def test_a_step_that_is_not_what_happened_is_found(property: str, told: Callable[[Step], Step]) -> None:
-    finding = replay_loop(Liar(told), SchedulerConfig(num_host_blocks=2), [add(1, 3, 5), *STEP])
+    finding = finding_of(Liar(told), SchedulerConfig(num_host_blocks=2), [add(1, 3, 5), *STEP])
     assert finding is not None
     assert finding.property == property
 
 
 def test_a_chunk_that_leaves_tokens_out_is_read_back() -> None:
-    finding = replay_loop(
-        Liar(lambda s: s._replace(chunks=[Chunk(10, 1, 3)])), SchedulerConfig(), [add(1, 3, 5), *STEP]
-    )
+    finding = finding_of(Liar(lambda s: s._replace(chunks=[Chunk(10, 1, 3)])), SchedulerConfig(), [add(1, 3, 5), *STEP])
     assert finding is not None
     assert finding.property in {"read-back", "hit-computed"}
 
 
 def test_an_answer_of_another_type_is_the_adapters_fault() -> None:
     with pytest.raises(AdapterError, match="schedule must return Step"):
-        replay_loop(Liar(lambda s: None), SchedulerConfig(), [add(1, 3), *STEP])
+        finding_of(Liar(lambda s: None), SchedulerConfig(), [add(1, 3), *STEP])
 
 
 def test_a_subject_without_a_call_is_none() -> None:

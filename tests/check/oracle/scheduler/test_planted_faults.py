@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kvproof.check.oracle.scheduler.judge import replay_loop
+from kvproof.check.oracle.replay import finding_of
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.search.scheduler_operations import walk_loop
 from kvproof.check.search.shrinking.scheduler import minimise_loop
@@ -237,7 +237,7 @@ def test_the_loop_finds_and_names_the_fault_and_makes_its_run_short(fault: Fault
         )
         assert found.kind == done.finding.kind
         assert len(operations) <= SHORT, operations
-        again = replay_loop(make(), config, operations)
+        again = finding_of(make(), config, operations)
         assert again is not None
         assert again.text == found.text
-    assert replay_loop(make(), config, operations) is None, "the fault is out, and so is the finding"
+    assert finding_of(make(), config, operations) is None, "the fault is out, and so is the finding"

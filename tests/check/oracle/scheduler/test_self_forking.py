@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.oracle.scheduler.judge import SchedulerJudge, replay_loop
+from kvproof.check.oracle.replay import finding_of
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Pair
 from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
 from kvproof.check.search.scheduler_operations import walk_loop
@@ -184,7 +185,7 @@ def test_a_fork_that_is_wrong_is_found_and_shortened(faulty: Callable[[], Forks]
     _, operations, finding = minimise_loop(faulty, done.config, done.operations, done.finding, 10)
     assert finding.property in properties
     assert len(operations) <= 8
-    assert replay_loop(Forks(), done.config, done.operations) is None
+    assert finding_of(Forks(), done.config, done.operations) is None
 
 
 def test_the_results_of_a_step_go_back_when_the_next_one_is_launched() -> None:

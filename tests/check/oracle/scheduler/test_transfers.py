@@ -11,7 +11,8 @@ import pytest
 
 from kvproof.check.counterexample.steps import describe_steps
 from kvproof.check.counterexample.trace_schema import operations_of
-from kvproof.check.oracle.scheduler.judge import SchedulerJudge, replay_loop
+from kvproof.check.oracle.replay import finding_of
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, Load, SchedulerConfig, Step
@@ -215,7 +216,7 @@ def test_what_a_transfer_uses_and_is_not_held_is_found(faulty: Callable[[], Move
     _, operations, finding = minimise_loop(faulty, done.config, done.operations, done.finding, 10)
     assert finding.property in properties
     assert len(operations) <= 7
-    assert replay_loop(Moves(), done.config, done.operations) is None
+    assert finding_of(Moves(), done.config, done.operations) is None
 
 
 def test_a_finding_with_transfers_is_saved(tmp_path: Path) -> None:

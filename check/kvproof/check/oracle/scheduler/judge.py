@@ -11,12 +11,10 @@ from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.scheduler.drain import Draining
 from kvproof.check.protocol.adapter_check import check_observation
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject, Step
-from kvproof.check.search.shrinking.delta_debugging import replay_on
+from kvproof.check.protocol.scheduler import Step
 from kvproof.spec.trace import Operation
 
 OPERATIONS = ("add", "abort", "stop", "schedule", "launch", "complete", "drain")
-REPLAY_SECONDS_MAX = 20.0
 COMPLETED = "complete()"
 
 
@@ -65,8 +63,3 @@ def _told(step: Step) -> str:
         if getattr(step, name):
             said.append(f"{name.replace('_', ' ')} {list(getattr(step, name))}")
     return "; ".join(said) or "nothing"
-
-
-def replay_loop(subject: SchedulerSubject, config: SchedulerConfig, operations: Sequence[Operation]) -> Finding | None:
-    """The finding of a run, or None. Operations that are not enabled are passed over."""
-    return replay_on(lambda: SchedulerJudge(subject, config), operations, REPLAY_SECONDS_MAX)

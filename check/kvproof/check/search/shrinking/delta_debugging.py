@@ -5,46 +5,15 @@ counts only if its finding is of the same kind: the same property, and for an ex
 that, shrinking slides from one fault to another. Every candidate runs on a newly opened subject.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from time import monotonic
-from typing import Protocol
 
-from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.oracle.replay import finding_of
 from kvproof.check.protocol.features import settings_of
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
-from kvproof.check.protocol.time_limit import time_limit
+from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.spec.trace import Operation
-
-REPLAY_SECONDS_MAX = 5.0
-
-
-def replay(subject: ManagerSubject, config: Config, operations: list[Operation]) -> Finding | None:
-    """The finding of a run, or None. Operations that are not enabled are passed over."""
-    return replay_on(lambda: ManagerJudge(subject, config), operations, REPLAY_SECONDS_MAX)
-
-
-class Applying(Protocol):
-    """A judge, of a manager or of a whole scheduler."""
-
-    def apply(self, operation: Operation) -> bool:
-        """Do one operation; raises Finding."""
-        ...
-
-
-def replay_on(begin: Callable[[], Applying], operations: Sequence[Operation], seconds: float) -> Finding | None:
-    """The finding of a run on the judge that `begin` opens, or None."""
-    try:
-        with time_limit(seconds):
-            judge = begin()
-            for operation in operations:
-                judge.apply(operation)
-    except Finding as finding:
-        return finding
-    except Unsupported:
-        return None
-    return None
 
 
 class Minimiser:
@@ -56,10 +25,6 @@ class Minimiser:
         self.subject = make()
         self.config, self.operations, self.finding = config, operations, finding
         self.deadline = 0.0
-
-    def replay(self, config: Config, operations: list[Operation]) -> Finding | None:
-        """The finding of a run on the subject opened anew."""
-        return replay(self.subject, config, operations)
 
     def simpler(self, operation: Operation) -> Iterator[Operation]:
         """Operations of the same name that say less."""
@@ -73,7 +38,7 @@ class Minimiser:
         """Take a candidate if it refutes the same property in the same way."""
         if self.is_out_of_time():
             return False
-        found = self.replay(config, operations)
+        found = finding_of(self.subject, config, operations)
         if found is None or found.kind != self.finding.kind:
             return False
         self.config, self.operations, self.finding = config, operations, found

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import cast
 
-from kvproof.check.oracle.pool import replay_pool
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
 from kvproof.check.search.shrinking.delta_debugging import Minimiser
 from kvproof.spec.trace import Operation
@@ -13,10 +12,6 @@ from kvproof.spec.trace import Operation
 
 class PoolMinimiser(Minimiser):
     """Shrinks one counterexample of a pool until a deadline."""
-
-    def replay(self, config: Config, operations: list[Operation]) -> Finding | None:
-        """The finding of a run on the pool opened anew."""
-        return replay_pool(cast(PoolSubject, self.subject), cast(PoolConfig, config), operations)
 
     def simpler(self, operation: Operation) -> Iterator[Operation]:
         """Operations of the same name that say less."""

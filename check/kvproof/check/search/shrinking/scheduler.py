@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import cast
 
-from kvproof.check.oracle.scheduler.judge import replay_loop
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
 from kvproof.check.search.shrinking.delta_debugging import Minimiser
 from kvproof.spec.trace import Operation
@@ -15,10 +14,6 @@ PLAIN_KEY = (None, 0, None)
 
 class SchedulerMinimiser(Minimiser):
     """Shrinks one counterexample of the loop until a deadline."""
-
-    def replay(self, config: Config, operations: list[Operation]) -> Finding | None:
-        """The finding of a run on the subject opened anew."""
-        return replay_loop(cast(SchedulerSubject, self.subject), cast(SchedulerConfig, config), operations)
 
     def simpler(self, operation: Operation) -> Iterator[Operation]:
         """Operations of the same name that say less."""

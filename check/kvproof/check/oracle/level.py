@@ -1,0 +1,72 @@
+"""The three levels at which a subject can be judged: a block manager, a whole scheduler, a pool of block ids.
+
+What differs between the levels is a field of `Level`. Code that works at every level takes the record, and asks for it
+in one place: `level_of` for a subject, `level_of_config` for a run that has a configuration already.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.oracle.pool import PoolJudge
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge
+from kvproof.check.protocol.adapter_check import CALLS as MANAGER_CALLS
+from kvproof.check.protocol.adapter_check_pool import CALLS as POOL_CALLS
+from kvproof.check.protocol.adapter_check_pool import is_pool_subject
+from kvproof.check.protocol.adapter_check_scheduler import EVERY_CALL as SCHEDULER_CALLS
+from kvproof.check.protocol.adapter_check_scheduler import is_scheduler_subject
+from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.pool import PoolConfig
+from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.spec.trace import Operation
+
+
+class LevelJudge(Protocol):
+    """What the judges of all levels have in common."""
+
+    coverage: Counter[str]
+    notes: Counter[str]
+
+    @property
+    def answer(self) -> str:
+        """What the subject answered to the last operation, for people."""
+        ...
+
+    def apply(self, operation: Operation) -> bool:
+        """Do one operation if it is enabled, and return whether it was. Raises Finding, AdapterError."""
+        ...
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level at which a subject can be judged.
+
+    config: the type of its configurations. calls: every call that its subjects may have. open: opens a subject in a
+    configuration and returns its judge. replay_seconds_max: the time limit of one run that is repeated.
+    """
+
+    name: str
+    config: type[Config]
+    calls: tuple[str, ...]
+    open: Callable[[Any, Any], LevelJudge]
+    replay_seconds_max: float
+
+
+MANAGER = Level("manager", Config, MANAGER_CALLS, ManagerJudge, 5.0)
+SCHEDULER = Level("scheduler", SchedulerConfig, SCHEDULER_CALLS, SchedulerJudge, 20.0)
+POOL = Level("pool", PoolConfig, POOL_CALLS, PoolJudge, 5.0)
+LEVELS = (MANAGER, SCHEDULER, POOL)
+
+
+def level_of(subject: Any) -> Level:
+    """The level of a subject, by the calls that it has. What is no scheduler and no pool is taken for a manager."""
+    if is_scheduler_subject(subject):
+        return SCHEDULER
+    return POOL if is_pool_subject(subject) else MANAGER
+
+
+def level_of_config(config: Config) -> Level:
+    """The level of a configuration, by its type."""
+    return next(level for level in LEVELS if level.config is type(config))
