@@ -19,6 +19,8 @@ SUITES: dict[str, str] = {  # name of the suite -> module:function that gives it
 
 OF_A_TEXT = ("specification", "operations")  # what another text of the specification can be given to
 
+BOUNDED = {"concolic": "objects of at most four blocks"}  # every other suite is proved for every size
+
 OF_OPERATIONS = "operations"
 SHOWN_BY_RUNNING = "concolic"
 REFUTATION_SECONDS = 20.0

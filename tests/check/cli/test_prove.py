@@ -14,7 +14,7 @@ import kvproof.reports
 from kvproof.check.cli.app import app
 from kvproof.models import suites
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
-from kvproof.models.solvers.solving import Decided, Settings, decide
+from kvproof.models.solvers.solving import ProofOutcome, Settings, decide
 from kvproof.models.suites import Refutation
 
 X, Y, Z = z3.Ints("x y z")
@@ -39,12 +39,12 @@ def shown(obligation: Obligation, text: object, seconds: float) -> Refutation | 
 
 @pytest.fixture
 def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A suite of three obligations in place of ours, decided here; a run shows the wrong one to be wrong."""
+    """A suite of three obligations, decided in this process, of which one has a counterexample."""
 
-    def decided_here(obligations: Iterable[Obligation], settings: Settings, num_processes: int) -> Iterator[Decided]:
+    def decide_here(obligations: Iterable[Obligation], settings: Settings, _: int) -> Iterator[ProofOutcome]:
         return (decide(one, settings) for one in obligations)
 
-    monkeypatch.setattr("kvproof.check.cli.prove_run.decide_all", decided_here)
+    monkeypatch.setattr("kvproof.check.cli.prove_run.decide_all", decide_here)
     monkeypatch.setattr(suites, "obligations_of", lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.cli.prove_run.SUITES", {"mixed": ""})
@@ -163,6 +163,37 @@ def test_a_name_that_nothing_has_is_a_mistake_of_the_caller() -> None:
     assert "nothing is named mixed/rihgt (did you mean mixed/right?)" in done.stderr
 
 
+@pytest.mark.usefixtures("mixed_suite")
+@pytest.mark.parametrize("typo", ["mixed/rihgt", "nosuch", "*/rihgt/*", "vacuity/fires/evcit"])
+@pytest.mark.parametrize("right", ["mixed/right", "lint/guards-first"])
+def test_every_pattern_must_match_something(right: str, typo: str) -> None:
+    done = kvproof_prove("--only", right, "--only", typo)
+    assert done.exit_code == 2
+    assert f"nothing is named {typo}" in done.stderr
+
+
+def test_a_run_that_checks_nothing_does_not_succeed() -> None:
+    done = kvproof_prove("--only", "vacuity/hypotheses")
+    assert done.exit_code == 5
+    assert "Nothing was checked" in done.output
+
+
+@pytest.mark.usefixtures("mixed_suite")
+def test_bounded_obligations_are_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def two_suites(suite: str) -> Iterator[Obligation]:
+        yield Obligation(suite, "right", "it is not 0", "conservation", (Hypothesis("positive", X > 0),), X != 0)
+
+    monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", two_suites)
+    monkeypatch.setattr("kvproof.check.cli.prove_run.SUITES", {"mixed": "", "concolic": ""})
+    done = kvproof_prove("--only", "*/right/*", "--json", "-")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["totals"]["bounded obligations"] == 1
+    assert (
+        "1 of 1 obligations proved for every size, and 1 of 1 obligations proved for objects of at most four blocks "
+        "(0 of them as they stand), 0 unknown, 0 refuted."
+    ) in done.stderr
+
+
 def test_a_result_that_cannot_be_written_is_said_before_the_run(tmp_path: Path) -> None:
     done = kvproof_prove("--json", str(tmp_path))
     assert done.exit_code == 2
@@ -181,7 +212,7 @@ def test_a_rule_that_never_fires_is_not_passed(tmp_path: Path) -> None:
     text.write_text(f"def evict(state: State, block: BlockId) -> None:\n    {guard}\n    forget(state, block)\n")
     done = kvproof_prove("--text", str(text), "--only", "vacuity/fires/evict")
     assert done.exit_code == 4
-    assert "unknown: vacuity/fires/evict: no small state that satisfies every invariant" in done.output
+    assert "unknown: vacuity/fires/evict: no small state was found that satisfies every invariant" in done.output
     assert "vacuous: 0 of 1 rules fire" in done.output
 
 
@@ -194,4 +225,4 @@ def test_hypotheses_that_contradict_each_other_are_a_refutation(monkeypatch: pyt
     monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", contradictory)
     done = kvproof_prove("--only", "mixed", "--only", "vacuity/hypotheses")
     assert done.exit_code == 1
-    assert "what is assumed for mixed/anything/it is 7 contradicts itself" in done.output
+    assert "the hypotheses of mixed/anything/it is 7 contradict each other" in done.output

@@ -10,11 +10,11 @@ import z3
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
-from kvproof.check.cli.prove_second_solver import opinion
+from kvproof.check.cli.prove_options import compare_answers
 from kvproof.models.proofs.induction import Induction
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers import second_solver
-from kvproof.models.solvers.solving import Answer, Decided
+from kvproof.models.solvers.solving import Answer, ProofOutcome
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.verdict import Exit, Verdict
@@ -64,8 +64,8 @@ def test_without_a_second_solver_it_is_said_at_once(monkeypatch: pytest.MonkeyPa
 def test_two_solvers_that_contradict_each_other_refute_the_run(
     first: Verdict, second: Verdict, verdict: Verdict
 ) -> None:
-    one = Decided(Obligation("suite", "subject", "claim", "read-back", (), X > 0), Answer(first))
-    check = opinion(one, replace(one, answer=Answer(second)))
+    one = ProofOutcome(Obligation("suite", "subject", "claim", "read-back", (), X > 0), Answer(first))
+    check = compare_answers(one, replace(one, answer=Answer(second)))
     assert check.verdict is verdict
     assert ("contradict" in check.text) == ({first, second} == {Verdict.PROVED, Verdict.REFUTED})
     assert (check.text == "") == (verdict is Verdict.PROVED)
@@ -117,8 +117,8 @@ def test_a_proof_that_became_harder_than_the_baseline_is_named(tmp_path: Path, m
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"solver": "z3 1.0", "seed": 0, "hard": {}, "subjects": {}}', "is of z3 1.0 with seed 0"),
-        ("[]", "is no baseline of proofs"),
+        ('{"solver": "z3 1.0", "seed": 0, "hard": {}, "subjects": {}}', "was written by z3 1.0 with seed 0"),
+        ("[]", "is not a baseline of proofs"),
     ],
 )
 def test_a_baseline_that_cannot_be_compared_is_a_mistake_of_the_caller(

@@ -13,7 +13,7 @@ from kvproof.models.proofs.contracts import contract_obligations
 from kvproof.models.proofs.induction import INITIAL, SUITE, Induction
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solver_effort import Efforts, efforts, worse
-from kvproof.models.solvers.solving import Decided, Settings, decide
+from kvproof.models.solvers.solving import ProofOutcome, Settings, decide
 from kvproof.models.solvers.workers import decide_all
 from kvproof.models.suites import all_obligations
 from kvproof.models.translation.text import Text, specification
@@ -26,12 +26,12 @@ RULES = {rule.__name__: rule for rule in COLLECTED.rules}
 
 
 @pytest.fixture(scope="module")
-def decided() -> list[Decided]:
+def decided() -> list[ProofOutcome]:
     """Everything, with two processes: a quarter of a minute on two idle cores."""
     return list(decide_all(all_obligations(), Settings(), num_processes=2))
 
 
-def test_every_obligation_is_proved(decided: list[Decided]) -> None:
+def test_every_obligation_is_proved(decided: list[ProofOutcome]) -> None:
     assert [one.obligation.id for one in decided if one.answer.verdict is not Verdict.PROVED] == []
     ids = [one.obligation.id for one in decided]
     assert len(ids) == len(set(ids)) > 2000
@@ -49,7 +49,7 @@ def test_every_obligation_is_proved_whatever_the_seed(seed: int) -> None:
     assert [one.obligation.id for one in found if one.answer.verdict is not Verdict.PROVED] == []
 
 
-def test_no_proof_is_half_as_hard_again_as_when_efforts_were_last_kept(decided: list[Decided]) -> None:
+def test_no_proof_is_half_as_hard_again_as_when_efforts_were_last_kept(decided: list[ProofOutcome]) -> None:
     """Kept by `kvproof prove --save-baseline tests/models/proofs/efforts.json`."""
     before = msgspec.json.decode(EFFORTS.read_bytes(), type=Efforts)
     solver = f"z3 {z3.get_version_string()}"
@@ -125,7 +125,7 @@ def test_an_invariant_that_is_no_invariant_is_not_proved() -> None:
 
 def test_an_untouched_invariant_is_kept_as_it_stands() -> None:
     obligations = list(Induction(Translator()).rule(RULES["begin_swap"]))
-    kept = {one.claim for one in obligations if one.is_kept()}
+    kept = {one.claim for one in obligations if one.is_trivial()}
     assert "counters_add_up" in kept  # begin_swap writes `moving` only
     assert "entries_are_in_their_pool" not in kept
 

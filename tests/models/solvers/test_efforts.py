@@ -8,13 +8,13 @@ import z3
 
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solver_effort import FLOOR, Efforts, changes, efforts, worse
-from kvproof.models.solvers.solving import Answer, Decided
+from kvproof.models.solvers.solving import Answer, ProofOutcome
 from kvproof.spec.verdict import Verdict
 
 
-def decided(claim: str, effort: int) -> Decided:
+def decided(claim: str, effort: int) -> ProofOutcome:
     obligation = Obligation("suite", "subject", claim, "read-back", (), z3.BoolVal(True))
-    return Decided(obligation, Answer(Verdict.PROVED, effort=effort))
+    return ProofOutcome(obligation, Answer(Verdict.PROVED, effort=effort))
 
 
 BEFORE = Efforts("z3 1", 0, {"suite/subject/hard": 4 * FLOOR}, {"suite/subject": 2})

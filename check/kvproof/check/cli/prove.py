@@ -1,4 +1,4 @@
-"""`kvproof prove`: theorems for all sizes."""
+"""`kvproof prove`: prove the theorems of the specification, and of kvproof's own code."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,71 +8,88 @@ import typer
 from kvproof.check.cli.options import JsonOption
 from kvproof.check.runs.errors import UsageError, error_boundary
 
-PROVER_SEED_MAX = 2**31 - 1  # a larger one Z3 does not take
+PROVER_SEED_MAX = 2**31 - 1  # the largest that Z3 accepts
 
 
 def prove(
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="PATTERN", help="Names, * for anything: 'specification/append/*'. Repeatable."),
+        typer.Option(
+            "--only",
+            metavar="PATTERN",
+            help="Check only what has this name: suite/subject/claim, the beginning of a name up to a slash, or a "
+            "pattern such as 'specification/append/*'. Repeatable; each pattern must match something.",
+        ),
     ] = None,
     seed: Annotated[
         int,
         typer.Option(
-            "--seed", metavar="N", min=0, max=PROVER_SEED_MAX, help="Of the solver; no verdict should depend on it."
+            "--seed",
+            metavar="N",
+            min=0,
+            max=PROVER_SEED_MAX,
+            help="Seed of the solver. No verdict should depend on it.",
         ),
     ] = 0,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.01, help="For each obligation; then it is unknown.")
+        float,
+        typer.Option(
+            "--timeout", metavar="SECONDS", min=0.01, help="Time limit for each obligation; beyond it, it is unknown."
+        ),
     ] = 20.0,
-    jobs: Annotated[
-        int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Processes that ask the solver.")
-    ] = 2,
+    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Number of solver processes.")] = 2,
     text: Annotated[
         Path | None,
         typer.Option(
-            "--text", metavar="FILE", help="Python with rules, words or claims in place of those of the specification."
+            "--text",
+            metavar="FILE",
+            help="Python file with functions (rules, predicates, claims) that replace those of the specification.",
         ),
     ] = None,
     second_solver: Annotated[
-        bool, typer.Option("--second-solver", help="Ask cvc5 everything again; a contradiction refutes the run.")
+        bool,
+        typer.Option("--second-solver", help="Ask cvc5 every question again; if the solvers disagree, the run fails."),
     ] = False,
     smt2: Annotated[
-        Path | None, typer.Option("--smt2", metavar="DIR", help="Write each question as a file of SMT-LIB.")
+        Path | None, typer.Option("--smt2", metavar="DIR", help="Write each question as an SMT-LIB file.")
     ] = None,
     cores: Annotated[bool, typer.Option("--cores", help="Show which hypotheses each proof needed.")] = False,
     baseline: Annotated[
-        Path | None, typer.Option("--baseline", metavar="FILE", help="Fail if a proof became harder than it says.")
+        Path | None,
+        typer.Option("--baseline", metavar="FILE", help="Fail if a proof takes more effort than in this file."),
     ] = None,
     save_baseline: Annotated[
-        Path | None, typer.Option("--save-baseline", metavar="FILE", help="Write how hard each proof was.")
+        Path | None,
+        typer.Option("--save-baseline", metavar="FILE", help="Write the effort of each proof to it."),
     ] = None,
     json: JsonOption = None,
 ) -> None:
-    """Prove what is claimed for all sizes: any number of blocks, sequences, slots and steps.
+    """Prove the theorems for every size: any number of blocks, sequences, slots and steps.
 
-    Every rule keeps every invariant, every check holds, every subscript is in range, every theorem follows; and what
-    the other suites claim of arithmetic and of lists of copies. Nothing is drawn: the seed only moves the solver.
-    What is not proved is searched for a small state from which a run breaks it; if none is found it is unknown.
+    Every rule keeps every invariant, every check holds, every subscript is in range, and every theorem follows from
+    the invariants. The other suites prove facts of arithmetic, of lists of copies and of kvproof's own code; one of
+    them is bounded (objects of at most four blocks) and is counted apart. Nothing is random: the seed only affects the
+    solver. For an obligation that is not proved, small states are searched for one in which a run breaks it; if
+    none is found, the obligation is unknown.
     """
     with error_boundary(json):
         from kvproof.check.cli.prove_options import ProofOptions
-        from kvproof.check.cli.prove_run import Proving, run_proofs
+        from kvproof.check.cli.prove_run import ProofRequest, run_proofs
         from kvproof.models.solvers.solving import Settings
         from kvproof.models.translation.errors import NotInLanguage
         from kvproof.models.translation.text import specification
 
         settings = Settings(seed=seed, timeout_seconds=timeout, wants_core=cores)
-        besides = ProofOptions(second_solver, smt2, baseline, save_baseline)
+        options = ProofOptions(second_solver, smt2, baseline, save_baseline)
         try:
             other = None if text is None else specification().rewritten(read_text(text), str(text))
-            raise typer.Exit(run_proofs(Proving(tuple(only or ()), settings, jobs, json, other, besides)))
+            raise typer.Exit(run_proofs(ProofRequest(tuple(only or ()), settings, jobs, json, other, options)))
         except (NotInLanguage, ValueError) as error:
             raise UsageError(str(error)) from error
 
 
 def read_text(file: Path) -> str:
-    """What stands in a file. Raises UsageError."""
+    """Read a UTF-8 file. Raises UsageError if that fails."""
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,71 +1,211 @@
-"""What a proof run does besides deciding: a second solver, files of SMT-LIB, cores, a baseline of efforts."""
+"""The optional parts of `kvproof prove`: a second solver, SMT-LIB files, and a baseline of efforts.
 
+Second solver: cvc5 is asked every question that Z3 was asked, and each of its answers is a check of its own. If one
+solver proves what the other has a counterexample for, one of them is wrong, and the run is refuted.
+
+SMT-LIB: one file for each question, for other solvers and for readers.
+
+Baseline: the effort of each proof, in a file. A later run with the same version of Z3 and the same seed is compared
+with it, and fails if a proof has become much harder: proofs get slow before they break.
+"""
+
+import hashlib
+import json
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kvproof.check.cli.prove_baseline import compared, read_baseline, write_baseline
-from kvproof.check.cli.prove_needs import need_lines
-from kvproof.check.cli.prove_second_solver import opinion_lines, require_second_solver, second_opinions
-from kvproof.check.cli.smt2_export import require_folder, write_question
+import msgspec
+import z3
+
+from kvproof.check.cli.prove_report import Line, ProofProgress
 from kvproof.check.runs.errors import UsageError
+from kvproof.check.runs.store import StoreError, explained
 from kvproof.check.runs.terminal import Output
-from kvproof.models.solvers.solver_effort import Efforts
-from kvproof.models.solvers.solving import Decided, Settings
-from kvproof.reports.result import Result
-from kvproof.spec.verdict import Exit
+from kvproof.models.proofs.instances import where_denied, where_next_fired
+from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.solvers import second_solver
+from kvproof.models.solvers.solver_effort import Efforts, changes, efforts, worse
+from kvproof.models.solvers.solving import ProofOutcome, Settings
+from kvproof.models.solvers.workers import decide_all
+from kvproof.reports.result import Check, Result
+from kvproof.spec.verdict import Exit, Verdict
+
+SECOND_SOLVER = "second-solver"
+SOLVER = f"z3 {z3.get_version_string()}"
+FILE_NAME_LENGTH = 60
 
 
 @dataclass
 class ProofOptions:
-    """What was asked for besides, and what came of it. smt2: the folder for the files."""
+    """The optional parts that the user asked for, and their results.
+
+    smt2: folder for SMT-LIB files. before: the efforts read from the baseline. harder: the proofs that take more effort
+    than the baseline allows. second_outcomes: the answers of the second solver.
+    """
 
     second_solver: bool = False
     smt2: Path | None = None
     baseline: Path | None = None
     save_baseline: Path | None = None
-    worse: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-    answers: list[Decided] = field(default_factory=list)
     before: Efforts | None = None
+    harder: list[str] = field(default_factory=list)
+    second_outcomes: list[ProofOutcome] = field(default_factory=list)
 
     def prepare(self, settings: Settings, is_whole: bool) -> None:
-        """Whatever can be said before the run. Raises UsageError, StoreError."""
+        """Validate the options before the run. is_whole: everything is proved. Raises UsageError, StoreError."""
         if (self.baseline or self.save_baseline) and settings.wants_core:
-            raise UsageError("--cores takes other efforts than a run without; ask for it without a baseline")
+            raise UsageError("--cores changes the efforts; use it without --baseline and --save-baseline")
         if self.save_baseline and not is_whole:
-            raise UsageError("a baseline is of everything; leave out --only and --text, or --save-baseline")
-        if self.second_solver:
-            require_second_solver()
+            raise UsageError("--save-baseline needs a run of everything; leave out --only and --text")
+        if self.second_solver and not second_solver.is_installed():
+            raise UsageError("--second-solver needs cvc5, which is not installed: pip install 'kvproof[second-solver]'")
         if self.smt2 is not None:
             require_folder(self.smt2)
         self.before = None if self.baseline is None else read_baseline(self.baseline, settings.seed)
 
-    def follow(
-        self, decided: list[Decided], result: Result, settings: Settings, num_processes: int, is_whole: bool, to: Output
+    def run(
+        self,
+        outcomes: list[ProofOutcome],
+        result: Result,
+        settings: Settings,
+        num_processes: int,
+        is_whole: bool,
+        console: Output,
     ) -> None:
-        """All of it, once everything is decided. Raises UsageError, StoreError."""
+        """Carry out the optional parts when every obligation is decided. Raises UsageError, StoreError."""
         if self.smt2 is not None:
-            files = [write_question(one.obligation, self.smt2) for one in decided if not one.is_kept]
+            files = [write_question(one.obligation, self.smt2) for one in outcomes if not one.is_trivial]
             result.messages.append(f"{len(files):,} questions written below {self.smt2}")
         if self.second_solver:
-            for one, check in second_opinions(decided, settings, num_processes, to):
-                self.answers.append(one)
+            for one, check in ask_second_solver(outcomes, settings, num_processes, console):
+                self.second_outcomes.append(one)
                 result.checks.append(check)
         if self.before is not None:
-            self.worse, self.changed = compared(self.before, decided, is_whole)
-            result.messages += [f"harder than the baseline: {one}" for one in self.worse]
-            result.messages += [f"not as in the baseline: {one}" for one in self.changed]
+            self.harder = list(worse(self.before, outcomes))
+            result.messages += [f"harder than the baseline: {one}" for one in self.harder]
+            if is_whole:
+                now = efforts(outcomes, SOLVER, settings.seed)
+                result.messages += [f"different from the baseline: {one}" for one in changes(self.before, now)]
         if self.save_baseline is not None:
-            write_baseline(self.save_baseline, decided, settings.seed)
+            write_baseline(self.save_baseline, outcomes, settings.seed)
 
-    def lines(self, decided: list[Decided], result: Result) -> Iterator[tuple[str, str]]:
-        """What is said of it at the end."""
-        yield from need_lines(decided)
-        yield from opinion_lines(result.checks, self.answers)
-        if self.before is not None and not self.worse:
+    def lines(self, result: Result) -> Iterator[Line]:
+        """The lines of the report about the optional parts."""
+        yield from second_solver_lines(result.checks, self.second_outcomes)
+        if self.before is not None and not self.harder:
             yield f"no obligation is harder than in {self.baseline}", ""
 
-    def code(self, code: Exit) -> Exit:
-        """The exit code of the run."""
-        return Exit.WORSE_THAN_BASELINE if code is Exit.OK and self.worse else code
+    def exit_code(self, code: Exit) -> Exit:
+        """The exit code of the run; `code` is the one without the baseline."""
+        return Exit.WORSE_THAN_BASELINE if code is Exit.OK and self.harder else code
+
+
+# The second solver ---------------------------------------------------------------------------------------------------
+
+
+def ask_second_solver(
+    outcomes: list[ProofOutcome], settings: Settings, num_processes: int, console: Output
+) -> Iterator[tuple[ProofOutcome, Check]]:
+    """Ask cvc5 every question that Z3 was asked. Yields each answer, and its check."""
+    first = {one.obligation.id: one for one in outcomes if not one.is_trivial}
+    questions = (where_next_fired(where_denied(one.obligation)) for one in first.values())
+    with ProofProgress(console, "second solver") as progress:
+        for one in decide_all(questions, settings, num_processes, second_solver.ask):
+            progress.advance(one)
+            yield one, compare_answers(first[one.obligation.id], one)
+
+
+def compare_answers(first: ProofOutcome, second: ProofOutcome) -> Check:
+    """The check for the second solver's answer. It is refuted if the two answers contradict each other."""
+    obligation, answer = second.obligation, second.answer
+    verdict, text = answer.verdict, ""
+    if {first.answer.verdict, verdict} == {Verdict.PROVED, Verdict.REFUTED}:
+        z3_answer, cvc5_answer = (
+            "a proof" if one is Verdict.PROVED else "a model in which the goal is false"
+            for one in (first.answer.verdict, verdict)
+        )
+        text = f"the solvers contradict each other, so one is wrong: Z3 has {z3_answer}, cvc5 has {cvc5_answer}"
+        verdict = Verdict.REFUTED
+    elif verdict is Verdict.REFUTED:
+        verdict, text = Verdict.UNKNOWN, "cvc5 has a model in which the goal is false, and Z3 has no proof"
+    elif verdict is Verdict.UNKNOWN:
+        text = answer.reason or "the solver gave up"
+    id = f"{SECOND_SOLVER}/{obligation.property}/{obligation.id}"
+    counts = {"hypotheses": len(obligation.hypotheses), "effort": answer.effort}
+    return Check(id, SECOND_SOLVER, obligation.property, verdict, round(answer.seconds, 4), counts, text)
+
+
+def second_solver_lines(checks: list[Check], outcomes: list[ProofOutcome]) -> Iterator[Line]:
+    """How many obligations the second solver proved, and its hardest one. Contradictions are listed as open checks."""
+    verdicts = Counter(check.verdict for check in checks if check.judge == SECOND_SOLVER)
+    if not verdicts:
+        return
+    hardest = max(outcomes, key=lambda one: one.answer.effort)
+    yield f"most effort of the second solver, {hardest.answer.effort:,}: {hardest.obligation.id}", "dim"
+    others = ", ".join(f"{verdicts[verdict]:,} {verdict.value}" for verdict in (Verdict.UNKNOWN, Verdict.REFUTED))
+    yield (
+        f"second solver: {verdicts[Verdict.PROVED]:,} of {verdicts.total():,} proved by cvc5 {second_solver.version()} "
+        f"too, {others}; {sum(one.answer.seconds for one in outcomes):.1f} s, "
+        f"effort {sum(one.answer.effort for one in outcomes):,}",
+        "" if verdicts[Verdict.PROVED] == verdicts.total() else "bold yellow",
+    )
+
+
+# SMT-LIB files -------------------------------------------------------------------------------------------------------
+
+
+def require_folder(folder: Path) -> None:
+    """Create the folder for SMT-LIB files. Raises StoreError if that is impossible."""
+    with explained(folder):
+        if folder.exists() and not folder.is_dir():
+            raise StoreError(f"{folder} is a file; --smt2 takes a folder", Exit.USAGE)
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def write_question(obligation: Obligation, folder: Path) -> Path:
+    """Write the question to `folder/suite/subject/claim-hash.smt2`, and return the path. Raises StoreError.
+
+    The hash keeps names apart, since a claim may be too long for a file name and is cut.
+    """
+    digest = hashlib.sha256(obligation.id.encode()).hexdigest()[:8]
+    suite, subject, claim = map(_file_name, (obligation.suite, obligation.subject, obligation.claim))
+    file = folder / suite / subject / f"{claim}-{digest}.smt2"
+    name = " ".join(obligation.id.split())
+    head = f"; {name}\n; property: {obligation.property}\n(set-logic ALL)\n(set-info :status unsat)\n"
+    with explained(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(head + obligation.smt2(), encoding="utf-8")
+    return file
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", text)[:FILE_NAME_LENGTH].strip("-")
+
+
+# The baseline of efforts ---------------------------------------------------------------------------------------------
+
+
+def read_baseline(file: Path, seed: int) -> Efforts:
+    """Read the efforts of an earlier run. Raises UsageError if they cannot be compared, StoreError."""
+    with explained(file):
+        data = file.read_bytes()
+    try:
+        before = msgspec.json.decode(data, type=Efforts)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{file} is not a baseline of proofs ({error}); --save-baseline writes one") from error
+    if (before.solver, before.seed) != (SOLVER, seed):
+        raise UsageError(
+            f"{file} was written by {before.solver} with seed {before.seed}, and this is {SOLVER} with seed {seed}: "
+            "their efforts cannot be compared; write a new baseline with --save-baseline"
+        )
+    return before
+
+
+def write_baseline(file: Path, outcomes: list[ProofOutcome], seed: int) -> None:
+    """Write the efforts of a run. Raises StoreError."""
+    text = json.dumps(efforts(outcomes, SOLVER, seed).as_data(), indent=1)
+    with explained(file):
+        file.write_text(text + "\n", encoding="utf-8")

@@ -1,4 +1,9 @@
-"""The run of `kvproof prove`: what is asked for is decided, shown as it goes, and written as a result document."""
+"""The run of `kvproof prove`: select what is to be proved, decide it, print it, and write the result document.
+
+Order: the lints, the vacuity check of each rule, the obligations, the vacuity check of their hypotheses, then the
+optional parts. An obligation that the solver does not prove is refuted only if a run of the specification (or of the
+code) confirms it; otherwise it is unknown, whatever the solver answered.
+"""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -8,145 +13,226 @@ from pathlib import Path
 
 import z3
 
-from kvproof.check.cli.prove_needs import needs
 from kvproof.check.cli.prove_options import ProofOptions
-from kvproof.check.cli.prove_progress import ProofProgress
-from kvproof.check.cli.prove_report import proof_lines
-from kvproof.check.cli.prove_vacuity import HYPOTHESES, NAMES, VACUITY, Noted, fires
+from kvproof.check.cli.prove_report import ProofProgress, core_text, proof_lines
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.run import host, now, version, write_json
 from kvproof.check.runs.session import interruptible
 from kvproof.check.runs.subject_lookup import did_you_mean
-from kvproof.check.runs.terminal import Output, output, say
+from kvproof.check.runs.terminal import output, say
 from kvproof.models.counterexamples.case import RULES
 from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.proofs.lints import lint_names, lints
 from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.proofs.vacuity import FIRES
-from kvproof.models.solvers.solving import Decided, Settings
+from kvproof.models.proofs.vacuity import FIRES, HYPOTHESES, SETS, VACUITY, WITH_MODEL, Hypotheses, firings
+from kvproof.models.solvers.solving import ProofOutcome, Settings
 from kvproof.models.solvers.workers import decide_all
-from kvproof.models.suites import OF_A_TEXT, REFUTATION_SECONDS, SUITES, is_searched, obligations_of, refutation_of
+from kvproof.models.suites import (
+    BOUNDED,
+    OF_A_TEXT,
+    REFUTATION_SECONDS,
+    SUITES,
+    is_searched,
+    obligations_of,
+    refutation_of,
+)
 from kvproof.models.translation.text import Text
 from kvproof.reports.result import Check, Result, Run
 from kvproof.spec.verdict import Exit, Verdict
 
 PROVER, LINT = "prover", "lint"
 SUBJECT = "the specification"
-CANDIDATE = "the solver has a model in which the goal is false, and no run shows it"
-COUNTEREXAMPLES_SECONDS = 120.0  # for all that is open
+UNCONFIRMED = "the solver has a model in which the goal is false, but no run confirms it"
+COUNTEREXAMPLES_SECONDS = 120.0  # for all open obligations together
 
 
 @dataclass(frozen=True)
-class Proving:
-    """What the user asked for. only: patterns of names; empty for all. text: another one than the specification's."""
+class ProofRequest:
+    """What the user asked for.
+
+    only: patterns of names; empty for everything. text: replaces the text of the specification.
+    """
 
     only: tuple[str, ...]
     settings: Settings
     num_processes: int
     json: Path | None
     text: Text | None = None
-    besides: ProofOptions = field(default_factory=ProofOptions)
+    options: ProofOptions = field(default_factory=ProofOptions)
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything there is of the specification was asked for."""
+        """Whether everything is proved, of the specification as it is."""
         return not self.only and self.text is None
 
-    def wants(self, id: str) -> bool:
-        """Whether something of that name was asked for."""
-        return not self.only or any(_matches(id, pattern) for pattern in self.only)
-
-    def wants_of(self, suite: str) -> bool:
-        """Whether something in that suite may have been asked for."""
-        firsts = [pattern.partition("/")[0] for pattern in self.only]
-        return not self.only or any(first == suite or _has_wildcard(first) for first in firsts)
+    @property
+    def suites(self) -> tuple[str, ...]:
+        """The suites that can be proved."""
+        return tuple(SUITES) if self.text is None else OF_A_TEXT
 
 
-def run_proofs(proving: Proving) -> Exit:
-    """Decide everything asked for, print and store it. Raises StoreError, UsageError, NotInLanguage."""
+class Selection:
+    """Which names the patterns of `--only` select, and which patterns have matched no name so far.
+
+    A pattern is a name, the beginning of a name up to a slash, or has wildcards. Without patterns, every name is
+    selected.
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.patterns = tuple(dict.fromkeys(patterns))
+        self.unmatched = list(self.patterns)
+
+    def has(self, name: str) -> bool:
+        """Whether the name is selected. The patterns that match it count as matched from now on."""
+        matching = [pattern for pattern in self.patterns if matches(name, pattern)]
+        self.unmatched = [pattern for pattern in self.unmatched if pattern not in matching]
+        return not self.patterns or bool(matching)
+
+    def may_have(self, suite: str) -> bool:
+        """Whether a name in that suite may be selected."""
+        return not self.patterns or any(_first_part_matches(pattern, suite) for pattern in self.patterns)
+
+    def require_matched(self, suites: Iterable[str] = ()) -> None:
+        """Raise UsageError if a pattern has matched nothing, unless a name in one of these suites may match it."""
+        suites = list(suites)
+        for pattern in self.unmatched:
+            if not any(_first_part_matches(pattern, suite) for suite in suites):
+                known = _known_names()
+                raise UsageError(
+                    f"nothing is named {pattern}{did_you_mean(pattern, known)}; "
+                    "names are suite/subject/claim, * stands for anything"
+                )
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a pattern is the name, the beginning of it up to a slash, or matches it with wildcards."""
+    return name == pattern or name.startswith(f"{pattern}/") or fnmatchcase(name, pattern)
+
+
+def _first_part_matches(pattern: str, suite: str) -> bool:
+    first = pattern.partition("/")[0]
+    return first == suite or any(sign in first for sign in "*?[")
+
+
+def _known_names() -> list[str]:
+    """Every name that `--only` can select, and the names of suites and subjects."""
+    names = [one.id for suite in SUITES for one in obligations_of(suite)]
+    subjects = [name.rpartition("/")[0] for name in names]
+    rules = (f"{VACUITY}/{FIRES}/{rule}" for rule in RULES)
+    return list(dict.fromkeys([*SUITES, VACUITY, *subjects, *names, *rules, f"{VACUITY}/{HYPOTHESES}"]))
+
+
+def run_proofs(request: ProofRequest) -> Exit:
+    """Prove what was asked for, print it and write the result. Raises StoreError, UsageError, NotInLanguage."""
     console = output()
-    besides = proving.besides
-    besides.prepare(proving.settings, proving.is_whole)
-    run = Run(version(), "prove", SUBJECT, proving.settings.seed, host() | {"z3": z3.get_version_string()}, now())
+    options, settings = request.options, request.settings
+    options.prepare(settings, request.is_whole)
+    run = Run(version(), "prove", SUBJECT, settings.seed, host() | {"z3": z3.get_version_string()}, now())
     result = Result(run)
     began = time.monotonic()
-    say(console, f"kvproof {run.version} prove, seed {run.seed}, at most {proving.settings.timeout_seconds:g} s each")
-    decided: list[Decided] = []
+    say(console, f"kvproof {run.version} prove, seed {run.seed}, at most {settings.timeout_seconds:g} s each")
+    outcomes: list[ProofOutcome] = []
     try:
         with interruptible():
-            result.checks += [_linted(name, found) for name, found in _lints(proving)]
-            result.checks += fires([name for name in RULES if proving.wants(f"{VACUITY}/{FIRES}/{name}")], proving.text)
-            noted = Noted()
-            _decide(proving, console, decided, result, noted)
-            result.checks += noted.checks() if proving.wants(f"{VACUITY}/{HYPOTHESES}") else ()
-            besides.follow(decided, result, proving.settings, proving.num_processes, proving.is_whole, console)
+            with ProofProgress(console) as progress:
+                for one, check in _checks(request):
+                    result.checks.append(check)
+                    if one is not None:
+                        outcomes.append(one)
+                        progress.advance(one)
+            options.run(outcomes, result, settings, request.num_processes, request.is_whole, console)
         run.is_complete = True
     except KeyboardInterrupt:
-        result.messages.append("interrupted: what was not decided until then does not stand here")
+        result.messages.append("interrupted: the result has only the obligations that were decided before")
     run.seconds = round(time.monotonic() - began, 3)
     result.count_totals()
-    if run.is_complete and not result.checks:
-        raise UsageError(_nothing(proving))
-    if proving.json is not None:
-        write_json(result, Path(), proving.json)
-    for line, style in (*proof_lines(result, decided), *besides.lines(decided, result)):
+    result.totals["bounded obligations"] = sum(one.obligation.suite in BOUNDED for one in outcomes)
+    if request.json is not None:
+        write_json(result, Path(), request.json)
+    for line, style in (*proof_lines(result, outcomes), *options.lines(result)):
         say(console, line, style)
-    return besides.code(result.exit_code())
+    return options.exit_code(result.exit_code())
 
 
-def _decide(proving: Proving, console: Output, decided: list[Decided], result: Result, noted: Noted) -> None:
-    with ProofProgress(console) as progress:
-        judge = _Judge(proving)
-        for answered in decide_all(noted.noted(_wanted(proving)), proving.settings, proving.num_processes):
-            one, check = judge.settled(answered)
-            decided.append(one)
-            result.checks.append(check)
-            progress.advance(one)
+def _checks(request: ProofRequest) -> Iterator[tuple[ProofOutcome | None, Check]]:
+    """Every check that was asked for, with the obligation that it is about, if it is about one."""
+    selection, text = Selection(request.only), request.text
+    linted = [name for name in lint_names() if selection.has(f"{LINT}/{name}")]
+    rules = [name for name in RULES if selection.has(f"{VACUITY}/{FIRES}/{name}")]
+    wants_hypotheses = selection.has(f"{VACUITY}/{HYPOTHESES}")
+    selection.require_matched(request.suites)
+    if linted:
+        found = lints() if text is None else lints(text)
+        yield from ((None, _lint_check(name, findings)) for name, findings in found if name in linted)
+    yield from ((None, _firing_check(name, is_fired)) for name, is_fired in firings(rules, text))
+    hypotheses: dict[str, Hypotheses] = {}
+    judge = _Judge(text)
+    for one in decide_all(_selected(request, selection, hypotheses), request.settings, request.num_processes):
+        yield judge.check(one)
+    if wants_hypotheses:
+        yield from ((None, _hypotheses_check(suite, sets)) for suite, sets in hypotheses.items())
 
 
-def _wanted(proving: Proving) -> Iterator[Obligation]:
-    for suite in SUITES if proving.text is None else OF_A_TEXT:
-        if proving.wants_of(suite):
-            made = obligations_of(suite) if proving.text is None else obligations_of(suite, proving.text)
-            yield from (one for one in made if proving.wants(one.id))
+def _selected(request: ProofRequest, selection: Selection, hypotheses: dict[str, Hypotheses]) -> Iterator[Obligation]:
+    """The selected obligations; adds their hypotheses to those of their suite. Raises UsageError."""
+    for suite in request.suites:
+        if not selection.may_have(suite):
+            continue
+        for one in obligations_of(suite) if request.text is None else obligations_of(suite, request.text):
+            if selection.has(one.id):
+                hypotheses.setdefault(suite, Hypotheses()).note(one)
+                yield one
+    selection.require_matched()
 
 
-def _lints(proving: Proving) -> Iterator[tuple[str, list[Finding]]]:
-    if any(proving.wants(f"{LINT}/{name}") for name in lint_names()):
-        found = lints() if proving.text is None else lints(proving.text)
-        yield from ((name, findings) for name, findings in found if proving.wants(f"{LINT}/{name}"))
+# Checks for the result document --------------------------------------------------------------------------------------
 
 
-def _linted(name: str, findings: list[Finding]) -> Check:
+def _lint_check(name: str, findings: list[Finding]) -> Check:
     text = "; ".join(f"{one.place}: {one.text}" for one in findings)
     verdict = Verdict.REFUTED if findings else Verdict.PROVED
     return Check(f"{LINT}/{name}", LINT, name, verdict, counts={"findings": len(findings)}, text=text)
 
 
+def _firing_check(rule: str, is_fired: bool) -> Check:
+    verdict = Verdict.PROVED if is_fired else Verdict.UNKNOWN
+    text = "" if is_fired else "no small state was found that satisfies every invariant and in which the rule fires"
+    return Check(f"{VACUITY}/{FIRES}/{rule}", VACUITY, FIRES, verdict, text=text)
+
+
+def _hypotheses_check(suite: str, found: Hypotheses) -> Check:
+    found.decide()
+    verdict = Verdict.PROVED if found.num_satisfied == len(found.sets) else Verdict.NOT_REFUTED
+    verdict = Verdict.REFUTED if found.contradictory else verdict
+    text = "; ".join(f"the hypotheses of {one.id} contradict each other" for one in found.contradictory)
+    counts = {SETS: len(found.sets), WITH_MODEL: found.num_satisfied}
+    return Check(f"{VACUITY}/{HYPOTHESES}/{suite}", VACUITY, HYPOTHESES, verdict, counts=counts, text=text)
+
+
 class _Judge:
-    """What an answer of the solver is worth: what is not proved is refuted by a run, or else unknown."""
+    """Turns the solver's answers into checks; looks for a counterexample where there is no proof."""
 
-    def __init__(self, proving: Proving) -> None:
-        self.proving = proving
-        self.seconds = COUNTEREXAMPLES_SECONDS
+    def __init__(self, text: Text | None) -> None:
+        self.text = text
+        self.seconds_left = COUNTEREXAMPLES_SECONDS
 
-    def settled(self, one: Decided) -> tuple[Decided, Check]:
-        """The answer with the verdict that stands, and the check that reports have."""
+    def check(self, one: ProofOutcome) -> tuple[ProofOutcome, Check]:
+        """The outcome with its final verdict, and its check."""
         if one.answer.verdict is Verdict.PROVED:
-            return one, _check(one, needs(one))
+            return one, _obligation_check(one, core_text(one))
         began = time.monotonic()
-        limit = min(self.seconds, REFUTATION_SECONDS)
-        found = refutation_of(one.obligation, self.proving.text, limit) if limit > 0 else None
-        self.seconds -= time.monotonic() - began
+        limit = min(self.seconds_left, REFUTATION_SECONDS)
+        found = refutation_of(one.obligation, self.text, limit) if limit > 0 else None
+        self.seconds_left -= time.monotonic() - began
         if found is not None:
-            shown = replace(one, answer=replace(one.answer, verdict=Verdict.REFUTED))
-            return shown, replace(_check(shown, found.text), counterexample=found.data)
-        text = CANDIDATE if one.answer.verdict is Verdict.REFUTED else one.answer.reason or "the solver gave up"
+            refuted = replace(one, answer=replace(one.answer, verdict=Verdict.REFUTED))
+            return refuted, replace(_obligation_check(refuted, found.text), counterexample=found.data)
+        reason = UNCONFIRMED if one.answer.verdict is Verdict.REFUTED else one.answer.reason or "the solver gave up"
         unknown = replace(one, answer=replace(one.answer, verdict=Verdict.UNKNOWN))
-        return unknown, _check(unknown, f"{text}{_nothing_found(one.obligation, limit)}")
+        return unknown, _obligation_check(unknown, reason + _search_text(one.obligation, limit))
 
 
-def _nothing_found(obligation: Obligation, seconds: float) -> str:
+def _search_text(obligation: Obligation, seconds: float) -> str:
     if not is_searched(obligation):
         return ""
     if seconds <= 0:
@@ -154,33 +240,10 @@ def _nothing_found(obligation: Obligation, seconds: float) -> str:
     return f"; no counterexample was found in small instances within {seconds:.0f} s"
 
 
-def _check(one: Decided, text: str) -> Check:
-    """The verdict of one obligation, as reports have it."""
+def _obligation_check(one: ProofOutcome, text: str) -> Check:
     obligation, answer = one.obligation, one.answer
     counts = {"hypotheses": len(obligation.hypotheses), "effort": answer.effort}
     if text and obligation.place and answer.verdict is Verdict.UNKNOWN:
         text = f"{obligation.place}: {text}"
     id = f"{PROVER}/{obligation.property}/{obligation.id}"
     return Check(id, PROVER, obligation.property, answer.verdict, round(answer.seconds, 4), counts, text)
-
-
-def _matches(id: str, pattern: str) -> bool:
-    """As a name, as the beginning of one up to a slash, or as a pattern."""
-    return id == pattern or id.startswith(f"{pattern}/") or fnmatchcase(id, pattern)
-
-
-def _has_wildcard(text: str) -> bool:
-    return any(sign in text for sign in "*?[")
-
-
-def _nothing(proving: Proving) -> str:
-    known = _known_names(SUITES)
-    wrong = next((pattern for pattern in proving.only if not any(_matches(name, pattern) for name in known)), "")
-    return f"nothing is named {wrong}{did_you_mean(wrong, known)}; names are suite/subject/claim, * stands for anything"
-
-
-def _known_names(suites: Iterable[str]) -> list[str]:
-    """Names that whoever mistyped one may have meant: of obligations, and of what they are about."""
-    names = [one.id for suite in suites for one in obligations_of(suite)]
-    subjects = [name.rpartition("/")[0] for name in names]
-    return list(dict.fromkeys([*suites, VACUITY, *subjects, *names, *NAMES]))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput
 from kvproof.models.proofs.obligation import WELL_DEFINED, Obligation
-from kvproof.models.solvers.solving import SEED_MAX, TIMEOUT_SECONDS, Decided, Settings
+from kvproof.models.solvers.solving import SEED_MAX, TIMEOUT_SECONDS, ProofOutcome, Settings
 from kvproof.models.solvers.workers import decide_all
 from kvproof.models.suites import obligations_of, refutation_of
 from kvproof.reports.result import Check
@@ -74,7 +74,7 @@ class Proofs:
                     return
         self.is_whole = time.monotonic() <= deadline
 
-    def _note(self, one: Decided) -> None:
+    def _note(self, one: ProofOutcome) -> None:
         name = one.obligation.property
         if one.answer.verdict is Verdict.PROVED:
             self.proved[name] = self.proved.get(name, 0) + 1

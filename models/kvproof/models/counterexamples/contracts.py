@@ -114,7 +114,7 @@ class _Search:
     def candidate(self, id: str, seconds: float) -> _Candidate | None:
         """What the solver says breaks the contract; None if nothing does, or it does not say in time."""
         obligation = next((one for one in self.proof.obligations() if one.id == id), None)
-        if obligation is None or obligation.is_kept():
+        if obligation is None or obligation.is_trivial():
             return None
         solver = z3.Solver()
         solver.set("timeout", max(1, int(seconds * 1000)))

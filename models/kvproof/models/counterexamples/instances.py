@@ -64,7 +64,7 @@ class Search:
         """A state from which the solver says the claim to be false; None if there is none, or no time is left."""
         obligation = self._obligation(case, rule, id)
         seconds = deadline - time.monotonic()
-        if obligation is None or obligation.is_kept() or seconds <= 0:
+        if obligation is None or obligation.is_trivial() or seconds <= 0:
             return None
         parameters = list(self.translator.parameters(rule)) if rule is not None else []
         solver = z3.Solver()

@@ -57,7 +57,7 @@ class MutantProver:
             _is_proved_alone(one)
             for rule in self._rules(mutant)
             for one in self._equalities(rule, text)
-            if not one.is_kept()
+            if not one.is_trivial()
         )
 
     def _of(self, text: Text) -> Induction:
@@ -98,7 +98,7 @@ class MutantProver:
 
 def _first_open(before: dict[str, Obligation], now: list[Obligation]) -> str:
     """The first that is not proved; what is word for word as in the specification is."""
-    asked = [one for one in now if not one.is_kept() and not _is_as_before(before.get(one.id), one)]
+    asked = [one for one in now if not one.is_trivial() and not _is_as_before(before.get(one.id), one)]
     known: dict[tuple[int, ...], z3.Solver] = {}
     for one in asked:
         key = tuple(hypothesis.formula.get_id() for hypothesis in one.hypotheses)

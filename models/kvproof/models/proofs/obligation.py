@@ -43,7 +43,7 @@ class Obligation:
         """The name of the obligation, unique in a run."""
         return f"{self.suite}/{self.subject}/{self.claim}"
 
-    def is_kept(self) -> bool:
+    def is_trivial(self) -> bool:
         """Whether the goal is true as it stands, or word for word a hypothesis: nothing is left to a solver."""
         if isinstance(self.goal, bool):
             return self.goal

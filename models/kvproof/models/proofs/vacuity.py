@@ -19,7 +19,8 @@ from kvproof.models.counterexamples.replay import replays
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.translation.text import Text, specification
 
-FIRES = "fires"
+VACUITY, FIRES, HYPOTHESES = "vacuity", "fires", "hypotheses"
+SETS, WITH_MODEL = "sets", "with a model"  # counts of a check of hypotheses
 SECONDS = 30.0  # for all rules together
 EFFORT = 200_000  # as Z3 counts it, for each set: more than nearly every proof takes
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
-from kvproof.models.solvers.solving import Decided
+from kvproof.models.solvers.solving import ProofOutcome
 
 FLOOR = 50_000
 GROWTH_MAX = 1.5
@@ -33,7 +33,7 @@ class Efforts:
         return asdict(self)
 
 
-def efforts(decided: Iterable[Decided], solver: str, seed: int) -> Efforts:
+def efforts(decided: Iterable[ProofOutcome], solver: str, seed: int) -> Efforts:
     """What is to be kept of a run."""
     hard: dict[str, int] = {}
     subjects: Counter[str] = Counter()
@@ -44,7 +44,7 @@ def efforts(decided: Iterable[Decided], solver: str, seed: int) -> Efforts:
     return Efforts(solver, seed, dict(sorted(hard.items())), dict(sorted(subjects.items())))
 
 
-def worse(before: Efforts, decided: Iterable[Decided]) -> Iterator[str]:
+def worse(before: Efforts, decided: Iterable[ProofOutcome]) -> Iterator[str]:
     """Each obligation that takes half as much again as it did, and half as much again as the floor.
 
     Of a subject that the baseline does not know every obligation is new, and none is harder.

@@ -44,16 +44,16 @@ class Answer:
     core: tuple[int, ...] | None = None
 
 
-KEPT = Answer(Verdict.PROVED)
+TRIVIAL = Answer(Verdict.PROVED)
 
 
 @dataclass(frozen=True, eq=False)
-class Decided:
+class ProofOutcome:
     """An obligation and its answer."""
 
     obligation: Obligation
     answer: Answer
-    is_kept: bool = False
+    is_trivial: bool = False
 
     def core_names(self) -> list[str]:
         """The names of the hypotheses that suffice, if they were asked for."""
@@ -108,8 +108,8 @@ def _effort(solver: z3.Solver) -> int:
     return int(statistics.get_key_value("rlimit count")) if "rlimit count" in statistics.keys() else 0  # noqa: SIM118
 
 
-def decide(obligation: Obligation, settings: Settings | None = None) -> Decided:
+def decide(obligation: Obligation, settings: Settings | None = None) -> ProofOutcome:
     """Decide one obligation here, without another process."""
-    if obligation.is_kept():
-        return Decided(obligation, KEPT, is_kept=True)
-    return Decided(obligation, ask(*obligation.question(), settings or Settings()))
+    if obligation.is_trivial():
+        return ProofOutcome(obligation, TRIVIAL, is_trivial=True)
+    return ProofOutcome(obligation, ask(*obligation.question(), settings or Settings()))

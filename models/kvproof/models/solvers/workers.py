@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.solvers.solving import KEPT, Answer, Decided, Settings, ask
+from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings, ask
 from kvproof.spec.verdict import Verdict
 
 BATCH = 16  # questions sent at once: few enough that nobody waits for one process at the end
@@ -30,7 +30,7 @@ Question = tuple[int, str, str]  # number, hypotheses, negated goal; many have t
 
 def decide_all(
     obligations: Iterable[Obligation], settings: Settings, num_processes: int = 2, asker: Asker = ask
-) -> Iterator[Decided]:
+) -> Iterator[ProofOutcome]:
     """Decide every obligation; what is kept word for word is decided here, the others by processes.
 
     asker: how a process decides one; it tries no more than `WAYS_MAX` ways, each up to the timeout.
@@ -78,7 +78,7 @@ class _Pool:
         self.again: deque[Question] = deque()  # questions of a process that was lost
         self.asked: dict[int, Obligation] = {}
 
-    def run(self, obligations: Iterator[Obligation]) -> Iterator[Decided]:
+    def run(self, obligations: Iterator[Obligation]) -> Iterator[ProofOutcome]:
         """Answers, as they come."""
         next_number, is_over = 0, False
         while not is_over or self.asked:
@@ -90,8 +90,8 @@ class _Pool:
                 obligation = next(obligations, None)
                 if obligation is None:
                     is_over = True
-                elif obligation.is_kept():
-                    yield Decided(obligation, KEPT, is_kept=True)
+                elif obligation.is_trivial():
+                    yield ProofOutcome(obligation, TRIVIAL, is_trivial=True)
                 else:
                     self.asked[next_number] = obligation
                     batch.append((next_number, *obligation.question()))
@@ -123,7 +123,7 @@ class _Pool:
         theirs.close()
         return _Worker(process, ours, spoke=time.monotonic())
 
-    def _answers(self, seconds: float | None = None) -> Iterator[Decided]:
+    def _answers(self, seconds: float | None = None) -> Iterator[ProofOutcome]:
         """Whatever has been answered; wait for it, but not so long that a silent process is overlooked."""
         busy = {worker.connection: worker for worker in self.workers if worker.open}
         if not busy:
@@ -137,19 +137,19 @@ class _Pool:
                 continue
             worker.open.popleft()
             worker.spoke = time.monotonic()
-            yield Decided(self.asked.pop(number), answer)
+            yield ProofOutcome(self.asked.pop(number), answer)
         for worker in list(busy.values()):
             if worker.open and time.monotonic() - worker.spoke > self.patience_seconds:
                 yield self._lost(worker, f"no answer for {self.patience_seconds:.0f} s")
 
-    def _lost(self, worker: _Worker, reason: str) -> Decided:
+    def _lost(self, worker: _Worker, reason: str) -> ProofOutcome:
         worker.process.kill()
         worker.process.join()
         worker.connection.close()
         self.workers.remove(worker)
         number, _, _ = worker.open.popleft()
         self.again.extend(worker.open)
-        return Decided(self.asked.pop(number), Answer(Verdict.UNKNOWN, reason=reason))
+        return ProofOutcome(self.asked.pop(number), Answer(Verdict.UNKNOWN, reason=reason))
 
     def stop(self) -> None:
         """End every process."""
