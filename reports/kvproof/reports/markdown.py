@@ -5,6 +5,7 @@ from html import escape
 from pathlib import Path
 
 from kvproof.reports.counterexample import Counterexample, counterexamples
+from kvproof.reports.glossary import PROPERTIES
 from kvproof.reports.result import Result
 from kvproof.reports.summary import cell, judges, properties, sentence, work, work_line
 from kvproof.spec.verdict import Exit
@@ -20,7 +21,7 @@ def markdown(result: Result, folder: Path) -> str:
     done = [f"{judge}: {work_line(counts)}" for judge, counts in work(result).items() if counts]
     unmet = [f"never met: {witness.name} ({witness.judge})" for witness in result.unmet_witnesses()]
     facts = "\n".join(f"- {_inline(line)}" for line in (*done, *unmet, *result.messages))
-    head = [f"## kvproof {_inline(result.run.command)}", verdict, _table(result), facts]
+    head = [f"## kvproof {_inline(result.run.command)}", verdict, _table(result), _explained(result), facts]
     return _fitted([part for part in head if part], [_folded(found) for found in counterexamples(result, folder)])
 
 
@@ -31,6 +32,13 @@ def _table(result: Result) -> str:
     rows = [["property", *names], ["---"] * (1 + len(names))]
     rows += [[name, *(cell(result, name, judge)[0] for judge in names)] for name in properties(result)]
     return "\n".join(f"| {' | '.join(_inline(word) for word in row)} |" for row in rows)
+
+
+def _explained(result: Result) -> str:
+    """What the refuted properties mean for a user of the server, from the glossary."""
+    refuted = {check.property: None for check in result.checks if check.is_failure}
+    rows = [f"- **{name}**: {PROPERTIES[name].consequence}" for name in refuted if name in PROPERTIES]
+    return "\n".join(["If it is broken, a user of the server sees:", *rows]) if rows else ""
 
 
 def _folded(found: Counterexample) -> str:

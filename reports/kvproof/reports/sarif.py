@@ -21,6 +21,7 @@ import msgspec
 
 from kvproof.reports.counterexample import NUMBERS, Counterexample, counterexamples
 from kvproof.reports.document import encodable
+from kvproof.reports.glossary import PROPERTIES
 from kvproof.reports.result import KNOWN, Check, Result
 from kvproof.reports.summary import properties, scope_of, sentence
 from kvproof.spec.text.properties import NOTES, SENTENCES
@@ -65,9 +66,15 @@ def _rule(name: str) -> dict[str, Any]:
         "id": name,
         "shortDescription": {"text": claim},
         "fullDescription": {"text": claim},
-        "help": {"text": f"{claim} What it means and how far it is proved is in kvproof's docs/proofs.md."},
+        "help": {"text": _help(name, claim)},
         "defaultConfiguration": {"level": "note" if name in NOTES else "error"},
     }
+
+
+def _help(name: str, claim: str) -> str:
+    meaning = PROPERTIES.get(name)
+    everyday = f" {meaning.sentence} If it is broken: {meaning.consequence}" if meaning else ""
+    return f"{claim}{everyday} How far it is proved is in kvproof's docs/proofs.md, all words are in docs/glossary.md."
 
 
 def _facts(result: Result) -> dict[str, Any]:
