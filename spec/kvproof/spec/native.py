@@ -239,6 +239,12 @@ def _namespace(sizes: Sizes, with_ghosts: bool, with_checks: bool) -> dict[str, 
     return _names(sizes, functions(), with_ghosts, with_checks)
 
 
+def sized_word(name: str, block_size: int) -> Callable[..., Any]:
+    """A word that depends on no other size than the slots of a block, for blocks of so many slots."""
+    function: Callable[..., Any] = _namespace(Sizes(0, 0, block_size, 0, 0), False, False)[name]
+    return function
+
+
 def _names(sizes: Sizes, text: Functions, with_ghosts: bool, with_checks: bool) -> dict[str, Any]:
     names: dict[str, Any] = {k: v for k, v in vars(state).items() if isinstance(v, int)} | sizes.names()
     for function, file in text.values():

@@ -232,7 +232,7 @@ MUTANTS: list[tuple[ModuleType, str, str, str]] = [
     (lengths, "spec: num_tokens_known", "* BLOCK_SIZE", "* (BLOCK_SIZE - 1)"),
     (appends, "spec: entries_missing", "else 0", "else 1"),
     (admissions, "spec: may_answer_ok", "<=", "<"),
-    (admissions, "spec: may_answer_never", "num_blocks > pool", "num_blocks >= pool"),
+    (admissions, "spec: may_end_for_good", "num_blocks > pool", "num_blocks >= pool"),
     (windows, "spec: entries_in_window", "num_done // BLOCK_SIZE <= window", "num_done // BLOCK_SIZE <= 2 * window"),
     (windows, "spec: entries_in_window", "- (window // BLOCK_SIZE + 2)", "- (window // BLOCK_SIZE + 1)"),
     (identifiers, "spec: pool_of", "block < NUM_GPU_BLOCKS", "block <= NUM_GPU_BLOCKS"),

@@ -5,6 +5,7 @@ itself, and counted as a witness; what the worker has to know of it (blocks with
 """
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from kvproof.check.oracle.eviction_policy import EvictionOrder
@@ -50,6 +51,7 @@ class Firing:
         sizes = Sizes(*pools, config.block_size, num_tables, NUM_ENTRIES_MAX, num_flights)
         self.machine = Machine(sizes, with_ghosts=False, with_checks=False)
         self.rules = self.machine.rules
+        self.blocks_for: Callable[[int], int] = self.machine.word("blocks_for")
         self.state: State = self.machine.first_state()
         self.worker = Worker(self.num_blocks, config.block_size)
         self.free_slots = list(range(num_tables - 1, -1, -1))

@@ -173,7 +173,7 @@ class Explainer(Firing):
         """Entries up to the first reserved one that was given back or replaced."""
         state, slot = self.state, seq.slot
         last = state.num_blocks[slot]
-        for index in range(-(-len(seq.identities) // self.block_size), last):
+        for index in range(self.blocks_for(len(seq.identities)), last):
             if index >= len(table) or table[index] != state.table[slot][index]:
                 return index
         return last
@@ -269,7 +269,7 @@ class Explainer(Firing):
         state, size = self.state, self.block_size
         return all(
             state.num_written[state.table[seq.slot][index]] >= min(size, start - index * size)
-            for index in range(state.done_full[seq.slot], -(-start // size))
+            for index in range(state.done_full[seq.slot], self.blocks_for(start))
         )
 
     def _computed(self, seq: ExpectedSequence, stop: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kvproof.check.protocol.manager import Config
-from kvproof.spec.native import Sizes
+from kvproof.spec.native import Sizes, sized_word
 
 Level = Literal["operations", "rules"]
 
@@ -45,7 +45,12 @@ class Scope:
     @property
     def num_indexes(self) -> int:
         """Table entries that a sequence can have."""
-        return -(-(self.num_tokens + self.lookahead) // self.block_size)
+        return self.blocks_for(self.num_tokens + self.lookahead)
+
+    def blocks_for(self, num_tokens: int) -> int:
+        """Blocks that hold so many tokens."""
+        number: int = sized_word("blocks_for", self.block_size)(num_tokens)
+        return number
 
     @property
     def config(self) -> Config:

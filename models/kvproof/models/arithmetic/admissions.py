@@ -73,7 +73,7 @@ def prompts(sources: Sources) -> Iterator[Obligation]:
     )
     yield about.claim(
         "NEVER is said exactly where the specification allows it",
-        (answer == NEVER) == about.word("may_answer_never", required, TOTAL - USABLE, WATERMARK, TOTAL),
+        (answer == NEVER) == about.word("may_end_for_good", required, TOTAL - USABLE, WATERMARK, TOTAL),
         property="admission-final",
     )
     yield about.claim(
@@ -121,7 +121,7 @@ def returns(sources: Sources) -> Iterator[Obligation]:
     )
     yield about.claim(
         "NEVER is said exactly of what does not fit",
-        (answer == NEVER) == about.word("may_answer_never", NEEDED, TOTAL - USABLE, 0, TOTAL),
+        (answer == NEVER) == about.word("may_end_for_good", NEEDED, TOTAL - USABLE, 0, TOTAL),
         property="admission-final",
     )
     yield about.claim("after LATER an idle pool answers OK", idle == OK, is_later, property="admission-final")

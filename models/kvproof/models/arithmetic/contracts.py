@@ -101,7 +101,7 @@ def specified_answer(num_required: int, num_free: int, num_reserved: int, waterm
     if words.may_answer_ok(num_required, num_free, watermark_blocks):
         return "OK"
     pool = num_free + num_reserved
-    return "NEVER" if words.may_answer_never(num_required, num_reserved, watermark_blocks, pool) else "LATER"
+    return "NEVER" if words.may_end_for_good(num_required, num_reserved, watermark_blocks, pool) else "LATER"
 
 
 def implemented_answer(num_required: int, num_free: int, num_reserved: int, watermark_blocks: int) -> str:

@@ -50,9 +50,24 @@ def may_answer_ok(num_blocks: int, num_unused: int, num_watermark: int) -> bool:
 
 
 @word
-def may_answer_never(num_blocks: int, num_reserved: int, num_watermark: int, pool_blocks: int) -> bool:
-    """Whether so many blocks can never be had of a pool, blocks kept by the manager and the watermark apart."""
-    return num_blocks > pool_blocks - num_reserved - num_watermark
+def blocks_needed(num_tokens: int, num_lookahead: int, num_tables: int) -> int:
+    """Blocks that a sequence needs in all its tables if it shares none of them, lookahead slots included."""
+    return blocks_for(num_tokens + num_lookahead) * num_tables
+
+
+@word
+def blocks_kept(num_reserved: int, has_null: bool) -> int:
+    """Blocks that no sequence can get: the reserved ones, and the null block, even before the manager reserves it.
+
+    A manager may reserve its null block only when the window of a running sequence first leaves an entry.
+    """
+    return 1 if has_null and num_reserved == 0 else num_reserved
+
+
+@word
+def may_end_for_good(num_blocks: int, num_kept: int, num_watermark: int, pool_blocks: int) -> bool:
+    """A group may be refused or ended for good only if the pool, all free, does not have the blocks that it needs."""
+    return num_blocks > pool_blocks - num_kept - num_watermark
 
 
 @word

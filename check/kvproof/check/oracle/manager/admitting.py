@@ -105,7 +105,7 @@ class Admitting(Judge):
             self.answer = "refused"
             self.coverage["admission refused"] += 1
             self._unchanged(before, f"{context} was refused")
-            if self._fits(group):
+            if not self._may_end_for_good(group):
                 self._judge_wait(group, Admission.LATER, context)
             return True
         self._admitted(group, result.hit, chunk, context)

@@ -100,7 +100,7 @@ class Judge:
         """Where the chunk ends that starts there: with the prompt, at a block boundary, or anywhere."""
         stop = start + max(1, num_tokens)
         if self.config.caching and self.capabilities.block_aligned_chunks:
-            stop = -(-stop // self.config.block_size) * self.config.block_size
+            stop = self.explainer.blocks_for(stop) * self.config.block_size
         return min(seq.num_prompt, stop)
 
     def _is_at_rest(self) -> bool:
@@ -151,34 +151,48 @@ class Judge:
         return answer  # type: ignore[no-any-return]
 
     def _num_blocks_needed(self, group: Group, lookahead: int) -> int:
-        words = self.explainer.machine.names
-        need: int = words["blocks_for"](len(group.members[0].tokens) + lookahead) * len(self.config.kv_groups)
-        return need + (words["blocks_for"](len(group.encoder.tokens)) if group.encoder else 0)
+        """The demand of a group that shares nothing with others. Members that wait have one table together."""
+        blocks_needed, num_tables = self.explainer.machine.word("blocks_needed"), len(self.config.kv_groups)
+        is_waiting = group.members[0].status is Status.WAITING
+        members = group.members[:1] if is_waiting else group.members
+        need: int = sum([blocks_needed(len(seq.tokens), lookahead, num_tables) for seq in members])
+        return need + (blocks_needed(len(group.encoder.tokens), 0, 1) if group.encoder else 0)
+
+    def _num_blocks_kept(self, group: Group) -> int:
+        """Blocks of the GPU that the group can never get: reserved ones and the null block."""
+        has_null = self.config.window is not None and group.members[0].status is not Status.WAITING
+        kept: int = self.explainer.machine.word("blocks_kept")(len(self.explainer.observed.reserved), has_null)
+        return kept
 
     def _judge_ok(self, group: Group, context: str) -> None:
         """A group that may be admitted: its demand and the watermark fit, as far as they do not depend on choices."""
         if self.config.caching or self.config.window or self._is_idle():
             return
-        need, unused = self._num_blocks_needed(group, 0), self.explainer.machine.names["unused_in"](self.state, GPU)
-        held_back = int(self.config.watermark * self.config.num_gpu_blocks)
-        if not self.explainer.machine.names["may_answer_ok"](need, unused, held_back):
+        machine, held_back = self.explainer.machine, self._num_held_back
+        need, unused = self._num_blocks_needed(group, 0), machine.word("unused_in")(self.state, GPU)
+        if not machine.word("may_answer_ok")(need, unused, held_back):
             raise Finding(
                 "admission-sound",
                 f"{context} says OK, but needs {need} blocks of {unused} free, and {held_back} are "
                 "held back by the watermark",
             )
 
-    def _fits(self, group: Group) -> bool:
-        """Whether the demand of a group fits the pool when nothing else is there."""
-        reserved, gpu = len(self.explainer.observed.reserved), self.config.num_gpu_blocks
-        held_back = int(self.config.watermark * gpu)
-        need = self._num_blocks_needed(group, self.config.lookahead)
-        return not self.explainer.machine.names["may_answer_never"](need, reserved, held_back, gpu)
+    def _may_end_for_good(self, group: Group) -> bool:
+        """Whether no later state of the pool could run the group."""
+        gpu = self.config.num_gpu_blocks
+        need, kept = self._num_blocks_needed(group, self.config.lookahead), self._num_blocks_kept(group)
+        answer: bool = self.explainer.machine.word("may_end_for_good")(need, kept, self._num_held_back, gpu)
+        return answer
+
+    @property
+    def _num_held_back(self) -> int:
+        """Blocks of the GPU that the watermark holds back from admission."""
+        return int(self.config.watermark * self.config.num_gpu_blocks)
 
     def _judge_wait(self, group: Group, answer: Admission, context: str) -> None:
         """A group that is not admitted: NEVER only if it can never be; LATER only while something runs."""
         if answer is Admission.NEVER:
-            if self._fits(group):
+            if not self._may_end_for_good(group):
                 need, gpu = self._num_blocks_needed(group, self.config.lookahead), self.config.num_gpu_blocks
                 raise Finding("admission-final", f"{context} says NEVER, but needs {need} blocks of {gpu}")
         elif self._is_idle():

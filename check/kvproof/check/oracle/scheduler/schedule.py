@@ -144,28 +144,18 @@ class Scheduling(Ahead):
 
     def _judge_ignored(self, request: Request) -> None:
         """A request may be ended for good only if no later state of this pool could run it."""
-        config, machine = self.config, self.explainer.machine
+        config = self.config
         length = max(len(seq.tokens) for seq in request.members)
         if length > config.max_model_len or len(request.members) > config.max_num_seqs:
             return
         if len(request.members) > 1 and length > config.max_num_batched_tokens:
             return
-        blocks_for, may_answer_never = machine.names["blocks_for"], machine.names["may_answer_never"]
-        is_waiting = request.members[0].status is WAITING
-        need = sum(
-            blocks_for(len(seq.tokens) + config.lookahead) * len(config.kv_groups)
-            for seq in request.members[: 1 if is_waiting else None]
-        )
-        need += blocks_for(len(request.encoder.tokens)) if request.encoder else 0
-        held_back = int(config.watermark * config.num_gpu_blocks)
-        reserved = len(self.explainer.observed.reserved) + (
-            config.window is not None and not is_waiting
-        )  # the null block
-        if not may_answer_never(need, reserved, held_back, config.num_gpu_blocks):
+        if not self._may_end_for_good(request):
+            need = self._num_blocks_needed(request, config.lookahead)
+            usable = config.num_gpu_blocks - self._num_blocks_kept(request) - self._num_held_back
             raise Finding(
                 "admission-final",
-                f"{ABOUT}: request {request.id} is ended, but needs {need} blocks "
-                f"of {config.num_gpu_blocks - reserved - held_back} that it may use",
+                f"{ABOUT}: request {request.id} is ended, but needs {need} blocks of {usable} that it may use",
             )
 
     def _leave(self, step: Step, chunks: set[int]) -> int:

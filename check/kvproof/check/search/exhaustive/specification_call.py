@@ -50,7 +50,7 @@ def prompts(scope: Scope, state: State, seq: int, prompt: list[int], num_hit: in
     first: entries that are not hit but skipped, which they can be where the next token does not read back to them.
     """
     size, gpu = scope.block_size, range(scope.num_gpu_blocks)
-    num_entries = -(-(len(prompt) + (scope.lookahead if prompt else 0)) // size)
+    num_entries = scope.blocks_for(len(prompt) + (scope.lookahead if prompt else 0))
     rows = [row_of(prompt, index, size) for index in range(len(prompt) // size)]
     found = {i: _found(state, gpu, row) for i, row in enumerate(rows) if i >= first} if scope.caching else {}
     hits = {index: [b for b in found[index] if state.computed[b]] for index in range(first, num_hit)}
@@ -118,7 +118,7 @@ def _appended(
 
     def program(work: State) -> Program:
         pool = _pool(scope, work.home[seq])
-        num_entries = max(work.num_blocks[seq], -(-(len(tokens) + scope.lookahead) // size))
+        num_entries = max(work.num_blocks[seq], scope.blocks_for(len(tokens) + scope.lookahead))
 
         def named(at: int) -> int:
             if at == index and twin != NONE:
