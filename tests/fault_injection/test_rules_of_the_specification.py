@@ -44,6 +44,15 @@ RULES = [
         (ADMISSION, "admission", "num_usable - num_required < watermark_blocks", "num_usable == num_required"),
         "admission-final",
     ),
+    Rule(
+        "may_wait",
+        True,
+        "kvproof",
+        Config(block_size=4, num_gpu_blocks=2),
+        [("new", 1, (1,), PROMPT), ("admit", 1, 8)],
+        (ADMISSION, "admission", "AllocStatus.OK if num_free - num_required >= watermark_blocks else", ""),
+        "admission-final",
+    ),
 ]
 
 

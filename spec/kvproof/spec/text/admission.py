@@ -5,8 +5,8 @@ admits it, LATER neither. A watermark may hold blocks back from admission while 
 Costs are in blocks, lengths in tokens.
 """
 
-from kvproof.spec.language import BLOCK_SIZE, word
-from kvproof.spec.text.state import State
+from kvproof.spec.language import BLOCK_SIZE, SEQS, word
+from kvproof.spec.text.state import GPU, State
 
 
 @word
@@ -68,6 +68,18 @@ def blocks_kept(num_reserved: int, has_null: bool) -> int:
 def may_end_for_good(num_blocks: int, num_kept: int, num_watermark: int, pool_blocks: int) -> bool:
     """A group may be refused or ended for good only if the pool, all free, does not have the blocks that it needs."""
     return num_blocks > pool_blocks - num_kept - num_watermark
+
+
+@word
+def something_runs(state: State) -> bool:
+    """A sequence has its blocks on the GPU, so that some may become free there."""
+    return any(state.live[s] and state.home[s] == GPU for s in SEQS)
+
+
+@word
+def may_wait(state: State) -> bool:
+    """LATER may be answered only while something runs: in an idle pool, who waits would wait for ever."""
+    return something_runs(state)
 
 
 @word

@@ -106,9 +106,6 @@ class Judge:
     def _is_at_rest(self) -> bool:
         return all(seq.status is Status.WAITING for seq in self.seqs.values())
 
-    def _is_idle(self) -> bool:
-        return not any(seq.status is Status.RUNNING for seq in self.seqs.values())
-
     def _observe(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:
         """Observe, and hold the frame: the tables of sequences that the call is not about are unchanged."""
         explainer = self.explainer
@@ -166,7 +163,7 @@ class Judge:
 
     def _judge_ok(self, group: Group, context: str) -> None:
         """A group that may be admitted: its demand and the watermark fit, as far as they do not depend on choices."""
-        if self.config.caching or self.config.window or self._is_idle():
+        if self.config.caching or self.config.window or not self.explainer.machine.word("something_runs")(self.state):
             return
         machine, held_back = self.explainer.machine, self._num_held_back
         need, unused = self._num_blocks_needed(group, 0), machine.word("unused_in")(self.state, GPU)
@@ -195,8 +192,12 @@ class Judge:
             if not self._may_end_for_good(group):
                 need, gpu = self._num_blocks_needed(group, self.config.lookahead), self.config.num_gpu_blocks
                 raise Finding("admission-final", f"{context} says NEVER, but needs {need} blocks of {gpu}")
-        elif self._is_idle():
-            raise Finding("admission-final", f"{context} says LATER although nothing runs: it would wait for ever")
+        else:
+            self._judge_later(f"{context} says LATER although nothing runs: it would wait for ever")
+
+    def _judge_later(self, otherwise: str) -> None:
+        if not self.explainer.machine.word("may_wait")(self.state):
+            raise Finding("admission-final", otherwise)
 
     def _waiting(self, gid: int) -> Group | None:
         group = self.groups.get(gid)

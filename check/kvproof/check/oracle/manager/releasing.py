@@ -4,7 +4,6 @@ from kvproof.check.oracle.expected import Group, Status
 from kvproof.check.oracle.manager.base import GROWING, SWAPPING_IN
 from kvproof.check.oracle.manager.growing import Growing
 from kvproof.check.protocol.adapter_check import check_pairs
-from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission
 from kvproof.spec.text.state import EVICTABLE, FREE, GPU
 
@@ -76,8 +75,8 @@ class Releasing(Growing):
         answer = self._ask("can_swap_in", group)
         if answer is not Admission.OK:
             self.coverage["swap in refused"] += 1
-            if answer is Admission.LATER and self._is_idle():
-                raise Finding("admission-final", f"can_swap_in({gid}) says LATER although nothing runs")
+            if answer is Admission.LATER:
+                self._judge_later(f"can_swap_in({gid}) says LATER although nothing runs")
             return True
         self.worker.swap_in += self._swap(group, "swap_in", Status.RUNNING)
         if self.state.count[GPU][FREE] + self.state.count[GPU][EVICTABLE] <= 1:
