@@ -12,12 +12,14 @@ import pytest
 
 from kvproof.check.oracle.replay import repeat
 from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation
 
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 
-ADMISSION = "kvproof.impl.admission"
+ADMISSION, STATE = "kvproof.impl.admission", "kvproof.impl.manager_state"
+POOL = "kvproof.check.subjects.builtin.pool"
 
 
 class Rule(NamedTuple):
@@ -53,6 +55,34 @@ RULES = [
         (ADMISSION, "admission", "AllocStatus.OK if num_free - num_required >= watermark_blocks else", ""),
         "admission-final",
     ),
+    Rule(
+        "may_reset",
+        False,
+        "kvproof",
+        Config(block_size=4, num_gpu_blocks=2, caching=True),
+        [("new", 1, (1,), PROMPT), ("admit", 1, 8), ("run", 0), ("free", 1), ("reset",)],
+        (
+            "kvproof.impl.manager_state",
+            "ManagerState.reset_prefix_cache",
+            "not (self._gpu.is_idle",
+            "(self._gpu.is_idle",
+        ),
+        "no-leak-at-rest",
+    ),
+    Rule(
+        "may_reset",
+        False,
+        "kvproof-pool",
+        PoolConfig(num_gpu_blocks=2, caching=True),
+        [("store", 1, (0,)), ("give", 1), ("forget",)],
+        (
+            "kvproof.check.subjects.builtin.pool",
+            "OwnPool.reset_cache",
+            "not self.cached.is_idle",
+            "self.cached.is_idle",
+        ),
+        "no-leak-at-rest",
+    ),
 ]
 
 
@@ -68,7 +98,7 @@ def finding_of(rule: Rule) -> str | None:
     return None if finding is None else finding.property
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.word)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.word} of {rule.subject}")
 def test_a_fault_is_caught_by_this_word_alone(rule: Rule, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     assert finding_of(rule) is None, "without the fault"
     with plant(*rule.fault):

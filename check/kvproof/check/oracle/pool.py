@@ -249,6 +249,8 @@ class PoolJudge(Judge):
         self.answer = "done" if done else "refused"
         if not done:
             self._unchanged(before, "reset_cache() was refused")
+        self._judge_reset(done, "reset_cache()")
+        if not done:
             return True
         self.explainer.run(operations.reset_cache(self.state), "reset_cache()")
         self._settle_pool("reset_cache()")

@@ -5,8 +5,8 @@ admits it, LATER neither. A watermark may hold blocks back from admission while 
 Costs are in blocks, lengths in tokens.
 """
 
-from kvproof.spec.language import BLOCK_SIZE, SEQS, word
-from kvproof.spec.text.state import GPU, State
+from kvproof.spec.language import BLOCK_SIZE, POOLS, SEQS, word
+from kvproof.spec.text.state import GPU, USED, State
 
 
 @word
@@ -80,6 +80,12 @@ def something_runs(state: State) -> bool:
 def may_wait(state: State) -> bool:
     """LATER may be answered only while something runs: in an idle pool, who waits would wait for ever."""
     return something_runs(state)
+
+
+@word
+def may_reset(state: State) -> bool:
+    """The prefix cache is reset when no block of either pool is in use, and only then: else the reset is refused."""
+    return all(state.count[p][USED] == 0 for p in POOLS)
 
 
 @word

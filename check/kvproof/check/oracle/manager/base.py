@@ -128,6 +128,14 @@ class Judge:
             if left:
                 raise Finding("no-leak-at-rest", f"{context}: sequences that are over still have tables: {left}")
 
+    def _judge_reset(self, is_done: bool, context: str) -> None:
+        """The prefix cache was reset, or refused to be: it must be reset exactly when nothing is held."""
+        may_reset: bool = self.explainer.machine.word("may_reset")(self.state)
+        if may_reset and not is_done:
+            raise Finding("no-leak-at-rest", f"{context} was refused although nothing is held")
+        if is_done and not may_reset:
+            raise Finding("evict-unreferenced", f"{context} was done although blocks are in use")
+
     def _settle(self, context: str) -> None:
         self.explainer.compare_pool(context, self._is_at_rest)
 

@@ -89,12 +89,10 @@ class Stepping(Judge):
         self.answer = "reset" if done else "refused"
         if not done:
             self._unchanged(before, "reset_cache was refused")
-            if self._is_at_rest():
-                raise Finding("no-leak-at-rest", "reset_cache was refused although nothing is held")
+        self._judge_reset(done, "reset_cache")
+        if not done:
             self.coverage["reset refused"] += 1
             return True
-        if not self._is_at_rest():
-            raise Finding("evict-unreferenced", "reset_cache was done although blocks are in use")
         self.explainer.run(operations.reset_cache(self.state), "reset_cache")
         self._observe("reset_cache")
         self._settle("reset_cache")
