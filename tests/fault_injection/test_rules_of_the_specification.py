@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kvproof.check.oracle.replay import repeat
+from kvproof.check.oracle.replay import replay
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.subjects.registry import find
@@ -89,12 +89,12 @@ RULES = [
 def words_of(rule: Rule) -> dict[str, Any]:
     """The words as the judge of the rule reads them; every machine of these sizes shares them."""
     words: list[dict[str, Any]] = []
-    repeat(find(rule.subject), rule.config, (), watch=lambda judge: words.append(judge.explainer.machine.names))
+    replay(find(rule.subject), rule.config, (), watch=lambda judge: words.append(judge.explainer.machine.names))
     return words[0]
 
 
 def finding_of(rule: Rule) -> str | None:
-    finding = repeat(find(rule.subject), rule.config, rule.operations).finding
+    finding = replay(find(rule.subject), rule.config, rule.operations).finding
     return None if finding is None else finding.property
 
 
