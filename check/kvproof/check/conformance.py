@@ -26,7 +26,8 @@ from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.configurations import check_fixed
 from kvproof.check.search.random_walk import WalkOptions
-from kvproof.check.subjects.registry import UnknownSubject, name_of
+from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.own import name_of
 from kvproof.spec.trace import Operation
 
 EXPLORE_SHARE = 0.2  # of the time

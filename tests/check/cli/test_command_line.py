@@ -17,7 +17,7 @@ from kvproof.check.runs.session import StageBudget
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.walk_stage import walker_stage
 from kvproof.check.search import manager_operations
-from kvproof.check.subjects.registry import find, listed
+from kvproof.check.subjects.registry import ROWS, find
 from kvproof.reports.result import Check
 
 # A fork that forgets to count its references. MEMORY keeps what a repeated run would meet.
@@ -123,7 +123,7 @@ def test_a_command_line_that_is_wrong_exits_with_2(arguments: tuple[str, ...]) -
 def test_the_subjects_are_listed() -> None:
     done = kvproof("subjects")
     assert done.exit_code == 0
-    names = [*(name for name, _ in listed()), "module:factory", "pipe:COMMAND"]
+    names = [*(row.name for row in ROWS), "module:factory", "pipe:COMMAND"]
     assert [line.split()[0] for line in done.output.splitlines()] == names
 
 

@@ -9,7 +9,8 @@ import pytest
 from kvproof.check import run_conformance
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.protocol.finding import AdapterError
-from kvproof.check.subjects.registry import find, own
+from kvproof.check.subjects.own import own
+from kvproof.check.subjects.registry import find
 
 ENDS = """
 import os, time

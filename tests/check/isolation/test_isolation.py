@@ -21,8 +21,8 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Config, Observation, Refused, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search import manager_operations
+from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.builtin import manager
-from kvproof.check.subjects.registry import UnknownSubject
 from kvproof.spec.text.identity import Key
 
 ENDS = """

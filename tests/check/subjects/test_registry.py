@@ -1,11 +1,16 @@
-"""Subjects by name: the built-in ones, and what a user may write of his own."""
+"""Subjects by name: those of the table, and those that a user wrote."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.builtin import manager
-from kvproof.check.subjects.registry import UnknownSubject, find, listed, name_of
+from kvproof.check.subjects.loading import EngineError
+from kvproof.check.subjects.loading.download import KNOWN
+from kvproof.check.subjects.own import name_of
+from kvproof.check.subjects.registry import NAMED, ROWS, Row, engine_of, find
 
 OURS = ("kvproof", "kvproof-generation1", "kvproof-pool", "kvproof-scheduler")
 GOOD = """
@@ -36,11 +41,36 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_what_is_listed_can_be_named() -> None:
-    names = [name for name, _ in listed()]
-    assert names[: len(OURS)] == list(OURS)
-    assert "vllm-v0" in names
+def test_every_row_of_the_table_has_a_name_of_its_own_and_ours_need_no_engine() -> None:
+    assert len(NAMED) == len(ROWS)
+    assert [row.name for row in ROWS if not (row.releases or row.is_checkout)] == list(OURS)
     assert [find(name)().name for name in OURS] == list(OURS)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_says_which_releases_it_takes_and_of_which_engine(row: Row) -> None:
+    assert bool(row.releases) == bool(row.engine) == bool(row.default_release)
+    assert not (row.releases and row.is_checkout)
+    assert row.engine in {"", *KNOWN}
+    if row.engine:
+        assert engine_of(f"{row.name}==1.0") == row.engine
+
+
+@pytest.mark.parametrize("name", ["kvproof", "nano-vllm==.", "module:factory"])
+def test_a_subject_that_is_no_release_has_no_engine(name: str) -> None:
+    with pytest.raises(EngineError, match=f"{name} has no releases; there are those of lmdeploy, sglang"):
+        engine_of(name)
+
+
+def test_the_page_of_engines_lists_the_level_and_the_releases_of_the_table() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "engines.md").read_text()
+    listed = dict(re.findall(r"^\| `([\w-]+)` \| ([^|]+ \| [^|]+) \|", page, flags=re.MULTILINE))
+    expected = {
+        row.name: f"{row.level} | {'a checkout' if row.is_checkout else ' to '.join(dict.fromkeys(row.releases or ()))}"
+        for row in ROWS
+        if row.name not in OURS
+    }
+    assert listed == expected
 
 
 @pytest.mark.parametrize("form", ["{stem}:Adapter", "{name}:Adapter", "./{name}:Adapter", "{path}:Holder.make"])
@@ -51,48 +81,50 @@ def test_an_adapter_of_ones_own_is_found_by_module_or_by_file(module: Path, form
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("kvprof", "there is no subject 'kvprof'; did you mean kvproof?"),
         ("vllm-v00==0.9.2", "did you mean vllm-v0?"),
         (
             "zzz",
-            f"there are {', '.join(name for name, _ in listed())}, and module:factory or path/to/file.py:factory",
+            f"there are {', '.join(NAMED)}, and module:factory or path/to/file.py:factory",
         ),
-        ("kvproof==1", "kvproof takes no version"),
-        ("vllm-v0==", "vllm-v0 takes a version after =="),
-        (":make", "names no factory"),
-        ("module:", "names no factory"),
+        ("kvproof==1", "kvproof takes no release"),
+        ("vllm-v0==", "vllm-v0 takes a release after =="),
+        ("nano-vllm==", "nano-vllm takes a path after =="),
+        ("nano-vllm", "nano-vllm has no releases: write nano-vllm==PATH"),
+        (":make", "does not name a factory"),
+        ("module:", "does not name a factory"),
         ("no_such_module:make", "no_such_module cannot be imported: ModuleNotFoundError"),
         ("no/such/file.py:make", "there is no file no/such/file.py"),
         ("{stem}:Adaptor", "has no 'Adaptor'; did you mean Adapter?"),
         ("{stem}:Holder.mak", "has no 'mak'; did you mean make?"),
-        ("{stem}:NUMBER", "NUMBER is no factory: it is int and cannot be called"),
+        ("{stem}:NUMBER", "NUMBER is not a factory: it is of type int, not callable"),
     ],
 )
-def test_a_name_that_finds_nothing_says_what_could_be_meant(module: Path, name: str, said: str) -> None:
+def test_a_name_that_finds_nothing_says_what_could_be_meant(module: Path, name: str, message: str) -> None:
     with pytest.raises(UnknownSubject) as refused:
         find(name.format(stem=module.stem))
 
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("factory", "said"),
+    ("factory", "message"),
     [
-        ("none", "what the factory returned is no subject: NoneType is no subject: it has no "),
+        ("none", "what the factory returned is not a subject: NoneType is no subject: it has no "),
         ("fails", "the subject cannot be made: OSError: no such engine"),
         ("leaves", "the subject cannot be made: SystemExit: 3"),
         ("needs", "the subject cannot be made: TypeError: needs() missing 1 required positional argument"),
     ],
 )
-def test_a_factory_that_gives_no_subject_is_one_clear_error(module: Path, factory: str, said: str) -> None:
+def test_a_factory_that_gives_no_subject_is_one_clear_error(module: Path, factory: str, message: str) -> None:
     make = find(f"{module.name}:{factory}")
 
     with pytest.raises(UnknownSubject) as refused:
         make()
 
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["import no_such_thing", "def broken(:", "raise SystemExit(1)", "1 / 0"])

@@ -28,12 +28,13 @@ def bisect(
     with error_boundary(json):
         import msgspec
 
-        from kvproof.check.counterexample.bisection import Answer, Outcome, engine_of, releases_of
+        from kvproof.check.counterexample.bisection import Answer, Outcome, releases_of
         from kvproof.check.counterexample.bisection import bisect as run
         from kvproof.check.runs.json_output import write_document
         from kvproof.check.runs.replay import replay
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.subjects.loading import EngineError
+        from kvproof.check.subjects.registry import engine_of
 
         console = output()
         try:

@@ -1,4 +1,4 @@
-"""`kvproof engines`: bring in releases of engines, so that they can be checked."""
+"""`kvproof engines`: download releases of engines, so that they can be checked."""
 
 from typing import Annotated
 
@@ -6,12 +6,12 @@ import typer
 
 from kvproof.check.runs.errors import UsageError, error_boundary
 
-engines = typer.Typer(no_args_is_help=True, help="Bring in a release of an engine, or list those that are here.")
+engines = typer.Typer(no_args_is_help=True, help="Download a release of an engine, or list the downloaded ones.")
 
 
 @engines.command()
 def add(spec: Annotated[str, typer.Argument(metavar="SPEC", help="NAME==VERSION, or a folder with sources.")]) -> None:
-    """Bring in the sources of a release; the package index is asked once."""
+    """Download the sources of a release into the cache, unless they are there."""
     with error_boundary():
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.subjects.loading import EngineError, download
@@ -25,7 +25,7 @@ def add(spec: Annotated[str, typer.Argument(metavar="SPEC", help="NAME==VERSION,
 
 @engines.command("list")
 def list_engines() -> None:
-    """List the releases that are here."""
+    """List the downloaded releases."""
     with error_boundary():
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.subjects.loading import download
@@ -34,4 +34,4 @@ def list_engines() -> None:
         for engine in found:
             say(console, f"{engine.name}=={engine.version}  {engine.folder}")
         if not found:
-            say(console, "None yet: `kvproof engines add vllm==0.9.2` brings one in.")
+            say(console, "None yet: `kvproof engines add vllm==0.9.2` downloads one.")

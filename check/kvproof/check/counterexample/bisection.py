@@ -14,6 +14,7 @@ from pathlib import Path
 from kvproof.check.counterexample.replay import Replay, ReplayStatus
 from kvproof.check.counterexample.store import load
 from kvproof.check.subjects.loading import EngineError, download
+from kvproof.check.subjects.registry import engine_of
 
 RANGE = ".."
 
@@ -60,15 +61,6 @@ class Bisection:
             first, last = answers[0].release, answers[-1].release
             parts.append(f"{outcome.value} in {first if first == last else f'{first} to {last}'}")
         return f"{self.property}: {', '.join(parts)}"
-
-
-def engine_of(subject: str) -> str:
-    """The engine that a subject comes from. Raises EngineError if it has no releases."""
-    name = subject.partition("==")[0]
-    for engine in download.KNOWN:
-        if name == engine or name.startswith(f"{engine}-"):
-            return engine
-    raise EngineError(f"{subject} has no releases; there are those of {', '.join(download.KNOWN)}")
 
 
 def releases_of(engine: str, named: Sequence[str], cache: Path | None = None) -> list[str]:

@@ -21,7 +21,8 @@ from kvproof.check.search.scheduler_operations import walk_loop
 from kvproof.check.search.shrinking.pool import minimise_pool
 from kvproof.check.search.shrinking.scheduler import minimise_loop
 from kvproof.check.search.shrinking.shorter_runs import shortest
-from kvproof.check.subjects.registry import Factory, UnknownSubject
+from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.registry import Factory
 
 WITHOUT_LIMIT_SECONDS = 1e8  # the other side watches the time
 TEXT_MAX = 4000

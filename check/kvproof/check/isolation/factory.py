@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.protocol.manager import ManagerSubject
-from kvproof.check.subjects.registry import find, name_of
+from kvproof.check.subjects.own import name_of
+from kvproof.check.subjects.registry import find
 
 OURS = "kvproof"
 PIPE = "pipe:"  # a process already

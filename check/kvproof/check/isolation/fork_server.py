@@ -23,7 +23,8 @@ from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.protocol.adapter_check_pool import is_pool_subject
 from kvproof.check.protocol.adapter_check_scheduler import is_scheduler_subject
 from kvproof.check.protocol.manager import Config, Observation
-from kvproof.check.subjects.registry import Factory, UnknownSubject, find
+from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.registry import Factory, find
 from kvproof.spec.text.identity import Identities
 
 FAULT = 70  # the exit code of a fork that failed by a fault of ours

@@ -13,7 +13,7 @@ from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import Connection, unpack
 from kvproof.check.protocol.manager import Assumption, Capabilities
-from kvproof.check.subjects.registry import UnknownSubject
+from kvproof.check.subjects import UnknownSubject
 
 COMMAND = (sys.executable, "-m", "kvproof.check.isolation.fork_server")
 END_SECONDS_MAX = 10.0  # for a process that was killed to be gone

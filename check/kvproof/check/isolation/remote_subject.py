@@ -18,7 +18,7 @@ from kvproof.check.protocol.adapter_check_pool import CALLS as POOL_CALLS
 from kvproof.check.protocol.adapter_check_scheduler import EVERY_CALL
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
-from kvproof.check.subjects.registry import UnknownSubject
+from kvproof.check.subjects import UnknownSubject
 
 CALLS_OF_LEVEL = {
     "manager": frozenset(CALLS),

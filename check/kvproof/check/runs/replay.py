@@ -11,7 +11,7 @@ from kvproof.check.counterexample.trace_schema import CounterexampleError
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Unsupported
-from kvproof.check.subjects.registry import UnknownSubject
+from kvproof.check.subjects import UnknownSubject
 
 Subject = str | Callable[[], Any]  # the name of a subject, or its factory
 

@@ -17,7 +17,7 @@ def factory_of(
     """
     from kvproof.check.isolation.factory import factory_for
     from kvproof.check.isolation.limits import Limits
-    from kvproof.check.subjects.registry import UnknownSubject
+    from kvproof.check.subjects import UnknownSubject
 
     try:
         make = factory_for(name, isolation, Limits.within(seconds))

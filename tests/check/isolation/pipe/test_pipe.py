@@ -17,7 +17,7 @@ from kvproof.check.oracle.replay import confirm
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Capabilities, Config, Unsupported
 from kvproof.check.search.manager_operations import walk
-from kvproof.check.subjects.registry import UnknownSubject
+from kvproof.check.subjects import UnknownSubject
 from kvproof.spec.text.identity import Key
 
 EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "pipe_manager.c"

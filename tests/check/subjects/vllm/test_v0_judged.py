@@ -8,9 +8,10 @@ from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.manager import explore_subject
 from kvproof.check.search.manager_operations import walk
 from kvproof.check.search.shrinking.delta_debugging import minimise
-from kvproof.check.subjects.vllm.v0_manager import make
+from kvproof.check.subjects.registry import find
 
 pytestmark = pytest.mark.engine
+make = find("vllm-v0==0.9.2")
 PLAIN = {"caching": False, "window": None, "num_host_blocks": 0, "chunked": False}
 
 

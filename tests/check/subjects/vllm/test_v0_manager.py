@@ -7,7 +7,7 @@ import pytest
 from kvproof.check.protocol.manager import Admission, Admitted, Config, Reserved, Scheduled, Unsupported
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.vllm.v0_loader import import_manager
-from kvproof.check.subjects.vllm.v0_manager import VllmV0, make
+from kvproof.check.subjects.vllm.v0_manager import VllmV0
 from kvproof.spec.text.identity import Key
 
 pytestmark = pytest.mark.engine
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.engine
 @pytest.fixture(scope="module")
 def subject() -> VllmV0:
     download.add("vllm==0.9.2")
-    return make("0.9.2")
+    return VllmV0("0.9.2", import_manager("0.9.2"))
 
 
 def opened(subject: VllmV0, **options: Any) -> VllmV0:

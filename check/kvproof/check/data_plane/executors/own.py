@@ -7,7 +7,8 @@ from typing import Any
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
 from kvproof.check.data_plane.memory.layouts import UnknownSetting
 from kvproof.check.data_plane.memory.world import Caches
-from kvproof.check.subjects.registry import UnknownSubject, own
+from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.own import own
 
 
 def own_executor(name: str) -> Executor:

@@ -6,7 +6,8 @@ Started as a module with the name and a file descriptor, to which the reason goe
 import os
 import sys
 
-from kvproof.check.subjects.registry import UnknownSubject, own
+from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.own import own
 
 
 def main(name: str, answer: int) -> None:

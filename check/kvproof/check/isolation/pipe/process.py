@@ -22,7 +22,7 @@ from kvproof.check.isolation.fork_server_client import how_it_ended
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_subject import CRASH, HANG
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.subjects.registry import UnknownSubject
+from kvproof.check.subjects import UnknownSubject
 
 LINE_BYTES_MAX = 1 << 20
 END_SECONDS_MAX = 0.5

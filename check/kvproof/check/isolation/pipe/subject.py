@@ -20,7 +20,7 @@ from kvproof.check.protocol.manager import (
     Unsupported,
 )
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
-from kvproof.check.subjects.registry import UnknownSubject
+from kvproof.check.subjects import UnknownSubject
 
 PREFIX = "pipe:"
 PROTOCOL = 1

@@ -232,6 +232,6 @@ class LMDeploy(ManagerAdapter):
         return refs
 
 
-def make(version: str = "0.18.0") -> LMDeploy:
+def make(version: str) -> LMDeploy:
     """The manager of a release that was brought in. Raises EngineError."""
     return LMDeploy(version, import_modules(version))

@@ -292,6 +292,6 @@ class SGLang(ManagerAdapter):
         return self._num_pages()
 
 
-def make(version: str = "0.5.23") -> SGLang:
+def make(version: str) -> SGLang:
     """The manager of a release that was brought in. Raises EngineError."""
     return SGLang(version, import_release(version))

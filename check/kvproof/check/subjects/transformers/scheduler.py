@@ -297,6 +297,6 @@ class Transformers:
         return Observation(tables, free, refs=refs, free_ids=free_ids + self._offloading.free_ids)
 
 
-def make(version: str = "5.23.0") -> Transformers:
+def make(version: str) -> Transformers:
     """The loop of a release that was brought in. Raises EngineError."""
     return Transformers(version, import_modules(version))

@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvproof.check.protocol.manager import NULL_BLOCK, Assumption, Config, Observation, Unsupported
+from kvproof.check.subjects.vllm.v0_loader import Manager
 from kvproof.check.subjects.vllm.v0_manager import VllmV0
 from kvproof.check.subjects.vllm.v0_observation import BlockPools, absolute_ids
 
@@ -39,14 +40,12 @@ SET_ORDER = Assumption(
 class VllmV0Generation1(VllmV0):
     """`BlockSpaceManager`, and `BlockSpaceManagerV1` after it."""
 
-    generation = 1
-
-    def __init__(self, version: str, manager: Any, status: Any) -> None:
-        super().__init__(version, manager, status)
+    def __init__(self, version: str, found: Manager) -> None:
+        super().__init__(version, found)
         self.name = f"vllm-v0-generation1 {version}"
         can_chunk = self._calls.append == "append_slots"
         self.capabilities = replace(self.capabilities, lookahead=False, chunked=can_chunk, window=True)
-        sys.modules[f"{manager.__module__.partition('.')[0]}.block"].PhysicalTokenBlock.__hash__ = _number
+        sys.modules[f"{found.make.__module__.partition('.')[0]}.block"].PhysicalTokenBlock.__hash__ = _number
         self.assumptions = (*self.assumptions, PROMPT_BESIDE_RING, PARTIAL_UNSHARED, SET_ORDER)
 
     def open(self, config: Config) -> None:

@@ -10,7 +10,6 @@ scheduler of those releases does; a watermark, window or swap that a release doe
 
 import inspect
 import sys
-from pathlib import Path
 from typing import Any
 
 from kvproof.check.protocol.manager import (
@@ -27,7 +26,7 @@ from kvproof.check.protocol.manager import (
 )
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION
 from kvproof.check.subjects.vllm.v0_fakes import ToldGroup, ToldSequence
-from kvproof.check.subjects.vllm.v0_loader import import_manager
+from kvproof.check.subjects.vllm.v0_loader import Manager
 from kvproof.check.subjects.vllm.v0_observation import Pools, pairs, shown
 from kvproof.spec.text.identity import Image, Key
 
@@ -71,11 +70,10 @@ class Calls:
 class VllmV0:
     """`SelfAttnBlockSpaceManager`, and `BlockSpaceManagerV2` before it."""
 
-    generation = 2
-
-    def __init__(self, version: str, manager: Any, status: Any) -> None:
+    def __init__(self, version: str, found: Manager) -> None:
         self.name = f"vllm-v0 {version}"
-        self._class, self._status = manager, status
+        manager, self._status = found.make, found.status
+        self._class = manager
         self._calls = calls = Calls(manager)
         self.capabilities = Capabilities(
             swap=calls.can_swap,
@@ -333,13 +331,3 @@ def _takes_no_tokens(manager: Any) -> bool:
     """A further chunk of a prompt is an append of nothing; 0.4.0.post1, older than chunks, asserts against it."""
     table = getattr(sys.modules[manager.__module__], "BlockTable", None)
     return not inspect.isclass(table) or "can't append empty token ids" not in inspect.getsource(table)
-
-
-def make(version: str = "0.9.2", cache: Path | None = None, generation: int | None = None) -> VllmV0:
-    """The manager of a release that was brought in or is installed. Raises EngineError."""
-    found = import_manager(version, cache, generation)
-    if found.generation == 1:
-        from kvproof.check.subjects.vllm.v0_generation1 import VllmV0Generation1
-
-        return VllmV0Generation1(version, found.make, found.status)
-    return VllmV0(version, found.make, found.status)

@@ -13,7 +13,6 @@ requests are let in beside any number of swapped ones, and the scheduler gives u
 the watermark is the manager's default, which is no block here.
 """
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -237,6 +236,6 @@ class VllmV0Scheduler:
         return shown(self._manager, self._pools, self._config)
 
 
-def make(version: str = "0.9.2", cache: Path | None = None) -> VllmV0Scheduler:
+def make(version: str) -> VllmV0Scheduler:
     """The scheduler of a release that was brought in. Raises EngineError."""
-    return VllmV0Scheduler(version, import_scheduler(version, cache))
+    return VllmV0Scheduler(version, import_scheduler(version))

@@ -12,7 +12,6 @@ Limits: no other kinds of attention; no external tokens; no watermark (from 0.30
 """
 
 import inspect
-from pathlib import Path
 from typing import Any
 
 from kvproof.check.protocol.manager import (
@@ -266,6 +265,6 @@ class VllmV1:
         return self._shown.observe()
 
 
-def make(version: str = "0.33.0", cache: Path | None = None) -> VllmV1:
+def make(version: str) -> VllmV1:
     """The manager of a release that was brought in. Raises EngineError."""
-    return VllmV1(version, import_release(version, cache))
+    return VllmV1(version, import_release(version))

@@ -7,7 +7,6 @@ connectors that hold blocks while they copy them touch and free the blocks of se
 """
 
 import inspect
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -101,9 +100,9 @@ class VllmV1Pool:
         return self._shown.observe()
 
 
-def make(version: str = "0.33.0", cache: Path | None = None) -> VllmV1Pool:
+def make(version: str) -> VllmV1Pool:
     """The pool of a release that was brought in. Raises EngineError."""
-    release = import_release(version, cache)
+    release = import_release(version)
     if not hasattr(release.utils, "get_request_block_hasher"):
         raise EngineError(f"the pool of vLLM {version} is driven from 0.10.2 on; `vllm-v1=={version}` is there")
     return VllmV1Pool(version, release)

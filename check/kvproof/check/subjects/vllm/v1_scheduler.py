@@ -17,7 +17,6 @@ window; transfers only with one group of full attention, and one step at a time.
 
 import inspect
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
@@ -279,6 +278,6 @@ def blocks_for_one(options: Options, config: Any) -> int:
     return sum(-(-spec.max_memory_usage_bytes(options) // spec.page_size_bytes) for spec in specs)
 
 
-def make(version: str = "0.33.0", cache: Path | None = None) -> VllmV1Scheduler:
+def make(version: str) -> VllmV1Scheduler:
     """The scheduler of a release that was brought in. Raises EngineError."""
-    return VllmV1Scheduler(version, import_modules(version, cache))
+    return VllmV1Scheduler(version, import_modules(version))

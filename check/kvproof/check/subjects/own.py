@@ -1,0 +1,99 @@
+"""Subjects of the user's own: from `module:factory` or `path/to/file.py:factory` to the function, and back."""
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kvproof.check.subjects import UnknownSubject
+
+FORMS = "module:factory or path/to/file.py:factory"
+
+
+def own(name: str, kind: str = "factory") -> Callable[..., Any]:
+    """The class or function named by `module:attribute` or `path/to/file.py:attribute`; it is not called.
+
+    kind: what a message calls it. Raises UnknownSubject if it cannot be imported, or is not callable.
+    """
+    where, _, attribute = name.rpartition(":")
+    if not where or not attribute:
+        raise UnknownSubject(f"{name!r} does not name a {kind}: write {FORMS.replace('factory', kind)}")
+    found: Any = _module(name, where)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            close = difflib.get_close_matches(part, [n for n in dir(found) if not n.startswith("_")], n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise UnknownSubject(f"{name}: {where} has no {part!r}{hint}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise UnknownSubject(f"{name}: {attribute} is not a {kind}: it is of type {type(found).__name__}, not callable")
+    return found  # type: ignore[no-any-return]
+
+
+def name_of(factory: Callable[..., Any]) -> str | None:
+    """A name by which `own` finds this factory again; None if it has none (a lambda, a local function).
+
+    A module inside a package is named as a module. Any other module is named by its file, because the process that
+    reads the name may not have the module's folder on its path.
+    """
+    module, attribute = getattr(factory, "__module__", None), getattr(factory, "__qualname__", None)
+    if not module or not attribute or "<" in attribute or not (file := _file_of(factory)):
+        return None
+    if "." in module:
+        with suppress(ImportError, ValueError):
+            spec = importlib.util.find_spec(module)
+            if spec is not None and spec.origin == file:
+                return f"{module}:{attribute}"
+    path, here = Path(file), Path.cwd()
+    return f"{path.relative_to(here).as_posix() if path.is_relative_to(here) else path}:{attribute}"
+
+
+def _file_of(factory: Callable[..., Any]) -> str | None:
+    try:
+        return inspect.getsourcefile(factory)
+    except TypeError:
+        return None
+
+
+def _module(name: str, where: str) -> ModuleType:
+    is_file = where.endswith(".py") or "/" in where or os.sep in where
+    try:
+        return _from_file(Path(where)) if is_file else _imported(where)
+    except KeyboardInterrupt:
+        raise
+    except FileNotFoundError as error:
+        if is_file and not Path(where).is_file():
+            raise UnknownSubject(f"{name}: there is no file {where}") from error
+        raise UnknownSubject(f"{name}: {where} cannot be imported: {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        raise UnknownSubject(f"{name}: {where} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _imported(module: str) -> ModuleType:
+    """Import a module; the working folder is searched as well, which a console script does not have on its path."""
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+    return importlib.import_module(module)
+
+
+def _from_file(path: Path) -> ModuleType:
+    """Import a file in its present state; it can import its neighbours."""
+    path = path.resolve(strict=True)
+    name = f"kvproof_subject_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("it is not a Python file")
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
