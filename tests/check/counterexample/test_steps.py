@@ -1,40 +1,9 @@
-"""How operations read, with every kind of argument."""
+"""The steps of a run as text: what the engine asked for, and what the manager answered."""
 
-import pytest
-
-from kvproof.check.counterexample.steps import call_of, describe_steps
+from kvproof.check.counterexample.steps import describe_steps
 from kvproof.check.protocol.manager import Config
 from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation
-
-PLAIN, CHUNKED = Config(), Config(chunked=True)
-
-
-@pytest.mark.parametrize(
-    ("operation", "config", "text"),
-    [
-        (("new", 1, (1,), (0, 1, 1)), PLAIN, "new(group 1, sequence 1, 3 tokens: 0 1 1)"),
-        (("new", 1, (1, 2), (5, 5, 5)), PLAIN, "new(group 1, sequences 1 and 2, 3 tokens, all 5)"),
-        (
-            ("new", 1, (1,), (0,), ("X", 2, "Y"), (("P", 0, 1),), (9, (1, 0))),
-            PLAIN,
-            "new(group 1, sequence 1, 1 token: 0, adapter X with id 2, salt Y, image P in 1 position from 0, "
-            "encoder sequence 9 of 2 tokens: 1 0)",
-        ),
-        (("admit", 1, 3), PLAIN, "admit(group 1)"),
-        (("admit", 1, 3), CHUNKED, "admit(group 1, at most 3 tokens)"),
-        (("extend", 4, 1), CHUNKED, "extend(sequence 4, 1 token)"),
-        (("sample", 1, (0,)), PLAIN, "sample(group 1, 1 token: 0)"),
-        (("fork", 1, 2), PLAIN, "fork(sequence 1, into 2)"),
-        (("free", 2), PLAIN, "free(sequence 2)"),
-        (("run", 0), PLAIN, "run()"),
-        (("run", 1), PLAIN, "run(after 1 s)"),
-        (("swap_out", 3), PLAIN, "swap_out(group 3)"),
-        (("reset",), PLAIN, "reset()"),
-    ],
-)
-def test_an_operation_reads_as_a_call(operation: Operation, config: Config, text: str) -> None:
-    assert call_of(operation, config) == text
 
 
 def test_hits_copies_swaps_and_tables_are_told() -> None:

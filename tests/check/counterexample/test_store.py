@@ -1,6 +1,7 @@
 """Crash files: what is written, what is refused, and what a replay says."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -198,7 +199,7 @@ def test_a_broken_or_foreign_file_is_refused_with_one_message(tmp_path: Path, co
     path = tmp_path / "x.json"
     path.write_text(content)
 
-    with pytest.raises(CounterexampleError, match=said):
+    with pytest.raises(CounterexampleError, match=re.escape(said)):
         load(path)
     assert replay(path).status is ReplayStatus.ERROR
 
@@ -218,16 +219,16 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         (lambda d: d["config"].update(num_gpu_blocks=10**9), "blocks"),
         (lambda d: d.update(operations=[["fly", 1]]), "operation 1 is 'fly'"),
         (lambda d: d.update(operations=[[]]), "operation 1 is None"),
-        (lambda d: d.update(operations=[["fork", 1]]), "fork, has 1 arguments of 2"),
-        (lambda d: d.update(operations=[["free", "1"]]), "argument 1: Expected `int`, got `str`"),
-        (lambda d: d.update(operations=[["new", 1, [1], []]]), "argument 3"),
-        (lambda d: d.update(operations=[["new", 1, [1], [0], ["X"]]]), "argument 4"),
+        (lambda d: d.update(operations=[["fork", 1]]), "fork, has 1 argument; it takes parent, child"),
+        (lambda d: d.update(operations=[["free", "1"]]), "Expected `int`, got `str` - at `$.operations[0][1]`"),
+        (lambda d: d.update(operations=[["new", 1, [1], []]]), "`$.operations[0][3]`"),
+        (lambda d: d.update(operations=[["new", 1, [1], [0], ["X"]]]), "`$.operations[0][4]`"),
     ],
 )
 def test_a_file_that_was_edited_into_nonsense_is_refused(
     crash_file: Path, edit: Callable[[dict[str, Any]], object], said: str
 ) -> None:
-    with pytest.raises(CounterexampleError, match=said):
+    with pytest.raises(CounterexampleError, match=re.escape(said)):
         load(edited(crash_file, edit))
 
 

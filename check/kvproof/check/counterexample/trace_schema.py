@@ -1,71 +1,21 @@
-"""What a crash file may hold: the configuration and each operation, argument by argument.
+"""Check a trace file before it is run: the configuration, and each operation with its arguments.
 
-A judge runs what it is given a million times and does not check it. A file may have been edited, so everything in it
-is checked here, before it is run.
+A judge does not check the operations that it is given, because it runs millions of them. A file may have been edited,
+so everything in it is checked here, against the classes of `protocol.operations`.
 """
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
 from kvproof.check.protocol.manager import Config
-from kvproof.check.protocol.pool import PoolConfig
-from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.protocol.operation_base import PLAIN_KEY, ManagerOperation, TypedOperation
+from kvproof.check.protocol.operations import LEVELS, kinds_of
 from kvproof.reports.document import DocumentError
 from kvproof.spec.trace import Operation, Trace
 
 NUM_BLOCKS_MAX = 100_000
-
-Count = Annotated[int, Meta(ge=0)]
-Positive = Annotated[int, Meta(ge=1)]
-Ids = Annotated[list[int], Meta(min_length=1)]
-KeyData = tuple[str | None, int, str | None]
-ImageData = tuple[str, Count, Positive]
-Encoder = tuple[int, Ids]
-
-# The arguments that each operation takes; `new` may leave out the last three.
-ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "new": (int, Ids, Ids, KeyData, list[ImageData], Encoder | None),
-    "sample": (int, Ids),
-    "lookup": (int,),
-    "admit": (int, Count),
-    "extend": (int, Positive),
-    "append": (int,),
-    "fork": (int, int),
-    "free": (int,),
-    "preempt": (int,),
-    "swap_out": (int,),
-    "swap_in": (int,),
-    "run": (Count,),
-    "reset": (),
-}
-LOOP_ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "add": (int, Ids, Ids, Positive, KeyData, list[ImageData], Encoder | None, tuple[int, bool]),
-    "abort": (int,),
-    "stop": (),
-    "schedule": (),
-    "launch": (Ids,),
-    "complete": (Ids, list[tuple[int, int]], list[int], list[int]),
-    "drain": (Ids,),
-}
-POOL_ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "take": (int, Positive),
-    "store": (int, Ids),
-    "find": (Ids,),
-    "reuse": (int, Ids),
-    "share": (int, int),
-    "give": (int, Ids),
-    "forget": (),
-}
-LEVELS: tuple[tuple[type[Config], dict[str, tuple[Any, ...]]], ...] = (
-    (SchedulerConfig, LOOP_ARGUMENTS),
-    (PoolConfig, POOL_ARGUMENTS),
-    (Config, ARGUMENTS),
-)
-NUM_NEEDED = {"new": 3, "add": 4, "complete": 1, "launch": 0, "give": 1}
-NO_KEY: list[Any] = []  # stands for a key that is left out
 
 
 class CounterexampleError(DocumentError):
@@ -73,8 +23,8 @@ class CounterexampleError(DocumentError):
 
 
 def config_of(trace: Trace, path: Path) -> Config:
-    """The configuration that the subject is opened with. Raises CounterexampleError."""
-    kind, _ = _level(trace)
+    """The configuration in which the trace's operations were run. Raises CounterexampleError."""
+    kind = _level(trace).config_type
     foreign = sorted(trace.config.keys() - msgspec.to_builtins(kind()).keys())
     if foreign:
         raise _not(path, f"a configuration has no field {foreign[0]!r}")
@@ -89,33 +39,39 @@ def config_of(trace: Trace, path: Path) -> Config:
 
 
 def operations_of(trace: Trace, path: Path) -> list[Operation]:
-    """The operations, as a judge takes them. Raises CounterexampleError."""
-    _, known = _level(trace)
-    return [_operation(data, number, path, known) for number, data in enumerate(trace.operations, start=1)]
+    """The operations as tuples, which is how a judge takes them. Raises CounterexampleError."""
+    kinds = kinds_of(_level(trace))
+    return [_operation(data, number, path, kinds) for number, data in enumerate(trace.operations, start=1)]
 
 
-def _level(trace: Trace) -> tuple[type[Config], dict[str, tuple[Any, ...]]]:
-    """The configuration and the operations of the trace's level: its first operation tells."""
+def _level(trace: Trace) -> type[TypedOperation]:
+    """The level of the trace, which its first operation tells; of an unknown or missing one, the manager level."""
     first = trace.operations[0] if trace.operations else []
     name = first[0] if first and isinstance(first[0], str) else ""
-    return next((level for level in LEVELS if name in level[1]), LEVELS[-1])
+    return next((level for level in LEVELS if name in kinds_of(level)), ManagerOperation)
 
 
-def _operation(data: list[Any], number: int, path: Path, known: dict[str, tuple[Any, ...]]) -> Operation:
+def _operation(data: list[Any], number: int, path: Path, kinds: dict[str, type[TypedOperation]]) -> Operation:
     name = data[0] if data else None
-    if not isinstance(name, str) or name not in known:
-        raise _not(path, f"operation {number} is {name!r}; there are {', '.join(known)}")
-    kinds, given = known[name], data[1:]
-    if not NUM_NEEDED.get(name, len(kinds)) <= len(given) <= len(kinds):
-        raise _not(path, f"operation {number}, {name}, has {len(given)} arguments of {len(kinds)}")
-    for place, (value, kind) in enumerate(zip(given, kinds, strict=False), start=1):
-        if kind is KeyData and value == NO_KEY:
-            continue
-        try:
-            msgspec.convert(value, kind)
-        except msgspec.ValidationError as error:
-            raise _not(path, f"operation {number}, {name}, argument {place}: {error}") from None
-    return name, *(frozen(value) for value in given)
+    if not isinstance(name, str) or name not in kinds:
+        raise _not(path, f"operation {number} is {name!r}; there are {', '.join(kinds)}")
+    kind, num_given = kinds[name], len(data) - 1
+    fields = kind.__struct_fields__
+    if not kind.num_required() <= num_given <= len(fields):
+        takes = f"it takes {', '.join(fields) or 'none'}"
+        raise _not(path, f"operation {number}, {name}, has {num_given} argument{'s' * (num_given != 1)}; {takes}")
+    try:
+        msgspec.convert(_with_whole_key(data, kind), kind)
+    except msgspec.ValidationError as error:
+        at = str(error).replace("`$", f"`$.operations[{number - 1}]")
+        raise _not(path, f"operation {number}, {name}: {at}") from None
+    return tuple(frozen(value) for value in data)
+
+
+def _with_whole_key(data: list[Any], kind: type[TypedOperation]) -> list[Any]:
+    """The operation with the plain key where its key is an empty list, which stands for it."""
+    place = kind.__struct_fields__.index("key") + 1 if "key" in kind.__struct_fields__ else len(data)
+    return [*data[:place], PLAIN_KEY, *data[place + 1 :]] if data[place : place + 1] == [[]] else data
 
 
 def frozen(value: Any) -> Any:

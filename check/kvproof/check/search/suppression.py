@@ -14,15 +14,10 @@ from typing import Any
 from kvproof.check.protocol import features
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.operations import optional_kinds, typed
 from kvproof.spec.trace import Operation
 
-OPTIONAL = frozenset(  # kinds of operation
-    {"append", "fork", "free", "preempt", "swap_out", "reset", "share", "reuse", "abort"}
-)
 SUPPRESSED_RUNS, SUPPRESSED_FAILURES = 0.5, 0.75  # shares: of the runs, and of the known failures in such a run
-
-UNUSED = {"key": (None, 0, None), "images": (), "encoder": None}  # of a prompt that uses no feature
-PROMPTS = {"new": 3, "add": 4}  # the place of the first of these among the arguments
 
 Features = tuple[str, ...]
 KnownFailure = tuple[str, str, Features]  # property, mechanism, and the features of its shortest run
@@ -30,7 +25,7 @@ KnownFailure = tuple[str, str, Features]  # property, mechanism, and the feature
 
 def every_feature() -> Features:
     """The names of all features: fields of the configuration, then kinds of operation."""
-    return (*(feature.field for feature in features.in_config_order()), *sorted(OPTIONAL))
+    return (*(feature.field for feature in features.in_config_order()), *optional_kinds())
 
 
 def features_of(config: Config, operations: Iterable[Operation]) -> Features:
@@ -39,14 +34,10 @@ def features_of(config: Config, operations: Iterable[Operation]) -> Features:
     Keys, images and encoders are used by prompts; the configuration only allows them.
     """
     used = {f.field for f in features.FEATURES if not f.argument and f.is_on(config)}
-    field_of = {feature.argument: feature.field for feature in features.FEATURES}
-    for name, *arguments in operations:
-        if name in OPTIONAL:
-            used.add(name)
-        if name in PROMPTS:
-            for (argument, unused), given in zip(UNUSED.items(), arguments[PROMPTS[name] :], strict=False):
-                if given and tuple(given) != unused:
-                    used.add(field_of[argument])
+    by_argument = {feature.argument: feature.field for feature in features.FEATURES if feature.argument}
+    for operation in map(typed, operations):
+        used.add(operation.name())
+        used.update(field for argument, field in by_argument.items() if operation.has(argument))
     return tuple(name for name in every_feature() if name in used)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kvproof.check.counterexample.steps import call_of
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
+from kvproof.check.protocol.operations import text_of
 from kvproof.check.protocol.scheduler import SchedulerConfig, Step
 from kvproof.check.search.shrinking.scheduler import minimise_loop
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler, make
@@ -72,4 +72,4 @@ def test_a_run_in_which_somebody_waits_for_ever_becomes_a_request_and_a_drain() 
     _, shorter, found = minimise_loop(Weary, config, operations, finding, 20.0)
     assert [operation[0] for operation in shorter] == ["add", "drain"]
     assert found.kind == finding.kind
-    assert call_of(shorter[-1], config) == "drain(samples 0)"
+    assert text_of(shorter[-1], config) == "drain(samples 0)"

@@ -5,7 +5,7 @@ counts only if its finding is of the same kind: the same property, and for an ex
 that, shrinking slides from one fault to another. Every candidate runs on a newly opened subject.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
 
@@ -13,6 +13,7 @@ from kvproof.check.oracle.replay import finding_of
 from kvproof.check.protocol.features import settings_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.protocol.operations import simpler_operations
 from kvproof.spec.trace import Operation
 
 
@@ -25,10 +26,6 @@ class Minimiser:
         self.subject = make()
         self.config, self.operations, self.finding = config, operations, finding
         self.deadline = 0.0
-
-    def simpler(self, operation: Operation) -> Iterator[Operation]:
-        """Operations of the same name that say less."""
-        return simpler_operations(operation)
 
     def is_out_of_time(self) -> bool:
         """Whether the deadline has passed."""
@@ -80,39 +77,11 @@ class Minimiser:
         at = 0
         while at < len(self.operations):
             operations = self.operations
-            for simpler in self.simpler(operations[at]):
+            for simpler in simpler_operations(operations[at]):
                 if self.accepts(self.config, [*operations[:at], simpler, *operations[at + 1 :]]):
                     break
             else:
                 at += 1
-
-
-def simpler_operations(operation: Operation) -> Iterator[Operation]:
-    """Operations of the same name that say less: shorter prompts, one token value, no keys, no images."""
-    match operation:
-        case ("new", gid, seqs, tokens, *rest):
-            if len(seqs) > 1:
-                yield ("new", gid, seqs[:1], tokens, *rest)
-            if len(rest) > 2 and rest[2] is not None:
-                yield ("new", gid, seqs, tokens, *rest[:2])
-                if len(rest[2][1]) > 1:
-                    yield ("new", gid, seqs, tokens, *rest[:2], (rest[2][0], rest[2][1][:1]))
-            if len(rest) > 1 and rest[1]:
-                yield ("new", gid, seqs, tokens, rest[0], (), *rest[2:])
-            if rest and tuple(rest[0]) != (None, 0, None):
-                yield ("new", gid, seqs, tokens, (None, 0, None), *rest[1:])
-            for keep in sorted({1, len(tokens) // 2, len(tokens) - 1}):
-                if 0 < keep < len(tokens):
-                    yield ("new", gid, seqs, tokens[:keep], *rest)
-            if any(tokens):
-                yield ("new", gid, seqs, (0,) * len(tokens), *rest)
-        case ("sample", gid, tokens) if any(tokens):
-            yield ("sample", gid, (0,) * len(tokens))
-        case ("admit" | "extend" as name, context, chunk) if chunk > 1:
-            yield (name, context, 1)
-            yield (name, context, chunk - 1)
-        case ("run", tick) if tick:
-            yield ("run", 0)
 
 
 def minimise(

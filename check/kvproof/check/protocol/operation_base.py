@@ -1,0 +1,168 @@
+"""The base of every operation: typed arguments, simpler arguments, text. The operations themselves: `operations`."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.pool import PoolConfig
+from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.spec.text.identity import Image, Key
+from kvproof.spec.trace import Operation
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Ids = Annotated[tuple[int, ...], Meta(min_length=1)]
+KeyData = tuple[str | None, int, str | None]  # adapter name, adapter id (0 for none), salt
+ImageData = tuple[str, Count, Positive]  # name, first position, number of positions
+Encoder = tuple[int, Ids] | None  # encoder sequence, its tokens
+Transfer = tuple[int, bool]  # tokens of the prompt whose KV is elsewhere; whether the KV is sent at the end
+
+PLAIN_KEY: KeyData = (None, 0, None)
+WORDS = {"seq": "sequence"}  # fields whose name is not the word that a text uses
+
+S = TypeVar("S", bound="TypedOperation")
+
+
+class TypedOperation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An operation with typed arguments. The base of all."""
+
+    config_type: ClassVar[type[Config]]  # of its level
+    is_optional: ClassVar[bool] = False  # whether a run can do without this kind, so that it may be disabled
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the operation in a trace: its tag."""
+        return str(cls.__struct_config__.tag)
+
+    @classmethod
+    def num_required(cls) -> int:
+        """The number of arguments that may not be left out."""
+        return len(cls.__struct_fields__) - len(cls.__struct_defaults__)
+
+    def as_tuple(self) -> Operation:
+        """The name and the arguments, without those that are left out at the end."""
+        arguments = [getattr(self, field) for field in self.__struct_fields__]
+        while arguments and arguments[-1] is UNSET:
+            arguments.pop()
+        return self.name(), *arguments
+
+    def simpler(self) -> Iterator["TypedOperation"]:
+        """Operations of the same kind with shorter or plainer arguments, the simplest first."""
+        yield from ()
+
+    def text(self, config: Config) -> str:
+        """The operation as a call, for people."""
+        parts = [f"{WORDS.get(field, field)} {getattr(self, field)}" for field in self.__struct_fields__]
+        return f"{self.name()}({', '.join(parts)})"
+
+    def has(self, argument: str) -> bool:
+        """Whether the operation has this argument, and it is neither empty nor the plain key."""
+        value: Any = getattr(self, argument, None)
+        return bool(value) and tuple(value) != PLAIN_KEY
+
+    def changed(self: S, **arguments: Any) -> S:
+        """The operation with other arguments."""
+        return msgspec.structs.replace(self, **arguments)
+
+
+class ManagerOperation(TypedOperation, frozen=True):
+    """What an engine asks of its block manager, one call at a time."""
+
+    config_type: ClassVar[type[Config]] = Config
+
+
+class SchedulerOperation(TypedOperation, frozen=True):
+    """What users, the model and the worker do around a scheduler."""
+
+    config_type: ClassVar[type[Config]] = SchedulerConfig
+
+
+class PoolOperation(TypedOperation, frozen=True):
+    """What holders of blocks ask of a block pool."""
+
+    config_type: ClassVar[type[Config]] = PoolConfig
+
+
+# Simpler arguments ------------------------------------------------------------------------------------------------
+
+
+def one_or_one_less(number: int) -> tuple[int, ...]:
+    """1, and one less than the number, if it is more than 1."""
+    return (1, number - 1) if number > 1 else ()
+
+
+def smaller_numbers(number: int) -> list[int]:
+    """Some smaller positive numbers, the smallest first."""
+    return [fewer for fewer in sorted({1, number // 2, number - 1}) if 0 < fewer < number]
+
+
+def simpler_tokens(tokens: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Fewer of them, then zeros."""
+    yield from (tokens[:fewer] for fewer in smaller_numbers(len(tokens)))
+    if any(tokens):
+        yield (0,) * len(tokens)
+
+
+def one_zero(tokens: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The single token 0, unless it is that already."""
+    return ((0,),) if any(tokens) or len(tokens) > 1 else ()
+
+
+def simpler_prompts(prompt: Any, without_encoder: UnsetType | None) -> Iterator[Any]:
+    """Of a `New` or an `Add`: fewer sequences, no encoder, no images, no key, a shorter prompt, one token value."""
+    if len(prompt.seqs) > 1:
+        yield prompt.changed(seqs=prompt.seqs[:1])
+    if prompt.encoder:
+        seq, tokens = prompt.encoder
+        yield prompt.changed(encoder=without_encoder)
+        if len(tokens) > 1:
+            yield prompt.changed(encoder=(seq, tokens[:1]))
+    if prompt.images:
+        yield prompt.changed(images=())
+    if prompt.key is not UNSET and tuple(prompt.key) != PLAIN_KEY:
+        yield prompt.changed(key=PLAIN_KEY)
+    yield from (prompt.changed(tokens=simpler) for simpler in simpler_tokens(prompt.tokens))
+
+
+# Text -------------------------------------------------------------------------------------------------------------
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun, such as "1 block" or "2 blocks"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def sequences_text(seqs: Iterable[int]) -> str:
+    """Sequences with their noun."""
+    numbers = [str(seq) for seq in seqs]
+    return f"sequence {numbers[0]}" if len(numbers) == 1 else f"sequences {' and '.join(numbers)}"
+
+
+def tokens_text(tokens: Sequence[int]) -> str:
+    """How many tokens, and which."""
+    if len(tokens) > 2 and len(set(tokens)) == 1:
+        return f"{len(tokens)} tokens, all {tokens[0]}"
+    return f"{count(len(tokens), 'token')}: {' '.join(str(token) for token in tokens)}"
+
+
+def samples_text(tokens: Iterable[int]) -> str:
+    """The tokens that the model samples."""
+    return f"samples {' '.join(str(token) for token in tokens)}"
+
+
+def prompt_text(prompt: Any) -> str:
+    """The sequences of a `New` or an `Add`, their tokens, and what else their KV depends on."""
+    key, parts = Key(*(prompt.key or ())), [sequences_text(prompt.seqs), tokens_text(prompt.tokens)]
+    if key.adapter_id:
+        parts.append(f"adapter {key.adapter_name} with id {key.adapter_id}")
+    if key.salt:
+        parts.append(f"salt {key.salt}")
+    for image in (Image(*each) for each in prompt.images or ()):
+        parts.append(f"image {image.name} in {count(image.length, 'position')} from {image.start}")
+    if prompt.encoder:
+        seq, tokens = prompt.encoder
+        parts.append(f"encoder sequence {seq} of {tokens_text(tokens)}")
+    return ", ".join(parts)

@@ -1,0 +1,107 @@
+"""One class describes an operation: its arguments, what a shrinker tries, and how it reads."""
+
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from kvproof.check.counterexample import trace_schema
+from kvproof.check.counterexample.trace_schema import CounterexampleError, operations_of
+from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.oracle.pool import PoolJudge
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge
+from kvproof.check.protocol import operations
+from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.operation_base import Count, ManagerOperation, one_or_one_less
+from kvproof.check.protocol.operations import LEVELS, kinds_of, simpler_operations, text_of, typed
+from kvproof.check.search import suppression
+from kvproof.spec.trace import Operation, Trace
+
+PLAIN, CHUNKED = Config(), Config(chunked=True)
+
+
+@pytest.mark.parametrize(
+    ("operation", "config", "text"),
+    [
+        (("new", 1, (1,), (0, 1, 1)), PLAIN, "new(group 1, sequence 1, 3 tokens: 0 1 1)"),
+        (("new", 1, (1, 2), (5, 5, 5)), PLAIN, "new(group 1, sequences 1 and 2, 3 tokens, all 5)"),
+        (
+            ("new", 1, (1,), (0,), ("X", 2, "Y"), (("P", 0, 1),), (9, (1, 0))),
+            PLAIN,
+            "new(group 1, sequence 1, 1 token: 0, adapter X with id 2, salt Y, image P in 1 position from 0, "
+            "encoder sequence 9 of 2 tokens: 1 0)",
+        ),
+        (("admit", 1, 3), PLAIN, "admit(group 1)"),
+        (("admit", 1, 3), CHUNKED, "admit(group 1, at most 3 tokens)"),
+        (("extend", 4, 1), CHUNKED, "extend(sequence 4, 1 token)"),
+        (("sample", 1, (0,)), PLAIN, "sample(group 1, 1 token: 0)"),
+        (("fork", 1, 2), PLAIN, "fork(sequence 1, into 2)"),
+        (("free", 2), PLAIN, "free(sequence 2)"),
+        (("run", 0), PLAIN, "run()"),
+        (("run", 1), PLAIN, "run(after 1 s)"),
+        (("swap_out", 3), PLAIN, "swap_out(group 3)"),
+        (("reset",), PLAIN, "reset()"),
+    ],
+)
+def test_an_operation_reads_as_a_call(operation: Operation, config: Config, text: str) -> None:
+    assert text_of(operation, config) == text
+
+
+def test_every_operation_has_a_handler_in_the_judge_of_its_level() -> None:
+    for level, judge in zip(LEVELS, (ManagerJudge, SchedulerJudge, PoolJudge), strict=True):
+        assert [name for name in kinds_of(level) if not hasattr(judge, f"op_{name}")] == []
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        ("new", 1, (1,), (0,)),
+        ("new", 1, (1,), (0,), (None, 0, None), ()),
+        ("new", 1, (1,), (0,), (None, 0, None), (), None),
+        ("complete", (0,)),
+        ("complete", (0,), (), ()),
+        ("reset",),
+    ],
+)
+def test_what_was_left_out_of_an_operation_stays_left_out(operation: Operation) -> None:
+    assert typed(operation).as_tuple() == operation
+
+
+def test_simpler_prompts_lose_what_they_can_do_without_and_then_their_tokens() -> None:
+    prompt = ("new", 1, (1, 2), (1, 0), ("X", 1, None), (("P", 0, 1),), (9, (1, 0)))
+    assert list(simpler_operations(prompt)) == [
+        ("new", 1, (1,), (1, 0), ("X", 1, None), (("P", 0, 1),), (9, (1, 0))),
+        ("new", 1, (1, 2), (1, 0), ("X", 1, None), (("P", 0, 1),)),
+        ("new", 1, (1, 2), (1, 0), ("X", 1, None), (("P", 0, 1),), (9, (1,))),
+        ("new", 1, (1, 2), (1, 0), ("X", 1, None), (), (9, (1, 0))),
+        ("new", 1, (1, 2), (1, 0), (None, 0, None), (("P", 0, 1),), (9, (1, 0))),
+        ("new", 1, (1, 2), (1,), ("X", 1, None), (("P", 0, 1),), (9, (1, 0))),
+        ("new", 1, (1, 2), (0, 0), ("X", 1, None), (("P", 0, 1),), (9, (1, 0))),
+    ]
+
+
+class Compact(ManagerOperation, frozen=True, tag="compact"):
+    """An operation that there is not: move the blocks of a group together."""
+
+    is_optional: ClassVar[bool] = True
+    group: int
+    num_blocks: Count = 0
+
+    def simpler(self):  # type: ignore[no-untyped-def]
+        yield from (self.changed(num_blocks=number) for number in one_or_one_less(self.num_blocks))
+
+
+def test_a_class_is_all_that_a_new_operation_needs_besides_its_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(operations.KINDS, "compact", Compact)
+    path = Path("trace.json")
+    trace = Trace("any", "total-calls", "", {}, [["compact", 1, 5], ["compact", 2]])
+
+    assert operations_of(trace, path) == [("compact", 1, 5), ("compact", 2)]
+    trace.operations[0][2] = "five"
+    with pytest.raises(CounterexampleError, match=r"Expected `int`, got `str` - at `\$\.operations\[0\]\[2\]`"):
+        operations_of(trace, path)
+    assert trace_schema.config_of(trace, path) == Config()
+    assert list(simpler_operations(("compact", 1, 5))) == [("compact", 1, 1), ("compact", 1, 4)]
+    assert text_of(("compact", 1, 5), Config()) == "compact(group 1, num_blocks 5)"
+    assert suppression.features_of(Config(), [("compact", 1, 5)]) == ("compact",)
+    assert "compact" in suppression.every_feature()
