@@ -1,6 +1,6 @@
-"""The suites of obligations, by name, in the order in which they are proved. Each is imported when it is asked for."""
+"""The suites of obligations, by name, in the order in which they are proved. A suite is imported when it is used."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.translation.text import Text
 
-SUITES: dict[str, str] = {  # name of the suite -> module:function that gives its obligations
+SUITES: dict[str, str] = {  # name of the suite -> module:function that yields its obligations
     "specification": "kvproof.models.proofs.induction:obligations",
     "operations": "kvproof.models.proofs.contracts:obligations",
     "arithmetic": "kvproof.models.arithmetic.theorems:obligations",
@@ -17,25 +17,25 @@ SUITES: dict[str, str] = {  # name of the suite -> module:function that gives it
     "concolic": "kvproof.models.concolic.suite:obligations",
 }
 
-OF_A_TEXT = ("specification", "operations")  # what another text of the specification can be given to
+OF_A_TEXT = ("specification", "operations")  # the suites about the specification's text, which can be replaced
 
 BOUNDED = {"concolic": "objects of at most four blocks"}  # every other suite is proved for every size
 
 OF_OPERATIONS = "operations"
-SHOWN_BY_RUNNING = "concolic"
+OF_CODE = "concolic"
 REFUTATION_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
 class Refutation:
-    """What a run has shown of an obligation: lines for people, and the same as data if there is more than the text."""
+    """A run that breaks an obligation. text: lines for people. data: the states and arguments, if there are any."""
 
     text: str
     data: dict[str, Any] | None = None
 
 
 def obligations_of(suite: str, text: Text | None = None) -> Iterable[Obligation]:
-    """The obligations of one suite, made as they are asked for; of another text, if one is given to a suite of one."""
+    """The obligations of one suite. text: replaces the text of the specification; only for suites in `OF_A_TEXT`."""
     function = _named(SUITES[suite])
     made: Iterable[Obligation] = function() if text is None else function(text)
     return made
@@ -44,10 +44,10 @@ def obligations_of(suite: str, text: Text | None = None) -> Iterable[Obligation]
 def refutation_of(
     obligation: Obligation, text: Text | None = None, seconds: float = REFUTATION_SECONDS
 ) -> Refutation | None:
-    """What running shows of an obligation that is not proved; None where it shows nothing, or nothing can be run."""
-    if obligation.suite == SHOWN_BY_RUNNING:
-        said = str(_named("kvproof.models.concolic.suite:refutation_of")(obligation))
-        return Refutation(said) if said else None
+    """Search for a run that breaks an obligation, for so many seconds. None if none is found or nothing can be run."""
+    if obligation.suite == OF_CODE:
+        report = str(_named("kvproof.models.concolic.suite:refutation_of")(obligation))
+        return Refutation(report) if report else None
     if not is_searched(obligation):
         return None
     from kvproof.models.counterexamples.contracts import broken_contract
@@ -62,7 +62,7 @@ def refutation_of(
 
 
 def is_searched(obligation: Obligation) -> bool:
-    """Whether small instances of the specification are searched for a counterexample to it."""
+    """Whether `refutation_of` searches small instances of the specification for a counterexample to this obligation."""
     from kvproof.models.counterexamples.case import case_of
     from kvproof.models.counterexamples.contracts import contract_case
 
@@ -73,9 +73,3 @@ def _named(name: str) -> Callable[..., Any]:
     module, _, function = name.partition(":")
     found: Callable[..., Any] = getattr(import_module(module), function)
     return found
-
-
-def all_obligations() -> Iterator[Obligation]:
-    """Every obligation there is."""
-    for suite in SUITES:
-        yield from obligations_of(suite)

@@ -34,10 +34,10 @@ def test_a_fault_that_nobody_notices_fails_the_run_and_is_named(monkeypatch: pyt
     done = kvproof_faults()
     assert done.exit_code == 1
     assert f"alive: {third.id}" in done.output
-    assert "3 mutants: 2 killed, 0 the same rule, 1 alive." in done.output
+    assert "3 mutants: 2 killed, 0 equivalent, 1 alive." in done.output
 
 
 def test_a_rule_that_does_not_exist_is_a_mistake_of_the_caller() -> None:
-    done = kvproof_faults("--only", "begin_fre")
+    done = kvproof_faults("--only", "evict", "--only", "begin_fre")
     assert done.exit_code == 2
     assert "no rule or step is named begin_fre (did you mean begin_free?)" in done.stderr

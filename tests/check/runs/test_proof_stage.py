@@ -1,4 +1,4 @@
-"""The prover as a judge of the gate: a property is proved if all that names it is."""
+"""The prover as a judge of `kvproof verify`: a property is proved if every obligation that names it is proved."""
 
 import pytest
 import z3
@@ -19,13 +19,13 @@ WRONG = Obligation("mixed", "wrong", "it is 1", "read-back", POSITIVE, X == 1)
 OUT_OF_RANGE = Obligation("mixed", "wrong", "it is in range", "well-defined", POSITIVE, X < 9)
 
 
-def said(obligations: list[Obligation], seconds: float = 60.0) -> dict[str, Check]:
+def checks_of(obligations: list[Obligation], seconds: float = 60.0) -> dict[str, Check]:
     checks = Proofs(StageBudget(1, seconds, lambda count: None)).checks(iter(obligations))
     return {one.property: one for one in checks if isinstance(one, Check)}
 
 
 def test_a_property_is_proved_if_all_that_names_it_is() -> None:
-    checks = said([RIGHT, RIGHT_TOO])
+    checks = checks_of([RIGHT, RIGHT_TOO])
     assert [name for name, one in checks.items() if one.verdict is Verdict.PROVED] == ["read-back", "conservation"]
     assert checks["conservation"].counts == {"obligations": 2}
     assert {one.verdict for name, one in checks.items() if name not in ("conservation", "read-back")} == {
@@ -34,30 +34,30 @@ def test_a_property_is_proved_if_all_that_names_it_is() -> None:
 
 
 def test_one_open_obligation_leaves_its_property_unknown_and_no_other() -> None:
-    checks = said([RIGHT, RIGHT_TOO, WRONG])
+    checks = checks_of([RIGHT, RIGHT_TOO, WRONG])
     assert checks["conservation"].verdict is Verdict.PROVED
     assert checks["read-back"].verdict is Verdict.UNKNOWN
     assert checks["read-back"].text == "neither proved nor refuted: mixed/wrong/it is 1"
 
 
 def test_what_a_run_shows_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = Refutation("x is 2", {"x": 2})
-    monkeypatch.setattr("kvproof.check.runs.proof_stage.refutation_of", lambda one, seconds: shown)
-    check = said([WRONG])["read-back"]
+    found = Refutation("x is 2", {"x": 2})
+    monkeypatch.setattr("kvproof.check.runs.proof_stage.refutation_of", lambda one, seconds: found)
+    check = checks_of([WRONG])["read-back"]
     assert check.verdict is Verdict.REFUTED
     assert check.text == "the specification itself: mixed/wrong/it is 1\nx is 2"
     assert check.counterexample == {"x": 2}
 
 
 def test_nothing_is_proved_while_something_may_be_read_out_of_range() -> None:
-    checks = said([RIGHT, OUT_OF_RANGE])
+    checks = checks_of([RIGHT, OUT_OF_RANGE])
     assert checks["conservation"].verdict is Verdict.UNKNOWN
-    assert checks["conservation"].text == "not shown to be in range: mixed/wrong/it is in range"
+    assert checks["conservation"].text == "not proved to be well-defined: mixed/wrong/it is in range"
     assert checks["well-defined"].verdict is Verdict.UNKNOWN
 
 
 def test_without_time_everything_is_unknown_and_nothing_is_asked() -> None:
-    checks = said([RIGHT], seconds=0.1)
+    checks = checks_of([RIGHT], seconds=0.1)
     assert {one.verdict for one in checks.values()} == {Verdict.UNKNOWN}
     assert {one.text for one in checks.values()} == {"the time ended after 0 obligations"}
 

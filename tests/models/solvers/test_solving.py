@@ -93,7 +93,7 @@ def test_a_process_that_ends_costs_one_question_and_the_others_are_asked_again()
     assert len(decided) == 31
     assert [one.obligation.claim for one in lost] == ["open"]
     assert lost[0].answer.verdict is Verdict.UNKNOWN
-    assert lost[0].answer.reason == "the process that was asked ended with -9"
+    assert lost[0].answer.reason == "the solver process ended with exit code -9"
 
 
 def test_whoever_stops_listening_ends_the_processes() -> None:

@@ -1,4 +1,4 @@
-"""The run of `kvproof faults`: mutants are judged, counted by rule and step, and written as a result document."""
+"""The run of `kvproof faults`: judge the mutants, count them by rule and step, and write the result document."""
 
 import time
 from collections import Counter
@@ -21,8 +21,8 @@ FAULTS, NOTICED = "faults", "every-fault-noticed"
 
 
 @dataclass(frozen=True)
-class Faulting:
-    """What the user asked for. only: patterns of names of rules and steps; empty for all."""
+class FaultRequest:
+    """What the user asked for. only: names or patterns of rules and steps; empty for all."""
 
     judges: tuple[str, ...]
     only: tuple[str, ...]
@@ -31,48 +31,48 @@ class Faulting:
     json: Path | None
 
     def mutants(self) -> list[Mutant]:
-        """Those asked for. Raises UsageError if there are none."""
+        """The selected mutants. Raises UsageError if a pattern selects none."""
         every = [*deletions(), *(() if self.deletions_only else changes())]
-        wanted = [one for one in every if not self.only or any(fnmatchcase(one.function, name) for name in self.only)]
-        if not wanted:
-            known = sorted({one.function for one in every})
-            raise UsageError(f"no rule or step is named {self.only[0]}{did_you_mean(self.only[0], known)}")
-        return wanted
+        known = sorted({one.function for one in every})
+        for pattern in self.only:
+            if not any(fnmatchcase(name, pattern) for name in known):
+                raise UsageError(f"no rule or step is named {pattern}{did_you_mean(pattern, known)}")
+        return [one for one in every if not self.only or any(fnmatchcase(one.function, name) for name in self.only)]
 
 
-def run_faults(faulting: Faulting) -> Exit:
-    """Judge every mutant asked for, print and store it. Raises StoreError, UsageError."""
+def run_faults(request: FaultRequest) -> Exit:
+    """Judge the selected mutants, print the table and write the result. Raises StoreError, UsageError."""
     console = output()
-    mutants = faulting.mutants()
+    mutants = request.mutants()
     run = Run(version(), FAULTS, "the specification", 0, host(), now())
     result = Result(run)
-    say(console, f"kvproof {run.version} faults, {len(mutants):,} mutants, judged by {', '.join(faulting.judges)}")
+    say(console, f"kvproof {run.version} faults, {len(mutants):,} mutants, judged by {', '.join(request.judges)}")
     found: list[Judged] = []
     began = time.monotonic()
     try:
         with interruptible():
-            _judge(faulting, mutants, console, found)
+            _judge(request, mutants, console, found)
         run.is_complete = True
     except KeyboardInterrupt:
-        result.messages.append("interrupted: what was not judged until then does not stand here")
+        result.messages.append("interrupted: the result has only the mutants that were judged before")
     run.seconds = round(time.monotonic() - began, 3)
     result.checks += [_check(one) for one in sorted(found, key=lambda one: str(one.mutant))]
     result.count_totals()
-    if faulting.json is not None:
-        write_json(result, Path(), faulting.json)
+    if request.json is not None:
+        write_json(result, Path(), request.json)
     for line, style in _lines(result, found):
         say(console, line, style)
     return result.exit_code()
 
 
-def _judge(faulting: Faulting, mutants: list[Mutant], console: Output, found: list[Judged]) -> None:
-    spoke = time.monotonic()
-    for one in judge_all(mutants, faulting.judges, faulting.num_processes):
+def _judge(request: FaultRequest, mutants: list[Mutant], console: Output, found: list[Judged]) -> None:
+    printed = time.monotonic()
+    for one in judge_all(mutants, request.judges, request.num_processes):
         found.append(one)
         if one.by == ALIVE:
             say(console, f"alive: {one.mutant.id}", "bold yellow")
-        if time.monotonic() - spoke >= PLAIN_INTERVAL_SECONDS:
-            spoke = time.monotonic()
+        if time.monotonic() - printed >= PLAIN_INTERVAL_SECONDS:
+            printed = time.monotonic()
             say(console, f"faults: {len(found):,} of {len(mutants):,} judged")
 
 
@@ -83,7 +83,7 @@ def _check(one: Judged) -> Check:
 
 
 def _lines(result: Result, found: list[Judged]) -> Iterator[tuple[str, str]]:
-    """The kill matrix: rules and steps by who noticed."""
+    """The kill matrix: one row for each rule or step, one column for each judge."""
     rows: dict[str, Counter[str]] = {}
     for one in sorted(found, key=lambda one: one.mutant.function):
         rows.setdefault(one.mutant.function, Counter())[one.by] += 1
@@ -99,7 +99,7 @@ def _lines(result: Result, found: list[Judged]) -> Iterator[tuple[str, str]]:
     num_killed = sum(total[column] for column in ("prover", "explorer"))
     num_others = total.total() - num_killed - total[ALIVE]
     yield (
-        f"{total.total():,} mutants: {num_killed:,} killed, {num_others:,} the same rule, {total[ALIVE]:,} alive. "
+        f"{total.total():,} mutants: {num_killed:,} killed, {num_others:,} equivalent, {total[ALIVE]:,} alive. "
         f"{result.run.seconds:.1f} s.",
         "bold red" if total[ALIVE] else "bold green",
     )

@@ -1,7 +1,8 @@
-"""The prover as a judge of `kvproof verify`: a property is proved if every obligation that names it is.
+"""The prover as a judge of `kvproof verify`: a property is proved if every obligation that names it is proved.
 
-Proved is the specification, for all sizes, with the arithmetic and the lists of copies that it rests on; what the
-subject does is for the other judges. `kvproof prove` shows the single obligations, and proves classes besides.
+The proofs are about the specification, for every size, and about the arithmetic and the lists of copies that it uses.
+They say nothing about the subject: the other judges check that. `kvproof prove` lists the single obligations, and also
+proves facts about kvproof's own code, some of them for small objects only.
 """
 
 import time
@@ -20,16 +21,16 @@ from kvproof.spec.verdict import Verdict
 
 PROVER = "prover"
 PROVED_SUITES = ("specification", "operations", "arithmetic", "mapping")
-NOTHING_TO_PROVE = "nothing that is proved belongs to it"
+NOTHING_TO_PROVE = "no obligation names this property"
 NUM_PROCESSES = 2
-LEAST_SECONDS = 0.5  # fewer are not worth a process
-COUNTEREXAMPLE_SECONDS = 5.0  # for each property that is open
+LEAST_SECONDS = 0.5  # with less time, no solver process is started
+COUNTEREXAMPLE_SECONDS = 5.0  # for each property with open obligations
 
 
 def prover_stage(share: float) -> Stage:
-    """What is claimed of the specification for all sizes, property by property."""
+    """The stage that proves the specification for every size, with one check for each property."""
     planned_checks = [Check(_id(name), PROVER, name, Verdict.UNKNOWN, text=NOT_RUN) for name in SENTENCES]
-    return Stage(PROVER, share, planned_checks, lambda stint: Proofs(stint).checks(_obligations()))
+    return Stage(PROVER, share, planned_checks, lambda budget: Proofs(budget).checks(_obligations()))
 
 
 def _id(property: str) -> str:
@@ -43,60 +44,60 @@ def _obligations() -> Iterator[Obligation]:
 
 @dataclass
 class Proofs:
-    """What has been decided so far, by property. is_whole: nothing is left to decide."""
+    """The obligations decided so far, by property. is_whole: all of them are decided."""
 
-    stint: StageBudget
+    budget: StageBudget
     proved: dict[str, int] = field(default_factory=dict)
     open: dict[str, list[Obligation]] = field(default_factory=dict)
     num_decided: int = 0
     is_whole: bool = False
 
     def checks(self, obligations: Iterable[Obligation]) -> Iterator[StageOutput]:
-        """Decide as many as there is time for, then say of each property what came of it."""
+        """Decide as many obligations as there is time for, then yield a check for each property."""
         began = time.monotonic()
-        if self.stint.seconds >= LEAST_SECONDS:
-            self._decide(obligations, began + self.stint.seconds)
+        if self.budget.seconds >= LEAST_SECONDS:
+            self._decide(obligations, began + self.budget.seconds)
         seconds = round(time.monotonic() - began, 3)
         counts = {"obligations": self.num_decided}
         names = [*SENTENCES, WELL_DEFINED] if WELL_DEFINED in self.open else list(SENTENCES)
         for name in names:
             check = self._check(name)
-            is_said = check.verdict is not Verdict.UNSUPPORTED
-            yield replace(check, seconds=seconds, counts=counts) if is_said else check
+            yield check if check.verdict is Verdict.UNSUPPORTED else replace(check, seconds=seconds, counts=counts)
 
     def _decide(self, obligations: Iterable[Obligation], deadline: float) -> None:
-        timeout = min(TIMEOUT_SECONDS, self.stint.seconds)
-        settings = Settings(seed=self.stint.seed % SEED_MAX, timeout_seconds=timeout)
+        timeout = min(TIMEOUT_SECONDS, self.budget.seconds)
+        settings = Settings(seed=self.budget.seed % SEED_MAX, timeout_seconds=timeout)
         with closing(decide_all(_until(deadline, obligations), settings, NUM_PROCESSES)) as answers:  # type: ignore[type-var]
             for one in answers:
-                self._note(one)
+                self._count(one)
                 if time.monotonic() > deadline:
                     return
         self.is_whole = time.monotonic() <= deadline
 
-    def _note(self, one: ProofOutcome) -> None:
+    def _count(self, one: ProofOutcome) -> None:
         name = one.obligation.property
         if one.answer.verdict is Verdict.PROVED:
             self.proved[name] = self.proved.get(name, 0) + 1
         else:
             self.open.setdefault(name, []).append(one.obligation)
         self.num_decided += 1
-        self.stint.advance(self.num_decided)
+        self.budget.advance(self.num_decided)
 
     def _check(self, name: str) -> Check:
-        """What stands of a property; one that reads what may not be there is proved of nothing."""
+        """The check of a property. No property is proved while a subscript may be out of range."""
         check = Check(_id(name), PROVER, name, Verdict.UNKNOWN)
         if name in self.open:
-            return self._opened(check, self.open[name])
+            return self._open_check(check, self.open[name])
         if not self.is_whole:
             return replace(check, text=f"the time ended after {self.num_decided:,} obligations")
         if name not in self.proved:
             return replace(check, verdict=Verdict.UNSUPPORTED, text=NOTHING_TO_PROVE)
         if WELL_DEFINED in self.open:
-            return replace(check, text=f"not shown to be in range: {self.open[WELL_DEFINED][0].id}")
+            return replace(check, text=f"not proved to be well-defined: {self.open[WELL_DEFINED][0].id}")
         return replace(check, verdict=Verdict.PROVED)
 
-    def _opened(self, check: Check, obligations: list[Obligation]) -> Check:
+    def _open_check(self, check: Check, obligations: list[Obligation]) -> Check:
+        """Refuted if a run breaks one of these obligations, otherwise unknown."""
         deadline = time.monotonic() + COUNTEREXAMPLE_SECONDS
         for one in obligations:
             left = deadline - time.monotonic()
@@ -109,7 +110,7 @@ class Proofs:
 
 
 def _until(deadline: float, obligations: Iterable[Obligation]) -> Iterator[Obligation]:
-    """The obligations as long as there is time to ask."""
+    """The obligations, until the deadline."""
     for one in obligations:
         if time.monotonic() > deadline:
             return

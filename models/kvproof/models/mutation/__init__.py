@@ -1,1 +1,1 @@
-"""Small faults planted in the specification, and whether a proof notices them."""
+"""Mutation testing of the specification: make small changes to its rules, and see whether a proof notices."""

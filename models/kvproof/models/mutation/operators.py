@@ -1,12 +1,12 @@
-"""The rules broken on purpose, one change at a time: what no judge notices, no judge is watching.
+"""The mutants of the specification's rules: each makes one small change that some judge should notice.
 
-A mutant changes one statement of one rule or step. *Deleted*: the statement is left out, a guard, a write, a call of a
-step, a branch. *Changed*: one comparison takes another sign, `and` becomes `or` and the reverse, one part of them is
-left out, a `not` is dropped or a condition is negated, a number is one more, a truth value the other, a list of blocks
-another one, `+` becomes `-` and the reverse, and a name becomes another of the same type.
+A mutant changes one statement of one rule or step. *Deletions* leave the statement out: a guard, a write, a call of a
+step, or a branch. *Changes* replace a comparison operator, swap `and` and `or`, leave out one operand of them, drop a
+`not`, negate a condition, add one to a number, flip a truth value, name another list of blocks, swap `+` and `-`, or
+replace a name by another of the same type.
 
-Obligations are left as they are (without them the rules do the same), and so are words: what invariants read too would
-be another claim, not another rule.
+Calls of `check` are not changed, because they do not affect what a rule does. Predicates and functions are not changed
+either: invariants use them too, so a change would alter the claims and not only the rules.
 """
 
 import ast
@@ -23,7 +23,10 @@ from kvproof.spec.native import called, functions, target_of
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one function of the rules. `new` is empty for a deletion; `occurrence` counts equal statements."""
+    """One change of one rule or step.
+
+    old, new: the statement before and after; `new` is empty for a deletion. occurrence: index among equal statements.
+    """
 
     function: str
     old: str
@@ -35,7 +38,7 @@ class Mutant:
 
     @property
     def id(self) -> str:
-        """One line that names it; of a branch only the condition is shown, so its place in the rule is counted."""
+        """A name of one line. Of a branch it has only the condition, and a number if several begin alike."""
         old, new = (text.partition("\n")[0] for text in (self.old, self.new))
         alike = [text for text in _texts(self.function) if text.partition("\n")[0] == old]
         number = f" ({alike.index(self.old) + self.occurrence + 1})" if len(alike) > 1 else ""
@@ -44,7 +47,7 @@ class Mutant:
 
 @cache
 def mutable() -> tuple[str, ...]:
-    """The rules and steps of the text, by name."""
+    """The names of all functions in the files that define rules, sorted."""
     in_rules = {
         node.name
         for text in texts.RULE_TEXTS
@@ -60,23 +63,23 @@ def _texts(function: str) -> tuple[str, ...]:
 
 
 def deletions() -> Iterator[Mutant]:
-    """Every statement of every rule and step, left out, but for assignments to local names: the text would not run."""
+    """A mutant for each statement that can be left out. Assignments to local names are needed to run the rule."""
     for name, statement, occurrence in _all_statements():
         if _is_deletable(statement):
             yield Mutant(name, ast.unparse(statement), occurrence=occurrence)
 
 
 def changes() -> Iterator[Mutant]:
-    """Every statement of every rule and step, with one thing in it changed."""
+    """Every change of every statement of every rule and step."""
     for name, statement, occurrence in _all_statements():
         if called(statement) == "check":
             continue
         old = ast.unparse(statement)
-        seen = {old}
+        found = {old}
         for changed_one in _changed(statement, _types(functions()[name][0])):
             new = ast.unparse(changed_one)
-            if new not in seen:
-                seen.add(new)
+            if new not in found:
+                found.add(new)
                 yield Mutant(name, old, new, occurrence)
 
 
@@ -92,7 +95,7 @@ def _all_statements() -> Iterator[tuple[str, ast.stmt, int]]:
 
 
 def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Every statement, those of branches too."""
+    """Every statement, including those inside branches."""
     for statement in body:
         yield statement
         if isinstance(statement, ast.If):
@@ -107,7 +110,7 @@ def _is_deletable(statement: ast.stmt) -> bool:
 
 
 def changed(mutant: Mutant) -> ast.FunctionDef:
-    """The function with the change. Raises LookupError if it has no such statement."""
+    """The function after the change. Raises LookupError if it has no such statement."""
     function = copy.deepcopy(functions()[mutant.function][0])
     same = [s for s in statements(function.body) if ast.unparse(s) == mutant.old]
     if len(same) <= mutant.occurrence:
@@ -129,7 +132,7 @@ def _replace(parent: ast.AST, statement: ast.stmt, new: list[ast.stmt]) -> None:
                 body[place : place + 1] = new
 
 
-# What is changed in a statement ----------------------------------------------------------------------------------
+# Changes of one statement --------------------------------------------------------------------------------------------
 
 SIGNS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -143,12 +146,12 @@ LISTS = {"FREE": "USED", "USED": "EVICTABLE", "EVICTABLE": "FREE"}
 
 
 def _types(function: ast.FunctionDef) -> dict[str, str]:
-    """The parameters after the state, each with its type."""
+    """The type of each parameter, without the first, which is the state."""
     return {one.arg: ast.unparse(one.annotation) for one in function.args.args[1:] if one.annotation is not None}
 
 
 def _changed(statement: ast.stmt, types: dict[str, str]) -> Iterator[ast.stmt]:
-    """Copies of the statement, each with one change; of a branch only the condition is changed."""
+    """Copies of the statement, each with one change. Of a branch, only the condition is changed."""
     if isinstance(statement, ast.AugAssign) and isinstance(statement.op, (ast.Add, ast.Sub)):
         yield _with(statement, statement, "op", _other_sign(statement.op))
     if isinstance(statement, ast.If):
@@ -161,7 +164,7 @@ def _changed(statement: ast.stmt, types: dict[str, str]) -> Iterator[ast.stmt]:
 
 
 def _with(statement: ast.stmt, node: ast.AST, field: str, value: object) -> ast.stmt:
-    """A copy of the statement in which one field of one node is another."""
+    """A copy of the statement in which one field of one node has another value."""
     before = getattr(node, field)
     setattr(node, field, value)
     copied = copy.deepcopy(statement)
@@ -170,7 +173,7 @@ def _with(statement: ast.stmt, node: ast.AST, field: str, value: object) -> ast.
 
 
 def _other(node: ast.AST, types: dict[str, str]) -> Iterator[tuple[str, object]]:
-    """Fields of the node, each with another value."""
+    """The changes of one node: a field, and its new value."""
     match node:
         case ast.Compare(ops=[sign]):
             yield "ops", [SIGNS[type(sign)]()]

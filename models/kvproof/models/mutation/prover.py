@@ -1,9 +1,10 @@
-"""Does a proof notice a mutant of the rules? If none does, is the mutant the same rule in other words?
+"""Decide whether a proof notices a mutant of the rules, and if none does, whether the mutant is equivalent.
 
-A mutant is *killed* by an obligation that is proved of the specification and not of the mutant within a fixed effort:
-an invariant, a check or a subscript of some rule that reaches the change, or the contract of an operation. It is
-*equivalent* if, from every state that satisfies the invariants, each rule that reaches the change is enabled exactly
-when it was and leaves the same in every field that is real; that is proved too. What is neither stays for other judges.
+A mutant is *killed* by an obligation that is proved for the specification but not for the mutant, within a fixed
+effort: an invariant, a check or a subscript of a rule that uses the changed function, or the contract of an operation.
+It is *equivalent* if it is proved that from every state that satisfies the invariants each such rule is enabled exactly
+when it was before, and leaves the same values in every field except ghost fields. If it is neither, other judges are
+asked.
 """
 
 from collections.abc import Iterator
@@ -23,24 +24,24 @@ from kvproof.models.translation.translator import Translator
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import FIELDS
 
-EFFORT_MAX = 1_500_000  # as Z3 counts it: no obligation of a rule takes as much by half
+EFFORT_MAX = 1_500_000  # in Z3's units: more than twice what any obligation of a rule takes
 EQUIVALENCE = "equivalence"
 
 
 class MutantProver:
-    """Judges mutants, one after the other."""
+    """Judges mutants, one at a time."""
 
     def __init__(self) -> None:
         self.text = specification()
         self.induction = Induction(Translator(text=self.text))
 
     @cached_property
-    def contracts_asked(self) -> dict[str, Obligation]:
-        """What is proved of operations, by name."""
+    def contract_obligations(self) -> dict[str, Obligation]:
+        """The obligations of the contracts, by name, for the unchanged specification."""
         return {one.id: one for one in contracts()}
 
     def killer(self, mutant: Mutant) -> str:
-        """The name of an obligation that the mutant breaks; empty if every one is proved."""
+        """The name of an obligation that is not proved for the mutant; empty if all are proved."""
         text = self.text.replaced(mutant.function, changed(mutant))
         induction = self._of(text)
         for rule in self._rules(mutant):
@@ -48,10 +49,10 @@ class MutantProver:
             found = _first_open(before, list(induction.rule(rule)))
             if found:
                 return found
-        return _first_open(self.contracts_asked, list(contracts(text)))
+        return _first_open(self.contract_obligations, list(contracts(text)))
 
     def is_equivalent(self, mutant: Mutant) -> bool:
-        """Whether every rule that reaches the change is proved to be the rule that it was."""
+        """Whether every rule that uses the changed function is proved to be equivalent to the original."""
         text = self.text.replaced(mutant.function, changed(mutant))
         return all(
             _is_proved_alone(one)
@@ -61,7 +62,7 @@ class MutantProver:
         )
 
     def _of(self, text: Text) -> Induction:
-        """The induction over another text; rules and steps differ, so the claims of the state before are ours."""
+        """The induction over another text. Only rules and steps differ, so the invariants before can be shared."""
         induction = Induction(Translator(text=text))
         induction.before = self.induction.before
         vars(induction)["invariants"] = self.induction.invariants
@@ -78,7 +79,7 @@ class MutantProver:
         ours = self.induction.translator.run(name, before, *values)
         theirs = Translator(text=text).run(name, before, *values)
         same = equal(ours.guard, theirs.guard)
-        yield Obligation(EQUIVALENCE, name, "enabled alike", "well-defined", known, same)
+        yield Obligation(EQUIVALENCE, name, "enabled in the same states", "well-defined", known, same)
         enabled = known + hypotheses((f"guard: {guard.text}", guard.formula) for guard in ours.guards)
         yield from self._same_after(name, ours, theirs, enabled)
 
@@ -97,7 +98,7 @@ class MutantProver:
 
 
 def _first_open(before: dict[str, Obligation], now: list[Obligation]) -> str:
-    """The first that is not proved; what is word for word as in the specification is."""
+    """The name of the first obligation that is not proved. Those that equal the ones before are not asked again."""
     asked = [one for one in now if not one.is_trivial() and not _is_as_before(before.get(one.id), one)]
     known: dict[tuple[int, ...], z3.Solver] = {}
     for one in asked:
@@ -122,7 +123,7 @@ def _is_as_before(before: Obligation | None, now: Obligation) -> bool:
 
 
 def _is_proved_alone(obligation: Obligation) -> bool:
-    """By a solver that knows nothing else, for what was asked before may lead it astray."""
+    """Ask a new solver: an incremental one may fail because of the questions that it got before."""
     solver = _solver(obligation.hypotheses)
     solver.add(obligation.negated_goal())
     return solver.check() == z3.unsat

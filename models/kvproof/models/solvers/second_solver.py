@@ -1,9 +1,9 @@
-"""Asking cvc5, a solver that shares no code with Z3: what both prove does not rest on a mistake of one of them.
+"""Ask cvc5, a solver that shares no code with Z3: a proof that both give does not rest on an error in one of them.
 
-It is asked the same question as SMT-LIB text. Three ways are tried one after the other, and only a model or a proof
-ends that: its usual one; one that instantiates a quantifier though its pattern leaves variables free (an index that is
-only compared occurs in no pattern); and one that enumerates instances. Each is given a fixed effort, as cvc5 counts it,
-so that a loaded machine changes no answer.
+cvc5 gets the same question as SMT-LIB text. Three strategies are tried in turn until one finds a proof or a model: the
+default; partial triggers, which instantiate a quantifier even if its pattern does not contain all its variables (an
+index that is only compared occurs in no pattern); and enumerative instantiation. Each has a fixed effort in cvc5's own
+units, so that the answer does not depend on the load of the machine.
 """
 
 import time
@@ -14,19 +14,19 @@ from typing import Any
 from kvproof.models.proofs.obligation import joined
 from kvproof.models.solvers.solving import VERDICTS, Answer, Settings
 
-NAME = "cvc5"  # also of its module, which ships no types
-EFFORT_MAX = 400_000  # for each way, as cvc5 counts it: one to two seconds
-WAYS: tuple[dict[str, str], ...] = (
+NAME = "cvc5"  # also the name of its module, which has no type annotations
+EFFORT_MAX = 400_000  # for each strategy, in cvc5's units: one to two seconds
+STRATEGIES: tuple[dict[str, str], ...] = (
     {},
     {"partial-triggers": "true"},
     {"enum-inst": "true", "enum-inst-interleave": "true"},
 )
-# Without the first, what Z3 calls by one name in two places draws a warning each time.
+# Z3 uses one name for different bound variables; without fresh-binders, cvc5 warns of each.
 ALWAYS = {"fresh-binders": "true", "verbosity": "-1", "rlimit-per": str(EFFORT_MAX)}
 
 
 def is_installed() -> bool:
-    """Whether there is a second solver to ask."""
+    """Whether cvc5 is installed."""
     return find_spec(NAME) is not None
 
 
@@ -38,32 +38,32 @@ def version() -> str:
 
 
 def ask(assumed: str, goal: str, settings: Settings) -> Answer:
-    """Ask cvc5 what `kvproof.models.solvers.solving.ask` asks Z3. It gives no core."""
+    """Ask cvc5 the question that `kvproof.models.solvers.solving.ask` asks Z3. The answer has no core."""
     text = joined(assumed, goal)
-    began, effort, said, reason = time.perf_counter(), 0, "unknown", ""
-    for way in WAYS:
-        said, reason, spent = _said(text, way, settings)
+    began, effort, answer, reason = time.perf_counter(), 0, "unknown", ""
+    for strategy in STRATEGIES:
+        answer, reason, spent = _run(text, strategy, settings)
         effort += spent
-        if said != "unknown":
+        if answer != "unknown":
             break
-    return Answer(VERDICTS[said], time.perf_counter() - began, effort, reason)
+    return Answer(VERDICTS[answer], time.perf_counter() - began, effort, reason)
 
 
-def _said(text: str, way: dict[str, str], settings: Settings) -> tuple[str, str, int]:
-    """What it says, why it gave up if it did, and the effort."""
+def _run(text: str, strategy: dict[str, str], settings: Settings) -> tuple[str, str, int]:
+    """The answer (sat, unsat or unknown), the reason if it is unknown, and the effort."""
     cvc5 = import_module(NAME)
     solver = cvc5.Solver(cvc5.TermManager())
     milliseconds = max(1, int(settings.timeout_seconds * 1000))
-    for name, value in (ALWAYS | {"seed": str(settings.seed), "tlimit-per": str(milliseconds)} | way).items():
+    for name, value in (ALWAYS | {"seed": str(settings.seed), "tlimit-per": str(milliseconds)} | strategy).items():
         solver.setOption(name, value)
     solver.setLogic("ALL")
     parser = cvc5.InputParser(solver)
     parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "obligation")
-    said = ""
+    output = ""
     while not (command := parser.nextCommand()).isNull():
-        said = str(command.invoke(solver, parser.getSymbolManager())).strip() or said
-    answer, _, reason = said.partition(" ")
-    return (answer, reason.strip("()"), _effort(solver)) if answer in VERDICTS else ("unknown", said, _effort(solver))
+        output = str(command.invoke(solver, parser.getSymbolManager())).strip() or output
+    answer, _, reason = output.partition(" ")
+    return (answer, reason.strip("()"), _effort(solver)) if answer in VERDICTS else ("unknown", output, _effort(solver))
 
 
 def _effort(solver: Any) -> int:

@@ -1,8 +1,8 @@
-"""How hard each obligation was, kept in a small file and compared: a proof that becomes brittle grows before it breaks.
+"""The effort of each proof, stored in a small file and compared later: brittle proofs get slow before they break.
 
-The effort is Z3's own count, the same each time the same version is asked the same question with the same seed; so a
-baseline of another version or seed is not compared. Small ones are noise: below the floor an obligation is no more than
-counted with the others of its subject.
+The effort is Z3's own count of work. It is the same each time the same version of Z3 gets the same question with the
+same seed, so only runs with equal versions and seeds are compared. Small efforts are noise: an obligation below the
+floor is only counted, together with the others of its subject.
 """
 
 from collections import Counter
@@ -19,8 +19,8 @@ GROWTH_MAX = 1.5
 class Efforts:
     """The efforts of one run.
 
-    solver: name and version. hard: effort of each obligation that took the floor or more, by its name. subjects: how
-    many obligations each `suite/subject` has, kept ones too.
+    solver: name and version. hard: effort of each obligation that took at least the floor, by name. subjects: the
+    number of obligations of each `suite/subject`, including those that no solver was asked.
     """
 
     solver: str
@@ -29,27 +29,27 @@ class Efforts:
     subjects: dict[str, int]
 
     def as_data(self) -> dict[str, object]:
-        """What a file holds."""
+        """The content of the file, for a JSON encoder."""
         return asdict(self)
 
 
-def efforts(decided: Iterable[ProofOutcome], solver: str, seed: int) -> Efforts:
-    """What is to be kept of a run."""
+def efforts(outcomes: Iterable[ProofOutcome], solver: str, seed: int) -> Efforts:
+    """The efforts of a run."""
     hard: dict[str, int] = {}
     subjects: Counter[str] = Counter()
-    for one in decided:
+    for one in outcomes:
         subjects[f"{one.obligation.suite}/{one.obligation.subject}"] += 1
         if one.answer.effort >= FLOOR:
             hard[one.obligation.id] = one.answer.effort
     return Efforts(solver, seed, dict(sorted(hard.items())), dict(sorted(subjects.items())))
 
 
-def worse(before: Efforts, decided: Iterable[ProofOutcome]) -> Iterator[str]:
-    """Each obligation that takes half as much again as it did, and half as much again as the floor.
+def worse(before: Efforts, outcomes: Iterable[ProofOutcome]) -> Iterator[str]:
+    """A line for each obligation that takes more than 1.5 times the effort of the baseline, and of the floor.
 
-    Of a subject that the baseline does not know every obligation is new, and none is harder.
+    All obligations of a subject that the baseline does not have are new; none of them is reported.
     """
-    for one in decided:
+    for one in outcomes:
         if f"{one.obligation.suite}/{one.obligation.subject}" not in before.subjects:
             continue
         known = before.hard.get(one.obligation.id, FLOOR)
@@ -59,12 +59,12 @@ def worse(before: Efforts, decided: Iterable[ProofOutcome]) -> Iterator[str]:
 
 
 def changes(before: Efforts, now: Efforts) -> Iterator[str]:
-    """What is new and what is gone, of two whole runs."""
+    """A line for each difference between two runs of everything: numbers of obligations, and which ones are hard."""
     for name in sorted(before.subjects.keys() | now.subjects.keys()):
         was, count = before.subjects.get(name, 0), now.subjects.get(name, 0)
         if was != count:
             yield f"{name}: {count} obligations, {was} in the baseline"
     for name in sorted(now.hard.keys() - before.hard.keys()):
-        yield f"{name}: effort {now.hard[name]:,}, less or not there in the baseline"
+        yield f"{name}: effort {now.hard[name]:,}, smaller or absent in the baseline"
     for name in sorted(before.hard.keys() - now.hard.keys()):
-        yield f"{name}: effort {before.hard[name]:,} in the baseline, less or not there any more"
+        yield f"{name}: effort {before.hard[name]:,} in the baseline, now smaller or absent"

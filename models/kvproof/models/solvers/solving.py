@@ -1,6 +1,6 @@
-"""Asking Z3: one question at a time, in a context of its own, so that an answer never depends on those before it.
+"""Ask Z3 one question, in a context of its own, so that no answer depends on earlier questions.
 
-The effort, as Z3 counts it, is the same each time the same version is asked the same question with the same seed.
+The effort is Z3's own count of work: the same each time the same version gets the same question with the same seed.
 """
 
 import functools
@@ -13,28 +13,33 @@ from kvproof.models.proofs.obligation import Obligation
 from kvproof.spec.verdict import Verdict
 
 TIMEOUT_SECONDS = 20.0
-QUICK_EFFORT = 3_000_000  # as Z3 counts it: about a second
-SEED_MAX = 2**31 - 1  # a larger one Z3 does not take
+QUICK_EFFORT = 3_000_000  # in Z3's units: about a second
+SEED_MAX = 2**31 - 1  # the largest that Z3 accepts
 
 VERDICTS = {"unsat": Verdict.PROVED, "sat": Verdict.REFUTED, "unknown": Verdict.UNKNOWN}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to ask. timeout: in seconds, for each question."""
+    """How to ask a solver.
+
+    timeout_seconds: for each question. effort_max: in Z3's units, for each question; 0 for no limit. With it, the
+    answer does not depend on the load of the machine. wants_core: also report which hypotheses the proof needed.
+    """
 
     seed: int = 0
     timeout_seconds: float = TIMEOUT_SECONDS
     wants_core: bool = False
+    effort_max: int = 0
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of one question.
+    """The answer to one question.
 
-    verdict: proved, refuted (there is a model of the hypotheses in which the goal is false) or unknown. effort: Z3's
-    own count of work; 0 where no solver was asked, for the goal is word for word a hypothesis. reason: why it is
-    unknown. core: the places of hypotheses that suffice, if they were asked for.
+    verdict: proved, refuted (there is a model of the hypotheses in which the goal is false) or unknown. effort: the
+    solver's own count of work; 0 if no solver was asked, because the goal is literally one of the hypotheses. reason:
+    why the verdict is unknown. core: indexes of hypotheses that suffice for the proof, if they were asked for.
     """
 
     verdict: Verdict
@@ -56,42 +61,43 @@ class ProofOutcome:
     is_trivial: bool = False
 
     def core_names(self) -> list[str]:
-        """The names of the hypotheses that suffice, if they were asked for."""
+        """The names of the hypotheses in the core; empty if no core was asked for."""
         return [self.obligation.hypotheses[place].name for place in self.answer.core or ()]
 
 
 def ask(assumed: str, goal: str, settings: Settings) -> Answer:
-    """Ask Z3 whether hypotheses and a negated goal, as `Obligation.question` gives them, have a model.
+    """Ask Z3 whether hypotheses and a negated goal, as given by `Obligation.question`, have a model.
 
-    First quickly: quantified hypotheses are only instantiated at terms that are there. What that leaves open within
-    a fixed effort is asked with everything that Z3 has.
+    A quick solver is tried first: it instantiates quantified hypotheses only at terms that occur in the question. If
+    that does not decide it within a fixed effort, Z3's default solver is asked.
     """
     context = z3.Context()
     hypotheses = list(_parsed(assumed).translate(context))
     negated_goal = list(z3.parse_smt2_string(goal, ctx=context))
     began = time.perf_counter()
     quick = z3.SimpleSolver(ctx=context)
-    quick.set(auto_config=False, mbqi=False, rlimit=QUICK_EFFORT)
-    said, solver = _asked(quick, hypotheses, negated_goal, settings)
-    if said == "unknown":
-        said, solver = _asked(z3.Solver(ctx=context), hypotheses, negated_goal, settings)
+    quick.set(auto_config=False, mbqi=False, rlimit=min(QUICK_EFFORT, settings.effort_max or QUICK_EFFORT))
+    answer, solver = _check(quick, hypotheses, negated_goal, settings), quick
+    if answer == "unknown":
+        solver = z3.Solver(ctx=context)
+        if settings.effort_max:
+            solver.set(rlimit=settings.effort_max)
+        answer = _check(solver, hypotheses, negated_goal, settings)
     seconds = time.perf_counter() - began
     core = None
-    if settings.wants_core and said == "unsat":
+    if settings.wants_core and answer == "unsat":
         core = tuple(sorted(int(str(name).rpartition("-")[2]) for name in solver.unsat_core()))
-    reason = solver.reason_unknown() if said == "unknown" else ""
-    return Answer(VERDICTS[said], seconds, _effort(solver), reason, core)
+    reason = solver.reason_unknown() if answer == "unknown" else ""
+    return Answer(VERDICTS[answer], seconds, _effort(solver), reason, core)
 
 
 @functools.lru_cache(maxsize=2)
 def _parsed(assumed: str) -> z3.AstVector:
-    """The hypotheses, in a context of their own; each question is asked in another, to which they are copied."""
+    """The hypotheses, parsed in a context of their own, from which they are copied to the context of each question."""
     return z3.parse_smt2_string(assumed, ctx=z3.Context())
 
 
-def _asked(
-    solver: z3.Solver, hypotheses: list[z3.BoolRef], negated_goal: list[z3.BoolRef], settings: Settings
-) -> tuple[str, z3.Solver]:
+def _check(solver: z3.Solver, hypotheses: list[z3.BoolRef], negated_goal: list[z3.BoolRef], settings: Settings) -> str:
     solver.set(random_seed=settings.seed, timeout=max(1, int(settings.timeout_seconds * 1000)))
     if settings.wants_core:
         for place, formula in enumerate(hypotheses):
@@ -99,17 +105,17 @@ def _asked(
         solver.add(*negated_goal)
     else:
         solver.add(*hypotheses, *negated_goal)
-    return str(solver.check()), solver
+    return str(solver.check())
 
 
 def _effort(solver: z3.Solver) -> int:
-    """What Z3 has counted in the solver's context."""
+    """Z3's count of work in the solver's context."""
     statistics = solver.statistics()
     return int(statistics.get_key_value("rlimit count")) if "rlimit count" in statistics.keys() else 0  # noqa: SIM118
 
 
 def decide(obligation: Obligation, settings: Settings | None = None) -> ProofOutcome:
-    """Decide one obligation here, without another process."""
+    """Decide one obligation in this process."""
     if obligation.is_trivial():
         return ProofOutcome(obligation, TRIVIAL, is_trivial=True)
     return ProofOutcome(obligation, ask(*obligation.question(), settings or Settings()))

@@ -1,9 +1,9 @@
-"""Many questions at once: processes that ask a solver, watched from here.
+"""Decide many obligations with several solver processes.
 
-Questions travel as text, a few at a time to whoever has none left. An answer is given on as soon as it is there, in
-whatever order. A process that is silent for much longer than the timeout allows, or that ends, costs the question it
-was at (`unknown`, and why); the others it had are asked again by the process that takes its place. Whoever stops
-taking answers stops the processes.
+Questions are sent as text, a batch at a time, to a process that has answered all of its own. Answers are yielded as
+soon as they arrive, in any order. If a process ends, or does not answer for much longer than the timeout, the question
+it was working on is unknown, and the rest of its batch is given to a new process. Closing the generator kills the
+processes.
 """
 
 import multiprocessing
@@ -20,20 +20,20 @@ from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings, ask
 from kvproof.spec.verdict import Verdict
 
-BATCH = 16  # questions sent at once: few enough that nobody waits for one process at the end
-WAYS_MAX = 3  # in which a solver is asked one question
-GRACE_SECONDS = 10.0  # a solver looks at its clock now and then only
+BATCH = 16  # questions sent at once: few, so that at the end no process has much more work left than the others
+STRATEGIES_MAX = 3  # tried by a solver for one question
+GRACE_SECONDS = 10.0  # a solver checks the time only now and then
 
 Asker = Callable[[str, str, Settings], Answer]  # hypotheses, negated goal; a function that a process can import
-Question = tuple[int, str, str]  # number, hypotheses, negated goal; many have the same hypotheses, sent once
+Question = tuple[int, str, str]  # number, hypotheses, negated goal; a batch sends equal hypotheses once
 
 
 def decide_all(
     obligations: Iterable[Obligation], settings: Settings, num_processes: int = 2, asker: Asker = ask
 ) -> Iterator[ProofOutcome]:
-    """Decide every obligation; what is kept word for word is decided here, the others by processes.
+    """Decide every obligation: trivial ones in this process, the others in solver processes.
 
-    asker: how a process decides one; it tries no more than `WAYS_MAX` ways, each up to the timeout.
+    asker: the function that asks a solver. It tries at most `STRATEGIES_MAX` strategies, each up to the timeout.
     """
     pool = _Pool(settings, num_processes, asker)
     try:
@@ -43,7 +43,7 @@ def decide_all(
 
 
 def _serve(connection: Connection, settings: Settings, asker: Asker) -> None:
-    """What a process does: answer, until nobody asks any more. An interrupt is the asker's affair."""
+    """The main function of a solver process: answer until the connection closes. The parent handles interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, OSError):
         while True:
@@ -55,31 +55,31 @@ def _serve(connection: Connection, settings: Settings, asker: Asker) -> None:
 def _answer(asker: Asker, assumed: str, goal: str, settings: Settings) -> Answer:
     try:
         return asker(assumed, goal, settings)
-    except Exception as error:  # what a solver cannot read is undecided, and the others go on
+    except Exception as error:  # e.g. the solver cannot parse it: this question is unknown, the others are answered
         return Answer(Verdict.UNKNOWN, reason=f"{type(error).__name__}: {error}")
 
 
 @dataclass(eq=False)
 class _Worker:
-    """A process, and the questions it has not answered yet, in their order."""
+    """A process, the questions that it has not answered yet, in order, and when it was last heard from."""
 
     process: BaseProcess
     connection: Connection
     open: deque[Question] = field(default_factory=deque)
-    spoke: float = 0.0
+    heard: float = 0.0
 
 
 class _Pool:
     def __init__(self, settings: Settings, num_processes: int, asker: Asker) -> None:
         self.settings, self.asker = settings, asker
         self.num_processes = num_processes
-        self.patience_seconds = WAYS_MAX * settings.timeout_seconds + GRACE_SECONDS
+        self.patience_seconds = STRATEGIES_MAX * settings.timeout_seconds + GRACE_SECONDS
         self.workers: list[_Worker] = []
-        self.again: deque[Question] = deque()  # questions of a process that was lost
+        self.again: deque[Question] = deque()  # unanswered questions of a process that ended
         self.asked: dict[int, Obligation] = {}
 
     def run(self, obligations: Iterator[Obligation]) -> Iterator[ProofOutcome]:
-        """Answers, as they come."""
+        """Yields the answers in the order in which they arrive."""
         next_number, is_over = 0, False
         while not is_over or self.asked:
             batch: list[Question] = []
@@ -100,8 +100,8 @@ class _Pool:
                 yield from self._answers()
             if batch and worker is not None:
                 worker.open.extend(batch)
-                worker.spoke = time.monotonic()
-                with suppress(OSError):  # it has ended; that is noticed where answers are awaited
+                worker.heard = time.monotonic()
+                with suppress(OSError):  # the process has ended; `_answers` notices that
                     worker.connection.send(batch)
             yield from self._answers(0.0 if batch else None)
 
@@ -115,16 +115,16 @@ class _Pool:
         return None
 
     def _start(self) -> _Worker:
-        # Not a fork: the solver's memory, and that of whoever calls us, is not to be shared.
+        # Not a fork: the process must not share memory with this one, which has used the solver already.
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, self.settings, self.asker), daemon=True)
         process.start()
         theirs.close()
-        return _Worker(process, ours, spoke=time.monotonic())
+        return _Worker(process, ours, heard=time.monotonic())
 
     def _answers(self, seconds: float | None = None) -> Iterator[ProofOutcome]:
-        """Whatever has been answered; wait for it, but not so long that a silent process is overlooked."""
+        """Yields the answers that have arrived, and detects lost processes. None: waits for up to 1 s."""
         busy = {worker.connection: worker for worker in self.workers if worker.open}
         if not busy:
             return
@@ -133,13 +133,13 @@ class _Pool:
             try:
                 number, answer = worker.connection.recv()
             except (EOFError, OSError):
-                yield self._lost(worker, f"the process that was asked ended with {worker.process.exitcode}")
+                yield self._lost(worker, f"the solver process ended with exit code {worker.process.exitcode}")
                 continue
             worker.open.popleft()
-            worker.spoke = time.monotonic()
+            worker.heard = time.monotonic()
             yield ProofOutcome(self.asked.pop(number), answer)
         for worker in list(busy.values()):
-            if worker.open and time.monotonic() - worker.spoke > self.patience_seconds:
+            if worker.open and time.monotonic() - worker.heard > self.patience_seconds:
                 yield self._lost(worker, f"no answer for {self.patience_seconds:.0f} s")
 
     def _lost(self, worker: _Worker, reason: str) -> ProofOutcome:
@@ -152,7 +152,7 @@ class _Pool:
         return ProofOutcome(self.asked.pop(number), Answer(Verdict.UNKNOWN, reason=reason))
 
     def stop(self) -> None:
-        """End every process."""
+        """Kill every process."""
         for worker in self.workers:
             worker.process.kill()
         for worker in self.workers:
