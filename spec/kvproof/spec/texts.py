@@ -1,19 +1,7 @@
-"""The modules that are the text of the specification, in the order in which it is read."""
+"""The modules that hold the text of the specification, in reading order. `contract_texts` has the contracts."""
 
 from types import ModuleType
 
-from kvproof.spec.contracts import (
-    admit_contract,
-    admit_progress,
-    append_contract,
-    end_contract,
-    free_contract,
-    send_contract,
-    send_progress,
-    swap_contract,
-    swap_progress,
-    swap_schedule,
-)
 from kvproof.spec.text import (
     admission,
     cache_rules,
@@ -37,15 +25,5 @@ TEXTS: tuple[ModuleType, ...] = (
     invariants,
     theorems,
     flight_invariants,
-    append_contract,
-    free_contract,
-    end_contract,
-    admit_progress,
-    admit_contract,
-    swap_schedule,
-    swap_progress,
-    swap_contract,
-    send_progress,
-    send_contract,
     eviction_policy,
 )
