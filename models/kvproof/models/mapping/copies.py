@@ -1,15 +1,16 @@
-"""The words: a copy, a list of copies, and when two copies do not disturb each other.
+"""Definitions: a copy, a list of copies, and the relations between two copies.
 
-A memory is a function from block to content, of which nothing is known but which contents are equal. It is written as
-a Python function from a block's term to a content's term, so an update is a case distinction and no array is needed.
-In the *tag memory* every block holds its own number: what differs anywhere differs there, so it decides necessity.
+A memory is a function from blocks to contents; of contents, only equality is known. It is represented by a Python
+function from the term of a block to the term of a content, so an update is a case distinction, and no array is needed.
+In the *tag memory* every block holds its own number. If two results differ on any memory, they differ on this one, so
+it shows that a condition is necessary.
 
-Of two copies a and b, in this order, where a *self copy* has its target for source and so changes nothing:
+A *self copy* has equal source and target, and changes nothing. For two copies a and b, in this order:
 
-    apart          neither writes what the other reads or writes
-    commute        b after a and a after b give the same bytes, whatever the memory
-    forward_free   b does not read what a has written: then a list may read everything first
-    race_free      reads and writes of both may be interleaved in any way
+    apart          neither writes a block that the other reads or writes
+    commute        b after a and a after b give the same bytes on every memory
+    forward_free   b does not read what a has written; then a list may read everything first
+    race_free      the reads and writes of both may be interleaved in any way
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Memory = Callable[[z3.ArithRef], z3.ExprRef]
 
 @dataclass(frozen=True)
 class Copy:
-    """One pair: the content of `source` goes to `target`."""
+    """One pair: the content of `source` is written to `target`."""
 
     source: z3.ArithRef
     target: z3.ArithRef
@@ -56,12 +57,12 @@ class CopyList:
 
 
 def written(memory: Memory, block: z3.ArithRef, content: z3.ExprRef) -> Memory:
-    """The memory with one block replaced."""
+    """The memory after writing one block."""
     return lambda x: z3.If(x == block, content, memory(x))
 
 
 def any_memory(name: str) -> Memory:
-    """A memory of which nothing is known."""
+    """An arbitrary memory."""
     return z3.Function(name, INTEGER, CONTENT)
 
 
