@@ -4,11 +4,13 @@ from types import ModuleType
 
 from kvproof.spec.text import (
     admission,
+    budgets,
     cache_rules,
     eviction_policy,
     flight_invariants,
     flight_rules,
     invariants,
+    mapping,
     rules,
     state,
     steps,
@@ -21,6 +23,8 @@ RULE_TEXTS: tuple[ModuleType, ...] = (steps, rules, window_rules, cache_rules, s
 TEXTS: tuple[ModuleType, ...] = (
     state,
     admission,
+    budgets,
+    mapping,
     *RULE_TEXTS,
     invariants,
     theorems,

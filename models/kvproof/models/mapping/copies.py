@@ -5,20 +5,22 @@ function from the term of a block to the term of a content, so an update is a ca
 In the *tag memory* every block holds its own number. If two results differ on any memory, they differ on this one, so
 it shows that a condition is necessary.
 
-A *self copy* has equal source and target, and changes nothing. For two copies a and b, in this order:
-
-    apart          neither writes a block that the other reads or writes
-    commute        b after a and a after b give the same bytes on every memory
-    forward_free   b does not read what a has written; then a list may read everything first
-    race_free      the reads and writes of both may be interleaved in any way
+The predicates of the specification (`kvproof.spec.text.mapping`) say when two copies disturb each other. They are read
+here as formulas, so the theorems are about the predicates that the judges run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import z3
+
+from kvproof.models.translation.rules import Run
+from kvproof.models.translation.sizes import Universe
+from kvproof.models.translation.text import specification
+from kvproof.models.translation.translator import Translator
 
 CONTENT = z3.DeclareSort("Content")
 INTEGER = z3.IntSort()
@@ -71,21 +73,28 @@ def tag_memory(block: z3.ArithRef) -> z3.ExprRef:
     return block
 
 
-def same(a: Copy, b: Copy) -> z3.BoolRef:
-    return z3.And(a.source == b.source, a.target == b.target)
+def _word(name: str, a: Copy, b: Copy) -> z3.BoolRef:
+    """A word of the specification about two pairs, as a formula."""
+    text = specification()
+    run = Run(text, Universe(), Translator(text=text).unknown_state())
+    return cast(z3.BoolRef, run.call(name, a.source, a.target, b.source, b.target).value)
 
 
 def apart(a: Copy, b: Copy) -> z3.BoolRef:
-    return z3.And(a.target != b.target, a.target != b.source, b.target != a.source)
+    """Neither copy writes what the other reads or writes."""
+    return _word("are_apart", a, b)
 
 
 def commute(a: Copy, b: Copy) -> z3.BoolRef:
-    return z3.Or(a.is_self(), b.is_self(), same(a, b), apart(a, b))
+    """Both orders give the same bytes."""
+    return _word("commute", a, b)
 
 
 def forward_free(a: Copy, b: Copy) -> z3.BoolRef:
-    return z3.Or(a.target != b.source, a.is_self())
+    """The second copy does not read what the first has written."""
+    return _word("is_forward_free", a, b)
 
 
 def race_free(a: Copy, b: Copy) -> z3.BoolRef:
-    return z3.Or(same(a, b), z3.And(a.target != b.target, forward_free(a, b), forward_free(b, a)))
+    """Reads and writes of both copies may be interleaved in any way."""
+    return _word("is_race_free", a, b)

@@ -28,9 +28,9 @@ from kvproof.models.mapping.copies import CONTENT, INTEGER, Memory, tag_memory
 from kvproof.models.mapping.lists import mapping_obligation
 from kvproof.models.mapping.pairs import agree
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.spec.text import mapping
 
-SWAP_IN, SWAP_OUT, COPY = "swap-in", "swap-out", "copy"
-WORKER_ORDER = (SWAP_IN, SWAP_OUT, COPY)
+SWAP_IN, SWAP_OUT, COPY = WORKER_ORDER = tuple(name.replace("_", "-") for name in mapping.WORKER_ORDER)
 OTHER_ORDERS = [order for order in permutations(WORKER_ORDER) if order != WORKER_ORDER]
 
 X, Y = z3.Ints("x y")
