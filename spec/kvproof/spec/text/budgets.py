@@ -1,21 +1,21 @@
 """The budgets of a scheduler's step, and the limits of a request. Lengths are in tokens."""
 
-from kvproof.spec.language import word
+from kvproof.spec.language import predicate
 
 
-@word
+@predicate
 def is_within_budget(num_tokens: int, num_seqs: int, max_num_batched_tokens: int, max_num_seqs: int) -> bool:
     """A step computes at most so many tokens, for at most so many sequences."""
     return num_tokens <= max_num_batched_tokens and num_seqs <= max_num_seqs
 
 
-@word
+@predicate
 def have_places(num_running: int, max_num_seqs: int) -> bool:
     """When a sequence is admitted or swapped in, at most so many run afterwards."""
     return num_running <= max_num_seqs
 
 
-@word
+@predicate
 def exceeds_limits(
     num_tokens: int, num_members: int, max_model_len: int, max_num_batched_tokens: int, max_num_seqs: int
 ) -> bool:

@@ -8,48 +8,48 @@ from one pool to the other, the ids are those of one numbering of both pools.
 Source: vLLM 0.6, worker/worker.py, execute_worker.
 """
 
-from kvproof.spec.language import word
+from kvproof.spec.language import predicate
 
 SWAP_IN, SWAP_OUT, COPY = WORKER_ORDER = "swap_in", "swap_out", "copy"
 
 
-@word
+@predicate
 def is_block_of(block: int, num_blocks: int) -> bool:
     """The id names one of so many blocks."""
     return 0 <= block and block < num_blocks
 
 
-@word
+@predicate
 def are_one_to_one(source: int, target: int, other_source: int, other_target: int) -> bool:
     """Two pairs of a swap: they have the same source exactly when they have the same target."""
     return (source == other_source) == (target == other_target)
 
 
-@word
+@predicate
 def is_self_copy(source: int, target: int) -> bool:
     """The pair copies a block onto itself, which changes nothing."""
     return source == target
 
 
-@word
+@predicate
 def are_same(source: int, target: int, other_source: int, other_target: int) -> bool:
     """Both pairs copy the same block to the same block."""
     return source == other_source and target == other_target
 
 
-@word
+@predicate
 def write_one_block(source: int, target: int, other_source: int, other_target: int) -> bool:
     """Both pairs write the same block."""
     return target == other_target
 
 
-@word
+@predicate
 def reads_what_was_written(source: int, target: int, other_source: int, other_target: int) -> bool:
     """The other pair, which comes later, reads the block that this one writes."""
     return target == other_source
 
 
-@word
+@predicate
 def are_apart(source: int, target: int, other_source: int, other_target: int) -> bool:
     """Neither pair writes what the other reads or writes."""
     return not (
@@ -59,7 +59,7 @@ def are_apart(source: int, target: int, other_source: int, other_target: int) ->
     )
 
 
-@word
+@predicate
 def commute(source: int, target: int, other_source: int, other_target: int) -> bool:
     """Both orders of the pairs give the same bytes, whatever the memory."""
     return (
@@ -70,13 +70,13 @@ def commute(source: int, target: int, other_source: int, other_target: int) -> b
     )
 
 
-@word
+@predicate
 def is_forward_free(source: int, target: int, other_source: int, other_target: int) -> bool:
     """The other pair, which comes later, does not read what this one wrote: both may be read before either writes."""
     return not reads_what_was_written(source, target, other_source, other_target) or is_self_copy(source, target)
 
 
-@word
+@predicate
 def is_race_free(source: int, target: int, other_source: int, other_target: int) -> bool:
     """The reads and writes of both pairs may be interleaved in any way."""
     return are_same(source, target, other_source, other_target) or (
