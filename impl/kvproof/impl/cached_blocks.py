@@ -49,6 +49,9 @@ class CachedBlocks(DeviceBlocks):
     def num_free(self) -> int:
         return len(self.free_ids) + self.evictor.num_blocks
 
+    def all_free_ids(self) -> list[int]:
+        return [*self.free_ids, *self.evictor.in_order()]
+
     def take(self, num_blocks: int) -> list[int]:
         free_ids = self.free_ids
         if num_blocks > len(free_ids):

@@ -49,6 +49,10 @@ class DeviceBlocks:
         """No table holds a block of this device."""
         return self.num_free == self.num_usable
 
+    def all_free_ids(self) -> list[int]:
+        """Ids that can be taken now."""
+        return list(self.free_ids)
+
     def take(self, num_blocks: int) -> list[int]:
         """Take blocks without content, each with one reference."""
         if num_blocks > len(self.free_ids):

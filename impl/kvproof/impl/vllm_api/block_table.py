@@ -153,18 +153,31 @@ class BlockTable:
             raise NoFreeBlocksError(num_needed, num_free, Device.GPU.name)
 
         self._drop(kept)
-        for index in shared:
-            block = self._blocks[index]
-            block.block_id = self._allocator.cow_block_if_not_appendable(block)
-            self._blocks[index] = block
-        self.ensure_num_empty_slots(len(token_ids) + num_lookahead_slots, extra_hash)
-        done = 0
-        while done < len(token_ids):
-            index, slot = divmod(self._num_full_slots, self._block_size)
-            chunk = token_ids[done : done + self._block_size - slot]
-            self._blocks.append_token_ids(index, chunk)
+        written = 0
+        while written < len(token_ids):
+            slot = self._num_full_slots % self._block_size
+            chunk = token_ids[written : written + self._block_size - slot]
+            self._write(self._num_full_slots // self._block_size, chunk, extra_hash)
             self._num_full_slots += len(chunk)
-            done += len(chunk)
+            written += len(chunk)
+        for index in shared:
+            if index * self._block_size >= self._num_full_slots:  # no token was written there
+                block = self._blocks[index]
+                block.block_id = self._allocator.cow_block_if_not_appendable(block)
+                self._blocks[index] = block
+        self.ensure_num_empty_slots(num_lookahead_slots, extra_hash)
+
+    def _write(self, index: int, chunk: Sequence[int], extra_hash: Hashable) -> None:
+        """Write tokens that lie in one block, which may have to be added first."""
+        if index < len(self._blocks):
+            self._blocks.append_token_ids(index, chunk)
+            return
+        last = self._blocks[index - 1]
+        if len(chunk) == self._block_size:
+            self._blocks.append(self._allocator.allocate_immutable_block(last, chunk, Device.GPU, extra_hash))
+        else:
+            self._blocks.append(self._allocator.allocate_mutable_block(last, Device.GPU, extra_hash))
+            self._blocks.append_token_ids(index, chunk)
 
     def ensure_num_empty_slots(self, num_empty_slots: int, extra_hash: Hashable = None) -> None:
         """Add blocks until so many slots are empty; all or none."""

@@ -14,7 +14,7 @@ from ..device import Device
 from ..device_blocks import DeviceBlocks
 from ..errors import InvalidValueError, ReadOnlyError, UnknownBlockError, require_at_least
 from ..prefixes import common_prefix
-from ..swapping import move
+from ..swapping import free_landed, move
 from ..table import Table
 from .block_pool import BlockPool
 from .naive import BlockAllocator, NaiveBlock, NaiveBlockAllocator, chain_of
@@ -92,6 +92,7 @@ class CpuGpuBlockAllocator(BlockAllocator):
                 )
         self._null_block: NullBlock | None = None
         self._swaps: list[tuple[int, int]] = []
+        self._landed: set[int] = set()  # targets of this step's swaps; see `swap`
 
     def _of(self, device: Device | None) -> NaiveBlockAllocator:
         if device is None or device not in self._allocators:
@@ -160,21 +161,35 @@ class CpuGpuBlockAllocator(BlockAllocator):
     # ---- moving ----
 
     def swap(self, blocks: Sequence[Any], src_device: Device, dst_device: Device) -> dict[int, int]:
-        """Move blocks to the other device; absolute source id -> absolute target id, each id once."""
+        """Move blocks to the other device; returns absolute source id -> absolute target id, each id once.
+
+        A worker may execute the swaps of one step in any order, so no two of them land on the same block, even if it
+        was freed in between. A step ends with `get_and_reset_swaps` or `mark_blocks_as_computed`.
+        Raises NoFreeBlocksError and changes nothing if `dst_device` has too few blocks.
+        """
         source, target = self._of(src_device), self._of(dst_device)
         moving = [block for block in blocks if not isinstance(block, NullBlock)]
         ids = [source.blocks.require_held(block.block_id) for block in moving]
-        mapping = move([Table(ids, 0)], source.blocks, target.blocks, set())
+        mapping = move([Table(ids, 0)], source.blocks, target.blocks, self._landed.intersection(target.blocks.ids))
         for block in moving:
             block.block_id = mapping[block.block_id]
-            if isinstance(target, PrefixCachingBlockAllocator) and block.content_hash is not None:
-                target.adopt(block)
+        if isinstance(source, PrefixCachingBlockAllocator) and isinstance(target, PrefixCachingBlockAllocator):
+            for block, source_id in zip(moving, ids, strict=True):
+                target.receive(block, source.blocks.last_accessed[source_id])
+            source.send(mapping)
         self._swaps.extend(mapping.items())
+        self._landed.update(mapping.values())
         return mapping
 
+    def num_held_back_blocks(self, device: Device) -> int:
+        """Free blocks of `device` on which no further swap of this step may land; see `swap`."""
+        blocks = self._of(device).blocks
+        return len(free_landed(blocks, self._landed.intersection(blocks.ids)))
+
     def get_and_reset_swaps(self) -> list[tuple[int, int]]:
-        """Pairs of all swaps since the last call, numbered per device."""
+        """Pairs of all swaps since the last call, numbered per device; call it when the swaps of a step are done."""
         swaps, self._swaps = self._swaps, []
+        self._landed.clear()
         return [
             (self._at(source).get_physical_block_id(source), self._at(target).get_physical_block_id(target))
             for source, target in swaps
@@ -218,7 +233,8 @@ class CpuGpuBlockAllocator(BlockAllocator):
         self._allocators[Device.GPU].mark_blocks_as_accessed(block_ids, now)
 
     def mark_blocks_as_computed(self, block_ids: Sequence[int]) -> None:
-        """Of GPU blocks."""
+        """The step has computed these GPU blocks, or all that wait for it if none is named; the step is over."""
+        self._landed.clear()
         self._allocators[Device.GPU].mark_blocks_as_computed(block_ids)
 
     def get_common_computed_block_ids(self, computed_seq_block_ids: Sequence[Sequence[int]]) -> list[int]:
@@ -241,6 +257,15 @@ class CpuGpuBlockAllocator(BlockAllocator):
         for allocator in chosen:
             allocator.reset_prefix_cache()
         return True
+
+    @property
+    def refcounts(self) -> list[int]:
+        """The references held on each block of both devices, by absolute id. It is the live list: read only."""
+        return self._allocators[Device.GPU].blocks.refcounts
+
+    def free_ids(self) -> list[int]:
+        """Ids that can be taken, for each device those that hold nothing before those that are evicted."""
+        return [block_id for allocator in self._allocators.values() for block_id in allocator.blocks.all_free_ids()]
 
     @property
     def refcounters(self) -> Mapping[Device, Any]:

@@ -68,9 +68,13 @@ class NaiveBlock:
             raise InvalidValueError("number of tokens", len(token_ids), f"{self.num_empty_slots} slots are empty")
         if not token_ids:
             return
-        if self._block_id is not None:
-            self._block_id = self._allocator.cow_block_if_not_appendable(self._cow_target)
         self._token_ids.extend(token_ids)
+        if self._block_id is not None:
+            try:
+                self._block_id = self._allocator.cow_block_if_not_appendable(self._cow_target)
+            except Exception:
+                del self._token_ids[-len(token_ids) :]
+                raise
 
     @property
     def token_ids(self) -> list[int]:

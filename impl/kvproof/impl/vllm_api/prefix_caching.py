@@ -1,13 +1,23 @@
 """Block objects with a prefix cache: handles on one device's `CachedBlocks`.
 
-A block that becomes full is *promoted*: found under its content from then on, and remembered as touched. It is
-computed, and only then a hit for others, when `mark_blocks_as_computed` names it after the step. A touched block whose
-owner leaves before that stays findable until it is evicted, but nobody will write it: it is no hit until somebody
-takes it again and that step is over.
+A block that becomes full is *promoted*: from then on it is found under its content, and it is *touched*, which means
+that the step under way computes it. `mark_blocks_as_computed` makes touched blocks computed, and only a computed block
+is a hit. A touched block that loses its last reference before that is still found until it is evicted, but it is a hit
+only after somebody has taken it again and computed it.
 
-The content hash of a block is an object that exists once for each content (`hash_block_tokens` gives the same object
-for equal arguments, for as long as somebody has it). So equality is identity, collisions do not exist, and
-a chain of any length is compared at once.
+A block that becomes full while a computed block holds the same content is *exchanged*: it gives up its id for that of
+the computed block. A worker executes the swap-ins of a step before its copies, so a block that is the source or the
+target of a copy must not become free in the same step: a swap-in or another copy could land on it. Two rules see to it:
+
+- The exchange comes before the copy on write. A shared block that is exchanged needs no copy, so the target of a copy
+  is never exchanged.
+- The last holder of a block that was the source of a copy keeps it.
+
+The content hash of a block is an object that exists once for each content: `hash_block_tokens` returns the same object
+for equal arguments as long as somebody has it. So equality is identity, there are no collisions, and two chains of any
+length are compared in one step.
+
+Source: vLLM 0.9, vllm/core/block/prefix_caching_block.py; the two rules are ours (vLLM exchanges after the copy).
 """
 
 from __future__ import annotations
@@ -78,7 +88,11 @@ class PrefixCachingBlock(NaiveBlock):
 
     def append_token_ids(self, token_ids: Sequence[int]) -> None:
         """Append; a block that has an id and becomes full is promoted, which may change the id."""
-        super().append_token_ids(token_ids)
+        try:
+            super().append_token_ids(token_ids)
+        except Exception:
+            self._content_hash = None  # the tokens were taken back
+            raise
         if token_ids and self._block_id is not None and self.content_hash is not None:
             self._block_id = self._allocator.promote_to_immutable_block(self)
 
@@ -149,7 +163,7 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
         if eviction_policy is not EvictionPolicy.LRU:
             raise InvalidValueError("eviction_policy", eviction_policy, "it must be EvictionPolicy.LRU")
         super().__init__(PrefixCachingBlock, num_blocks, block_size, block_ids, block_pool, _blocks)
-        self._touched: set[int] = set()
+        self._touched: dict[int, Hashable] = {}  # block id -> content hash
 
     def _make_blocks(self, ids: Sequence[int], block_size: int) -> DeviceBlocks:
         size = max(ids, default=-1) + 1
@@ -170,7 +184,7 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
             block.block_id = cached
             block.computed = bool(self.blocks.computed[cached])
             if not block.computed:
-                self._touched.add(cached)
+                self._touched[cached] = block.content_hash
             return block
         try:
             block.block_id = self.blocks.take(1)[0]
@@ -181,40 +195,62 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
             block.block_id = self.promote_to_immutable_block(block)
         return block
 
+    def cow_block_if_not_appendable(self, block: Any) -> int | None:
+        """The id to write to: that of the computed block of equal content, the block's own, or a new one."""
+        source: int | None = block.block_id
+        twin = self._exchange(block)
+        if twin is not None:
+            return twin
+        target = super().cow_block_if_not_appendable(block)
+        if source is not None and target != source:
+            self.blocks.was_copied[source] = 1
+        return target
+
+    def _exchange(self, block: Any) -> int | None:
+        """Give up the id of a full block for that of a computed block of equal content, if there is one."""
+        block_id, content = block.block_id, self._find(block.content_hash)
+        twin = NO_BLOCK if content is None else content.block_id
+        if block_id is None or twin in (NO_BLOCK, block_id) or not self.blocks.computed[twin]:
+            return None
+        if self.blocks.was_copied[block_id] and self.blocks.refcounts[block_id] == 1:
+            return None
+        self.blocks.pin(twin)
+        self.blocks.release((block_id,))
+        return twin
+
     def promote_to_immutable_block(self, block: Any) -> int:
         """Let a block that became full be found; if its content is cached and computed, exchange it."""
         block_id = self.blocks.require_held(block.block_id)
         if block.content_hash is None:
             raise InvalidValueError("block", block_id, "only a full block after full blocks can be promoted")
-        content = self._find(block.content_hash)
-        twin = NO_BLOCK if content is None else content.block_id
-        if twin not in (NO_BLOCK, block_id) and self.blocks.computed[twin]:
-            self.blocks.pin(twin)
-            self.blocks.release((block_id,))
+        twin = self._exchange(block)
+        if twin is not None:
             return twin
-        if content is None:
-            content = self.blocks.contents.intern((None, (), block.content_hash, None))
-            content.depth = block.content_hash.depth
-        self.blocks.register(block_id, content)
-        self._touched.add(block_id)
+        self.blocks.register(block_id, self._content(block.content_hash))
+        if not self.blocks.computed[block_id]:
+            self._touched[block_id] = block.content_hash
         return block_id
+
+    def _content(self, content_hash: Any) -> Content:
+        content = self.blocks.contents.intern((None, (), content_hash, None))
+        content.depth = content_hash.depth
+        return content
 
     def _find(self, content_hash: Hashable) -> Content | None:
         return None if content_hash is None else self.blocks.contents.find((None, (), content_hash, None))
 
     def mark_blocks_as_computed(self, block_ids: Sequence[int]) -> None:
         """The step has computed the touched blocks: those named, or all where none is named."""
-        for block_id in self._touched & set(block_ids) if block_ids else self._touched:
-            content = self.blocks.content_of[block_id]
-            if content is not None and self.blocks.refcounts[block_id]:
-                self.blocks.mark_computed(block_id, content)
-        self._touched = self._touched - set(block_ids) if block_ids else set()
+        for block_id in block_ids or list(self._touched):
+            content_hash = self._touched.pop(block_id, None)
+            if content_hash is not None and self.blocks.refcounts[block_id]:
+                self.blocks.mark_computed(block_id, self._content(content_hash))
 
     def free_block_id(self, block: Any) -> None:
         block_id = block.block_id
         is_last = block_id in self._touched and self.blocks.refcounts[block_id] == 1
         if is_last:
-            self._touched.discard(block_id)
+            del self._touched[block_id]
         content = self.blocks.content_of[block_id] if is_last else None
         if content is None:
             super().free_block_id(block)
@@ -295,9 +331,21 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
     def _hashless_allocator(self) -> NaiveBlockAllocator:
         return self  # one list of free ids serves blocks with and without content
 
-    def adopt(self, block: Any) -> None:
-        """A block came from another device with its content: it is found here if it is computed."""
-        if self.blocks.computed[block.block_id]:
-            content = self.blocks.contents.intern((None, (), block.content_hash, None))
-            content.depth = block.content_hash.depth
-            self.blocks.mark_computed(block.block_id, content)
+    def receive(self, block: Any, last_accessed: float) -> None:
+        """A block came from another device; if it is full, it is found here under its content."""
+        block_id = block.block_id
+        self.blocks.last_accessed[block_id] = last_accessed
+        if block.content_hash is None:
+            return
+        content = self._content(block.content_hash)
+        if self.blocks.computed[block_id]:
+            self.blocks.mark_computed(block_id, content)
+        else:
+            self.blocks.register(block_id, content)
+            self._touched[block_id] = block.content_hash
+
+    def send(self, block_ids: Iterable[int]) -> None:
+        """These blocks went to another device: the step computes none of them here, unless somebody still holds it."""
+        for block_id in block_ids:
+            if not self.blocks.refcounts[block_id]:
+                self._touched.pop(block_id, None)
