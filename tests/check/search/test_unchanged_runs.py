@@ -34,6 +34,7 @@ NO_LIMIT = 1e6  # seconds
 SEARCHES: dict[str, Callable[..., Any]] = {
     "kvproof": walk,
     "kvproof-generation1": walk,
+    "kvproof-objects": walk,
     "kvproof-pool": walk_pool,
     "kvproof-scheduler": walk_loop,
 }
@@ -63,6 +64,7 @@ def explored() -> dict[str, list[int]]:
         "specification cache": explore_specification(SCOPES["cache"], seconds=NO_LIMIT),
         "kvproof": explore_subject(find("kvproof")(), manager, seconds=NO_LIMIT),
         "kvproof-generation1": explore_subject(find("kvproof-generation1")(), manager, seconds=NO_LIMIT),
+        "kvproof-objects": explore_subject(find("kvproof-objects")(), manager, seconds=NO_LIMIT),
         "kvproof-pool": explore_pool(cast(PoolSubject, find("kvproof-pool")()), pool, seconds=NO_LIMIT),
     }
     return {name: [search.states, search.transitions, search.depth] for name, search in done.items()}

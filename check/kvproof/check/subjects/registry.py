@@ -85,6 +85,12 @@ ROWS = (
         "kvproof's manager with the interface of vLLM's first generation; its sliding windows are rings",
         _by("builtin.generation1"),
     ),
+    Row(
+        "kvproof-objects",
+        MANAGER,
+        "kvproof's block objects with vLLM's public interface, driven as vLLM's own block manager drives its objects",
+        _by("builtin.objects"),
+    ),
     Row("kvproof-pool", POOL, "kvproof's own block pool with its prefix cache", _by("builtin.pool")),
     Row("kvproof-scheduler", SCHEDULER, "kvproof's own scheduler with its block manager", _by("builtin.scheduler")),
     Row(

@@ -7,6 +7,6 @@ from kvproof.models.proofs.obligation import Obligation
 
 
 def obligations() -> Iterator[Obligation]:
-    """The theorems about copy mappings."""
+    """Each theorem of the algebra of copy mappings."""
     for part in (pairs, lists, interleavings, phases, programs):
         yield from part.obligations()

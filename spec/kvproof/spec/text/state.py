@@ -50,10 +50,9 @@ from kvproof.spec.language import (
     SLOTS,
     STATUSES,
     derived,
-    function,
     ghost,
-    predicate,
     real,
+    word,
 )
 
 NONE = -1
@@ -61,31 +60,31 @@ FREE, USED, EVICTABLE, RESERVED = 0, 1, 2, 3
 GPU, HOST = 0, 1
 
 
-@function
+@word
 def pool_of(block: int) -> int:
     """The pool that a block lies in."""
     return GPU if block < NUM_GPU_BLOCKS else HOST
 
 
-@function
+@word
 def pool_size(pool: int) -> int:
     """How many blocks a pool has."""
     return NUM_GPU_BLOCKS if pool == GPU else NUM_BLOCKS - NUM_GPU_BLOCKS
 
 
-@function
+@word
 def all_free(pool: int, status: int) -> int:
     """How long a list is at first: every block is free."""
     return pool_size(pool) if status == FREE else 0
 
 
-@function
-def block_at(pool: int, rank: int) -> int:
-    """The block at each place of a full list, in the first state."""
-    return rank if pool == GPU else rank + NUM_GPU_BLOCKS
+@word
+def block_at(pool: int, status: int, place: int) -> int:
+    """Which block is listed where at first."""
+    return place if pool == GPU else place + NUM_GPU_BLOCKS
 
 
-@function
+@word
 def place_at(block: int) -> int:
     """Where a block is listed at first."""
     return block if block < NUM_GPU_BLOCKS else block - NUM_GPU_BLOCKS
@@ -132,61 +131,61 @@ class State:
     place: list[int] = ghost(BLOCKS, to=RANKS, start=place_at)  # and where each block is in its list
 
 
-@predicate
+@word
 def at_rest(state: State, seq: int) -> bool:
     """The sequence is live, and neither being swapped nor freed."""
     return state.live[seq] and not state.ending[seq] and state.moving[seq] == NONE
 
 
-@predicate
+@word
 def free_in(state: State, block: int, pool: int) -> bool:
     """The block is free in that pool."""
     return 0 <= block and block < NUM_BLOCKS and state.status[block] == FREE and pool_of(block) == pool
 
 
-@predicate
+@word
 def holds(state: State, seq: int, block: int) -> bool:
     """The table of the sequence names the block."""
     return state.position[seq][block] != NONE
 
 
-@predicate
+@word
 def is_pending(state: State, block: int) -> bool:
     """Something in flight still reads or writes the block."""
     return state.pins[block] > 0 or state.filler[block] != NONE
 
 
-@predicate
+@word
 def is_idle(state: State, flight: int) -> bool:
     """Nothing is under way in that name."""
     return 0 <= flight and flight < NUM_FLIGHTS and state.uses[flight] == NONE
 
 
-@function
+@word
 def num_promised(state: State, block: int) -> int:
     """Slots that are written, or will be when the transfer that fills the block arrives."""
     return state.num_written[block] if state.filler[block] == NONE else state.brings[state.filler[block]]
 
 
-@predicate
+@word
 def has_arrived(state: State, seq: int) -> bool:
     """No transfer under way fills a block of the sequence."""
     return NUM_FLIGHTS == 0 or all(state.fills[f] == NONE or not holds(state, seq, state.fills[f]) for f in FLIGHTS)
 
 
-@predicate
+@word
 def has_entry(state: State, seq: int, index: int) -> bool:
     """The table of the sequence names a block there."""
     return state.first[seq] <= index and index < state.num_blocks[seq]
 
 
-@function
+@word
 def num_known(state: State, seq: int, index: int) -> int:
     """How many tokens of that table entry are known."""
     return BLOCK_SIZE if index < state.num_full[seq] else (state.num_filled[seq] if index == state.num_full[seq] else 0)
 
 
-@function
+@word
 def num_done(state: State, seq: int, index: int) -> int:
     """How many slots of that table entry the sequence may read."""
     return (
@@ -194,13 +193,13 @@ def num_done(state: State, seq: int, index: int) -> int:
     )
 
 
-@function
+@word
 def pool_of_entry(state: State, seq: int, index: int) -> int:
     """A sequence being swapped is in its other pool up to the entry that moves next."""
     return 1 - state.home[seq] if index < state.moving[seq] else state.home[seq]
 
 
-@predicate
+@word
 def is_within(state: State, seq: int, index: int, window: int) -> bool:
     """Whether a token that is not done yet reads a slot of that entry, if it reads back as far as `window`."""
     return window == 0 or (index + 1) * BLOCK_SIZE + window > (
@@ -208,13 +207,13 @@ def is_within(state: State, seq: int, index: int, window: int) -> bool:
     )
 
 
-@predicate
+@word
 def can_still_be_read(state: State, seq: int, index: int) -> bool:
     """Whether a token that is not done yet reads a slot of that entry."""
     return is_within(state, seq, index, state.window[seq])
 
 
-@function
+@word
 def unused_in(state: State, pool: int) -> int:
     """Blocks of a pool that can be taken: the free ones, and the evictable ones after an eviction."""
     return state.count[pool][FREE] + state.count[pool][EVICTABLE]
