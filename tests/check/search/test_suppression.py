@@ -43,7 +43,7 @@ def test_keys_images_and_encoders_are_features_of_the_prompts_that_have_them() -
 
 def test_what_comes_without_a_feature_that_a_told_finding_needs_is_another_finding() -> None:
     finding = Finding("no-use-after-free", "admit(2): the block taken is free; block 1 is used")
-    told = [(*finding.kind_of_run([("admit", 2, 1)]), ("caching", "keys"))]
+    told = [(*finding.key([("admit", 2, 1)]), ("caching", "keys"))]
     keyed: list[Operation] = [("new", 2, (2,), (0,), ("X", 1, None)), ("admit", 2, 1)]
     assert is_duplicate(told, finding, Config(caching=True, chunked=True), keyed)
     assert not is_duplicate(told, finding, Config(caching=True), [("new", 2, (2,), (0,)), ("admit", 2, 1)])
@@ -69,7 +69,7 @@ def test_a_steered_walk_passes_over_what_was_told_and_finds_what_hid_behind_it()
     assert done.finding.cause == "preempt RuntimeError"
     first = manager_operations.walk(TwoFaults(), 1, max_operations=20_000, seconds=100)
     assert first.finding is not None
-    assert first.finding.kind_of_run(first.operations) == FORKS
+    assert first.finding.key(first.operations) == FORKS
 
 
 @pytest.mark.parametrize("wanted", [("total-calls", "preempt RuntimeError"), ("refcount-exact", "")])

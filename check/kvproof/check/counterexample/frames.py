@@ -110,7 +110,7 @@ class FrameRecorder:
 
     def _blocks(self, judge: Judge, finding: Finding | None, wrong: frozenset[int]) -> Iterator[Block]:
         state, num_blocks = judge.state, judge.explainer.num_blocks
-        named = {int(number) for number in NAMED.findall(finding.text)} if finding is not None else set()
+        named = set() if finding is None else {*finding.blocks, *map(int, NAMED.findall(finding.text))}
         for block in range(num_blocks):
             differences = tuple(_differences(judge, block, wrong)) if finding is not None else ()
             is_plain = state.status[block] == FREE and not differences and block not in named

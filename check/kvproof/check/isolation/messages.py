@@ -80,7 +80,8 @@ def pack(value: Any) -> Any:
     if RECORDS.get(kind.__name__) is kind:
         return [RECORD, kind.__name__, [[field.name, pack(getattr(value, field.name))] for field in fields(value)]]
     if kind is Finding:
-        return [FINDING, value.property, value.text, value.cause]
+        data = value.expected, value.observed, value.blocks
+        return [FINDING, value.property, value.sentence, value.cause, value.call, value.sequence, pack(data)]
     return [FOREIGN, shown(value)]
 
 
@@ -105,8 +106,10 @@ def unpack(data: Any) -> Any:
             return Admission(name)
         case [tag, name, items] if tag == RECORD:
             return RECORDS[name](**{field: unpack(item) for field, item in items})
-        case [tag, property, text, cause] if tag == FINDING:
-            return Finding(property, text, cause)
+        case [tag, property, sentence, cause, call, sequence, data] if tag == FINDING:
+            expected, observed, blocks = unpack(data)
+            fields_of = {"expected": expected, "observed": observed, "blocks": blocks, "sequence": sequence}
+            return Finding(property, sentence, cause, call=call, **fields_of)
         case [_, text]:
             return Foreign(text)
     raise ValueError(f"this is no packed value: {data!r}")

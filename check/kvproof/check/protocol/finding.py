@@ -1,45 +1,75 @@
-"""A finding: one property is refuted, or the adapter is at fault."""
+"""A finding: the subject refutes a property. Findings are data; `text_of` is the one place that renders them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from kvproof.spec.trace import Operation
 
-CONTRACT = "contract "  # what the cause begins with where a call was outside the contract of the engine
+CONTRACT = "contract "  # how the cause begins if the call was outside the contract of the engine
 MECHANISM_CHARACTERS = 60
 
 
 class Finding(Exception):
-    """One property is refuted. `text` says what broke and where; `cause` is the exception the subject raised."""
+    """One property is refuted.
 
-    def __init__(self, property: str, text: str, cause: str = "") -> None:
-        super().__init__(property, text, cause)
-        self.property, self.text, self.cause = property, text, cause
+    sentence: what is wrong; `$expected`, `$observed` and `$sequence` in it stand for the fields of these names.
+    cause: which call raised which exception, if one did. call: the call that the finding is about, with arguments.
+    expected: what the specification says. observed: what the subject shows. blocks: the ids of the blocks concerned.
+    sequence: the sequence concerned, as a text.
+    """
+
+    def __init__(
+        self,
+        property: str,
+        sentence: str,
+        cause: str = "",
+        *,
+        call: str = "",
+        expected: Any = None,
+        observed: Any = None,
+        blocks: Collection[int] = (),
+        sequence: str = "",
+    ) -> None:
+        self.property, self.sentence, self.cause, self.call = property, sentence, cause, call
+        self.expected, self.observed, self.blocks, self.sequence = expected, observed, tuple(blocks), sequence
+        super().__init__(property, self.text, cause)
+
+    @property
+    def text(self) -> str:
+        """The finding as one sentence."""
+        return text_of(self)
 
     @property
     def kind(self) -> tuple[str, str]:
         """What a shorter run must show to be the same finding: the property, and which call raised what."""
         return self.property, self.cause
 
-    @property
-    def signature(self) -> tuple[str, str, str]:
-        """Findings that differ only in numbers are one."""
-        return self.property, self.cause, re.sub(r"[-\d(),.\[\]' ]+", " ", self.text)[:80]
-
     def mechanism(self, operation: str) -> str:
-        """How it broke, for people and for a list of known findings: the operation or call, and what is said of it."""
-        _, _, said = self.text.partition(": ")
-        words = re.sub(r"[-\d(),.\[\]' ]+", " ", (said or self.text).partition(";")[0]).strip().replace(" :", ":")
+        """How the property broke, without numbers: the cause, or else the operation, and the sentence.
+
+        Reports print it, and a list of known findings is compared with it.
+        """
+        _, _, rest = self.text.partition(": ")
+        words = re.sub(r"[-\d(),.\[\]' ]+", " ", (rest or self.text).partition(";")[0]).strip().replace(" :", ":")
         return f"{self.cause or operation}: {words[:MECHANISM_CHARACTERS].rstrip()}"
 
-    def kind_of_run(self, operations: Sequence[Operation]) -> tuple[str, str]:
-        """The property and the mechanism of a run that ended in this finding."""
+    def key(self, operations: Sequence[Operation]) -> tuple[str, str]:
+        """The identity of the finding in which the operations ended: its property and its mechanism."""
         return self.property, self.mechanism(operations[-1][0] if operations else "open")
 
     @property
     def contract(self) -> str:
         """The assumption that the call broke, if it was outside the contract of the engine."""
         return self.cause.removeprefix(CONTRACT) if self.cause.startswith(CONTRACT) else ""
+
+
+def text_of(finding: Finding) -> str:
+    """The finding as one sentence: the call, and what is wrong."""
+    text = finding.sentence
+    for name in ("expected", "observed", "sequence"):
+        text = text.replace(f"${name}", str(getattr(finding, name)))
+    return f"{finding.call}: {text}" if finding.call else text
 
 
 class AdapterError(Exception):

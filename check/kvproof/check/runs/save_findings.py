@@ -47,7 +47,7 @@ class Saving:
         for by, told, saved in self._saved:
             if by == judge and is_duplicate([told], finding, config, operations):
                 return replace(saved)
-        kind, features = finding.kind_of_run(operations), features_of(config, operations)
+        kind, features = finding.key(operations), features_of(config, operations)
         finding = confirm(self.make, config, operations, finding)
         if finding.property != "nondeterministic":
             config, operations, finding = self._shorter(config, operations, finding)
@@ -61,7 +61,7 @@ class Saving:
             make=self.make,
             num_operations_before=num_before,
         )
-        _, signature = finding.kind_of_run(operations)
+        _, signature = finding.key(operations)
         found = ReportedFinding(trace.property, trace.text, signature=signature)
         try:
             with explained(self.store.crashes):

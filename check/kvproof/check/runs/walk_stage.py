@@ -103,7 +103,7 @@ def walker_stage(
             if done.finding is None:
                 continue
             found = saving.save(judge, done.config, done.operations, done.finding, num_before + total.num_operations)
-            met_as: KnownFailure = *done.finding.kind_of_run(done.operations), found.features
+            met_as: KnownFailure = *done.finding.key(done.operations), found.features
             passed[met_as] = None
             is_new = _is_new(told, found, keeps_going)
             if bookmark is not None:

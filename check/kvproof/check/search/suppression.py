@@ -43,7 +43,7 @@ def features_of(config: Config, operations: Iterable[Operation]) -> Features:
 
 def is_duplicate(known: Iterable[KnownFailure], finding: Finding, config: Config, operations: list[Operation]) -> bool:
     """Whether a known failure has the finding's property and mechanism, and needs only features of this run."""
-    kind = finding.kind_of_run(operations)
+    kind = finding.key(operations)
     same = [needed for *one, needed in known if tuple(one) == kind]
     return bool(same) and any(set(features_of(config, operations)).issuperset(needed) for needed in same)
 

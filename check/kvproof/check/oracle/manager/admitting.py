@@ -96,7 +96,7 @@ class Admitting(Judge):
         except Finding as finding:
             lost = self._call("total-calls", "observe").free
             if lost != before.free:
-                finding.text += f"; and free blocks went {before.free} -> {lost}"
+                finding.sentence += f"; and free blocks went {before.free} -> {lost}"
             raise
         check_answer("admit", result, Admitted, Refused)
         if isinstance(result, Refused):
