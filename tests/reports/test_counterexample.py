@@ -96,9 +96,9 @@ def test_the_plain_report_is_whole(refuted: Result, tmp_path: Path) -> None:
 
 explorer: 1,188 states
 walker: 1,000,000 operations, 40 runs
-walker met: pool-full 1,200
-walker never met: three-holders
-walker did not meet, as expected: reset
+walker reached: pool-full 1,200
+walker never reached: three-holders
+walker did not reach, as expected: reset
 unknown: explorer small: read-back: no time
 unsupported: walker: swap-mapping: the subject cannot swap
 

@@ -20,10 +20,10 @@ TWO = Frame(
     "fork(sequence 1, into 2)",
     (
         Lane("sequence 1", "running", (Entry(2, 1, 1), Entry(3, 1, 0))),
-        Lane("sequence 2", "running", (Entry(2, 1, 1, shown="block 0"),)),
+        Lane("sequence 2", "running", (Entry(2, 1, 1, observed="block 0"),)),
     ),
     (Block(2, 2, "used", differences=("the subject: refcount 1",), is_named=True), Block(3, 1, "used")),
-    (Pool("GPU", 2, shown=3),),
+    (Pool("GPU", 2, observed=3),),
 )
 FILM = ReplayFrames([OPEN, ONE, TWO], "refcount-exact is refuted at step 2: it says <1>", True, "", 3, 1, 4)
 CLOSED_BY_ITSELF = ("meta", "input")
@@ -83,11 +83,11 @@ def test_what_differs_is_marked_and_nothing_else(found: Counterexample) -> None:
     assert re.findall(r'class="[^"]*\bdiffers\b[^"]*"', frames) == [
         'class="differs"',  # the table of sequence 2 in the overview
         'class="cell differs"',  # its entry
-        'class="differs"',  # how many blocks of the GPU could be taken
+        'class="differs"',  # how many blocks of the GPU can be allocated
         'class="cell used differs named"',  # block 2
     ]
     assert "the subject: block 0" in frames
-    assert "2 could be taken; the subject counts 3" in frames
+    assert "2 can be allocated; the subject reports 3" in frames
     assert "the subject: refcount 1" in frames
 
 
@@ -112,7 +112,7 @@ def test_a_message_is_no_markup(found: Counterexample) -> None:
 
 
 def test_a_finding_about_the_call_itself_is_said_to_differ_in_no_cell(found: Counterexample) -> None:
-    said = "No cell differs: it is about the call itself."
+    said = "No cell differs: the finding is about the call itself."
     assert said in counterexample_page(found, replace(FILM, frames=[OPEN, ONE]))
     assert said not in counterexample_page(found, FILM)
     assert said not in counterexample_page(found, replace(FILM, frames=[OPEN, ONE], is_refuted=False))
@@ -136,5 +136,5 @@ def test_an_excused_finding_does_not_look_like_a_failure(found: Counterexample) 
 def test_a_window_leaves_an_entry_without_a_block(found: Counterexample) -> None:
     lanes = (Lane("sequence 1", "running", (Entry(None, 0, 0), Entry(1, 4, 2))),)
     text = counterexample_page(found, replace(FILM, frames=[OPEN, Frame("run()", lanes, (Block(1),))]))
-    assert '<div class="cell left"><b>·</b><small>left by the window</small></div>' in text
+    assert '<div class="cell left"><b>·</b><small>left the window</small></div>' in text
     assert overview(replace(FILM, frames=[Frame("run()", lanes)])) == [("sequence 1", [Cell("·, 1", False, False)])]

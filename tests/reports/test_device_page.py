@@ -119,9 +119,9 @@ def test_the_lines_for_a_terminal_say_the_same(result: Result) -> None:
     assert result.data_plane is not None
     lines = [line for line, _ in device_lines(result.data_plane)]
     assert lines[0] == "bytes: 3 cases (1 passed, 1 skipped, 1 failed), 8,192 bytes compared on cpu"
-    assert "planted into this run, race: 0 of 1 caught" in lines
-    assert "  missed: no wait: nothing was said of it" in lines
-    assert "  this process had its core 50 % of the time: the machine is busy" in lines
+    assert "faults planted into this run, race: 0 of 1 caught" in lines
+    assert "  missed: no wait: the harness reported nothing" in lines
+    assert "  this process had its core only 50 % of the time: the machine is busy" in lines
     assert any(line.startswith("  engine, copy, scattered: ratio 0.600 before, 0.400 now, -33.0 %") for line in lines)
     assert all(line in plain_text(result, Path()) for line in lines)
 
@@ -140,7 +140,7 @@ def test_worse_than_the_baseline_is_an_exit_code_only_of_a_run_that_is_right(res
 
 
 def test_a_result_about_no_bytes_has_no_page() -> None:
-    with pytest.raises(ValueError, match="nothing about bytes"):
+    with pytest.raises(ValueError, match="no data plane"):
         device_page(Result(Run("0.1", "verify", "kvproof", 1)))
 
 

@@ -180,7 +180,7 @@ def test_what_was_not_decided_is_a_notification(refuted: Result, tmp_path: Path)
     assert said == [
         ("warning", "read-back is unknown (explorer small): no time"),
         ("note", "swap-mapping is unsupported (walker): the subject cannot swap"),
-        ("warning", "never met: three-holders (walker)"),
+        ("warning", "never reached: three-holders (walker)"),
     ]
     assert (invocation["executionSuccessful"], invocation["exitCode"]) == (False, 1)
 

@@ -28,7 +28,7 @@ def test_everything_left_open_is_listed(passed: Result) -> None:
     passed.checks[0].verdict = Verdict.UNKNOWN
     passed.witnesses = [WitnessCount("pool-full", "walker", 0)]
     assert sentence(passed) == (
-        "Inconclusive for kvproof: 1 check is unknown; never met: pool-full (walker); the run did not finish."
+        "Inconclusive for kvproof: 1 check is unknown; never reached: pool-full (walker); the run did not finish."
     )
 
 

@@ -1,1 +1,1 @@
-"""Verdicts rendered for people and machines: JUnit, SARIF, HTML, Markdown."""
+"""Results rendered for people and machines: terminal, JUnit, SARIF, HTML, Markdown."""

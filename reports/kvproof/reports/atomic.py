@@ -1,4 +1,4 @@
-"""Files that are whole or not there: a run may be killed, or a disk full, while one is being written."""
+"""Write files atomically: if the run is killed or the disk is full, the file is complete or unchanged."""
 
 import os
 from contextlib import suppress
@@ -6,9 +6,9 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace the file by one with this data, or leave it as it was. Raises OSError.
+    """Replace the content of the file by `data`, or leave it unchanged. Raises OSError.
 
-    What is not a regular file (a pipe, /dev/stdout) cannot be replaced: the data is written into it.
+    A path that is not a regular file (a pipe, /dev/stdout) cannot be replaced; the data is written into it.
     """
     target = Path(os.path.realpath(path))
     if path.is_relative_to("/dev") or (target.exists() and not target.is_file()):

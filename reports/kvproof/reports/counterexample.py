@@ -1,4 +1,4 @@
-"""A refutation for people: what broke, where exactly, the sentence of the property, the numbered steps, how to replay.
+"""A refutation as text: what broke and where, the sentence of the property, the numbered steps, the replay command.
 
 Nothing is shortened. The order is the same in every report.
 """
@@ -15,47 +15,47 @@ from kvproof.reports.summary import refuted
 from kvproof.spec.text.properties import SENTENCES
 from kvproof.spec.trace import Trace
 
-NUMBERS = r"[-\d(),.\[\]' ]+"  # findings that differ only in numbers are told once
+NUMBERS = r"[-\d(),.\[\]' ]+"  # findings that differ only in numbers are reported once
 SAME_CHARACTERS = 80
-NOT_IN_A_NAME = r"[^A-Za-z0-9_]"  # of a Python module: the regression test beside a trace
+NOT_IN_A_NAME = r"[^A-Za-z0-9_]"  # of a Python module; for the name of the regression test
 
 
 @dataclass
 class Counterexample:
-    """A check that refutes, with its trace if it can be read; `path` is where the user finds the trace."""
+    """A refuting check with its trace. path: the file of the trace. problem: why the trace could not be read."""
 
     check: Check
     subject: str
     trace: Trace | None = None
     path: Path | None = None
-    problem: str = ""  # why there is no trace
+    problem: str = ""
 
     @property
     def num_steps(self) -> int | None:
-        """How long the trace is."""
+        """The number of operations in the trace; None without a trace."""
         return None if self.trace is None else len(self.trace.operations)
 
     @property
     def steps(self) -> list[str]:
-        """What each operation of the trace asks and what came of it; just the operation where nothing was told."""
+        """Each operation of the trace and its result, as text; only the operation if the trace has no step texts."""
         if self.trace is None:
             return []
         return self.trace.steps or [_as_call(operation) for operation in self.trace.operations]
 
     @property
     def replay(self) -> str | None:
-        """The command that shows it again."""
+        """The command that replays the trace; None without a trace."""
         return None if self.path is None else f"kvproof replay {shlex.quote(str(self.path))}"
 
     @property
     def headline(self) -> str:
-        """What broke, for whom, and at which step."""
+        """The property that broke, the subject, and the step."""
         verb = "is refuted" if self.check.is_failure else "is noted"
         at = "" if self.num_steps is None else f" at step {self.num_steps}"
         return f"{self.check.property} {verb} for {self.subject}{at} ({self.check.judge})."
 
     def lines(self) -> Iterator[str]:
-        """The whole argument, line by line."""
+        """The whole text, line by line."""
         yield self.headline
         if self.check.excused:
             yield f"  No failure: {self.check.excused}"
@@ -81,12 +81,12 @@ class Counterexample:
             yield f"  Signature: {self.check.signature}"
 
     def text(self) -> str:
-        """The whole argument."""
+        """The whole text."""
         return "\n".join(self.lines())
 
 
 def page_of(trace: Path) -> Path:
-    """Where the page of a saved trace lies."""
+    """The path of the page of a saved trace."""
     return trace.with_suffix(".html")
 
 
@@ -96,12 +96,12 @@ def _as_call(operation: list[object]) -> str:
 
 
 def counterexamples(result: Result, folder: Path) -> list[Counterexample]:
-    """Every refutation of the result whose traces lie in `folder`, failures before notes."""
+    """Every refutation of the result, failures before notes. folder: where the traces are."""
     return [_read(check, result, folder) for check in refuted(result)]
 
 
 def shortest_first(examples: list[Counterexample]) -> list[tuple[Counterexample, list[Counterexample]]]:
-    """For each way in which a property broke the shortest example, and the others that judges found besides."""
+    """For each mechanism by which a property broke: the shortest example, and the other examples."""
     groups: dict[tuple[str, str], list[Counterexample]] = {}
     for example in examples:
         without_numbers = re.sub(NUMBERS, " ", example.check.text)[:SAME_CHARACTERS]

@@ -1,8 +1,8 @@
-"""The page of one counterexample: one HTML file that needs nothing else.
+"""The page of one counterexample: one HTML file without external resources.
 
-What broke comes first, then a bar to go through the steps. Above it every sequence has a lane across all steps; below
-it stand, for the step chosen, the tables entry by entry and the blocks with their refcounts. A cell in which the
-subject differs from the specification is marked. Without scripts, all steps stand one below the other.
+The finding comes first, then an overview with one row for each sequence and one column for each step, then a slider
+that selects a step. Below it are the tables of that step, entry by entry, and the blocks with their refcounts. Cells in
+which the subject differs from the specification are marked. Without scripts the page lists all steps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HUE_STEP = 47  # degrees between blocks that follow each other
 
 
 class Cell(NamedTuple):
-    """A lane at one step, as the overview shows it."""
+    """One sequence at one step, in the overview."""
 
     text: str
     differs: bool
@@ -26,7 +26,7 @@ class Cell(NamedTuple):
 
 
 def counterexample_page(found: Counterexample, replay: ReplayFrames) -> str:
-    """The page of a counterexample with its trace, from a replay of it."""
+    """Render the page of a counterexample from the frames of its replay."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -49,12 +49,12 @@ def counterexample_page(found: Counterexample, replay: ReplayFrames) -> str:
 
 
 def block_name(block: int, replay: ReplayFrames) -> str:
-    """A block as the steps call it."""
+    """The name of a block in the steps: its id, or `host N` for a host block."""
     return f"host {block - replay.num_gpu_blocks}" if block >= replay.num_gpu_blocks else str(block)
 
 
 def overview(replay: ReplayFrames) -> list[tuple[str, list[Cell]]]:
-    """For each lane its name, and a cell for each frame."""
+    """For each lane, its name and one cell for each frame."""
     names = dict.fromkeys(lane.name for frame in replay.frames for lane in frame.lanes)
     rows = []
     for name in names:
@@ -73,15 +73,15 @@ def _in_short(lane: Lane, replay: ReplayFrames) -> str:
 
 
 def devices(replay: ReplayFrames) -> list[tuple[str, list[list[Block]]]]:
-    """For each device its name, and for each frame its blocks: those that any frame tells of."""
+    """For each device, its name and its blocks in each frame. Blocks that no frame lists are left out."""
     found = []
-    told = sorted({block.id for frame in replay.frames for block in frame.blocks})
+    listed = sorted({block.id for frame in replay.frames for block in frame.blocks})
     limits = (
         ("GPU", 0, replay.num_gpu_blocks),
         ("host", replay.num_gpu_blocks, replay.num_gpu_blocks + replay.num_host_blocks),
     )
     for name, first, end in limits:
-        ids = [id for id in told if first <= id < end]
+        ids = [id for id in listed if first <= id < end]
         if ids:
             found.append((name, [_blocks(frame, ids) for frame in replay.frames]))
     return found

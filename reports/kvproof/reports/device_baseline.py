@@ -1,7 +1,8 @@
-"""Speeds against those of an earlier run: worse is what is slower by more than noise.
+"""Compare speeds with those of an earlier run: a speed is worse if it is slower by more than noise.
 
-Compared are ratios to plain copies, which each run made of its own machine, not speeds. The band of noise comes from
-both runs: what their ratios varied, and how far two timings of one plain copy differed. It is never below a floor.
+The ratios to plain copies are compared, not the speeds; each run timed plain copies on its own machine. The band of
+noise combines the variation of the ratios in both runs and the difference between two timings of the same plain copy.
+It is never below a floor.
 """
 
 import math
@@ -11,7 +12,7 @@ from kvproof.reports.data_plane_result import Bandwidth, Comparison, Speed
 from kvproof.reports.document import DocumentError, read
 from kvproof.reports.result import Result
 
-# Main memory is shared with whatever else runs; a GPU's is not.
+# Other processes use main memory too; the memory of a GPU they mostly do not.
 FLOORS = {"cpu": 0.10, "cuda": 0.05}
 SAME = ("device", "device_name", "layout", "dtype", "block_bytes")
 
@@ -25,16 +26,19 @@ def read_baseline(path: Path) -> Bandwidth:
 
 
 def difference(now: Bandwidth, before: Bandwidth) -> str:
-    """Why the two cannot be compared, or nothing."""
+    """Why the two cannot be compared; empty if they can."""
     for name in SAME:
         mine, its = getattr(now, name), getattr(before, name)
         if mine != its:
-            return f"its {name.replace('_', ' ')} is {its}, here it is {mine}"
+            return f"its {name.replace('_', ' ')} is {its}, but this run has {mine}"
     return ""
 
 
 def compared(now: Bandwidth, before: Bandwidth) -> list[Comparison]:
-    """What both runs timed, with calls of as many bytes. Raises ValueError for runs that cannot be compared."""
+    """Compare every speed that both runs timed with the same number of bytes per call.
+
+    Raises ValueError if the runs cannot be compared.
+    """
     if reason := difference(now, before):
         raise ValueError(reason)
     earlier = {_key(speed): speed for speed in (*before.moves, *before.verification)}
@@ -46,7 +50,7 @@ def compared(now: Bandwidth, before: Bandwidth) -> list[Comparison]:
 
 
 def not_compared(now: Bandwidth, before: Bandwidth) -> list[str]:
-    """What the baseline timed and this run did not."""
+    """The speeds that the baseline has and this run does not, as `executor, mapping`."""
     here = {_key(speed) for speed in (*now.moves, *now.verification)}
     earlier = (*before.moves, *before.verification)
     return [f"{speed.name}, {speed.mapping}" for speed in earlier if _key(speed) not in here]

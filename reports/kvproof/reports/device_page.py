@@ -1,7 +1,7 @@
-"""The device page: one HTML file that needs nothing else, for whoever owns the machine.
+"""The device page: one HTML file without external resources, for the owner of the machine.
 
-What comes first is what they need first: is every byte where it belongs, would this run have noticed, how fast, and is
-that slower than before. Everything is rendered from the result document.
+It answers in this order: is every byte where it belongs, would this run have detected a fault, how fast are the moves,
+and are they slower than before. Everything is rendered from the result document.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COLOUR_OF = {Exit.OK: GREEN, Exit.REFUTED: RED}
 
 
 class Cell(NamedTuple):
-    """What stands where a mapping meets a layout: element types by status."""
+    """The cases of one mapping and one layout: their element types, and the title that a tooltip shows."""
 
     status: str
     text: str
@@ -31,7 +31,7 @@ class Cell(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """The cases of one executor: rows are mappings, columns layouts."""
+    """The cases of one executor: rows are mappings, columns are layouts."""
 
     executor: str
     layouts: list[str]
@@ -39,13 +39,13 @@ class Matrix(NamedTuple):
 
 
 def device_page(result: Result) -> str:
-    """The page. Raises ValueError for a result without a data plane."""
+    """Render the page. Raises ValueError for a result without a data plane."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
     plane = result.data_plane
     if plane is None:
-        raise ValueError("the result holds nothing about bytes")
+        raise ValueError("the result has no data plane")
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -73,7 +73,7 @@ def device_page(result: Result) -> str:
 
 
 def matrices(plane: DataPlane) -> list[Matrix]:
-    """One for each executor, in the order in which they ran."""
+    """One matrix for each executor, in the order in which they ran."""
     found = []
     layouts = list(dict.fromkeys(case.layout for case in plane.cases))
     for executor in dict.fromkeys(case.executor for case in plane.cases):
@@ -101,13 +101,13 @@ def _stream(case: MovedCase) -> str:
 
 
 def _caught_by_kind(plane: DataPlane) -> list[tuple[str, int, int]]:
-    """Kind of fault, how many were caught, of how many."""
+    """For each kind of fault: its name, the number of caught faults, and the number of planted faults."""
     caught = Counter(fault.kind for fault in plane.faults if fault.is_caught)
     return [(kind, caught[kind], count) for kind, count in Counter(fault.kind for fault in plane.faults).items()]
 
 
 def size(num_bytes: float) -> str:
-    """Bytes as people read them."""
+    """A number of bytes with a unit."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if num_bytes < 1024 or unit == "GiB":
             return f"{num_bytes:,.0f} {unit}" if unit == "bytes" else f"{num_bytes:,.1f} {unit}"
@@ -116,5 +116,5 @@ def size(num_bytes: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage with its sign."""
+    """A share as a percentage with a sign."""
     return f"{100 * share:+.1f} %"

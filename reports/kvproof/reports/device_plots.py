@@ -1,6 +1,7 @@
-"""Plots of the device page, as SVG that stands in the page itself.
+"""Plots of the device page, as SVG that is embedded in the page.
 
-Drawn without a display and without pyplot's global state. Text stays text, so a page can be searched and read aloud.
+They are drawn without a display and without the global state of pyplot. Text stays text, so that the page can be
+searched and read aloud.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Told apart with any colour vision; from the palette of Okabe and Ito.
+# The palette of Okabe and Ito, which can be distinguished with any colour vision.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
 WIDTH_INCHES, BAR_INCHES = 9.0, 0.2
 
 
 def speeds_plot(bandwidth: Bandwidth) -> str:
-    """Ratios to plain copies: a bar to the median, a line from the 5th to the 95th percentile."""
+    """Ratios to plain copies. A bar ends at the median; a line goes from the 5th to the 95th percentile."""
     return _bars(
-        [*bandwidth.moves, *bandwidth.verification], "share of a plain copy of as many bytes, in the same rounds"
+        [*bandwidth.moves, *bandwidth.verification], "ratio to a plain copy of as many bytes, in the same rounds"
     )
 
 
 def costs_plot(costs: Sequence[HostCost]) -> str:
-    """Microseconds of the host for each pair, by executor and mapping."""
+    """Microseconds that each pair takes on the host, by executor and mapping."""
     names = list(dict.fromkeys(cost.executor for cost in costs))
     kinds = list(dict.fromkeys(cost.mapping for cost in costs))
     figure, axes = _figure(len(costs))
@@ -37,12 +38,12 @@ def costs_plot(costs: Sequence[HostCost]) -> str:
         places = [_place(kinds.index(kind), index, len(names)) for kind in mine]
         middles = [one.median for one in mine.values()]
         axes.barh(places, middles, 0.8 / len(names), label=name, color=COLOURS[index % len(COLOURS)])
-    _finish(axes, kinds, "microseconds of the host for each pair, blocks of next to no bytes")
+    _finish(axes, kinds, "microseconds on the host for each pair, with tiny blocks")
     return _svg(figure)
 
 
 def comparison_plot(comparisons: Sequence[Comparison]) -> str:
-    """Change of each ratio against the baseline, before the band that is still noise."""
+    """The change of each ratio since the baseline, in front of the band of noise."""
     figure, axes = _figure(len(comparisons))
     names = [f"{one.name}, {one.mapping}" for one in comparisons]
     for place, one in enumerate(comparisons):
@@ -51,7 +52,7 @@ def comparison_plot(comparisons: Sequence[Comparison]) -> str:
     axes.axvline(0, color="#000000", linewidth=0.8)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
-    axes.set_xlabel("change against the baseline in percent; grey is noise, left is slower")
+    axes.set_xlabel("change since the baseline in percent; grey is noise, left is slower")
     return _svg(figure)
 
 
@@ -76,7 +77,7 @@ def _bars(speeds: Sequence[Speed], label: str) -> str:
 
 
 def _place(kind: int, index: int, num_names: int) -> float:
-    """Where the bar of a name stands in the group of a kind."""
+    """The position of the bar of a name in the group of a kind."""
     return kind + (index - (num_names - 1) / 2) * 0.8 / num_names
 
 
@@ -98,7 +99,7 @@ def _finish(axes: Axes, kinds: list[str], label: str) -> None:
 
 
 def _svg(figure: Figure) -> str:
-    """The drawing without the header of a file of its own; the same every time."""
+    """The drawing as an `svg` element, without the XML header. The output is deterministic."""
     from matplotlib import rc_context
 
     drawn = io.StringIO()

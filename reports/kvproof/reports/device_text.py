@@ -1,4 +1,4 @@
-"""The data plane in lines of text, for a terminal and a log."""
+"""The results of the data plane as lines of text, for a terminal and a log."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ Line = tuple[str, str]  # text, style
 
 
 def device_lines(plane: DataPlane) -> Iterator[Line]:
-    """What was compared, what was caught, how fast, and how that is against the baseline."""
+    """Lines about the compared bytes, the planted faults, the generated text, the speeds and the baseline."""
     if plane.cases:
         statuses = Counter(case.status for case in plane.cases)
         listed = ", ".join(f"{count} {status}" for status, count in statuses.items())
@@ -21,13 +21,14 @@ def device_lines(plane: DataPlane) -> Iterator[Line]:
     caught = Counter(fault.kind for fault in plane.faults if fault.is_caught)
     for kind, count in Counter(fault.kind for fault in plane.faults).items():
         style = "" if caught[kind] == count else "bold red"
-        yield f"planted into this run, {kind}: {caught[kind]} of {count} caught", style
+        yield f"faults planted into this run, {kind}: {caught[kind]} of {count} caught", style
     for fault in plane.faults:
         if not fault.is_caught:
-            yield f"  missed: {fault.name}: {fault.text or 'nothing was said of it'}", "bold red"
+            yield f"  missed: {fault.name}: {fault.text or 'the harness reported nothing'}", "bold red"
     if plane.storms:
-        tokens, differ = sum(storm.num_tokens for storm in plane.storms), sum(bool(s.differences) for s in plane.storms)
-        yield f"generated in paged memory: {tokens:,} tokens in {len(plane.storms)} storms, {differ} storms differ", ""
+        tokens = sum(workload.num_tokens for workload in plane.storms)
+        differ = sum(bool(workload.differences) for workload in plane.storms)
+        yield f"text through paged memory: {tokens:,} tokens in {len(plane.storms)} workloads, {differ} differ", ""
     if plane.bandwidth is not None:
         yield from _speed_lines(plane.bandwidth)
     if plane.baseline:
@@ -44,7 +45,10 @@ def _speed_lines(bandwidth: Bandwidth) -> Iterator[Line]:
         "",
     )
     if bandwidth.busy < BUSY_MIN:
-        yield f"  this process had its core {100 * bandwidth.busy:.0f} % of the time: the machine is busy", "yellow"
+        yield (
+            f"  this process had its core only {100 * bandwidth.busy:.0f} % of the time: the machine is busy",
+            "yellow",
+        )
     speeds = [*bandwidth.references, *bandwidth.moves, *bandwidth.verification]
     widths = max(len(one.name) for one in speeds), max(len(one.mapping) for one in speeds)
     yield f"  {'':{widths[0]}}  {'':{widths[1]}}    GB/s (5 %, 95 %)       ratio (5 %, 95 %)   noise", ""
@@ -52,13 +56,13 @@ def _speed_lines(bandwidth: Bandwidth) -> Iterator[Line]:
     for cost in bandwidth.host_costs:
         spread = cost.microseconds_per_pair
         yield (
-            f"  host cost of {cost.executor}, {cost.mapping}: {spread.median:.2f} us a pair (95 %: {spread.p95:.2f})",
+            f"  host cost of {cost.executor}, {cost.mapping}: {spread.median:.2f} us per pair (95 %: {spread.p95:.2f})",
             "",
         )
     yield from ((f"  not timed: {reason}", "") for reason in bandwidth.skipped)
     for goal in bandwidth.goals:
-        said, style = GOAL_WORDS[goal.is_met]
-        yield f"  goal {said:<12} {goal.name}: {goal.wanted}; {goal.measured}", style
+        word, style = GOAL_WORDS[goal.is_met]
+        yield f"  goal {word:<12} {goal.name}: wanted {goal.wanted}, measured {goal.measured}", style
 
 
 def _speed_line(one: Speed, name_width: int, mapping_width: int) -> str:

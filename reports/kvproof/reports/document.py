@@ -1,8 +1,8 @@
-"""Results and traces as JSON files, and back.
+"""Read and write results and traces as JSON files.
 
-Reading is strict: a file that is broken, that is something else, that has a field we do not know, or that a newer
-release wrote is refused with one message that names the file and the place. A reader that guesses would report
-verdicts that no judge gave.
+Reading is strict. A file that is broken, is something else, has an unknown field, or was written by a newer release is
+rejected with a message that names the file and the place. A reader that guesses could report verdicts that no judge
+gave.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ SCHEMA_VERSIONS: dict[type, int] = {Result: SCHEMA_VERSION, Trace: TRACE_SCHEMA_
 
 
 class DocumentError(Exception):
-    """The file cannot be read as what it should be; the message is for the user."""
+    """The file is not a valid document of the expected kind; the message is for the user."""
 
 
 def encode(document: Result | Trace) -> bytes:
@@ -39,7 +39,7 @@ def decode(data: bytes, kind: type[Document], name: str) -> Document:
     try:
         raw = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DocumentError(f"{name} is not JSON ({error}): is it a {noun} of kvproof, and complete?") from None
+        raise DocumentError(f"{name} is not JSON ({error}); it must be a complete {noun} of kvproof") from None
     _require_known_version(raw, kind, name)
     try:
         document = msgspec.convert(raw, kind)
@@ -47,17 +47,17 @@ def decode(data: bytes, kind: type[Document], name: str) -> Document:
         raise DocumentError(f"{name} is not a {noun} of kvproof: {error}") from None
     foreign = _foreign_field(raw, msgspec.to_builtins(document))
     if foreign is not None:
-        raise DocumentError(f"{name} is not a {noun} of kvproof: nothing is called `{foreign}` there")
+        raise DocumentError(f"{name} is not a {noun} of kvproof: the field `{foreign}` is unknown")
     return document
 
 
 def write(path: Path, document: Result | Trace) -> None:
-    """Write the file whole or not at all. Raises OSError."""
+    """Write the document to a file, atomically. Raises OSError."""
     write_atomically(path, encode(document))
 
 
 def read(path: Path, kind: type[Document]) -> Document:
-    """Read a file back. Raises DocumentError."""
+    """Read a document of this kind from a file. Raises DocumentError."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -71,13 +71,13 @@ def _require_known_version(raw: Any, kind: type, name: str) -> None:
         raise DocumentError(f"{name} is not a {NOUNS[kind]} of kvproof: it has no schema_version")
     if version > SCHEMA_VERSIONS[kind]:
         raise DocumentError(
-            f"{name} has schema version {version}; this kvproof reads up to {SCHEMA_VERSIONS[kind]}: "
-            "a newer release wrote it, use that one"
+            f"{name} has schema version {version}, written by a newer kvproof; this one reads versions up to "
+            f"{SCHEMA_VERSIONS[kind]}: use the newer release"
         )
 
 
 def _foreign_field(raw: Any, known: Any, path: str = "") -> str | None:
-    """The first field of `raw` that decoding dropped, or None."""
+    """The path of the first field of `raw` that decoding dropped, or None."""
     if isinstance(raw, dict):
         for name, value in raw.items():
             here = f"{path}.{name}" if path else name
@@ -93,7 +93,7 @@ def _foreign_field(raw: Any, known: Any, path: str = "") -> str | None:
 
 
 def encodable(value: Any) -> Any:
-    """The value, of what JSON has, with every lone surrogate written as an escape."""
+    """A JSON value with every lone surrogate replaced by an escape."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, dict):

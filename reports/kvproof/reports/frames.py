@@ -1,4 +1,4 @@
-"""A run frame by frame: what the specification says after each step, and where the subject shows something else."""
+"""A run as frames: the state of the specification after each step, and where the subject's state differs."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -7,17 +7,20 @@ FREE = "free"
 
 
 class Entry(NamedTuple):
-    """One entry of a table. block: None where a sliding window left one. shown: what the subject has there instead."""
+    """One entry of a block table. block: None if the entry left the sliding window.
+
+    observed: the entry of the subject, as text, if it differs; else empty.
+    """
 
     block: int | None
     num_known: int  # tokens
     num_done: int  # tokens whose KV is computed
-    shown: str = ""
-    is_wrong: bool = False  # the block does not hold the KV that it should
+    observed: str = ""
+    is_wrong: bool = False  # the block holds the wrong KV
 
 
 class Lane(NamedTuple):
-    """One sequence, or one holder of a pool, or its table in a further KV group."""
+    """One sequence in one KV group, or one holder of blocks of a pool."""
 
     name: str
     status: str
@@ -25,34 +28,34 @@ class Lane(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether the subject shows another table, or wrong KV is in it."""
-        return any(entry.shown or entry.is_wrong for entry in self.entries)
+        """Whether the subject's table differs, or an entry holds the wrong KV."""
+        return any(entry.observed or entry.is_wrong for entry in self.entries)
 
 
 class Block(NamedTuple):
-    """One block. list: free, used, evictable or reserved. differences: what the subject shows of it instead."""
+    """One block. list: free, used, evictable or reserved. differences: one text for each difference of the subject."""
 
     id: int
     refcount: int = 0
     list: str = FREE
     is_cached: bool = False
     num_written: int = 0  # slots
-    num_pins: int = 0  # accesses in flight
+    num_pins: int = 0  # transfers in flight
     differences: tuple[str, ...] = ()
     is_named: bool = False  # by the text of the finding
 
 
 class Pool(NamedTuple):
-    """One device: its blocks that could be taken, by the specification, and by the subject where it says otherwise."""
+    """One device. num_free: free and evictable blocks. observed: the number that the subject reports, if it differs."""
 
     name: str
     num_free: int
-    shown: int | None = None
+    observed: int | None = None
 
 
 @dataclass(frozen=True)
 class Frame:
-    """After one step, told as everywhere. Blocks that are left out are free, and nobody names them."""
+    """The state after one step. step: the step as text. Blocks that are not listed are free, and no table has them."""
 
     step: str
     lanes: tuple[Lane, ...] = ()
@@ -63,12 +66,12 @@ class Frame:
     def is_marked(self) -> bool:
         """Whether any cell differs."""
         differs = any(lane.differs for lane in self.lanes) or any(block.differences for block in self.blocks)
-        return differs or any(pool.shown is not None for pool in self.pools)
+        return differs or any(pool.observed is not None for pool in self.pools)
 
 
 @dataclass(frozen=True)
 class ReplayFrames:
-    """The frames of one replay. `outcome` says what it ended in; `problem` why there are no frames."""
+    """The frames of one replay. outcome: how it ended, as text. problem: why there are no frames, as text."""
 
     frames: list[Frame] = field(default_factory=list)
     outcome: str = ""

@@ -1,7 +1,7 @@
 """JUnit XML: one test case for each check, so that a CI shows which property broke under which judge.
 
-A refuted property is a failure with the whole counterexample; what is unsupported or unknown is skipped, with the
-reason: never passed.
+A refuted property is a failure with the whole counterexample. An unsupported or unknown check is skipped with the
+reason; it never passes.
 """
 
 import io
@@ -15,7 +15,7 @@ from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import scope_of, sentence
 from kvproof.spec.verdict import Verdict
 
-# What XML 1.0 cannot hold, not even as a reference: an engine's message may have it.
+# Characters that XML 1.0 cannot contain, not even as a reference. The message of an engine may have them.
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

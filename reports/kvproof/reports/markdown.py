@@ -1,4 +1,4 @@
-"""The summary that a CI shows on the page of a run. GitHub drops a whole one that is over 1 MiB: so cut by parts."""
+"""The Markdown summary for the page of a CI run. GitHub drops a summary over 1 MiB, so parts of it are cut."""
 
 import re
 from html import escape
@@ -11,15 +11,15 @@ from kvproof.reports.summary import cell, judges, properties, sentence, work, wo
 from kvproof.spec.verdict import Exit
 
 SUMMARY_BYTES_MAX = 1_000_000
-PART_BYTES_MAX = 60_000  # of one counterexample: the whole one is in report.txt
+PART_BYTES_MAX = 60_000  # of one counterexample; report.txt has all of it
 MARKS = {Exit.OK: "✅", Exit.REFUTED: "❌"}
 
 
 def markdown(result: Result, folder: Path) -> str:
-    """Verdict, table, what was done, and the counterexamples, folded."""
+    """The verdict, the table, the work done, and the counterexamples in folded sections."""
     verdict = f"{MARKS.get(result.exit_code(), '⚠️')} **{_inline(sentence(result))}** Seed {result.run.seed}."
     done = [f"{judge}: {work_line(counts)}" for judge, counts in work(result).items() if counts]
-    unmet = [f"never met: {witness.name} ({witness.judge})" for witness in result.unmet_witnesses()]
+    unmet = [f"never reached: {witness.name} ({witness.judge})" for witness in result.unmet_witnesses()]
     facts = "\n".join(f"- {_inline(line)}" for line in (*done, *unmet, *result.messages))
     head = [f"## kvproof {_inline(result.run.command)}", verdict, _table(result), _explained(result), facts]
     return _fitted([part for part in head if part], [_folded(found) for found in counterexamples(result, folder)])
@@ -48,7 +48,7 @@ def _folded(found: Counterexample) -> str:
 
 
 def _fitted(head: list[str], examples: list[str]) -> str:
-    """As many counterexamples as there is room for, and how many there was none for."""
+    """Append as many counterexamples as fit, and the number of those that do not fit."""
     text = _cut("\n\n".join(head), SUMMARY_BYTES_MAX // 2) + "\n"
     for number, example in enumerate(examples):
         longer = f"{text}\n{example}\n"
@@ -66,5 +66,5 @@ def _cut(text: str, bytes_max: int) -> str:
 
 
 def _inline(text: str) -> str:
-    """The text as itself: no markup, no line breaks, no column breaks."""
+    """The text on one line, with Markdown and HTML characters escaped."""
     return re.sub(r"([\\`*_\[\]|~])", r"\\\1", escape(" ".join(text.split()), quote=False))

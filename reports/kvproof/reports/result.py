@@ -1,7 +1,7 @@
-"""What a run found, as one document: verdicts, counts, witnesses. Every report is rendered from it.
+"""The result document of a run: verdicts, counts, witnesses. Every report is rendered from it.
 
-Five verdicts are never merged. `unknown` is never success. `unsupported` is no verdict: the subject cannot do what
-the check is about, so nothing was checked.
+The five verdicts are never merged. `unknown` never counts as success. `unsupported` is not a verdict: the subject lacks
+the feature that the check is about, so nothing was checked.
 """
 
 import builtins
@@ -13,18 +13,19 @@ from kvproof.spec.text.properties import NOTES
 from kvproof.spec.verdict import Exit, Verdict
 
 SCHEMA_VERSION = 1
-KNOWN = "known until"  # what an excuse begins with where the finding is in the list of those that are known
+KNOWN = "known until"  # the excuse of a finding that is in the list of known findings begins with this
 
 
 @dataclass
 class Check:
     """One property under one judge.
 
-    id: `judge/property` or `judge/property/scope`, unique in a result. counts: what was done (states, operations).
-    text: one sentence; for a refutation, what broke and where. trace: path of the saved counterexample, relative to
-    the folder of the result. signature: how it broke; findings of one property and signature are one. excused: why a
-    refutation is no failure, if it is none: it is known, or the call was outside the contract of the engine.
-    counterexample: where it is no run but a state of the specification, the rule fired there, and the state after.
+    id: `judge/property` or `judge/property/scope`, unique in a result. counts: the work done (states, operations).
+    text: one sentence; for a refutation, what broke and where. trace: path of the saved counterexample, relative to the
+    folder of the result. signature: the mechanism; findings with the same property and signature are duplicates.
+    excused: why a refutation is not a failure (it is known, or the call was outside the contract of the engine); empty
+    if it is one. counterexample: for a refuted proof, a state of the specification, the rule that fires there, and the
+    state after it.
     """
 
     id: str
@@ -41,13 +42,13 @@ class Check:
 
     @builtins.property
     def is_failure(self) -> bool:
-        """Whether this check refutes more than a note, without excuse."""
+        """Whether this check fails the gate: a refutation without an excuse, of a property that is not a mere note."""
         return self.verdict is Verdict.REFUTED and self.property not in NOTES and not self.excused
 
 
 @dataclass
 class WitnessCount:
-    """How often a judge met what it must meet for its claims not to be empty."""
+    """How often a judge reached a situation. Claims about a situation that was never reached would be empty."""
 
     name: str
     judge: str
@@ -57,7 +58,7 @@ class WitnessCount:
 
 @dataclass
 class Run:
-    """What was run, on what, from which seed."""
+    """The command, its subject, its seed, and the machine it ran on."""
 
     version: str
     command: str
@@ -72,7 +73,7 @@ class Run:
 
 @dataclass
 class Result:
-    """The result document of one run. data_plane: what was done with bytes, if anything was."""
+    """The result document of one run. data_plane: the results about bytes; None if no bytes were moved."""
 
     run: Run
     checks: list[Check] = field(default_factory=list)
@@ -83,18 +84,18 @@ class Result:
     schema_version: int = SCHEMA_VERSION
 
     def count_totals(self) -> None:
-        """Fill `totals`: checks by verdict, and witnesses that were expected and not met."""
+        """Fill `totals`: the number of checks by verdict, and of expected witnesses that were never reached."""
         self.totals = {verdict.value: 0 for verdict in Verdict}
         for check in self.checks:
             self.totals[check.verdict.value] += 1
         self.totals["unmet witnesses"] = len(self.unmet_witnesses())
 
     def unmet_witnesses(self) -> list[WitnessCount]:
-        """Witnesses that were expected and never met."""
+        """Witnesses that were expected and never reached."""
         return [w for w in self.witnesses if w.is_expected and not w.count]
 
     def exit_code(self) -> Exit:
-        """What a gate shall do: refuted before nothing checked before inconclusive before slower than before."""
+        """The exit code for a gate. Order of precedence: refuted, nothing checked, inconclusive, slower than before."""
         decided = [c for c in self.checks if c.verdict is not Verdict.UNSUPPORTED]
         if any(check.is_failure for check in decided):
             return Exit.REFUTED

@@ -1,13 +1,13 @@
-"""SARIF 2.1.0: the findings for whatever shows those of code scanners (a CI's security page, an editor).
+"""SARIF 2.1.0: the findings for tools that show the results of code scanners (the security page of a CI, an editor).
 
-Properties are the rules, findings the results, the steps of the shortest run its thread flow. A finding that breaks the
-gate is an error; a known one is an error that is suppressed, with the reason it is known for; one outside the contract
-of the engine, or not hunted for, is a warning; a missed hit is a note. What holds is no result. What was not decided is
-never silent: each unknown or unsupported check, and each witness that was not met, is a notification of the invocation,
-and an invocation that left something open was not successful.
+Properties are the rules, findings are the results, and the steps of the shortest run are the thread flow. A finding
+that fails the gate is an error. A known finding is a suppressed error, with the reason. A finding outside the contract
+of the engine, or one that the run did not search for, is a warning. A missed cache hit is a note. A property that holds
+is not listed. Each unknown or unsupported check and each missing witness is a notification of the invocation, and an
+invocation that left something undecided was not successful.
 
-Places are relative to the folder of the result: the saved trace, one line for each step; where there is none, the
-result.
+Paths are relative to the folder of the result. A finding points to the saved trace, which has one line for each step;
+without a trace it points to the result.
 """
 
 import hashlib
@@ -30,15 +30,15 @@ from kvproof.spec.verdict import Exit, Verdict
 
 VERSION = "2.1.0"
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-WITHOUT_TRACE = "result.json"  # where a finding is that no run was saved of
+WITHOUT_TRACE = "result.json"  # the place of a finding without a saved trace
 MECHANISM = "kvproofMechanism/v1"
-LINE_HASH = "primaryLocationLineHash/v1"  # what GitHub tells alerts apart by
+LINE_HASH = "primaryLocationLineHash/v1"  # GitHub identifies alerts by this
 SUCCESSFUL = (Exit.OK, Exit.REFUTED, Exit.WORSE_THAN_BASELINE)
-STEPS = '  "steps": ['  # the line of a trace file after which each step has its line
+STEPS = '  "steps": ['  # in a trace file each step has a line after this one
 
 
 def sarif(result: Result, folder: Path) -> bytes:
-    """The result as a log of one run; `folder` is where its traces lie."""
+    """The result as a SARIF log with one run. folder: where the traces of the result are."""
     names = properties(result)
     places = {name: place for place, name in enumerate(names)}
     run = {
@@ -81,7 +81,7 @@ def _facts(result: Result) -> dict[str, Any]:
     run = result.run
     verdicts = {verdict.value: sum(check.verdict is verdict for check in result.checks) for verdict in Verdict}
     return {
-        "seed": str(run.seed),  # as text: it may be larger than what every reader of JSON takes for a number
+        "seed": str(run.seed),  # as text, because it may exceed the numbers that JSON readers represent exactly
         "subject": run.subject,
         "command": run.command,
         "verdict": sentence(result),
@@ -100,7 +100,7 @@ def _invocation(result: Result, places: dict[str, int]) -> dict[str, Any]:
         "exitCodeDescription": sentence(result),
         "toolExecutionNotifications": list(_notifications(result, places)),
     }
-    if result.run.is_complete:  # else it was ended by something that the result does not know of, or still runs
+    if result.run.is_complete:  # otherwise the run still continues, or was ended from outside
         invocation["exitCode"] = int(code)
     if result.run.started:
         invocation["startTimeUtc"] = result.run.started
@@ -108,7 +108,7 @@ def _invocation(result: Result, places: dict[str, int]) -> dict[str, Any]:
 
 
 def _notifications(result: Result, places: dict[str, int]) -> Iterator[dict[str, Any]]:
-    """What was not decided, and what the run said of itself."""
+    """Undecided checks, missing witnesses, and the messages of the run."""
     for check in result.checks:
         if check.verdict in (Verdict.UNKNOWN, Verdict.UNSUPPORTED):
             search = f"{check.judge} {scope_of(check)}".rstrip()
@@ -117,7 +117,7 @@ def _notifications(result: Result, places: dict[str, int]) -> Iterator[dict[str,
             rule = {"id": check.property, "index": places[check.property]}
             yield {"level": level, "message": {"text": text}, "associatedRule": rule}
     for witness in result.unmet_witnesses():
-        yield {"level": "warning", "message": {"text": f"never met: {witness.name} ({witness.judge})"}}
+        yield {"level": "warning", "message": {"text": f"never reached: {witness.name} ({witness.judge})"}}
     if not result.run.is_complete:
         yield {"level": "error", "message": {"text": "The run did not finish."}}
     for message in result.messages:
@@ -156,7 +156,7 @@ def _level(check: Check) -> str:
 
 
 def _fingerprint(check: Check) -> str:
-    """The same for what broke in the same way, whatever the run, the judge and the seed."""
+    """A hash of property and mechanism. It does not depend on the run, the judge or the seed."""
     mechanism = check.signature or re.sub(NUMBERS, " ", check.text.partition("\n")[0])
     return hashlib.sha256(f"{check.property}\n{mechanism}".encode("utf-8", "backslashreplace")).hexdigest()
 
@@ -183,7 +183,7 @@ def _location(file: str, line: int | None) -> dict[str, Any]:
 
 
 def _first_line(found: Counterexample) -> int | None:
-    """The line of the trace file that has the first step; None where it has no steps, or was laid out by another."""
+    """The line of the first step in the trace file, from 1; None without steps, or if the file has another layout."""
     if found.path is None or found.trace is None or not found.trace.steps:
         return None
     lines = found.path.read_text(encoding="utf-8").split("\n")
@@ -191,6 +191,6 @@ def _first_line(found: Counterexample) -> int | None:
 
 
 def _last_line(found: Counterexample) -> int:
-    """The line of the step where it broke; the first line of the file where steps have none."""
+    """The line of the failing step; 1 if the steps have no lines."""
     first = _first_line(found)
     return 1 if first is None or found.trace is None else first + len(found.trace.steps) - 1

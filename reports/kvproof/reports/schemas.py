@@ -1,4 +1,4 @@
-"""The published JSON schemas, made from the classes: `python -m kvproof.reports.schemas` writes them anew."""
+"""The published JSON schemas, generated from the classes. `python -m kvproof.reports.schemas` writes the files."""
 
 import inspect
 import json
@@ -17,10 +17,10 @@ FILES: dict[str, type] = {"result.schema.json": Result, "trace.schema.json": Tra
 
 
 def schema(kind: type) -> dict[str, Any]:
-    """What msgspec knows of the class, and what reading demands besides: no other fields, a version we know."""
+    """The schema that msgspec derives from the class, plus what reading requires: known fields and a known version."""
     (reference,), components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     for component in components.values():
-        if "description" in component:  # which Python 3.13 already unindents, and older ones do not
+        if "description" in component:  # Python before 3.13 keeps the indentation of docstrings
             component["description"] = inspect.cleandoc(component["description"])
         if "properties" in component:
             component["additionalProperties"] = False
@@ -36,7 +36,7 @@ def schema(kind: type) -> dict[str, Any]:
 
 
 def text(kind: type) -> str:
-    """The schema as the published file has it."""
+    """The content of the published schema file."""
     return json.dumps(schema(kind), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What a result says in short: the table of verdicts, the work that was done, and one sentence."""
+"""A result in short: the table of verdicts, the work that was done, and one sentence."""
 
 from collections.abc import Iterable
 
@@ -17,23 +17,23 @@ WEAKEST_FIRST = (
 
 
 def judges(result: Result) -> list[str]:
-    """The judges that said something, in the order in which they began."""
+    """The judges that have a check in the result, in the order in which they began."""
     return list(dict.fromkeys(check.judge for check in result.checks))
 
 
 def properties(result: Result) -> list[str]:
-    """The properties that were looked at, in the order of the specification, those it does not know last."""
+    """The properties that have a check, in the order of the specification; unknown properties come last."""
     found = {check.property for check in result.checks}
     return [name for name in SENTENCES if name in found] + sorted(found - SENTENCES.keys())
 
 
 def scope_of(check: Check) -> str:
-    """What stands after the property in the id, or nothing."""
+    """The part of the id after the property; empty if there is none."""
     return check.id.removeprefix(f"{check.judge}/{check.property}").removeprefix("/")
 
 
 def cell(result: Result, property: str, judge: str) -> tuple[str, Verdict | None]:
-    """The verdicts of a judge on a property, weakest first, and the weakest of them; None where it said nothing."""
+    """The verdicts of a judge on a property as text, weakest first, and the weakest one; None if there is no check."""
     verdicts = [c.verdict for c in result.checks if c.property == property and c.judge == judge]
     present = [verdict for verdict in WEAKEST_FIRST if verdict in verdicts]
     if not present:
@@ -48,7 +48,7 @@ def _word(verdict: Verdict, property: str) -> str:
 
 
 def work(result: Result) -> dict[str, dict[str, int]]:
-    """What each judge did, by kind. The checks of one judge and scope share one search: it counts once."""
+    """The counts of each judge, by name. The checks of one judge and scope share one search, which counts once."""
     per_search: dict[tuple[str, str], dict[str, int]] = {}
     for check in result.checks:
         counts = per_search.setdefault((check.judge, scope_of(check)), {})
@@ -74,7 +74,7 @@ def refuted(result: Result) -> list[Check]:
 
 
 def sentence(result: Result) -> str:
-    """The verdict in one sentence. It never claims more than was done."""
+    """The verdict in one sentence. It never claims more than was checked."""
     code = result.exit_code()
     if code is Exit.REFUTED:
         names = _listed(dict.fromkeys(check.property for check in result.checks if check.is_failure))
@@ -92,9 +92,9 @@ def sentence(result: Result) -> str:
     unsupported = {check.property for check in result.checks} - decided
     if unsupported:
         parts.append(f"{len(unsupported)} unsupported")
-    noted = dict.fromkeys(check.property for check in refuted(result))
-    if noted:
-        parts.append(f"noted: {_listed(noted)}")
+    notes = dict.fromkeys(check.property for check in refuted(result))
+    if notes:
+        parts.append(f"noted: {_listed(notes)}")
     return f"{result.run.subject} is not refuted: {'; '.join(parts)}."
 
 
@@ -105,7 +105,7 @@ def _open_ends(result: Result) -> list[str]:
         ends.append(f"{_number(unknown, 'check is', 'checks are')} unknown")
     unmet = result.unmet_witnesses()
     if unmet:
-        ends.append(f"never met: {_listed(f'{w.name} ({w.judge})' for w in unmet)}")
+        ends.append(f"never reached: {_listed(f'{w.name} ({w.judge})' for w in unmet)}")
     if not result.run.is_complete:
         ends.append("the run did not finish")
     return ends

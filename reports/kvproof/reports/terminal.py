@@ -1,4 +1,4 @@
-"""The report for people at a terminal, and the same as plain text for a log: nothing is cut or abbreviated."""
+"""The report at a terminal, and the same report as plain text for a log. Nothing is cut or abbreviated."""
 
 import io
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ STYLES: dict[Verdict | None, str] = {
     Verdict.UNSUPPORTED: "dim",
     None: "dim",
 }
-NAMED_MAX = 5  # properties in one line
-WIDTH_OF_PLAIN_TEXT = 4000  # columns: so wide that no table has to be cut
+NAMED_MAX = 5  # properties that one line lists by name
+WIDTH_OF_PLAIN_TEXT = 4000  # columns; wide enough for every table
 
 
 def print_report(result: Result, folder: Path, console: Console) -> None:
@@ -96,7 +96,7 @@ def _lines(result: Result, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _reason_lines(result: Result, verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """One line for each reason of each search; where it is about many properties, the table names them."""
+    """One line for each search and reason. If many properties share the reason, the line only counts them."""
     names: dict[tuple[str, str], list[str]] = {}
     for check in result.checks:
         if check.verdict is verdict:
@@ -111,12 +111,12 @@ def _reason_lines(result: Result, verdict: Verdict) -> Iterator[tuple[str, str]]
 def _witness_lines(result: Result) -> Iterator[tuple[str, str]]:
     for judge in dict.fromkeys(witness.judge for witness in result.witnesses):
         mine = [witness for witness in result.witnesses if witness.judge == judge]
-        met = [f"{witness.name} {witness.count:,}" for witness in mine if witness.count]
-        unmet = [witness.name for witness in mine if not witness.count and witness.is_expected]
+        reached = [f"{witness.name} {witness.count:,}" for witness in mine if witness.count]
+        missing = [witness.name for witness in mine if not witness.count and witness.is_expected]
         absent = [witness.name for witness in mine if not witness.count and not witness.is_expected]
-        if met:
-            yield f"{judge} met: {', '.join(met)}", ""
-        if unmet:
-            yield f"{judge} never met: {', '.join(unmet)}", "yellow"
+        if reached:
+            yield f"{judge} reached: {', '.join(reached)}", ""
+        if missing:
+            yield f"{judge} never reached: {', '.join(missing)}", "yellow"
         if absent:
-            yield f"{judge} did not meet, as expected: {', '.join(absent)}", "dim"
+            yield f"{judge} did not reach, as expected: {', '.join(absent)}", "dim"

@@ -85,7 +85,7 @@ def test_a_right_machine_exits_with_0_and_its_document_serves_as_baseline() -> N
     assert {"torch", "processor", "cores usable"} <= document["run"]["host"].keys()
     assert Path(".kvproof/device.html").read_text().startswith("<!DOCTYPE html>")
     lines = done.output.splitlines()
-    assert any(line.startswith("planted into this run, bytes: ") for line in lines)
+    assert any(line.startswith("faults planted into this run, bytes: ") for line in lines)
     assert lines[-1].startswith("the data plane of cpu is not refuted: 4 properties hold as far as checked")
 
     before = json.loads(Path("before.json").read_text())

@@ -32,10 +32,10 @@ def marked(frame: Frame) -> dict[str, Any]:
     """What differs in a frame."""
     return {
         "entries": [
-            (lane.name, i) for lane in frame.lanes for i, e in enumerate(lane.entries) if e.shown or e.is_wrong
+            (lane.name, i) for lane in frame.lanes for i, e in enumerate(lane.entries) if e.observed or e.is_wrong
         ],
         "blocks": {block.id: block.differences for block in frame.blocks if block.differences},
-        "pools": {pool.name: pool.shown for pool in frame.pools if pool.shown is not None},
+        "pools": {pool.name: pool.observed for pool in frame.pools if pool.observed is not None},
     }
 
 
@@ -117,7 +117,7 @@ def test_a_table_of_another_block_is_marked_at_its_entry(altered: Callable[..., 
         return tables | ({2: [other, *tables[2][1:]]} if 2 in tables else {})
 
     last = filmed(altered(tables=shows_another), FORKED).frames[-1]
-    assert [entry.shown for entry in last.lanes[1].entries] == [f"block {other}", ""]
+    assert [entry.observed for entry in last.lanes[1].entries] == [f"block {other}", ""]
 
 
 def test_a_count_that_is_wrong_is_marked_at_the_pool(altered: Callable[..., Factory]) -> None:

@@ -191,7 +191,7 @@ def test_a_relative_manager_file_is_found_from_a_folder_above_the_crash_file(
         ("", "is not JSON"),
         ('{"subject": "x"', "is not JSON"),
         ("[]", "no schema_version"),
-        ('{"schema_version": 99}', "a newer release wrote it"),
+        ('{"schema_version": 99}', "written by a newer kvproof"),
         ('{"schema_version": 1, "subject": 5}', "is not a trace of kvproof"),
     ],
 )

@@ -172,7 +172,7 @@ def test_a_foreign_baseline_is_said_and_wrong_executors_are_not_timed(monkeypatc
     before = Bandwidth("cpu", "there", "nhd", "int8", 64, 9, [], [], [], [], 1.0, 0.0)
     assert said_by(timing_stage(chosen, 1, 1.0, before, "before.json")) == []
     assert timed == ["block-copy"]
-    assert plane.baseline == "before.json was not compared: its device name is there, here it is here."
+    assert plane.baseline == "before.json was not compared: its device name is there, but this run has here."
     assert plane.comparisons == []
     assert plane.bandwidth is not None
     assert plane.bandwidth.skipped == ["engine: a case of it failed"]

@@ -148,7 +148,7 @@ def test_what_is_slower_by_less_than_noise_is_not_worse() -> None:
 def test_a_baseline_of_another_device_or_layout_is_not_compared() -> None:
     before, now = speeds_of(0.5), speeds_of(0.5)
     before.layout = "nhd"
-    assert difference(now, before) == "its layout is nhd, here it is two-planes"
+    assert difference(now, before) == "its layout is nhd, but this run has two-planes"
     with pytest.raises(ValueError, match="its layout is nhd"):
         compared(now, before)
     before.moves[0].name = "other"
