@@ -89,9 +89,9 @@ def unknown(gpu: torch.Tensor, cpu: torch.Tensor) -> None:
         (
             altered,
             WrongClass.ALTERED,
-            f"{HOLDS}holds in one word some right bits, and others that were never written{DUE}",
+            f"{HOLDS}holds in one word some right bits, and other bits that were never written{DUE}",
         ),
-        (unknown, WrongClass.UNKNOWN, f"{HOLDS}holds in 32 words what was never written to either pool{DUE}"),
+        (unknown, WrongClass.UNKNOWN, f"{HOLDS}holds in 32 words values that were never written to either pool{DUE}"),
     ],
 )
 def test_each_kind_of_wrong_row_is_told_apart(
@@ -120,7 +120,7 @@ def test_a_row_that_was_not_moved_and_one_that_was_half_moved_are_told_apart() -
     gpu[5, 64:72] = old[:8]
     row = only(world)
     assert (row.wrong_class, row.num_words) == (WrongClass.TORN, 8)
-    assert row.text.endswith("the others are right")
+    assert row.text.endswith("the other words are right")
 
 
 def test_lanes_of_new_and_old_words_are_seen_as_mixed() -> None:

@@ -85,7 +85,7 @@ def test_memory_of_another_shape_is_refused_before_anything_runs() -> None:
     keys = np.zeros(3, np.uint64)
     with pytest.raises(ValueError, match="must be int64"):
         triton_verify.wrong_words(torch.zeros(3, 3), keys, keys)
-    with pytest.raises(ValueError, match="but 3 and 2 keys"):
+    with pytest.raises(ValueError, match="there are 3 and 2 keys"):
         triton_verify.wrong_words(torch.zeros((3, 3), dtype=torch.int64), keys, keys[:2])
 
 
@@ -165,8 +165,9 @@ def test_a_kernel_that_fails_or_is_wrong_when_it_is_tried_is_not_used(monkeypatc
     def cannot_compile(*given: object) -> object:
         raise RuntimeError("Failed to find C compiler.\nSet CC.")
 
-    failed = "the Triton kernel failed when it was tried: RuntimeError: Failed to find C compiler."
+    failed = "the Triton kernel failed in a trial: RuntimeError: Failed to find C compiler."
     assert tried(cannot_compile) == failed
-    assert tried(lambda *given: np.array([0])) == "the Triton kernel took rows [0] for wrong where row 3 was"
+    wrong = "the Triton kernel reported rows [0] in a trial in which only row 3 was wrong"
+    assert tried(lambda *given: np.array([0])) == wrong
     assert tried(compare.by_torch) == ""
     triton_verify.refusal.cache_clear()

@@ -52,4 +52,4 @@ def test_a_device_is_broken_if_waiting_for_it_fails_or_does_not_end(monkeypatch:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     assert broken(gpu) == ""
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: wait_for(Busy(2000)))
-    assert broken(gpu, 0.02) == "it is still at work after 0.02 s"
+    assert broken(gpu, 0.02) == "its work has not ended after 0.02 s"

@@ -189,6 +189,6 @@ def test_what_the_linter_warns_of_and_a_manager_gave_is_said(monkeypatch: pytest
     monkeypatch.setattr(correctness, "scenario", lambda kind, *sizes: Scenario(kind, 0, 24, 20, 4, (step, step)))
     config = replace(FEW, executors=("engine",), layouts=("nhd",), dtypes=("int8",), seconds_max=0.0)
     (note,) = [note for note in run_correctness(replace(config, mappings=("preemption",))).notes if "linter" in note]
-    assert "mapping preemption, small, step 1: block 2 of the GPU pool is swapped in over from block 1" in note
+    assert "mapping preemption, small, step 1: block 2 of the GPU pool is overwritten by a swap in from block 1" in note
     assert "(swapped-in-too-early, two pairs)" in note
     assert not [note for note in run_correctness(replace(config, mappings=("one",))).notes if "linter" in note]

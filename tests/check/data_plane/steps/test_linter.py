@@ -22,7 +22,7 @@ def test_every_bad_mapping_of_the_catalogue_is_said_and_every_right_one_let_pass
         (
             Moves(swap_in=((9, 0),)),
             "swap_in pair 9 -> 0: the CPU pool has no block 9, only 0 to 5; "
-            "counted over both pools it would be its block 1",
+            "if ids count over both pools, it is block 1",
         ),
         (Moves(copy=((-1, 0),)), "copy pair -1 -> 0: the GPU pool has no block -1, only 0 to 7"),
         (Moves(copy=((1, 0), (2, 0))), "copy writes block 0 of the GPU pool twice, from block 1 and from block 2"),

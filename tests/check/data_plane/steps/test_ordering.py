@@ -31,7 +31,7 @@ def test_a_race_names_both_accesses_and_the_cell() -> None:
     log.work("main", "the model", [], [A])
     log.copy("store", "the store", A, B)
     assert [str(race) for race in log.races()] == [
-        "nothing orders the model and the store, one of which writes block 1 of the GPU pool"
+        "nothing orders the model and the store, and one of them writes block 1 of the GPU pool"
     ]
 
 

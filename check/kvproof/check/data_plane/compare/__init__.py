@@ -1,1 +1,1 @@
-"""Compare what memory holds with what it must hold, and say where wrong words came from."""
+"""Compare memory with what it must hold, and find out where wrong words come from."""

@@ -1,8 +1,8 @@
-"""What is the matter with rows that are wrong, and where their words come from.
+"""Classify wrong rows, and find out where their words come from.
 
-Words are looked at against two expectations: what the row must hold, and what it held before the step. A wrong word
-that decodes to a label says its place itself. One that does not may lie at another offset of the right block, which is
-tried with the row keys of that block; else bytes are compared.
+The words of a row are compared with what the row must hold and with what it held before the step. A wrong word that
+decodes to a label thereby gives the place where it was written. A wrong word that does not may come from another offset
+of the same block, which is tested with the row keys of that block. Otherwise the bytes are compared.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from numpy.typing import NDArray
 from kvproof.check.data_plane.memory.pattern import Kind, Words, labels_of, row_keys, unpack, word_keys
 from kvproof.check.data_plane.run.results import WrongClass
 
-# Of words that are made anew, one byte in 256 is right by chance; so many in a hundred are not.
+# Of newly computed words one byte in 256 is right by chance; above this percentage it is not chance.
 _RIGHT_BYTES_PERCENT = 3
 _SHIFT_SAMPLES = 8
 
 
 @dataclass(frozen=True)
 class Classified:
-    """One row: its class, the label its words come from (None if they do not say), how many are wrong, and how far
-    they are from their right offset, in words."""
+    """The diagnosis of one row.
+
+    label: the label that most wrong words come from; None if they decode to none. num_words: number of wrong words.
+    shift_words: distance from the right offset, in words; only for WrongClass.SHIFTED.
+    """
 
     wrong_class: WrongClass
     label: int | None
@@ -40,9 +43,11 @@ def classify(
     is_label: NDArray[np.bool_],
     labels: Words,
 ) -> Classified:
-    """One row. words: what it holds. neighbours: the labels expected in its block's part, own_index is its own.
+    """Classify one wrong row.
 
-    labels: what the words decode to; is_label: which of these name a place that there is.
+    words: the content of the row. expected, previous: the labels that the row must hold and held before the step.
+    neighbours: the labels expected in the same part of the block; own_index: the index of the row among them.
+    labels: the label that each word decodes to. is_label: which of these labels name an existing place.
     """
     columns = word_keys(len(words))
     keys = row_keys(np.array([expected, previous], np.uint64))
@@ -67,7 +72,7 @@ def classify(
 
 
 def decode(memory: Words) -> Words:
-    """What every word of rows `[rows, words]` decodes to."""
+    """The label that every word decodes to. memory and result: `[rows, words]`."""
     return labels_of(memory, word_keys(memory.shape[1]))
 
 
@@ -87,12 +92,12 @@ def _most_frequent(labels: Words) -> int:
 def _shifted(
     words: Words, wrong: NDArray[np.intp], columns: Words, neighbours: Words, own_index: int
 ) -> tuple[int, int] | None:
-    """The label and the distance of most sampled words, if most of them come from another offset of the block."""
+    """The label and the distance in words of most sampled words, if most come from another offset of the block."""
     sampled = wrong[:: max(1, len(wrong) // _SHIFT_SAMPLES)][:_SHIFT_SAMPLES]
     if not len(sampled):
         return None
     order = columns.argsort()
-    needed = words[sampled][:, None] ^ row_keys(neighbours)  # the column key it would be in each row of the block
+    needed = words[sampled][:, None] ^ row_keys(neighbours)  # the column key of the word in each row of the block
     at = np.minimum(np.searchsorted(columns[order], needed), len(columns) - 1)
     hits = columns[order[at]] == needed
     places = [(int(row), int(order[at[i, row]]) - int(sampled[i])) for i, row in zip(*hits.nonzero(), strict=True)]
@@ -103,7 +108,7 @@ def _shifted(
 
 
 def _by_bytes(found: Words, right: Words, before: Words) -> WrongClass:
-    """Of words that come from nowhere."""
+    """The class of words that decode to no place."""
     bytes_found, bytes_right, bytes_before = (np.ascontiguousarray(w).view(np.uint8) for w in (found, right, before))
     is_right = bytes_found == bytes_right
     if bool((is_right | (bytes_found == bytes_before)).all()):

@@ -1,8 +1,8 @@
-"""Compare memory with its pattern by computing the pattern again, a cache full at a time: no expected copy is kept.
+"""Compare memory with its pattern. The pattern is computed again in chunks, so that no expected copy is kept.
 
-Each chunk of expected words is made in a buffer that stays in the cache, and compared there by the C library's
-`memcmp`, or where that cannot be had by `torch.equal` on 64-bit integers. Only a chunk that differs is looked at row
-by row. Both ways run on one thread. A chunk is large enough that the calls cost nothing beside the bytes.
+Each chunk of expected words is computed in a buffer that stays in the processor cache, and compared there by the C
+library's `memcmp`, or by `torch.equal` on 64-bit integers if `memcmp` is not available. Only a chunk that differs is
+compared row by row. Both ways use one thread. A chunk is so large that the cost of the calls does not matter.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ Comparer = Callable[[torch.Tensor, Words, Words], NDArray[np.int64]]
 
 
 def bad_rows(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:
-    """Numbers of the rows, ascending, that differ from `keys[row] XOR columns[word]` in any bit.
+    """The numbers of the rows that differ from `keys[row] XOR columns[word]` in any bit, ascending.
 
-    memory: int64, contiguous, [rows, words], on any device. keys: one for each row. columns: one for each word.
-    On CUDA work on `memory` must have ended on, or be ordered before, the current stream.
+    memory: int64, contiguous, [rows, words], on any device. keys: one per row. columns: one per word of a row.
+    On CUDA, earlier work on `memory` must have ended or be ordered before the current stream.
     """
     return comparer_for(memory.device)(memory, keys, columns)
 
 
 def comparer_for(device: torch.device) -> Comparer:
-    """The fastest way to compare on this device."""
+    """The fastest way to compare memory on this device."""
     if device.type == "cuda":
-        from kvproof.check.data_plane.compare import triton_verify  # loads triton, which is there only for GPUs
+        from kvproof.check.data_plane.compare import triton_verify  # imports triton, which only GPU installations have
 
         return by_device if triton_verify.refusal(device) else triton_verify.bad_rows
     return by_memcmp if _memcmp() is not None else by_torch
 
 
 def by_memcmp(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:
-    """In main memory, through the C library."""
+    """Like `bad_rows`, for main memory, with the `memcmp` of the C library."""
     memcmp = _memcmp()
     assert memcmp is not None
 
@@ -54,14 +54,14 @@ def by_memcmp(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.i
 
 
 def by_torch(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:
-    """In main memory, with torch alone."""
+    """Like `bad_rows`, for main memory, with torch alone."""
     return _by_chunks(memory, keys, columns, torch.equal)
 
 
 def _by_chunks(
     memory: torch.Tensor, keys: Words, columns: Words, are_equal: Callable[[torch.Tensor, torch.Tensor], bool]
 ) -> NDArray[np.int64]:
-    """Make each chunk of the pattern, and compare it."""
+    """Compute each chunk of the pattern, and compare it."""
     num_rows, row_words = memory.shape
     step = max(1, CHUNK_BYTES // (row_words * memory.itemsize))
     row_keys, word_keys = (torch.from_numpy(words.view(np.int64)) for words in (keys, columns))
@@ -81,7 +81,7 @@ _LOCAL = threading.local()
 
 
 def _buffer(num_words: int) -> torch.Tensor:
-    """Memory for a chunk, this thread's own; it is kept, for new memory is cleared by the system page by page."""
+    """This thread's buffer for a chunk. It is kept, because the system clears each page of new memory."""
     kept: torch.Tensor | None = getattr(_LOCAL, "buffer", None)
     if kept is None or len(kept) < num_words:
         kept = _LOCAL.buffer = torch.empty(num_words, dtype=torch.int64)
@@ -89,7 +89,7 @@ def _buffer(num_words: int) -> torch.Tensor:
 
 
 def by_device(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:
-    """On an accelerator: all chunks are queued, and the answer is fetched once."""
+    """Like `bad_rows`, for an accelerator, with torch alone: all chunks are queued, and the answer is fetched once."""
     num_rows, row_words = memory.shape
     step = max(1, DEVICE_CHUNK_BYTES // (row_words * 8))
     row_keys = torch.from_numpy(keys.view(np.int64)).to(memory.device)[:, None]
@@ -104,7 +104,7 @@ def by_device(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.i
 
 @cache
 def _memcmp() -> Callable[[int, int, int], int] | None:
-    """The C library's, if it can be found."""
+    """The function of the C library; None if it cannot be loaded."""
     try:
         function = ctypes.CDLL(None).memcmp
     except (AttributeError, OSError):

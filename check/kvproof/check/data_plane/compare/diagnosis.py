@@ -1,6 +1,6 @@
-"""From rows that are wrong to findings: each is classified, named, and said in a sentence.
+"""Turn wrong rows into a finding: classify each row, and describe it in a sentence.
 
-Of very many wrong rows a sample is looked at, spread evenly; their number is always the whole.
+Of very many wrong rows only an evenly spread sample is diagnosed; the number of wrong rows is always exact.
 """
 
 from __future__ import annotations
@@ -19,19 +19,22 @@ from kvproof.check.data_plane.memory.world import World
 from kvproof.check.data_plane.run.results import DataFinding, FindingKind, WrongClass, WrongRow
 from kvproof.check.data_plane.steps.moves import PoolId
 
-ROWS_MAX = 256  # of each pool
+ROWS_MAX = 256  # rows of each pool that are diagnosed
 SHOWN_MAX = 16
 PARTS = {Part.KEY: "key", Part.VALUE: "value", Part.JOINT: "latent KV"}
 _SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def finding_of(world: World, wrong: dict[PoolId, NDArray[np.int64]], step: int) -> DataFinding:
-    """The finding about rows that `world.wrong()` gave in a step."""
+    """The finding about the rows that `world.wrong()` returned in a step."""
     return finding_about(diagnose(world, wrong), sum(map(len, wrong.values())), step)
 
 
 def finding_about(rows: list[WrongRow], num_rows: int, step: int) -> DataFinding:
-    """The finding about rows that were diagnosed, of so many that are wrong. What was moved is said first."""
+    """The finding about diagnosed rows. Rows that an executor changed come before rows that it did not.
+
+    rows: the diagnosed rows, at least one. num_rows: the number of all wrong rows.
+    """
     first = next((row for row in rows if row.wrong_class is not WrongClass.UNMOVED), rows[0])
     more = f" ({count_text(num_rows, 'row')} in all)" if num_rows > 1 else ""
     return DataFinding(
@@ -46,7 +49,7 @@ def finding_about(rows: list[WrongRow], num_rows: int, step: int) -> DataFinding
 
 
 def diagnose(world: World, wrong: dict[PoolId, NDArray[np.int64]], rows_max: int = ROWS_MAX) -> list[WrongRow]:
-    """Rows that are wrong after `world.expect` and a move, at most so many of each pool."""
+    """Diagnose the rows that are wrong after `world.expect` and a move, at most `rows_max` of each pool."""
     found = []
     for pool, rows in wrong.items():
         step = -(-len(rows) // rows_max)
@@ -72,7 +75,7 @@ def _of_pool(world: World, pool: PoolId, rows: NDArray[np.int64]) -> list[WrongR
 
 
 def _name_places(labels: Words, geometry: Geometry) -> NDArray[np.bool_]:
-    """Which labels name a row that there is."""
+    """Which labels name an existing row."""
     fields = fields_of(labels)
     is_guard = fields["kind"] == Kind.GUARD
     is_ours = (fields["kind"] == Kind.DATA) | (fields["kind"] == Kind.POISON)
@@ -124,7 +127,7 @@ def _wrong_row(
 
 
 def _guard_text(arena: Arena, arena_row: int) -> str:
-    """A guard by what lies before it."""
+    """Describe a guard row by the block before it."""
     row = arena_row
     while row >= 0 and (at := _place_of(arena, row)) is None:
         row -= 1
@@ -142,7 +145,7 @@ def _sentence(world: World, place: str, row: Classified, origin: Origin | None, 
         case WrongClass.UNMOVED:
             return f"{place} still holds what it held before the step, {source}; {due}"
         case WrongClass.TORN:
-            return f"{place} still holds in {words} what was there before the step, {source}; the others are right"
+            return f"{place} still holds in {words} what it held before the step, {source}; the other words are right"
         case WrongClass.MOVED | WrongClass.STALE | WrongClass.POISON:
             is_whole = row.num_words == world.geometry.row_words
             return f"{place} holds {'' if is_whole else f'in {words} '}{source}; {due}"
@@ -150,17 +153,17 @@ def _sentence(world: World, place: str, row: Classified, origin: Origin | None, 
             shift = 0 if row.shift_words is None else row.shift_words * 8
             return f"{place} holds {source}, shifted by {shift:+d} bytes; {due}"
         case WrongClass.MIXED:
-            return f"{place} holds in {words} some right bytes, and the others as before the step; {due}"
+            return f"{place} holds in {words} some right bytes, and the other bytes as before the step; {due}"
         case WrongClass.ZERO:
             return f"{place} holds zeros in {words}; {due}"
         case WrongClass.ALTERED:
-            return f"{place} holds in {words} some right bits, and others that were never written; {due}"
+            return f"{place} holds in {words} some right bits, and other bits that were never written; {due}"
         case WrongClass.UNKNOWN:
-            return f"{place} holds in {words} what was never written to either pool; {due}"
+            return f"{place} holds in {words} values that were never written to either pool; {due}"
 
 
 def _age(world: World, origin: Origin) -> int:
-    """How many times the row has been written since."""
+    """How many times the row has been written since the word was written."""
     if origin.kind != Kind.DATA:
         return 0
     block, row = divmod(origin.row, world.geometry.rows_per_part)
@@ -168,14 +171,14 @@ def _age(world: World, origin: Origin) -> int:
 
 
 def place_text(geometry: Geometry, pool: int, layer: int, part: int, block: int, row: int) -> str:
-    """A row as the reader finds it: `block 17 of the GPU pool, layer 3, key, slot 5`."""
+    """The place of a row, such as `block 17 of the GPU pool, layer 3, key, slot 5`."""
     return f"block {block} of {PoolId(pool)}, layer {layer}, {PARTS[Part(part)]}, {geometry.row_text(row)}"
 
 
 def origin_text(geometry: Geometry, origin: Origin, num_generations_ago: int = 0) -> str:
-    """What a label says: `the key of block 4 of the CPU pool, layer 3, slot 5, written one generation ago`."""
+    """A label as text, such as `the key of block 4 of the CPU pool, layer 3, slot 5, written one generation ago`."""
     if origin.kind == Kind.GUARD:
-        return f"what belongs to guard row {origin.row} of {PoolId(origin.pool)}"
+        return f"the content of guard row {origin.row} of {PoolId(origin.pool)}"
     block, row = divmod(origin.row, geometry.rows_per_part)
     place = f"block {block} of {PoolId(origin.pool)}, layer {origin.layer}, {geometry.row_text(row)}"
     if origin.kind == Kind.POISON:
@@ -184,7 +187,7 @@ def origin_text(geometry: Geometry, origin: Origin, num_generations_ago: int = 0
 
 
 def count_text(number: int, noun: str) -> str:
-    """`one word`, `12 words`."""
+    """A count with its noun, such as `one word` or `12 words`."""
     return f"{_SMALL[number] if number < len(_SMALL) else number} {noun}{'' if number == 1 else 's'}"
 
 

@@ -1,8 +1,8 @@
-"""The kernel of `triton_verify`. Importing this module imports triton, which is there only where the GPU extra is.
+"""The kernel of `triton_verify`. Importing this module imports triton, which only the GPU extra installs.
 
-A program has one tile of columns and walks over tiles of rows. Its column keys stay in registers; each word of memory
-is loaded once, XORed with them and compared with its row's key: one load and two integer operations a word, so the
-memory sets the pace. Only a tile with a wrong word writes anything.
+A program handles one tile of columns and iterates over tiles of rows. Its column keys stay in registers. Each word of
+memory is loaded once, XORed with its column key and compared with the key of its row: one load and two integer
+operations per word, so memory bandwidth is the limit. Only a tile with a wrong word writes anything.
 """
 
 import triton
@@ -25,11 +25,11 @@ def count_wrong_words(  # type: ignore[no-untyped-def]  # the compiler reads ann
     ROWS: tl.constexpr,  # noqa: N803
     WORDS: tl.constexpr,  # noqa: N803
 ):
-    """Add to counts[row] the words that differ from keys[row] XOR columns[word]; firsts[row] is the least of them.
+    """Count in counts[row] the words that differ from keys[row] XOR columns[word]; firsts[row] is the first one.
 
-    memory: int64 [num_rows, num_words], rows row_stride words apart. counts: int32, 0 before. firsts: int32, NO_WORD
-    before. Grid: (groups of ROW_TILES tiles of ROWS rows, tiles of WORDS words): CUDA allows 65,535 in the second axis
-    only, and pools of many GB have more groups of rows.
+    memory: int64 [num_rows, num_words], rows row_stride words apart. counts: int32, initially 0. firsts: int32,
+    initially NO_WORD. Grid: (groups of ROW_TILES tiles of ROWS rows, tiles of WORDS words). The rows are the first axis
+    because CUDA limits the second to 65,535, and pools of many GB have more groups of rows.
     """
     word = tl.program_id(1) * WORDS + tl.arange(0, WORDS)
     is_word = word < num_words

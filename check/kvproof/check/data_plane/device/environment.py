@@ -1,4 +1,4 @@
-"""What of a machine may explain what its bytes do: processor, cores, torch, driver, device."""
+"""The facts of a machine that may explain its results: processor, cores, torch, driver, device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def require_torch(version: str = str(torch.__version__)) -> None:
     try:
         is_new_enough = tuple(int(number) for number in numbers[:2]) >= TORCH_MIN
     except ValueError:
-        return  # a build of their own: they know what it is
+        return  # a custom build, whose version cannot be compared
     if not is_new_enough:
         wanted = ".".join(map(str, TORCH_MIN))
         raise UnfitTorch(f"torch {version} is too old for the data plane; install torch {wanted} or newer")
@@ -43,8 +43,8 @@ def device_name(device: torch.device) -> str:
 
 
 def environment(device: torch.device) -> dict[str, str]:
-    """As a report shows it; a value is never empty."""
-    seen = {
+    """The facts of the machine, by the names that a report shows. No value is empty."""
+    facts = {
         "torch": str(torch.__version__),
         "processor": processor(),
         "cores usable": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1),
@@ -52,10 +52,10 @@ def environment(device: torch.device) -> dict[str, str]:
         "pinned memory": "yes" if device.type == "cuda" else "no: both pools lie in main memory",
     }
     if hasattr(os, "getloadavg"):
-        seen["load at the start"] = f"{os.getloadavg()[0]:.1f}"
+        facts["load at the start"] = f"{os.getloadavg()[0]:.1f}"
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
-        seen |= {
+        facts |= {
             "GPU": properties.name,
             "GPU memory": f"{properties.total_memory / 2**30:.0f} GiB",
             "multiprocessors": str(properties.multi_processor_count),
@@ -63,11 +63,11 @@ def environment(device: torch.device) -> dict[str, str]:
             "CUDA of torch": torch.version.cuda or "unknown",
             "driver": _driver(),
         }
-    return seen
+    return facts
 
 
 def _driver() -> str:
-    """The version of the kernel module, as it tells it."""
+    """The version that the kernel module of the driver reports."""
     try:
         first = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
     except (OSError, IndexError):

@@ -1,8 +1,8 @@
-"""What a device can no longer do: it has no memory left, or an executor has broken it.
+"""Recognise out-of-memory errors and broken devices.
 
-CUDA keeps an error such as an access out of bounds: every later call of the process fails with it, whoever makes it.
-And a kernel that does not end can be neither interrupted nor waited for, so what waits here asks again and again
-instead: then a time limit reaches it.
+After an error such as an access out of bounds, every later CUDA call of the process fails with the same error. A kernel
+that does not end cannot be interrupted, and a blocking wait for it could not be interrupted either. So the functions
+here poll, or wait in another thread; a time limit then takes effect.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _POLL_SECONDS = 0.0001
 
 
 class Stream(Protocol):
-    """What of a stream of a device is asked."""
+    """A stream of a device, such as `torch.cuda.Stream`."""
 
     def query(self) -> bool:
-        """Whether all work that was given to it has ended."""
+        """Whether all work on the stream has ended."""
         ...
 
 
 def wait_for(stream: Stream) -> None:
-    """Until all its work has ended; a signal comes through meanwhile."""
+    """Wait until all work on the stream has ended. Signals are handled while waiting."""
     while not stream.query():
         time.sleep(_POLL_SECONDS)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed: by Python or numpy, by torch in either memory, pinned or mapped."""
+    """Whether the error is a failed allocation, by Python, numpy or torch, in any kind of memory."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     text = str(error).lower()
@@ -40,19 +40,19 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def broken(device: torch.device, seconds_max: float = REST_SECONDS_MAX) -> str:
-    """Why nothing more can be done on this device; empty if it comes to rest."""
-    said: list[str] = []
+    """Why the device can no longer be used; empty if all its work ends within seconds_max."""
+    outcomes: list[str] = []
 
     def wait() -> None:
         try:
             torch.cuda.synchronize(device)
-            said.append("")
+            outcomes.append("")
         except RuntimeError as error:
-            said.append(f"{type(error).__name__}: {error}".splitlines()[0])
+            outcomes.append(f"{type(error).__name__}: {error}".splitlines()[0])
 
     if device.type != "cuda":
         return ""
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
     waiting.join(seconds_max)
-    return said[0] if said else f"it is still at work after {seconds_max:g} s"
+    return outcomes[0] if outcomes else f"its work has not ended after {seconds_max:g} s"

@@ -1,10 +1,10 @@
-"""What each row of both pools must hold after a step, worked out on tags alone.
+"""Compute what each row of both pools must hold after a step, with tags instead of bytes.
 
-A tag is a label of layer 0, key: every layer and part moves alike. The lists of a step are executed in the worker's
-order, swaps in, swaps out, copies; within a list everything is read before anything is written. The linter refuses
-lists in which another order would come to something else, so this choice decides nothing.
+A tag is a label of layer 0, part key; all layers and parts move alike. The lists of a step are executed in the worker's
+order: swaps in, swaps out, copies. Within a list all sources are read before any target is written. The linter refuses
+lists for which another order would give another result, so this choice does not matter.
 
-This is the specification side. It knows neither tensors nor layouts, and shares no code with what moves the bytes.
+This is the side of the specification. It knows neither tensors nor layouts, and shares no code with the executors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kvproof.check.data_plane.steps.moves import Moves, PoolId, Step
 
 
 class Interpreter:
-    """Tags of both pools, `[blocks, rows_per_block]`; at first every row is data of generation 1, written in place."""
+    """The tags of both pools, `[blocks, rows_per_block]`. Initially each row holds its own data of generation 1."""
 
     def __init__(self, num_gpu_blocks: int, num_cpu_blocks: int, rows_per_block: int) -> None:
         self.rows_per_block = rows_per_block
@@ -30,27 +30,27 @@ class Interpreter:
             self.generations[pool] = [[1] * rows_per_block for _ in range(num_blocks)]
 
     def move(self, moves: Moves) -> None:
-        """The three lists, in order."""
+        """Execute the three lists, in order."""
         for _, source, target, pairs in moves.lists():
             read = [self.tags[source][source_block].copy() for source_block, _ in pairs]
             for (_, target_block), row_tags in zip(pairs, read, strict=True):
                 self.tags[target][target_block] = row_tags
 
     def write(self, block: int, rows: list[int]) -> None:
-        """The model writes these rows of a GPU block anew."""
+        """Give these rows of a GPU block their own data of the next generation, as when the model writes them."""
         for row in rows:
             self.generations[PoolId.GPU][block][row] += 1
             generation = self.generations[PoolId.GPU][block][row]
             self.tags[PoolId.GPU][block, row] = label(Kind.DATA, PoolId.GPU, self._number(block, row), generation)
 
     def poison(self, pool: PoolId, block: int) -> None:
-        """Nobody may read this block until it is written."""
+        """Mark all rows of a free block as poison: nothing may read them before they are written again."""
         for row in range(self.rows_per_block):
             generation = self.generations[pool][block][row]
             self.tags[pool][block, row] = label(Kind.POISON, pool, self._number(block, row), generation)
 
     def freed(self, step: Step) -> list[tuple[PoolId, int]]:
-        """The blocks that a step frees."""
+        """The blocks that the step frees, with their pools."""
         return [(PoolId.GPU, b) for b in step.freed_gpu] + [(PoolId.CPU, b) for b in step.freed_cpu]
 
     def _number(self, block: int, row: int) -> int:

@@ -1,10 +1,12 @@
-"""A mapping is looked at before a byte moves; what a worker cannot do rightly is refused.
+"""Check a mapping before bytes move, and refuse one that has no defined result.
 
-A worker executes swaps in, swaps out, copies, each list in any order within itself: a kernel does all pairs at once.
-So within a list no block may be written twice, nor, within one pool, written and read: what comes of that is undefined,
-and it is refused. Between lists the order decides, so that every outcome is defined, but it may not be the one that was
-meant: a block that is swapped in over and swapped out in one step is lost if what it held before was meant to be saved.
-Numbers alone do not tell, so this is said, and not refused.
+A worker executes the swaps in, then the swaps out, then the copies, but the pairs of one list in any order: a kernel
+does them all at once. So within a list no block may be written twice, and within one pool no block may be both written
+and read. The result would be undefined, and the mapping is refused.
+
+Between lists the order is fixed, so the result is defined, but it may not be the intended one. For example, when a
+block is overwritten by a swap in and swapped out in the same step, its earlier content is lost. Whether that was
+intended cannot be seen from the ids, so the linter warns and does not refuse.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ RULES = {
     "target-twice": "no block is the target of two pairs of a list",
     "copied-onto-itself": "a copy has two different blocks",
     "target-read": "no block is both target and source of one list of copies",
-    "swapped-in-too-early": "a block that is swapped out is not swapped in over in the same step, which comes first",
+    "swapped-in-too-early": "no swap in of a step overwrites a block that the same step swaps out, as swaps in run first",
     "written-by-two-lists": "no block is the target of a swap in and of a copy in one step",
 }
 DEFINED = frozenset({"swapped-in-too-early", "written-by-two-lists"})
@@ -28,7 +30,7 @@ DEFINED = frozenset({"swapped-in-too-early", "written-by-two-lists"})
 
 @dataclass(frozen=True)
 class Complaint:
-    """What is wrong with one step's mapping: the rule, the list, the pair, and a sentence."""
+    """A rule that the mapping of one step breaks: the rule, the list, the pair, and a sentence for the reader."""
 
     rule: str
     list_name: str
@@ -37,12 +39,12 @@ class Complaint:
 
     @property
     def refuses(self) -> bool:
-        """Whether what comes of the mapping is undefined, so that nothing may move."""
+        """Whether the result of the mapping is undefined, so that nothing may move."""
         return self.rule not in DEFINED
 
 
 def lint(moves: Moves, num_gpu_blocks: int, num_cpu_blocks: int) -> list[Complaint]:
-    """Everything that is wrong, in the order of the lists."""
+    """All complaints about the moves of one step, in the order of the lists."""
     sizes = {PoolId.GPU: num_gpu_blocks, PoolId.CPU: num_cpu_blocks}
     found = list(_out_of_range(moves, sizes))
     for name, source, target, pairs in moves.lists():
@@ -61,7 +63,7 @@ def _out_of_range(moves: Moves, sizes: dict[PoolId, int]) -> Iterator[Complaint]
                 where = f"{name} pair {pair[0]} -> {pair[1]}: {pool} has no block {block}, only 0 to {sizes[pool] - 1}"
                 relative = block - sizes[PoolId.GPU]
                 if pool is PoolId.CPU and 0 <= relative < sizes[pool]:
-                    hint = f"; counted over both pools it would be its block {relative}"
+                    hint = f"; if ids count over both pools, it is block {relative}"
                     yield Complaint("absolute-id", name, pair, where + hint)
                 else:
                     yield Complaint("id-out-of-range", name, pair, where)
@@ -92,11 +94,14 @@ def _between_lists(moves: Moves) -> Iterator[Complaint]:
     for source, target in moves.swap_out:
         if source in into:
             text = (
-                f"block {source} of the GPU pool is swapped in over from block {into[source]} before it is swapped out "
-                f"to block {target}"
+                f"block {source} of the GPU pool is overwritten by a swap in from block {into[source]} before it is "
+                f"swapped out to block {target}"
             )
             yield Complaint("swapped-in-too-early", "swap_out", (source, target), text)
     for source, target in moves.copy:
         if target in into:
-            text = f"block {target} of the GPU pool is swapped in from block {into[target]} and copied to from {source}"
+            text = (
+                f"block {target} of the GPU pool is the target of a swap in from block {into[target]} and of a copy "
+                f"from block {source}"
+            )
             yield Complaint("written-by-two-lists", "copy", (source, target), text)

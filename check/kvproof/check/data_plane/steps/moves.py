@@ -1,7 +1,7 @@
-"""What a step of an engine does to the two pools, as data.
+"""The effect of an engine's step on the two pools, as data.
 
 A worker executes the swaps in, then the swaps out, then the copies, then the model, which writes slots. Ids count from
-0 in each pool. Blocks that nobody holds any more are poisoned after the moves, so that a later read of them shows.
+0 in each pool. Freed blocks are poisoned after the moves, so that a later read of them is detected.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Pair = tuple[int, int]  # source block, target block
 
 
 class PoolId(IntEnum):
-    """Which pool; the number is the one in the pattern."""
+    """A pool. The number is the one that the pattern encodes."""
 
     GPU = 0
     CPU = 1
@@ -44,7 +44,7 @@ class Moves:
 
 @dataclass(frozen=True)
 class Write:
-    """The model computes KV for `num_slots` slots of a GPU block, from `first_slot` on, in every layer."""
+    """The model writes the KV of `num_slots` slots of a GPU block, starting at `first_slot`, in every layer."""
 
     block: int
     first_slot: int
@@ -53,7 +53,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Step:
-    """Moves, then blocks that are free from now on, then what the model writes."""
+    """One step: first the moves, then the blocks that become free, then the writes of the model."""
 
     moves: Moves = Moves()
     freed_gpu: tuple[int, ...] = ()
@@ -63,7 +63,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Steps of one named kind, for pools of these sizes; `seed` makes it again."""
+    """The steps of one kind of mapping, for pools of these sizes. seed: reproduces the steps."""
 
     kind: str
     seed: int

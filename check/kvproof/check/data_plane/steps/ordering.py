@@ -1,14 +1,15 @@
-"""What may overlap: an event log of streams, checked on paper.
+"""Find races between streams in an event log, without running anything.
 
-Work on one stream runs in order. A stream waits for an event that another has recorded; the host waits for what it
-synchronises with; what the host enqueues runs after what the host did before. Two accesses to one cell, one of them a
-write, that are ordered by none of these race: they may run in either order, whatever bytes came out this time. Cells
-are blocks, and every other piece of memory that two sides touch: pinned buffers, lists of ids.
+Work on one stream runs in order. A stream waits for an event that another stream recorded. The host waits for the
+events with which it synchronises. Work that the host enqueues runs after everything the host did before. Two accesses
+to the same cell race if one of them is a write and none of these rules orders them: they may run in either order, even
+if a particular run gave the right bytes. A cell is a block, or any other memory that two sides use: a pinned buffer, a
+list of ids.
 
-A batch is ordered as a whole; its copies are not ordered among themselves.
+A batch is ordered as a whole; the copies in it are not ordered among themselves.
 
-`replay` runs random orders that the log allows, with real values, and counts those that end otherwise than the program
-order. It shows what a race does; that there is none, only `races` tells.
+`replay` executes random orders that the log allows, with symbolic values, and counts those that end differently from
+program order. It demonstrates the effect of a race. Only `races` can show that there is none.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ HOST = "host"
 
 @dataclass(frozen=True)
 class Access:
-    """One piece of work: what it reads and writes, and the accesses it certainly runs after. A copy keeps values."""
+    """One piece of work. after: numbers of accesses that certainly run before it. is_copy: it writes what it reads."""
 
     actor: str
     name: str
@@ -35,7 +36,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Race:
-    """Two accesses to one cell that nothing orders; the first comes first in the program."""
+    """Two unordered accesses to one cell. `first` comes first in the program."""
 
     first: str
     second: str
@@ -43,12 +44,12 @@ class Race:
     both_write: bool
 
     def __str__(self) -> str:
-        how = "both of which write" if self.both_write else "one of which writes"
-        return f"nothing orders {self.first} and {self.second}, {how} block {self.cell[1]} of {self.cell[0]}"
+        how = "both write" if self.both_write else "one of them writes"
+        return f"nothing orders {self.first} and {self.second}, and {how} block {self.cell[1]} of {self.cell[0]}"
 
 
 class EventLog:
-    """What was enqueued where, in the order of the program."""
+    """The work that was enqueued on each stream, in program order. An actor is a stream or HOST."""
 
     def __init__(self) -> None:
         self.accesses: list[Access] = []
@@ -56,15 +57,15 @@ class EventLog:
         self._events: dict[str, int | None] = {}
 
     def work(self, actor: str, name: str, reads: Iterable[Cell] = (), writes: Iterable[Cell] = ()) -> None:
-        """A kernel, or something the host does: writes new values."""
+        """Add a kernel, or work of the host. It writes new values."""
         self._add(actor, name, reads, writes, self._before(actor), is_copy=False)
 
     def copy(self, actor: str, name: str, source: Cell, target: Cell) -> None:
-        """A copy of one cell."""
+        """Add a copy of one cell."""
         self._add(actor, name, [source], [target], self._before(actor), is_copy=True)
 
     def batch(self, actor: str, name: str, pairs: Iterable[tuple[Cell, Cell]]) -> None:
-        """Copies in one call: none of them waits for another."""
+        """Add copies that one call makes. None of them waits for another."""
         before = self._before(actor)
         numbers = {
             self._add(actor, f"{name} [{index}]", [source], [target], before, is_copy=True)
@@ -73,17 +74,17 @@ class EventLog:
         self._add(actor, f"the end of {name}", (), (), before | numbers, is_copy=False)
 
     def record(self, actor: str, event: str) -> None:
-        """The event stands for all work of the actor so far."""
+        """Record an event, which stands for all work of the actor so far."""
         self._events[event] = self._last.get(actor)
 
     def wait(self, actor: str, event: str) -> None:
-        """Later work of the actor runs after what the event stands for now; the host blocks until then."""
+        """Make later work of the actor run after the work that the event stands for now."""
         number = self._events[event]
         awaited = frozenset() if number is None else frozenset({number})
         self._add(actor, f"wait for {event}", (), (), self._before(actor) | awaited, is_copy=False)
 
     def races(self) -> list[Race]:
-        """Every pair of accesses that race, each with one cell."""
+        """All pairs of accesses that race, each with one cell."""
         found, ancestors = [], self._ancestors()
         for later, second in enumerate(self.accesses):
             for earlier, first in enumerate(self.accesses[:later]):
@@ -94,12 +95,12 @@ class EventLog:
         return found
 
     def replay(self, num_orders: int, seed: int) -> int:
-        """How many of so many random allowed orders end otherwise than the program order."""
+        """Execute `num_orders` random allowed orders. Returns how many end differently from program order."""
         random, expected = Random(seed), self._end(None)
         return sum(self._end(random) != expected for _ in range(num_orders))
 
     def _before(self, actor: str) -> frozenset[int]:
-        """What the next work of an actor waits for anyhow: its last work, and what the host did before."""
+        """The accesses that always precede the next work of an actor: its last work and the last work of the host."""
         return frozenset(self._last[name] for name in (actor, HOST) if name in self._last)
 
     def _add(
@@ -117,16 +118,16 @@ class EventLog:
         return self._last[actor]
 
     def _ancestors(self) -> list[set[int]]:
-        """For each access all that certainly run before it."""
+        """For each access, the numbers of all accesses that certainly run before it."""
         found: list[set[int]] = []
         for access in self.accesses:
             found.append(set().union(access.after, *(found[number] for number in access.after)))
         return found
 
     def _end(self, random: Random | None) -> tuple[dict[Cell, object], list[object]]:
-        """What every cell holds at last, and what every access read, in an allowed order; None is program order."""
+        """The final content of every cell, and what each access read, in an allowed order. None: program order."""
         memory: dict[Cell, object] = {}
-        seen: list[object] = [None] * len(self.accesses)
+        reads: list[object] = [None] * len(self.accesses)
         waiting = dict(enumerate(self.accesses))
         done: set[int] = set()
         while waiting:
@@ -134,8 +135,8 @@ class EventLog:
             number = random.choice(ready) if random else ready[0]
             access = waiting.pop(number)
             values = [memory.get(cell, cell) for cell in sorted(access.reads)]
-            seen[number] = values
+            reads[number] = values
             for cell in access.writes:
                 memory[cell] = values[0] if access.is_copy else (number, cell, tuple(map(repr, values)))
             done.add(number)
-        return memory, seen
+        return memory, reads

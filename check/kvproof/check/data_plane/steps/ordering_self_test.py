@@ -1,7 +1,7 @@
-"""Event logs with and without a race, modelled on what went wrong in engines.
+"""Event logs with and without a race, modelled on faults of engines.
 
-The harness judges all of them in every run: the judge of races that misses one, or sees one where there is none, is
-itself at fault. Sources are named as project and number of the issue or pull request.
+The harness checks all of them in every run. If the check misses a race or reports one that does not exist, the check
+itself is faulty. Sources are given as project and number of the issue or pull request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NUM_ORDERS = 100
 
 @dataclass(frozen=True)
 class LogCase:
-    """One log, and whether it has a race."""
+    """One event log, and whether it has a race. write: adds the work to a log."""
 
     name: str
     has_race: bool
@@ -25,7 +25,7 @@ class LogCase:
 
     @property
     def sentence(self) -> str:
-        """What happens in it."""
+        """What happens in the log."""
         return (self.write.__doc__ or "").strip()
 
 
@@ -64,19 +64,19 @@ def store_after_wait(log: EventLog) -> None:
 
 
 def load_over_read(log: EventLog) -> None:
-    """A freed block is loaded into while attention of the step before still reads it (vLLM 47282)."""
+    """A load overwrites a freed block while attention of the previous step still reads it (vLLM 47282)."""
     log.work("main", "attention", [gpu(5)], [gpu(9)])
     log.copy("load", "the load", cpu(1), gpu(5))
 
 
 def load_then_use(log: EventLog) -> None:
-    """Attention reads a block whose load it did not wait for (SGLang 22811)."""
+    """Attention reads a block without waiting for its load (SGLang 22811)."""
     log.copy("load", "the load", cpu(1), gpu(5))
     log.work("main", "attention", [gpu(5)], [gpu(9)])
 
 
 def load_after_wait(log: EventLog) -> None:
-    """The load waits for attention, and the next attention for the load."""
+    """The load waits for attention, and the next attention waits for the load."""
     log.work("main", "attention 1", [gpu(5)], [gpu(9)])
     log.record("main", "read")
     log.wait("load", "read")
@@ -87,7 +87,7 @@ def load_after_wait(log: EventLog) -> None:
 
 
 def pinned_buffer_reused(log: EventLog) -> None:
-    """The host fills a pinned buffer again before the first copy has read it (TensorRT-LLM 15546)."""
+    """The host refills a pinned buffer before the first copy has read it (TensorRT-LLM 15546)."""
     log.work(HOST, "filling 1", [], [pinned(0)])
     log.copy("copies", "copy 1", pinned(0), gpu(1))
     log.work(HOST, "filling 2", [], [pinned(0)])
@@ -95,7 +95,7 @@ def pinned_buffer_reused(log: EventLog) -> None:
 
 
 def pinned_buffer_awaited(log: EventLog) -> None:
-    """The host waits for the first copy before it fills the buffer again."""
+    """The host waits for the first copy before it refills the buffer."""
     log.work(HOST, "filling 1", [], [pinned(0)])
     log.copy("copies", "copy 1", pinned(0), gpu(1))
     log.record("copies", "copied")
@@ -120,19 +120,19 @@ def disjoint_batch(log: EventLog) -> None:
 
 
 def read_too_early(log: EventLog) -> None:
-    """The host reads what a copy that it did not wait for brings."""
+    """The host reads the target of a copy without waiting for the copy."""
     log.copy("copies", "the copy", gpu(1), cpu(3))
     log.work(HOST, "the host's reading", [cpu(3)], [])
 
 
 def two_directions(log: EventLog) -> None:
-    """A block is swapped out on one stream and swapped in over on another."""
+    """A block is swapped out on one stream, and a swap in on another stream overwrites it."""
     log.copy("out", "swap out", gpu(5), cpu(1))
     log.copy("in", "swap in", cpu(9), gpu(5))
 
 
 def wrong_event(log: EventLog) -> None:
-    """Events are kept by slot without the pool, so the wrong one is awaited (TensorRT-LLM 15272)."""
+    """Events are stored by slot but not by pool, so a stream waits for the wrong one (TensorRT-LLM 15272)."""
     log.copy("off", "offload", gpu(0), cpu(1))
     log.record("off", "slot 0")
     log.copy("on", "onboard 1", cpu(0), gpu(1))
@@ -160,13 +160,13 @@ LOGS: tuple[LogCase, ...] = (
 
 
 def judge_races(seed: int) -> list[RaceResult]:
-    """Every log, and what the judge says of it."""
+    """Check every log for races, and replay it in random orders."""
     found = []
     for case in LOGS:
         log = EventLog()
         case.write(log)
         races = log.races()
-        message = str(races[0]) if races else "no two accesses to one block are unordered"
+        message = str(races[0]) if races else "all accesses to the same block are ordered"
         corrupt = log.replay(NUM_ORDERS, seed)
         found.append(RaceResult(case.name, case.sentence, case.has_race, bool(races), message, corrupt, NUM_ORDERS))
     return found
