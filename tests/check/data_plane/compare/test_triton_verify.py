@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ import torch
 from kvproof.check.data_plane.compare import compare, triton_verify
 
 # Shapes: less than a tile, not a power of two, many tiles of rows, two tiles of words, rows apart in a wider memory.
-PROGRAM = """
-import json, numpy, torch
+# Then words more than 2^31 words behind the first one. One process does both, as importing triton takes seconds.
+INTERPRETED = """
+import json, sys, numpy, torch
 from kvproof.check.data_plane.compare import compare, triton_verify
 from kvproof.check.data_plane.memory import pattern
 
@@ -27,7 +29,7 @@ def pattern_of(rows, words, stride):
     memory.copy_(torch.from_numpy((keys[:, None] ^ columns).view(numpy.int64)))
     return memory, keys, columns
 
-said = []
+shapes = []
 for rows, words, stride, spoilt in [
     (3, 5, 5, [(2, 4)]),
     (37, 72, 72, [(0, 0), (0, 71), (36, 17)]),
@@ -42,27 +44,42 @@ for rows, words, stride, spoilt in [
         memory[row, word] ^= 1 << (row % 63)
     found = triton_verify.wrong_words(memory, keys, columns)
     wrong = [[row, int(found.counts[row]), int(found.firsts[row])] for row in found.counts.nonzero().flatten().tolist()]
-    said.append({
+    shapes.append({
         "clean": clean,
         "wrong": wrong,
         "rows": triton_verify.bad_rows(memory, keys, columns).tolist(),
         "compared": compare.by_torch(memory.contiguous(), keys, columns).tolist(),
         "is_available": triton_verify.is_available(),
     })
-print(json.dumps(said))
+
+stride, rows, words = 2**30 + 8, 4, 16  # the last row lies 24 GiB behind the first, in a file of holes
+whole = torch.from_file(sys.argv[1], shared=True, size=3 * stride + words, dtype=torch.int64)
+memory = whole.as_strided((rows, words), (stride, 1))
+keys, columns = pattern.row_keys(numpy.arange(rows, dtype=numpy.uint64)), pattern.word_keys(words)
+memory.copy_(torch.from_numpy((keys[:, None] ^ columns).view(numpy.int64)))
+memory[3, 5] ^= 1
+found = triton_verify.wrong_words(memory, keys, columns)
+print(json.dumps({"shapes": shapes, "far": [found.counts.tolist(), found.firsts[3].item()]}))
 """
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 
 
-@needs_triton
-def test_the_kernel_counts_and_places_every_wrong_word_and_no_other() -> None:
+@pytest.fixture(scope="module")
+def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What the kernel found in Triton's interpreter."""
     environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment)
+    command = [sys.executable, "-c", INTERPRETED, str(tmp_path_factory.mktemp("triton") / "sparse")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert [shape["clean"] for shape in said] == [0] * 6
-    assert [shape["wrong"] for shape in said] == [
+    return json.loads(done.stdout)
+
+
+@needs_triton
+def test_the_kernel_counts_and_places_every_wrong_word_and_no_other(interpreted: Any) -> None:
+    shapes = interpreted["shapes"]
+    assert [shape["clean"] for shape in shapes] == [0] * 6
+    assert [shape["wrong"] for shape in shapes] == [
         [[2, 1, 4]],
         [[0, 2, 0], [36, 1, 17]],
         [[255, 1, 3], [256, 1, 3], [599, 1, 15]],
@@ -70,9 +87,9 @@ def test_the_kernel_counts_and_places_every_wrong_word_and_no_other() -> None:
         [[39, 1, 63]],
         [],
     ]
-    assert [shape["rows"] for shape in said] == [shape["compared"] for shape in said]
-    assert [shape["rows"] for shape in said] == [[row for row, _, _ in shape["wrong"]] for shape in said]
-    assert all(shape["is_available"] for shape in said)
+    assert [shape["rows"] for shape in shapes] == [shape["compared"] for shape in shapes]
+    assert [shape["rows"] for shape in shapes] == [[row for row, _, _ in shape["wrong"]] for shape in shapes]
+    assert all(shape["is_available"] for shape in shapes)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA here")
@@ -107,14 +124,14 @@ from kvproof.check.data_plane.compare.triton_kernel import count_wrong_words
 memory = dict.fromkeys(["memory", "keys", "columns"], "*i64") | dict.fromkeys(["counts", "firsts"], "*i32")
 sizes = {"num_rows": "i32", "num_words": "i32", "row_stride": "i32"}
 tiles = {"ROW_TILES": 8, "ROWS": 8, "WORDS": 256}
-said = []
-for ones in [], ["num_rows"], ["num_words", "row_stride"]:  # Triton compiles anew for a size that is 1
+compiled = []
+for ones in [], ["num_rows"], ["num_words", "row_stride"]:  # Triton compiles separately for a size that is 1
     known = tiles | dict.fromkeys(ones, 1)
     source = ASTSource(count_wrong_words, memory | sizes | dict.fromkeys(known, "constexpr"), known)
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32))
     wide = [line for line in made.asm["ttir"].splitlines() if "muli" in line and "xi64>" in line]
-    said.append([len(made.asm["cubin"]) > 0, len(wide)])
-print(json.dumps(said))
+    compiled.append([len(made.asm["cubin"]) > 0, len(wide)])
+print(json.dumps(compiled))
 """
 
 
@@ -129,30 +146,9 @@ def test_the_kernel_compiles_for_a_hopper_gpu_and_counts_places_in_64_bits(tmp_p
     assert [num_wide for _, num_wide in compiled] == [1, 1, 0]  # a stride of 1 multiplies nothing
 
 
-FAR = """
-import json, sys, numpy, torch
-from kvproof.check.data_plane.compare import triton_verify
-from kvproof.check.data_plane.memory import pattern
-
-stride, rows, words = 2**30 + 8, 4, 16  # the last row lies 24 GiB behind the first, in a file of holes
-whole = torch.from_file(sys.argv[1], shared=True, size=3 * stride + words, dtype=torch.int64)
-memory = whole.as_strided((rows, words), (stride, 1))
-keys, columns = pattern.row_keys(numpy.arange(rows, dtype=numpy.uint64)), pattern.word_keys(words)
-memory.copy_(torch.from_numpy((keys[:, None] ^ columns).view(numpy.int64)))
-memory[3, 5] ^= 1
-found = triton_verify.wrong_words(memory, keys, columns)
-print(json.dumps([found.counts.tolist(), found.firsts[3].item()]))
-"""
-
-
 @needs_triton
-def test_words_more_than_2_to_the_31_behind_the_first_are_found_where_they_are(tmp_path: Path) -> None:
-    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", FAR, str(tmp_path / "sparse")], capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [[0, 0, 0, 1], 5]
+def test_words_more_than_2_to_the_31_behind_the_first_are_found_where_they_are(interpreted: Any) -> None:
+    assert interpreted["far"] == [[0, 0, 0, 1], 5]
 
 
 def test_a_kernel_that_fails_or_is_wrong_when_it_is_tried_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ RULES = {
     "target-twice": "no block is the target of two pairs of a list",
     "copied-onto-itself": "a copy has two different blocks",
     "target-read": "no block is both target and source of one list of copies",
-    "swapped-in-too-early": "no swap in of a step overwrites a block that the same step swaps out, as swaps in run first",
+    "swapped-in-too-early": "no swap in overwrites a block that the same step swaps out, as swaps in run first",
     "written-by-two-lists": "no block is the target of a swap in and of a copy in one step",
 }
 DEFINED = frozenset({"swapped-in-too-early", "written-by-two-lists"})
