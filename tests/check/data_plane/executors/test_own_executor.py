@@ -131,7 +131,10 @@ def test_where_there_is_no_room_for_shared_memory_that_is_said(module: str, monk
     with Isolation(f"{module}:move", 20.0) as process:
         result = case(f"{module}:move", 1, process)
     assert result.status is CaseStatus.SKIPPED
-    assert "has no room for pools of 0 MiB (No space left on device); name a larger folder in TMPDIR" in result.reason
+    assert (
+        "has no space for pools of 0 MiB (No space left on device); set TMPDIR to a folder with more space"
+        in result.reason
+    )
 
 
 def test_what_cannot_be_called_is_refused_with_a_message(module: str) -> None:
@@ -153,7 +156,7 @@ def test_the_refusal_comes_from_the_other_process_too(module: str) -> None:
         ("engin", "no executor is named 'engin'; did you mean engine?"),
         (
             "xyz",
-            "no executor is named 'xyz'; there are engine, block-copy, index-copy, vllm, "
+            "no executor is named 'xyz'; choose one of engine, block-copy, index-copy, vllm, "
             "and module:function for your own",
         ),
     ],
@@ -218,7 +221,7 @@ def test_a_module_is_imported_elsewhere_when_it_is_asked_whether_it_has_the_func
 def test_an_import_that_does_not_end_is_ended(tmp_path: Path) -> None:
     sleeps = tmp_path / "sleeps.py"
     sleeps.write_text("import time\ntime.sleep(600)\n", encoding="utf-8")
-    with pytest.raises(UnknownSetting, match="importing it was not over within 3 s"):
+    with pytest.raises(UnknownSetting, match="the import did not end within 3 s"):
         require_function(f"{sleeps}:move", 3.0)
 
 

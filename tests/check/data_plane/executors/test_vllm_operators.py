@@ -70,5 +70,5 @@ def test_it_says_why_it_cannot_be_run(monkeypatch: pytest.MonkeyPatch) -> None:
     found = object()
     assert vllm_operators.unsupported(geometry(Layout.NHD), CPU) == "vLLM's operators need a CUDA device"
     cuda = torch.device("cuda")
-    assert "keys and values in planes of their own, not hnd" in vllm_operators.unsupported(geometry(Layout.HND), cuda)
+    assert "keys and values in separate planes, not hnd" in vllm_operators.unsupported(geometry(Layout.HND), cuda)
     assert vllm_operators.unsupported(geometry(Layout.LATENT), cuda) == ""

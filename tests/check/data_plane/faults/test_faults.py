@@ -65,7 +65,7 @@ def test_a_class_that_is_not_the_true_one_counts_as_missed(monkeypatch: pytest.M
 
 def test_an_origin_that_is_not_the_true_one_counts_as_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second time, on addresses, another block is moved: then what was said of the first is not true."""
-    sources = iter((1, 2, 3))  # a right mover is judged first, and does not come here
+    sources = iter((1, 2, 3))  # a right mover is checked first, and does not call this
 
     def move(surface: Surface) -> None:
         Wrongly().move(surface)
@@ -91,5 +91,5 @@ def test_a_distance_that_is_not_the_true_one_counts_as_missed(monkeypatch: pytes
 
 def test_an_alarm_about_a_right_mover_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "Wrongly", lambda: Wrongly(order=()))
-    with pytest.raises(AssertionError, match="a right mover is taken for a wrong one"):
+    with pytest.raises(AssertionError, match="reports a right mover as faulty"):
         judge_faults(CPU)

@@ -122,9 +122,9 @@ def test_rows_of_slots_are_those_that_hold_them() -> None:
 
 
 def test_what_there_is_not_is_refused_with_what_there_is() -> None:
-    with pytest.raises(UnknownSetting, match=r"no layout is named 'nhb'; there are two-planes, nhd, hnd"):
+    with pytest.raises(UnknownSetting, match=r"no layout is named 'nhb'; choose one of two-planes, nhd, hnd"):
         layout_named("nhb")
-    with pytest.raises(UnknownSetting, match=r"no element type is named 'fp4'; there are float32, float16"):
+    with pytest.raises(UnknownSetting, match=r"no element type is named 'fp4'; choose one of float32, float16"):
         dtype_named("fp4")
     with pytest.raises(UnknownSetting, match="no element type"):
         geometry(Layout.NHD, "fp4")
@@ -135,7 +135,7 @@ def test_what_there_is_not_is_refused_with_what_there_is() -> None:
     [
         ({"block_size": 0}, "block_size is 0; it must be at least 1"),
         ({"num_gpu_blocks": -1}, "fewer than 0 blocks"),
-        ({"num_layers": 2000}, "2000 layers are more than the 1024 that a label has room for"),
+        ({"num_layers": 2000}, "2000 layers are too many; a label can encode 1024"),
         ({"layout": Layout.LATENT}, "a latent cache has one head, not 2"),
         ({"head_size": 1, "block_size": 1}, "a block of 4 bytes is not a whole number of words"),
         ({"num_gpu_blocks": 2**27}, "a pool has more than"),

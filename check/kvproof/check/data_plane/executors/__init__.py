@@ -1,7 +1,7 @@
-"""What can be put under test, by name: one small module each, and `module:function` for one's own.
+"""The executors that can be tested, by name: one small module each, and `module:function` for a user's function.
 
-A function of one's own is called as `function(caches, moves)`, see `world.Caches` and `moves.Moves`: it executes the
-lists of one step in the worker's order, on the tensors of `caches`, and returns when that is done or ordered before
+A user's function is called as `function(caches, moves)`, see `world.Caches` and `moves.Moves`. It executes the lists of
+one step in the worker's order, on the tensors of `caches`, and returns when the work has ended or is ordered before
 later work of the current stream. Source and target ids count from 0 in each pool.
 """
 
@@ -23,13 +23,15 @@ BUILT_IN: dict[str, Executor] = {
 
 
 def named(name: str) -> Executor:
-    """The executor of this name, or one's own. Raises UnknownSetting with a message for the user."""
+    """The executor of this name, or the user's function. Raises UnknownSetting with a message for the user."""
     if name in BUILT_IN:
         return BUILT_IN[name]
     if ":" in name:
         return own_executor(name)
     close = difflib.get_close_matches(name, BUILT_IN, n=1)
     hint = (
-        f"did you mean {close[0]}?" if close else f"there are {', '.join(BUILT_IN)}, and module:function for your own"
+        f"did you mean {close[0]}?"
+        if close
+        else f"choose one of {', '.join(BUILT_IN)}, or module:function for your own function"
     )
     raise UnknownSetting(f"no executor is named {name!r}; {hint}")

@@ -1,8 +1,8 @@
-"""What moves bytes, as the harness sees it.
+"""The interface of an executor, the code that moves bytes.
 
 An executor is prepared once for the tensors of a case, as an engine is built once, and then called for each step. It
-executes the three lists of a step in the worker's order: swaps in, swaps out, copies. When a call returns its work has
-ended, or is ordered before later work of the current stream.
+executes the three lists of a step in the worker's order: swaps in, swaps out, copies. When a call returns, its work has
+ended or is ordered before later work of the current stream.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ MoveBlocks = Callable[[Moves], object]
 
 
 def supports_all(geometry: Geometry, device: torch.device) -> str:
-    """Every layout, element type and device."""
+    """The `unsupported` of an executor that supports every layout, element type and device."""
     return ""
 
 
 @dataclass(frozen=True)
 class Executor:
-    """`prepare` gives the function that does one step.
+    """An executor. prepare: returns the function that executes one step.
 
-    unsupported: why a case cannot be run with it, as a sentence; empty if it can. is_own: it is the user's, known by
-    `name` as module:function, and runs in a process of its own where both pools lie in main memory, for a crash of it
-    must not be ours.
+    unsupported: why the executor cannot run a case, as a sentence; empty if it can. is_own: the executor is the user's
+    function, and `name` is its module:function. In main memory it runs in a separate process, so that its crash does
+    not end kvproof.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""One tensor copy for each pair and layer: what one writes first, and what the others are held against."""
+"""One tensor copy for each pair and layer: the simplest executor, a reference for the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kvproof.check.data_plane.steps.moves import Moves, PoolId
 
 
 def prepare(caches: Caches) -> MoveBlocks:
-    """Pair by pair, on the planes of the case."""
+    """Copy pair by pair, on the planes of the case."""
     planes = {PoolId.GPU: caches.gpu_planes, PoolId.CPU: caches.cpu_planes}
 
     def move(moves: Moves) -> None:

@@ -1,4 +1,4 @@
-"""kvproof's own KV cache engine: neighbouring blocks are moved by one copy."""
+"""kvproof's own KV cache engine, which moves adjacent blocks with one copy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kvproof.impl.block_mover import BlockMover
 
 
 def prepare(caches: Caches) -> MoveBlocks:
-    """The engine's mover on the planes of the case."""
+    """Use the engine's mover on the planes of the case."""
     mover = BlockMover(caches.gpu_planes, caches.cpu_planes)
 
     def move(moves: Moves) -> None:

@@ -1,4 +1,4 @@
-"""Torch's index operations: all sources of a list are gathered, then scattered to their targets."""
+"""The index operations of torch: gather all sources of a list, then scatter them to their targets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kvproof.check.data_plane.steps.moves import Moves, PoolId
 
 
 def prepare(caches: Caches) -> MoveBlocks:
-    """List by list, on the planes of the case."""
+    """Copy list by list, on the planes of the case."""
     planes = {PoolId.GPU: caches.gpu_planes, PoolId.CPU: caches.cpu_planes}
 
     def move(moves: Moves) -> None:

@@ -1,7 +1,7 @@
-"""The other side of `isolation`: maps the pools, prepares the executor, and does the steps that it is told.
+"""The child process of `isolation`: maps the pools, prepares the executor, and executes the requested steps.
 
-Started as a module with the name of the executor and two file descriptors: requests come in, answers go out, one JSON
-document a line. What the executor prints goes nowhere.
+It is started as a module, with the name of the executor and two file descriptors: one for requests, one for answers.
+Each is one JSON document per line. The output of the executor is discarded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kvproof.check.data_plane.steps.moves import Moves, PoolId
 
 
 def prepare(name: str, sizes: dict[str, Any], files: list[str]) -> MoveBlocks:
-    """The executor on the memory of a case."""
+    """Prepare the executor on the shared memory of a case. sizes: the fields of the Geometry."""
     geometry = Geometry(**{**sizes, "layout": Layout(sizes["layout"])})
     here = torch.device("cpu")
     arenas = {
@@ -40,9 +40,9 @@ _LASTING: set[threading.Thread] = set()
 
 
 def rest(seconds_max: float) -> int:
-    """Wait, so long at most, for every thread but this one to end; how many there were.
+    """Wait at most seconds_max for all other threads to end. Returns how many there were.
 
-    Who did not end in that time, as a thread that serves for good, is not waited for again.
+    A thread that has not ended in that time, such as a permanent worker, is not waited for again.
     """
     others = [one for one in threading.enumerate() if one is not threading.current_thread() and one not in _LASTING]
     deadline = time.monotonic() + seconds_max
@@ -53,7 +53,7 @@ def rest(seconds_max: float) -> int:
 
 
 def main(name: str, requests: int, answers: int) -> None:
-    """Answer until the other side closes."""
+    """Answer requests until the parent closes the pipe."""
     torch.set_num_threads(1)
     move: MoveBlocks | None = None
     for line in os.fdopen(requests, "rb"):

@@ -1,8 +1,8 @@
-"""A process of its own for an executor that is not ours: what it does to itself is a finding, not our end.
+"""Run a user's executor in a separate process, so that its crash or hang is a finding and does not end kvproof.
 
-Both pools lie in files that the two processes map into their memory; only the mappings of a step and one line of answer
-go through a pipe. A step that takes too long ends the process, a process that ends itself has crashed; in both cases
-the next case begins with a new process.
+Both pools lie in files that the two processes map into memory; only the mappings of a step and a line with the answer
+go through a pipe. If a step takes too long, the process is killed. If the process ends by itself, it has crashed. In
+both cases the next case starts a new process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PROCESS = "kvproof.check.data_plane.executors.isolated_process"
 
 
 class Raised(Exception):
-    """The executor raised; the text is its exception's type and message."""
+    """The executor raised; the text gives the type and message of its exception."""
 
 
 class Hung(Exception):
@@ -46,11 +46,14 @@ class Crashed(Exception):
 
 
 class NoRoom(Exception):
-    """There is no room for the memory that two processes share; the text says where."""
+    """There is no space for the memory that the two processes share; the text names the folder."""
 
 
 class Isolation:
-    """The process of one executor, and the memory that it shares with us. Use it in a `with` block."""
+    """The process of one executor, and the memory that it shares with this one. A context manager.
+
+    name: the module:function of the executor. seconds_max: the time limit of one step.
+    """
 
     def __init__(self, name: str, seconds_max: float) -> None:
         self.name, self.seconds_max = name, seconds_max
@@ -66,20 +69,20 @@ class Isolation:
         self._folder.cleanup()
 
     def share(self, geometry: Geometry) -> dict[PoolId, torch.Tensor]:
-        """New memory for both pools, which the process maps too. Raises NoRoom."""
+        """Allocate memory for both pools that the process can map. Raises NoRoom."""
         try:
             return {pool: shared_memory(self._path(pool), geometry, pool) for pool in PoolId}
         except OSError as error:
             size = geometry.num_bytes() // (1024 * 1024)
             raise NoRoom(
-                f"{self._folder.name} has no room for pools of {size} MiB ({error.strerror}); "
-                "name a larger folder in TMPDIR"
+                f"{self._folder.name} has no space for pools of {size} MiB ({error.strerror}); "
+                "set TMPDIR to a folder with more space"
             ) from error
 
     def open(self, geometry: Geometry) -> None:
-        """Prepare the executor for a case on the memory that was shared last. Raises Raised, Hung, Crashed.
+        """Prepare the executor for a case, on the memory that was shared last. Raises Raised, Hung, Crashed.
 
-        Raises UnknownSetting if the function cannot be had at all.
+        Raises UnknownSetting if the function cannot be imported.
         """
         if self._process is None:
             self._start()
@@ -87,11 +90,11 @@ class Isolation:
         self._ask({"open": sizes, "files": [str(self._path(pool)) for pool in PoolId]}, START_SECONDS_MAX)
 
     def move(self, moves: Moves) -> TakenThere:
-        """One step, and how long the executor took. Raises Raised, Hung, Crashed."""
+        """Execute one step. Returns the time that the executor took. Raises Raised, Hung, Crashed."""
         return TakenThere(self._ask({"move": asdict(moves)}, self.seconds_max)["seconds"])
 
     def rest(self, seconds_max: float) -> int:
-        """Wait for the threads that the executor has left at work; how many there were. Raises Hung, Crashed."""
+        """Wait for the threads that the executor left running. Returns how many there were. Raises Hung, Crashed."""
         return int(self._ask({"rest": seconds_max}, seconds_max + self.seconds_max)["threads"])
 
     def _path(self, pool: PoolId) -> Path:
@@ -114,7 +117,7 @@ class Isolation:
         self._requests, self._answers, self._read = here[1], there[0], b""
 
     def _ask(self, request: dict[str, object], seconds_max: float) -> dict[str, Any]:
-        with suppress(BrokenPipeError):  # that it has ended is seen at its answer
+        with suppress(BrokenPipeError):  # reading the answer detects that the process has ended
             data = json.dumps(request).encode() + b"\n"
             while data:
                 data = data[os.write(self._requests, data) :]
@@ -158,17 +161,17 @@ class Isolation:
 
 
 def child_environment() -> dict[str, str]:
-    """What a child needs to import what we can, from the same places."""
+    """The environment in which a child process imports modules from the same places as this process."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in (os.getcwd(), *sys.path) if p)}
 
 
 def how_it_ended(code: int) -> str:
-    """An exit code of a child in words."""
+    """The exit code of a child process in words."""
     return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
 def shared_memory(path: Path, geometry: Geometry, pool: PoolId) -> torch.Tensor:
-    """The words of one pool in a file; both sides come to the same memory."""
+    """Map the words of one pool from a file, so that both processes share the memory. Raises OSError."""
     num_words = geometry.num_rows(pool) * geometry.row_words
     with path.open("ab") as file:
         os.posix_fallocate(file.fileno(), 0, num_words * WORD_BYTES)
@@ -176,7 +179,7 @@ def shared_memory(path: Path, geometry: Geometry, pool: PoolId) -> torch.Tensor:
 
 
 def _memory_folder() -> str | None:
-    """A folder in main memory, if the system has one with room; else its folder for temporary files."""
+    """A folder in main memory, if the system has one with enough space; None for the default temporary folder."""
     folder = "/dev/shm"
     has_room = os.access(folder, os.W_OK) and shutil.disk_usage(folder).free >= _ROOM_BYTES
     return folder if has_room else None

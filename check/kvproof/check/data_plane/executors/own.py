@@ -1,4 +1,4 @@
-"""A function of the user's own, `module:function` or `path/to/file.py:function`."""
+"""A user's function as an executor, given as `module:function` or `path/to/file.py:function`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kvproof.check.subjects.own import own
 
 
 def own_executor(name: str) -> Executor:
-    """The executor around it. Nothing is imported before it is prepared, which may be in another process."""
+    """The executor that calls a user's function. The function is imported by `prepare`, maybe in another process."""
 
     def prepare(caches: Caches) -> MoveBlocks:
         function = own_function(name)
@@ -22,7 +22,7 @@ def own_executor(name: str) -> Executor:
 
 
 def own_function(name: str) -> Any:
-    """The function itself. Raises UnknownSetting with a message for the user."""
+    """Import the function. Raises UnknownSetting with a message for the user."""
     try:
         return own(name, "function")
     except UnknownSubject as error:

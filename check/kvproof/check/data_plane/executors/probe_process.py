@@ -1,6 +1,7 @@
-"""Asked in a process of its own: can this function be had? Imports the user's module, and little else of ours.
+"""A subprocess that tries to import a user's executor, and little else.
 
-Started as a module with the name and a file descriptor, to which the reason goes if it cannot: nothing if it can.
+It is started as a module, with the name of the function and a file descriptor. It writes the reason to the descriptor
+if the function cannot be imported, and nothing if it can.
 """
 
 import os
@@ -11,7 +12,7 @@ from kvproof.check.subjects.own import own
 
 
 def main(name: str, answer: int) -> None:
-    """Write why not."""
+    """Try to import the function, and write the reason if that fails."""
     try:
         own(name, "function")
     except UnknownSubject as error:

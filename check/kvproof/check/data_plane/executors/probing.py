@@ -1,4 +1,4 @@
-"""Whether a function of one's own can be had, without importing it here."""
+"""Check whether a user's function can be imported, without importing it into this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _PROBE = "kvproof.check.data_plane.executors.probe_process"
 
 
 def require_function(name: str, seconds_max: float = START_SECONDS_MAX) -> None:
-    """Raises UnknownSetting with a message for the user if there is no such function, or importing it goes wrong."""
+    """Raise UnknownSetting, with a message for the user, if the function does not exist or cannot be imported.
+
+    seconds_max: the time limit of the import.
+    """
     here, there = os.pipe()
     with (
         os.fdopen(here, "rb") as answer,
@@ -32,7 +35,7 @@ def require_function(name: str, seconds_max: float = START_SECONDS_MAX) -> None:
             code = process.wait(seconds_max)
         except subprocess.TimeoutExpired:
             process.kill()
-            raise UnknownSetting(f"{name}: importing it was not over within {seconds_max:g} s") from None
+            raise UnknownSetting(f"{name}: the import did not end within {seconds_max:g} s") from None
         reason = answer.read().decode(errors="replace")
     if reason:
         raise UnknownSetting(reason)

@@ -1,8 +1,8 @@
-"""vLLM's own operators `swap_blocks` and `copy_blocks`, where vllm can be imported and there is CUDA.
+"""vLLM's own operators `swap_blocks` and `copy_blocks`. They need an importable vllm and CUDA.
 
-Releases differ in one argument of `swap_blocks`, the bytes of a block, which later ones want to be told; the signature
-says which it is. Swap mappings are int64 tensors in main memory, those of copies lie on the device. The operators copy
-bytes, so every element type is given as unsigned bytes.
+Later releases have one more argument of `swap_blocks`, the bytes of a block; the signature tells which release it is.
+The mappings of swaps are int64 tensors in main memory, those of copies are on the device. The operators copy bytes, so
+every element type is passed as unsigned bytes.
 Source: vLLM 0.6 to 0.10, vllm/_custom_ops.py and csrc/cache_kernels.cu.
 """
 
@@ -24,18 +24,18 @@ _TWO_PLANES = (Layout.TWO_PLANES, Layout.KEY_SPLIT)
 
 
 def unsupported(geometry: Geometry, device: torch.device) -> str:
-    """Why it cannot be run."""
+    """Why the operators cannot run a case; empty if they can."""
     if find_spec("vllm") is None:
         return "vllm cannot be imported on this machine"
     if device.type != "cuda":
         return "vLLM's operators need a CUDA device"
     if geometry.layout not in (*_TWO_PLANES, Layout.LATENT):
-        return f"vLLM's copy_blocks takes keys and values in planes of their own, not {geometry.layout.value}"
+        return f"vLLM's copy_blocks needs keys and values in separate planes, not {geometry.layout.value}"
     return ""
 
 
 def prepare(caches: Caches) -> MoveBlocks:
-    """The operators on the typed tensors of the case."""
+    """Use the operators on the typed tensors of the case."""
     operators: Any = import_module("vllm._custom_ops")
     is_split = caches.geometry.layout in _TWO_PLANES
     gpu, cpu = ([tensor.view(torch.uint8) for tensor in tensors] for tensors in (caches.gpu, caches.cpu))

@@ -1,6 +1,6 @@
-"""The faults, each with the classes that a right diagnosis may give it.
+"""The faults, each with the classes that a right diagnosis may give its rows.
 
-Layers, keys and values, ids, orders, offsets, lanes, conversions, generations, and what lies beside the blocks.
+They concern layers, keys and values, ids, orders, offsets, lanes, conversions, generations, and memory outside blocks.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from kvproof.check.data_plane.run.results import WrongClass
 from kvproof.check.data_plane.steps.moves import Moves, Pair, PoolId, Step, Write
 
 NUM_GPU_BLOCKS, NUM_CPU_BLOCKS = 160, 96
-FREED = 40  # a GPU block that nobody holds
-# The write makes second generations; the freed block is poisoned.
+FREED = 40  # a GPU block that is free
+# The writes create rows of a second generation; the freed block is poisoned.
 BEFORE = Step(freed_gpu=(FREED,), writes=(Write(10, 0, 8), Write(30, 0, 8), Write(120, 2, 3)))
-# Block 102 is swapped in and then copied on; host block 20 is read by one list and written by the next.
+# Block 102 is swapped in and then copied; host block 20 is read by one list and written by the next.
 MOVES = Moves(
     swap_in=((3, 100), (7, 101), (8, 102), (95, 103), (20, 104)),
     swap_out=((10, 20), (11, 21), (120, 22), (13, 23)),
@@ -29,7 +29,7 @@ GPU, CPU = PoolId.GPU, PoolId.CPU
 
 @dataclass(frozen=True)
 class Fault:
-    """`move` does the step wrongly; a row that it makes wrong is of one of `classes`."""
+    """A fault. move: executes the step with the fault. classes: the classes that its wrong rows may have."""
 
     name: str
     sentence: str
@@ -42,12 +42,12 @@ def _fault(name: str, sentence: str, move: Wrongly | Callable[[Surface], object]
 
 
 def _words(change: Callable[[torch.Tensor], torch.Tensor]) -> Wrongly:
-    """Each block's words changed on the way."""
+    """A mover that changes the words of each block that it copies."""
     return Wrongly(copy_block=lambda target, source: target.copy_(change(source)))
 
 
 def _lanes(kept: list[int]) -> CopyBlock:
-    """Of the four 16-bit lanes of a word only some are copied."""
+    """Copy only some of the four 16-bit lanes of each word."""
 
     def copy(target: torch.Tensor, source: torch.Tensor) -> None:
         to, from_ = (words.view(torch.int16).view(-1, 4) for words in (target, source))
@@ -66,7 +66,7 @@ def _every_second(target: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def _heads_first(source: torch.Tensor) -> torch.Tensor:
-    """Slots and heads exchanged, two heads of 16 words."""
+    """Exchange slots and heads; there are two heads of 16 words."""
     return source.view(-1, 2, 16).transpose(0, 1).reshape(-1)
 
 
@@ -75,7 +75,7 @@ def _through(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def _then(change: Callable[[Surface], None]) -> Callable[[Surface], None]:
-    """A right move, and something else."""
+    """A right move, followed by another change."""
 
     def move(surface: Surface) -> None:
         Wrongly().move(surface)
@@ -94,14 +94,14 @@ def _overrun(surface: Surface) -> None:
 
 
 def _overrun_into_guard(surface: Surface) -> None:
-    """The last block of the last layer ends where a guard begins."""
+    """Write past the last block of the last layer, where a guard begins."""
     part = surface.part(GPU, surface.geometry.num_layers - 1, 1)
     end = part.storage_offset() - surface.memory[GPU].storage_offset() + part.numel()
     surface.memory[GPU][end : end + 2] = surface.part(GPU, 2, 1)[34, :2]
 
 
 def _past_the_end(surface: Surface) -> None:
-    """Copy 34 -> 160: there is no such block."""
+    """Copy block 34 to block 160, which does not exist."""
     part = surface.part(GPU, surface.geometry.num_layers - 1, 1)
     end = part.storage_offset() - surface.memory[GPU].storage_offset() + part.numel()
     surface.memory[GPU][end : end + part.shape[1]] = part[34]
@@ -151,9 +151,11 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _fault("list-lost", "One of the three lists is not executed.", Wrongly(order=("swap_in", "copy")), UNMOVED),
     _fault("half-a-block", "Only the first half of a block is copied.", Wrongly(copy_block=_half), UNMOVED),
-    _fault("every-second-piece", "Every second 32 bytes are left out.", Wrongly(copy_block=_every_second), TORN),
-    _fault("high-lanes-lost", "Of each word only the lower half is copied.", Wrongly(copy_block=_lanes([0, 1])), MIXED),
-    _fault("odd-lanes-lost", "Of every two elements one is copied.", Wrongly(copy_block=_lanes([0, 2])), MIXED),
+    _fault(
+        "every-second-piece", "Of each 64 bytes only the first 32 are copied.", Wrongly(copy_block=_every_second), TORN
+    ),
+    _fault("high-lanes-lost", "Only the lower half of each word is copied.", Wrongly(copy_block=_lanes([0, 1])), MIXED),
+    _fault("odd-lanes-lost", "Only every second element is copied.", Wrongly(copy_block=_lanes([0, 2])), MIXED),
     _fault("key-for-value", "Keys and values are exchanged.", Wrongly(parts=lambda part: 1 - part), MOVED),
     _fault(
         "value-not-moved",
@@ -167,52 +169,52 @@ FAULTS: tuple[Fault, ...] = (
         Wrongly(is_skipped=lambda name, number, layer, part: layer == 2),
         UNMOVED,
     ),
-    _fault("next-layer", "Each layer reads from the next one.", Wrongly(layers=lambda layer: layer + 1), MOVED),
+    _fault("next-layer", "Each layer reads from the next layer.", Wrongly(layers=lambda layer: layer + 1), MOVED),
     _fault(
         "next-layer-block-before",
-        "Each layer reads from the next one, and there from the block before.",
+        "Each layer reads from the next layer, and from the previous block.",
         Wrongly(ids=lambda name, pair: (pair[0] - 1, pair[1]), layers=lambda layer: layer + 1),
         MOVED,
     ),
     _fault(
         "source-off-by-one",
-        "Each source is the block beside the right one.",
+        "Each source is the block next to the right one.",
         _ids(lambda name, source, target: (source - 1 if name == "swap_in" else source + 1, target)),
         MOVED,
     ),
     _fault(
         "target-off-by-one",
-        "Each target of a swap out is the block behind the right one.",
+        "Each target of a swap out is the block after the right one.",
         _ids(lambda name, source, target: (source, target + (name == "swap_out"))),
         *(MOVED, UNMOVED),
     ),
     _fault(
         "source-for-target",
-        "Swaps out go the wrong way.",
+        "Swaps out go in the wrong direction.",
         Wrongly(ids=lambda name, pair: pair[::-1] if name == "swap_out" else pair, pools=_swapped_back),
         *(MOVED, UNMOVED),
     ),
     _fault(
         "source-displaced",
-        "Sources of copies lie 64 blocks off.",
+        "Sources of copies are off by 64 blocks.",
         _ids(lambda name, source, target: ((source + 64) % NUM_GPU_BLOCKS if name == "copy" else source, target)),
         MOVED,
     ),
     _fault(
         "absolute-id",
-        "Host ids are taken as counted over both pools, and wrap.",
+        "Host ids are treated as counting over both pools, and wrap around.",
         _ids(lambda name, source, target: (_wrapped(source) if name == "swap_in" else source, target)),
         MOVED,
     ),
     _fault(
         "wrong-pool",
-        "Swaps in read the GPU pool.",
+        "Swaps in read from the GPU pool.",
         Wrongly(pools=lambda name: (GPU, GPU if name != "swap_out" else CPU)),
         MOVED,
     ),
     _fault(
         "negative-id",
-        "A source of -1 wraps to the last block.",
+        "A source of -1 wraps around to the last block.",
         _ids(lambda name, source, target: (-1 if (name, source) == ("copy", 30) else source, target)),
         MOVED,
     ),
@@ -224,7 +226,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _fault(
         "swapped-out-too-early",
-        "Swaps out run before swaps in, over a host block that is still to be read.",
+        "Swaps out run before swaps in, and overwrite a host block that is still to be read.",
         Wrongly(order=("swap_out", "swap_in", "copy")),
         MOVED,
     ),
@@ -244,8 +246,13 @@ FAULTS: tuple[Fault, ...] = (
     _fault("overrun", "16 bytes are written past the end of a block.", _then(_overrun), MOVED),
     _fault("overrun-into-guard", "16 bytes are written past the end of a pool.", _then(_overrun_into_guard), MOVED),
     _fault("past-the-end", "A block is written one past the end of a pool.", _then(_past_the_end), MOVED),
-    _fault("bit-flip", "One bit of a block that nobody moves is flipped.", _then(_flip_bit), ALTERED),
+    _fault("bit-flip", "One bit of a block that no pair moves is flipped.", _then(_flip_bit), ALTERED),
     _fault("one-element", "One element differs in its last bit.", _then(_one_element), ALTERED),
-    _fault("stale", "A block is swapped out as it was before the model wrote it.", _then(_stale), STALE),
-    _fault("freed-source", "A block that is free is copied.", _then(_freed), POISON),
+    _fault(
+        "stale",
+        "A block is swapped out with its content from before the last write of the model.",
+        _then(_stale),
+        STALE,
+    ),
+    _fault("freed-source", "A free block is copied.", _then(_freed), POISON),
 )

@@ -1,4 +1,4 @@
-"""Every fault is done in turn, and what the harness says of it is compared with where the words truly come from."""
+"""Execute every fault in turn, and compare the diagnosis of the harness with the true origin of the wrong words."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ GEOMETRY = Geometry(
     num_gpu_blocks=NUM_GPU_BLOCKS,
     num_cpu_blocks=NUM_CPU_BLOCKS,
 )
-ROWS_MAX = 64  # rows of each pool that are diagnosed and held against the truth
+ROWS_MAX = 64  # rows of each pool that are diagnosed and checked
 _COLUMN_BITS, _POOL_AT, _OLDER_AT = 16, 56, 60
 
 
 @one_thread()
 def judge_faults(device: torch.device, on_progress: Callable[[int, int], None] | None = None) -> list[FaultResult]:
-    """The result of each fault of the catalogue; before them, that a right mover raises no alarm."""
+    """The result of each fault of the catalogue. Raises AssertionError if the harness reports a right mover."""
     stage = _Stage(device)
-    right = stage.judge(Fault("none", "Everything is done right.", Wrongly().move, frozenset()))
+    right = stage.judge(Fault("none", "Everything is moved right.", Wrongly().move, frozenset()))
     if right.is_caught:
-        raise AssertionError(f"a right mover is taken for a wrong one: {right.message}")
+        raise AssertionError(f"the harness reports a right mover as faulty: {right.message}")
     found = []
     for number, fault in enumerate(FAULTS, start=1):
         found.append(stage.judge(fault))
@@ -47,7 +47,7 @@ def judge_faults(device: torch.device, on_progress: Callable[[int, int], None] |
 
 
 class _Stage:
-    """The pools before the step, kept to begin anew for each fault."""
+    """The pools, which are reset to their state before the step for each fault."""
 
     def __init__(self, device: torch.device) -> None:
         self.world = World(GEOMETRY, device)
@@ -62,7 +62,7 @@ class _Stage:
         self.world.expect(MOVES)
 
     def judge(self, fault: Fault) -> FaultResult:
-        """Do it, see what the harness says, do it again on addresses, compare."""
+        """Execute the fault, let the harness diagnose it, repeat it on addresses, and compare."""
         world = self.world
         self._restore(self.start)
         fault.move(Surface(self.arenas, self.older, MOVES))
@@ -91,7 +91,7 @@ class _Stage:
             self.arenas[pool].memory.copy_(words)
 
     def _is_true(self, row: WrongRow) -> bool:
-        """Whether some of the row's words truly come from the place that was named, at the distance that was named."""
+        """Whether some word of the row really comes from the diagnosed place, at the diagnosed distance."""
         assert row.origin is not None
         found = self.arenas[PoolId(row.pool)].memory[row.memory_row].cpu().numpy().view(np.uint64)
         rows_apart = row.row_in_block - row.origin.row % GEOMETRY.rows_per_part
@@ -103,7 +103,7 @@ class _Stage:
         return False
 
     def _source(self, address: int) -> tuple[int, int]:
-        """The label of the row that an address is of, at the time that it is of, and the column."""
+        """The label that the addressed row had when it was copied, and the addressed column."""
         labels = self.older_labels if address >> _OLDER_AT & 1 else self.world.before
         place = address & (1 << _POOL_AT) - 1
         label = labels[PoolId(address >> _POOL_AT & 1)][place >> _COLUMN_BITS]
@@ -111,6 +111,6 @@ class _Stage:
 
 
 def _addresses(pool: PoolId, memory: torch.Tensor) -> torch.Tensor:
-    """Every word its own address."""
+    """Memory in which every word is its own address."""
     rows, columns = (torch.arange(size, device=memory.device) for size in memory.shape)
     return (rows[:, None] << _COLUMN_BITS) | columns | int(pool) << _POOL_AT

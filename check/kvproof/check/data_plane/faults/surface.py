@@ -1,4 +1,4 @@
-"""What a wrong mover works on: both pools part by part, and one way to move blocks that can be made wrong anywhere."""
+"""The memory that a faulty mover works on, and a mover in which any part can be made faulty."""
 
 from __future__ import annotations
 
@@ -12,21 +12,16 @@ from kvproof.check.data_plane.memory.layouts import Geometry
 from kvproof.check.data_plane.steps.moves import Moves, Pair, PoolId
 
 CopyBlock = Callable[[torch.Tensor, torch.Tensor], object]  # target, source: the words of one part of one block
-ORDER = ("swap_in", "swap_out", "copy")
-POOLS = {
-    "swap_in": (PoolId.CPU, PoolId.GPU),
-    "swap_out": (PoolId.GPU, PoolId.CPU),
-    "copy": (PoolId.GPU, PoolId.GPU),
-}
+POOLS = {name: (source, target) for name, source, target, _ in Moves().lists()}
 
 
 def plain(target: torch.Tensor, source: torch.Tensor) -> None:
-    """As it should be."""
+    """Copy the block, without a fault."""
     target.copy_(source)
 
 
 class Surface:
-    """Both memories, and both as they were before the last writes. A part is int64 `[blocks, words]`."""
+    """The memory of both pools, now and before the last writes of the model. A part is int64 `[blocks, words]`."""
 
     def __init__(self, arenas: dict[PoolId, Arena], older: dict[PoolId, torch.Tensor], moves: Moves) -> None:
         self.geometry: Geometry = arenas[PoolId.GPU].geometry
@@ -43,20 +38,22 @@ class Surface:
         return self._parts[pool][layer * len(self.geometry.parts) + part].words
 
     def older(self, pool: PoolId, layer: int, part: int) -> torch.Tensor:
-        """The same before the last writes."""
+        """The same part before the last writes."""
         return self._older[pool][layer * len(self.geometry.parts) + part]
 
     def places(self) -> list[tuple[int, int]]:
-        """Every layer and part."""
+        """All pairs of layer and part."""
         return [(layer, part) for layer in range(self.geometry.num_layers) for part in range(len(self.geometry.parts))]
 
 
 @dataclass(frozen=True)
 class Wrongly:
-    """A mover that does as it is told but for what is given here.
+    """A mover that is right except for the arguments given here.
 
-    ids: the pair that it moves instead, of list name and pair. layers, parts: where it reads instead. pools: between
-    which pools it moves instead. is_skipped: of list name, number of the pair, layer and part.
+    ids: from list name and pair, the pair that it moves instead. layers, parts: from the right layer or part, the one
+    that it reads instead. pools: from the list name, the pools between which it moves instead. is_skipped: from list
+    name, number of the pair, layer and part, whether the pair is not moved. copy_block: copies one part of one block.
+    order: the lists that it executes.
     """
 
     ids: Callable[[str, Pair], Pair] = lambda name, pair: pair
@@ -65,10 +62,10 @@ class Wrongly:
     pools: Callable[[str], tuple[PoolId, PoolId]] = lambda name: POOLS[name]
     is_skipped: Callable[[str, int, int, int], bool] = lambda name, number, layer, part: False
     copy_block: CopyBlock = field(default=plain)
-    order: tuple[str, ...] = ORDER
+    order: tuple[str, ...] = tuple(POOLS)
 
     def move(self, surface: Surface) -> None:
-        """Every list, every pair, every part."""
+        """Execute the lists."""
         for name in self.order:
             source_pool, target_pool = self.pools(name)
             for layer, part in surface.places():

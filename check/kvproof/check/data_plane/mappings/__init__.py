@@ -1,7 +1,7 @@
-"""What is moved: named kinds of scenarios, each made again by its seed.
+"""The mappings to move: named kinds of scenarios, reproducible from a seed.
 
-Adversarial kinds are drawn for what breaks movers (`adversarial`). The others are what a block manager really emits:
-under kvproof's scheduler (`scheduled`), and in the states that the explorer reaches (`explored`).
+Adversarial kinds are drawn to break movers (`adversarial`). The other kinds are emitted by kvproof's block manager:
+under its scheduler (`scheduled`), and in the states that the exhaustive search reaches (`explored`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ KINDS: tuple[str, ...] = (*ADVERSARIAL, *scheduled.LOADS, *explored.NAMES)
 
 
 def scenario(kind: str, seed: int, num_gpu_blocks: int, num_cpu_blocks: int, block_size: int) -> Scenario:
-    """The scenario of a kind, for pools of these sizes. Raises UnknownSetting.
+    """The scenario of a kind, for pools of these sizes. Raises UnknownSetting if there is no such kind.
 
-    Loads of the scheduler need at least 8 GPU blocks; the explorer's states have sizes of their own and need no more
-    than 5 GPU and 5 CPU blocks.
+    Kinds of the scheduler need at least 8 GPU blocks. The states of the exhaustive search have their own sizes, and
+    need at most 5 GPU and 5 CPU blocks.
     """
     if kind in ADVERSARIAL:
         pools = adversarial.Pools(num_gpu_blocks, num_cpu_blocks, block_size)
@@ -35,6 +35,6 @@ def scenario(kind: str, seed: int, num_gpu_blocks: int, num_cpu_blocks: int, blo
         steps = explored.steps_of(num_gpu_blocks, num_cpu_blocks)
     else:
         close = difflib.get_close_matches(kind, KINDS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(KINDS)}"
+        hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(KINDS)}"
         raise UnknownSetting(f"no kind of mapping is named {kind!r}; {hint}")
     return Scenario(kind, seed, num_gpu_blocks, num_cpu_blocks, block_size, tuple(steps))

@@ -1,7 +1,7 @@
-"""Mappings drawn for what breaks movers: nothing, everything, every order, long runs, no runs, ends of the pools.
+"""Mappings drawn to break movers: nothing, everything, any order, long runs, no runs, the ends of the pools.
 
-Every step is one that a right executor must do: no target twice in a step, none that is also a source of a copy, no
-block that is swapped in over while it is still to be swapped out.
+A right executor must be able to do every step: no target occurs twice in a step, no target of a copy is also a source,
+and no swap in overwrites a block that is still to be swapped out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NUM_MIXED_STEPS = 12
 
 
 class Pools(NamedTuple):
-    """Sizes in blocks and tokens."""
+    """The sizes of the pools, in blocks, and of a block, in tokens."""
 
     num_gpu_blocks: int
     num_cpu_blocks: int
@@ -30,12 +30,12 @@ class Pools(NamedTuple):
 
 
 def empty(random: Random, pools: Pools) -> list[Step]:
-    """Three empty lists: nothing may change."""
+    """One step with three empty lists: nothing may change."""
     return [Step()]
 
 
 def one(random: Random, pools: Pools) -> list[Step]:
-    """One pair of each kind, a step each."""
+    """One pair of each list, each in its own step."""
     gpu, cpu = random.randrange(pools.num_gpu_blocks), random.randrange(pools.num_cpu_blocks)
     source, target = random.sample(range(pools.num_gpu_blocks), 2)
     return [
@@ -46,19 +46,19 @@ def one(random: Random, pools: Pools) -> list[Step]:
 
 
 def everything(random: Random, pools: Pools) -> list[Step]:
-    """As many blocks as there are, each way, then half of a pool to the other half."""
+    """As many blocks as possible in each direction, then half of the GPU pool to the other half."""
     pairs = tuple((block, block) for block in range(pools.num_common))
     half = pools.num_gpu_blocks // 2
     copies = tuple((block, block + half) for block in range(half))
     return [
-        Step(Moves(swap_out=pairs), writes=_anew(range(pools.num_gpu_blocks), pools)),
+        Step(Moves(swap_out=pairs), writes=_rewritten(range(pools.num_gpu_blocks), pools)),
         Step(Moves(swap_in=pairs)),
         Step(Moves(copy=copies)),
     ]
 
 
 def permutation(random: Random, pools: Pools) -> list[Step]:
-    """Every block to any other place, pairs in any order."""
+    """Every block to a random place, with the pairs in random order."""
     steps = []
     for _ in range(2):
         out = _any_pairs(random, pools.num_gpu_blocks, pools.num_cpu_blocks)
@@ -66,7 +66,7 @@ def permutation(random: Random, pools: Pools) -> list[Step]:
         blocks = random.sample(range(pools.num_gpu_blocks), pools.num_gpu_blocks)
         half = len(blocks) // 2
         steps += [
-            Step(Moves(swap_out=out), writes=_anew(blocks[:half], pools)),
+            Step(Moves(swap_out=out), writes=_rewritten(blocks[:half], pools)),
             Step(Moves(swap_in=back)),
             Step(Moves(copy=tuple(zip(blocks[:half], blocks[half:], strict=False)))),
         ]
@@ -74,7 +74,7 @@ def permutation(random: Random, pools: Pools) -> list[Step]:
 
 
 def long_runs(random: Random, pools: Pools) -> list[Step]:
-    """A few runs as long as they can be, shifted, their pairs shuffled and backwards."""
+    """A few runs as long as possible: shifted by one block, in reverse order, and shuffled."""
     length = max(1, pools.num_common - 1)
     shifted = [(block, block + 1) for block in range(min(length, pools.num_cpu_blocks - 1))]
     back = [(block + 1, block) for block in range(min(length, pools.num_cpu_blocks - 1))]
@@ -82,27 +82,27 @@ def long_runs(random: Random, pools: Pools) -> list[Step]:
     copies = [(block, block + third) for block in range(third)]
     random.shuffle(copies)
     return [
-        Step(Moves(swap_out=tuple(shifted)), writes=_anew(range(pools.num_gpu_blocks), pools)),
+        Step(Moves(swap_out=tuple(shifted)), writes=_rewritten(range(pools.num_gpu_blocks), pools)),
         Step(Moves(swap_in=tuple(reversed(back)))),
         Step(Moves(copy=tuple(copies))),
     ]
 
 
 def fragments(random: Random, pools: Pools) -> list[Step]:
-    """No run at all: every second block, and targets that go down as sources go up."""
+    """No runs: every second block, and targets that descend as sources ascend."""
     evens = list(range(0, pools.num_common, 2))
     out = tuple(zip(evens, reversed(evens), strict=True))
     down = tuple((block, pools.num_common - 1 - block) for block in range(pools.num_common))
     copies = tuple((block, block + 1) for block in range(0, pools.num_gpu_blocks - 1, 2))
     return [
-        Step(Moves(swap_out=out), writes=_anew(evens, pools)),
+        Step(Moves(swap_out=out), writes=_rewritten(evens, pools)),
         Step(Moves(swap_in=down)),
         Step(Moves(copy=copies)),
     ]
 
 
 def fan_out(random: Random, pools: Pools) -> list[Step]:
-    """One source to many targets, as when a group of beams parts."""
+    """One source to many targets, as when the beams of a group diverge."""
     source = random.randrange(pools.num_gpu_blocks)
     copies = tuple((source, block) for block in range(pools.num_gpu_blocks) if block != source)
     out = tuple((source, block) for block in range(pools.num_cpu_blocks))
@@ -115,29 +115,29 @@ def ends(random: Random, pools: Pools) -> list[Step]:
     last_gpu, last_cpu = pools.num_gpu_blocks - 1, pools.num_cpu_blocks - 1
     out = ((0, last_cpu), (last_gpu, 0)) if last_cpu else ((last_gpu, 0),)
     return [
-        Step(Moves(swap_out=out), writes=_anew((0, last_gpu), pools)),
+        Step(Moves(swap_out=out), writes=_rewritten((0, last_gpu), pools)),
         Step(Moves(swap_in=tuple((cpu, last_gpu - gpu) for gpu, cpu in out))),
         Step(Moves(copy=((0, last_gpu),))),
-        Step(Moves(copy=((last_gpu, 0),)), writes=_anew((last_gpu,), pools)),
+        Step(Moves(copy=((last_gpu, 0),)), writes=_rewritten((last_gpu,), pools)),
     ]
 
 
 def reuse(random: Random, pools: Pools) -> list[Step]:
-    """Blocks that are given up and written again, so that older generations lie about."""
+    """Blocks that are freed and written again, so that older generations remain in memory."""
     steps = []
     for _ in range(4):
         gpu = random.sample(range(pools.num_gpu_blocks), pools.num_common)
         cpu = random.sample(range(pools.num_cpu_blocks), pools.num_common)
         pairs = tuple(zip(gpu, cpu, strict=True))
         steps += [
-            Step(Moves(swap_out=pairs), freed_gpu=tuple(gpu), writes=_anew(gpu[: len(gpu) // 2], pools)),
-            Step(Moves(swap_in=tuple((c, g) for g, c in pairs)), freed_cpu=tuple(cpu), writes=_anew(gpu, pools)),
+            Step(Moves(swap_out=pairs), freed_gpu=tuple(gpu), writes=_rewritten(gpu[: len(gpu) // 2], pools)),
+            Step(Moves(swap_in=tuple((c, g) for g, c in pairs)), freed_cpu=tuple(cpu), writes=_rewritten(gpu, pools)),
         ]
     return steps
 
 
 def mixed(random: Random, pools: Pools) -> list[Step]:
-    """All three lists at once, blocks given up, and parts of blocks written."""
+    """All three lists in each step, with freed blocks and partial writes."""
     steps = []
     for _ in range(NUM_MIXED_STEPS):
         gpu = random.sample(range(pools.num_gpu_blocks), pools.num_gpu_blocks)
@@ -161,10 +161,10 @@ def mixed(random: Random, pools: Pools) -> list[Step]:
 
 
 def worker_order(random: Random, pools: Pools) -> list[Step]:
-    """Lists of one step that need each other, so that only the worker's order of the three gives the right bytes.
+    """Lists that depend on each other, so that only the worker's order of the three lists gives the right bytes.
 
-    What is swapped in is copied on, or swapped out to the very block that was read before; what is swapped out is
-    copied over.
+    A block that is swapped in is then copied, or swapped out to a block that was read before. A block that is swapped
+    out is then overwritten by a copy.
     """
     steps = []
     for _ in range(NUM_ORDERED_STEPS):
@@ -177,7 +177,7 @@ def worker_order(random: Random, pools: Pools) -> list[Step]:
             swap_out=((gpu[1], cpu[0]), (gpu[2], cpu[2])),
             copy=((gpu[0], gpu[3]), (gpu[4], gpu[2])),
         )
-        steps.append(Step(moves, writes=_anew(gpu, pools)))
+        steps.append(Step(moves, writes=_rewritten(gpu, pools)))
     return steps
 
 
@@ -202,7 +202,7 @@ def _any_pairs(random: Random, num_sources: int, num_targets: int) -> tuple[Pair
     return tuple(zip(sources, random.sample(range(num_targets), num_pairs), strict=True))
 
 
-def _anew(blocks: range | list[int] | tuple[int, ...], pools: Pools) -> tuple[Write, ...]:
+def _rewritten(blocks: range | list[int] | tuple[int, ...], pools: Pools) -> tuple[Write, ...]:
     return tuple(Write(block, 0, pools.block_size) for block in blocks)
 
 

@@ -1,8 +1,8 @@
-"""What kvproof's block manager emits in the states that the explorer reaches.
+"""The mappings that kvproof's block manager emits in the states that an exhaustive search reaches.
 
-The explorer's alphabet is walked breadth first in one small scope with swap and forks, and in each state that is new
-the lists that wait to be executed are a step. Lists that were met before are left out, so what remains is every
-different thing that the manager asks of a worker within so many transitions.
+The operations of the search are explored breadth first in one small scope with swap and forks. In each new state the
+lists that wait for the worker are one step. Duplicates are left out, so the result is every different set of lists that
+the manager emits within TRANSITIONS_MAX transitions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _all_steps() -> tuple[Step, ...]:
     seen, found = {state_key(run([]))}, dict[Moves, None]()
     frontier: list[list[Operation]] = [[]]
     num_transitions = 0
-    for path in frontier:  # it grows while it is walked
+    for path in frontier:  # the loop appends to it
         for operation in list(alphabet.enabled(run(path))):
             judge = run([*path, operation])
             num_transitions += 1
@@ -56,7 +56,10 @@ def _all_steps() -> tuple[Step, ...]:
 
 
 def waiting(worker: Worker, first_host: int) -> Moves:
-    """What waits to be executed, numbered per pool; first_host: the number of GPU blocks. A copy named twice is one."""
+    """The lists that wait for the worker, with ids that count from 0 in each pool. Duplicate copies are merged.
+
+    first_host: the id of the first host block, which is the number of GPU blocks.
+    """
     return Moves(
         tuple((source - first_host, target) for source, target in worker.swap_in),
         tuple((source, target - first_host) for source, target in worker.swap_out),

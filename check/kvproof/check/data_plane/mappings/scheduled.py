@@ -1,7 +1,7 @@
-"""What kvproof's block manager emits under its scheduler, with the requests that make it swap, copy and preempt.
+"""The mappings that kvproof's block manager emits under its scheduler, with requests that force swaps and copies.
 
-The model is played: every scheduled token is written to the slot that the block table gives it. A block is free, and
-poisoned, as soon as no table names it any more.
+The model is simulated: every scheduled token is written to its slot by the block table. A block is free, and therefore
+poisoned, as soon as no table contains it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STEPS_MAX = 60
 
 @dataclass(frozen=True)
 class Load:
-    """num_beams: sequences that each request forks into. preemption: how room is made."""
+    """The requests of a kind. num_beams: sequences that each request forks into. preemption: how blocks are freed."""
 
     num_beams: int
     preemption: PreemptionMode | None
@@ -40,7 +40,7 @@ LOADS: dict[str, Load] = {
 
 
 def steps_of(kind: str, seed: int, num_gpu_blocks: int, num_cpu_blocks: int, block_size: int) -> list[Step]:
-    """The steps of a load; more requests come than the pool can hold."""
+    """The steps of one kind. There are more requests than the pool can hold."""
     return _Run(LOADS[kind], Random(f"{kind} {seed}"), num_gpu_blocks, num_cpu_blocks, block_size).steps()
 
 
@@ -65,7 +65,7 @@ class _Run:
         return self.next_id
 
     def steps(self) -> list[Step]:
-        """Until all requests have ended, or long enough."""
+        """The steps until all requests have ended, at most STEPS_MAX."""
         found: list[Step] = []
         while self.scheduler.has_unfinished_seqs() and len(found) < STEPS_MAX:
             outputs = self.scheduler.schedule()
@@ -82,7 +82,7 @@ class _Run:
         return found
 
     def _held(self) -> set[int]:
-        """The blocks that tables name, GPU blocks first, then those of the host."""
+        """The ids of the blocks in tables. Host ids count on from the GPU ids."""
         return {block for table in self.manager.tables.values() for block in table.ids}
 
     def _writes(self, outputs: SchedulerOutputs) -> list[Write]:
@@ -99,7 +99,7 @@ class _Run:
         return writes
 
     def _complete(self, outputs: SchedulerOutputs) -> None:
-        """Each running sequence gets a token; a young group forks, a long sequence ends."""
+        """Append a token to each running sequence. A new group forks, a long sequence ends."""
         for scheduled in outputs.scheduled_seq_groups:
             group = scheduled.seq_group
             for seq in group.get_seqs(SequenceStatus.RUNNING):

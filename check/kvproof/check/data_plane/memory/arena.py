@@ -1,7 +1,7 @@
-"""One pool's memory: rows of words, guards among them, and what each of them must hold.
+"""The memory of one pool: rows of words, guards included, and what each row must hold.
 
-The executor under test gets views of it: planes, which are blocks as rows of words, and one typed tensor for each
-layer, as an engine has them.
+The executor under test gets views of the memory: planes `[blocks, words]`, and one typed tensor per layer, as an engine
+has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kvproof.check.data_plane.steps.moves import PoolId
 
 @dataclass(frozen=True)
 class Plane:
-    """The blocks of one part of one layer, int64 `[blocks, words]`; strided where other rows lie between."""
+    """The blocks of one part of one layer, int64 `[blocks, words]`; strided if other rows lie between the blocks."""
 
     layer: int
     part: Part
@@ -27,10 +27,10 @@ class Plane:
 
 
 class Arena:
-    """Memory of one pool on a device. `labels` say what each row must hold; `memory` is what it holds.
+    """The memory of one pool on a device. `memory` is the content, `labels` the label that each row must hold.
 
-    `memory` may be given, int64 [rows, words] and contiguous, so that another process shares it. is_pinned: main memory
-    that a GPU copies from and to by itself.
+    memory: int64 [rows, words], contiguous, to share memory with another process; None allocates it. is_pinned: whether
+    main memory is page-locked, so that a GPU can copy it asynchronously.
     """
 
     def __init__(
@@ -53,23 +53,23 @@ class Arena:
         self.strips = list(geometry.strips(pool))
 
     def label_view(self, strip: Strip) -> Words:
-        """The labels of a strip, `[blocks, rows_per_part]`; writing to it writes to `labels`."""
+        """A view of the labels of a strip, `[blocks, rows_per_part]`."""
         num_blocks, rows, size = self.geometry.num_blocks(self.pool), self.geometry.rows_per_part, self.labels.itemsize
         return np.lib.stride_tricks.as_strided(
             self.labels[strip.first_row :], (num_blocks, rows), (strip.block_stride * size, size)
         )
 
     def expect(self, tags: Words) -> None:
-        """From now on every block must hold these tags, `[blocks, rows_per_part]`, each part its own."""
+        """Set the labels that all blocks must hold. tags: `[blocks, rows_per_part]`, for layer 0, part key."""
         for strip in self.strips:
             self.label_view(strip)[:] = tags | np.uint64(place_bits(strip.layer, strip.part))
 
     def fill(self) -> None:
-        """Write every row as it must be."""
+        """Write what every row must hold."""
         self.fill_rows(np.arange(len(self.labels)))
 
     def fill_rows(self, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
-        """Write these rows as they must be."""
+        """Write what these rows must hold."""
         columns = torch.from_numpy(self.columns.view(np.int64)).to(self.device)
         is_all = len(rows) == len(self.labels)
         step = max(1, DEVICE_CHUNK_BYTES // self.geometry.row_bytes)
@@ -82,13 +82,13 @@ class Arena:
                 self.memory[torch.from_numpy(some).to(self.device)] = keys ^ columns
 
     def bad_rows(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """The rows that do not hold what they must, guards included."""
+        """The numbers of the rows that do not hold what they must, guards included."""
         return bad_rows(self.memory, row_keys(self.labels), self.columns)
 
     def planes(self) -> list[torch.Tensor]:
-        """Int64 `[blocks, words]`, as few as there can be: one for each layer, or two where keys and values lie apart.
+        """The planes, int64 `[blocks, words]`: one per layer, or two if keys and values are not adjacent.
 
-        Rows are strided where other layers or padding lie between the blocks.
+        Rows are strided if other layers or padding lie between the blocks.
         """
         shape = self.geometry
         side_by_side = all(
@@ -99,7 +99,7 @@ class Arena:
         return [self._plane(strip, num_together) for strip in self.strips[::num_together]]
 
     def parts(self) -> list[Plane]:
-        """One plane for each layer and part, in that order."""
+        """One plane per layer and part, in this order."""
         return [Plane(strip.layer, strip.part, self._plane(strip, 1)) for strip in self.strips]
 
     def _plane(self, strip: Strip, num_parts: int) -> torch.Tensor:
@@ -108,7 +108,7 @@ class Arena:
         return self.memory.view(-1).as_strided(size, (strip.block_stride * words, 1), strip.first_row * words)
 
     def typed(self) -> list[torch.Tensor]:
-        """One tensor for each layer, of the layout's shape and the element type."""
+        """One tensor per layer, in the shape of the layout and with the element type of the cache."""
         shape = self.geometry
         elements = self.memory.view(-1).view(torch.uint8).view(shape.torch_dtype)
         per_row = shape.row_bytes // shape.torch_dtype.itemsize

@@ -1,12 +1,13 @@
-"""Where the rows of a pool lie: layouts, element types, sizes.
+"""Layouts, element types and sizes of a cache, and where its rows lie in memory.
 
-All layouts reduce to one memory of equal rows for each pool. A block's part (key, value or joint) of one layer takes
-`rows_per_part` rows side by side; from block to block they are `block_stride` rows apart. What lies between, before and
-after is guard: filled, never in a mapping, always compared. So a write one block past the end lands in a guard.
+Each layout is mapped to one memory of equal rows per pool. A part (key, value or joint) of one block and layer takes
+`rows_per_part` adjacent rows; from one block to the next they are `block_stride` rows apart. The rows before, between
+and after the blocks are guards: filled, in no mapping, and always compared. So a write one block past the end changes a
+guard.
 
-A row is as much as lies together of one slot: a slot of all heads, or of one head in HND. Where a slot's elements are
-scattered (keys split by x), a part is cut into `block_size` stripes instead. Slots too small for whole words of 8 bytes
-share a row.
+A row is the contiguous memory of one slot: all its heads, or one head in HND. If the elements of a slot are not
+contiguous (keys split by x), a part is divided into `block_size` stripes instead. Slots that are no whole number of
+8-byte words share a row.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ DTYPES = {
 
 
 class UnknownSetting(ValueError):
-    """A layout, element type, executor or size that there is not; the message is for the user."""
+    """A layout, element type, executor or size that does not exist; the message is for the user."""
 
 
 class Layout(Enum):
-    """The order in which one layer is stored; N tokens, H heads, D head size, x elements of 16 bytes."""
+    """The memory order of one layer. N: tokens of a block, H: heads, D: head size, x: elements in 16 bytes."""
 
     TWO_PLANES = "two-planes"  # [2, blocks, N, H, D]
     NHD = "nhd"  # [blocks, 2, N, H, D]
@@ -50,23 +51,23 @@ class Layout(Enum):
 
 
 def layout_named(name: str) -> Layout:
-    """Raises UnknownSetting."""
+    """The layout of this name. Raises UnknownSetting if there is none."""
     try:
         return Layout(name)
     except ValueError:
         known = ", ".join(layout.value for layout in Layout)
-        raise UnknownSetting(f"no layout is named {name!r}; there are {known}") from None
+        raise UnknownSetting(f"no layout is named {name!r}; choose one of {known}") from None
 
 
 def dtype_named(name: str) -> torch.dtype:
-    """Raises UnknownSetting."""
+    """The element type of this name. Raises UnknownSetting if there is none."""
     if name not in DTYPES:
-        raise UnknownSetting(f"no element type is named {name!r}; there are {', '.join(DTYPES)}")
+        raise UnknownSetting(f"no element type is named {name!r}; choose one of {', '.join(DTYPES)}")
     return DTYPES[name]
 
 
 class Strip(NamedTuple):
-    """Where one part of one layer lies in a pool's memory, counted in rows."""
+    """The place of one part of one layer in the memory of a pool, in rows."""
 
     layer: int
     part: Part
@@ -76,9 +77,9 @@ class Strip(NamedTuple):
 
 @dataclass(frozen=True)
 class Geometry:
-    """Sizes of both pools. block_size in tokens, head_size in elements, guard_blocks before and after each layer.
+    """The sizes of both pools. block_size in tokens, head_size in elements; guard_blocks: before and after each layer.
 
-    Raises UnknownSetting for sizes that cannot be.
+    Raises UnknownSetting for impossible sizes.
     """
 
     layout: Layout
@@ -99,7 +100,7 @@ class Geometry:
         if min(self.num_gpu_blocks, self.num_cpu_blocks) < 0:
             raise UnknownSetting("a pool cannot have fewer than 0 blocks")
         if self.num_layers > LAYERS_MAX:
-            raise UnknownSetting(f"{self.num_layers} layers are more than the {LAYERS_MAX} that a label has room for")
+            raise UnknownSetting(f"{self.num_layers} layers are too many; a label can encode {LAYERS_MAX}")
         if self.layout is Layout.LATENT and self.num_heads != 1:
             raise UnknownSetting(f"a latent cache has one head, not {self.num_heads}")
         if self.part_bytes % WORD_BYTES:
@@ -108,7 +109,7 @@ class Geometry:
                 "take a larger block or head size"
             )
         if max(self.num_rows(pool) for pool in PoolId) > ROWS_MAX:
-            raise UnknownSetting(f"a pool has more than the {ROWS_MAX} rows that a label has room for")
+            raise UnknownSetting(f"a pool has more than {ROWS_MAX} rows, which is what a label can encode")
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -120,22 +121,22 @@ class Geometry:
 
     @property
     def part_bytes(self) -> int:
-        """Bytes of one block, one layer, one part."""
+        """Bytes of one part of one block and layer."""
         return self.block_size * self.num_heads * self.head_size * self.torch_dtype.itemsize
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of one block over all layers and parts."""
+        """Bytes of one block, all layers and parts included."""
         return self.part_bytes * len(self.parts) * self.num_layers
 
     @property
     def plane_bytes(self) -> int:
-        """Bytes of one block and layer that lie together: of key and value, or of one where they have own planes."""
+        """Contiguous bytes of one block and layer: key and value together, or one of them if they have own planes."""
         return self.part_bytes * len(self.parts) // self._num_planes
 
     @cached_property
     def rows_per_part(self) -> int:
-        """Rows of one block, one layer, one part."""
+        """Rows of one part of one block and layer."""
         finest = self.block_size * (self.num_heads if self.layout is Layout.HND else 1)
         num_words = self.part_bytes // WORD_BYTES
         return max(rows for rows in range(1, finest + 1) if not finest % rows and not num_words % rows)
@@ -152,7 +153,7 @@ class Geometry:
         return self.num_gpu_blocks if pool is PoolId.GPU else self.num_cpu_blocks
 
     def num_rows(self, pool: PoolId) -> int:
-        """All rows of a pool's memory, guards included."""
+        """Number of rows in the memory of a pool, guards included."""
         num_blocks, stride = self.num_blocks(pool), self._block_stride
         if self.layout is Layout.PACKED:
             return (num_blocks + 2 * self.guard_blocks) * stride
@@ -171,11 +172,11 @@ class Geometry:
     def _block_stride(self) -> int:
         rows, parts = self.rows_per_part, len(self.parts)
         if self.layout is Layout.PACKED:
-            return rows * parts * self.num_layers + rows  # a part's worth of padding after each block
+            return rows * parts * self.num_layers + rows  # each block is followed by padding of the size of a part
         return rows * parts // self._num_planes
 
     def strips(self, pool: PoolId) -> Iterator[Strip]:
-        """Where each layer's parts lie."""
+        """The places of all layers and parts in the memory of a pool."""
         num_blocks, rows, stride = self.num_blocks(pool), self.rows_per_part, self._block_stride
         guard = self.guard_blocks * stride
         for layer in range(self.num_layers):
@@ -189,7 +190,7 @@ class Geometry:
                 yield Strip(layer, part, first, stride)
 
     def rows_of_slots(self, first_slot: int, num_slots: int) -> list[int]:
-        """The rows of a block, counted in its part, that hold any of these slots."""
+        """The rows that hold any of these slots, counted within one part of a block."""
         slots, rows, size = range(first_slot, first_slot + num_slots), self.rows_per_part, self.block_size
         if self.layout is not Layout.HND:
             return sorted({slot * rows // size for slot in slots})
@@ -198,7 +199,7 @@ class Geometry:
         return [head * size + slot for head in range(self.num_heads) for slot in slots]
 
     def row_text(self, row: int) -> str:
-        """What a row of a block is called, such as `slot 5`."""
+        """The name of a row of a block, such as `slot 5`."""
         rows, size = self.rows_per_part, self.block_size
         if self.layout is Layout.KEY_SPLIT:
             return f"stripe {row} of {rows}"

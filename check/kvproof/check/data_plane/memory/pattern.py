@@ -1,19 +1,19 @@
-"""Words that say where they were written.
+"""The pattern that fills the pools: each word encodes the place where it was written.
 
 A row is the KV of one slot: one layer, key or value, of one block. Its label packs into 64 bits
 
     magic 6 | generation 16 | pool 2 | layer 10 | part 2 | row 28
 
 and word j of the row is `row_key(label) XOR word_key(j)`. Both keys go through a bijection of 64 bits (the finaliser of
-splitmix64), so a word found anywhere gives back the label it was made from: unmix(word XOR word_key(j)). Three magic
-numbers tell data, poison and guard rows from each other and from words that are none of ours: a word of zeros decodes
-to magic 0, and of words at random one in some millions decodes to a place that there is. Two different places agree
-in a word with odds of 2^-64.
+splitmix64), so a word that is found anywhere can be decoded to its label: unmix(word XOR word_key(j)). Three magic
+numbers distinguish data, poison and guard rows from each other and from foreign words: a word of zeros decodes to
+magic 0, and of random words one in some millions decodes to an existing place. Two different places have the same word
+with probability 2^-64.
 
-The pattern is separable: 64 bits a row and 64 bits a column give all words by one XOR each, so that comparing runs at
-the speed of memory. XOR rather than a sum keeps byte lanes apart, so a fault of single bytes stays visible as one.
+The pattern is separable: one key per row and one per column give each word by one XOR, so the comparison runs at the
+speed of memory. XOR keeps byte lanes apart, unlike a sum, so a fault in single bytes stays recognisable.
 
-The generation counts the writes of a row, modulo 2^16; the generation of poison is that of the data it replaced.
+The generation counts the writes of a row, modulo 2^16. Poison has the generation of the data that it replaced.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROWS_MAX, LAYERS_MAX, GENERATIONS = 1 << _ROW_BITS, 1 << _LAYER_BITS, 1 << _GENE
 
 
 class Kind(IntEnum):
-    """What a row holds; the number is its magic."""
+    """The kind of content of a row. The number is its magic."""
 
     DATA = 0x2D
     POISON = 0x1B
@@ -48,7 +48,7 @@ class Kind(IntEnum):
 
 
 class Part(IntEnum):
-    """Which half of a layer; a latent cache has one part that is both."""
+    """The half of a layer. A latent cache has one part that is both."""
 
     KEY = 0
     VALUE = 1
@@ -56,7 +56,7 @@ class Part(IntEnum):
 
 
 class Origin(NamedTuple):
-    """A label, unpacked. row counts over the blocks of the pool, or for a guard row over the whole memory."""
+    """An unpacked label. row: counts over all blocks of the pool; for a guard row, over its whole memory."""
 
     kind: int
     generation: int
@@ -83,18 +83,18 @@ def unmix(words: Words) -> Words:
 
 
 def label(kind: Kind, pool: int, row: int, generation: int = 0, layer: int = 0, part: int = 0) -> int:
-    """The packed label."""
+    """Pack a label."""
     packed = int(kind) << _MAGIC_AT | (generation % GENERATIONS) << _GENERATION_AT | pool << _POOL_AT
     return packed | layer << _LAYER_AT | part << _PART_AT | row
 
 
 def place_bits(layer: int, part: int) -> int:
-    """What to OR to a label of layer 0, part 0 for another layer and part."""
+    """The bits to OR to a label of layer 0, part 0, to get the label of another layer and part."""
     return layer << _LAYER_AT | part << _PART_AT
 
 
 def unpack(packed: int) -> Origin:
-    """A label's fields."""
+    """Unpack a label."""
     return Origin(
         packed >> _MAGIC_AT,
         packed >> _GENERATION_AT & GENERATIONS - 1,
@@ -106,18 +106,18 @@ def unpack(packed: int) -> Origin:
 
 
 def row_keys(labels: Words) -> Words:
-    """One key for each row."""
+    """The key of each row, from its label."""
     return mix(labels * np.uint64(_GOLDEN))
 
 
 def word_keys(num_words: int) -> Words:
-    """One key for each word of a row."""
+    """The key of each word (column) of a row."""
     numbers = np.arange(1, num_words + 1, dtype=np.uint64)
     return mix(numbers * np.uint64(_GOLDEN))
 
 
 def labels_of(words: Words, keys: Words) -> Words:
-    """What the words decode to; `keys` are those of the columns in which the words lie."""
+    """The labels that the words decode to. keys: the keys of the columns of the words."""
     return unmix(words ^ keys) * np.uint64(pow(_GOLDEN, -1, 1 << 64))
 
 

@@ -1,8 +1,8 @@
-"""Both pools together: filled, stepped by the interpreter, compared.
+"""Both pools together: fill them, compute what each step must do, compare.
 
-The order of a step: `expect(step.moves)` tells what must come; the executor moves the bytes; `wrong()` compares every
-row. Then `release(step)` poisons what is free, `compute(step)` writes what the model computes: both are done by us, in
-the memory and on the tags.
+The order of a step is: `expect(step.moves)` computes what must follow, the executor moves the bytes, and `wrong()`
+compares every row. Then `release(step)` poisons the freed blocks and `compute(step)` writes what the model computes;
+the harness does both itself, to the memory and to the tags.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kvproof.check.data_plane.steps.moves import Moves, PoolId, Step
 
 @dataclass(frozen=True)
 class Caches:
-    """What an executor under test is given: typed tensors, one for each layer, of both pools.
+    """The tensors of both pools that an executor under test gets.
 
-    gpu, cpu: shapes by `geometry.layout`, see `layouts.Layout`. gpu_planes, cpu_planes: the same memory as int64
-    `[blocks, words]`, see `Arena.planes`: one for each layer, or two where keys and values lie apart.
-    In main memory both pools are tensors of the CPU.
+    gpu, cpu: one typed tensor per layer, in the shape of `geometry.layout` (see `layouts.Layout`). gpu_planes,
+    cpu_planes: the same memory as int64 `[blocks, words]` (see `Arena.planes`), one plane per layer, or two if keys and
+    values are not adjacent. In a run without a GPU both pools are CPU tensors.
     """
 
     geometry: Geometry
@@ -42,9 +42,10 @@ def caches_of(arenas: dict[PoolId, Arena]) -> Caches:
 
 
 class World:
-    """Two pools on a device, every row filled.
+    """Two filled pools.
 
-    `device` is that of the GPU pool; the CPU pool lies in main memory, pinned if the other is a GPU's.
+    device: the device of the GPU pool. The CPU pool lies in main memory, pinned if the device is a GPU.
+    memories: given memory of the pools (see `Arena`); by default it is allocated.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class World:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that each comparison proves."""
+        """Bytes that each comparison covers."""
         return self.geometry.num_bytes()
 
     def caches(self) -> Caches:
@@ -76,24 +77,24 @@ class World:
         return caches_of(self.arenas)
 
     def expect(self, moves: Moves) -> None:
-        """What the moves must come to; `before` keeps the labels as they were."""
+        """Compute what the pools must hold after these moves. `before` gets the labels from before the moves."""
         self.before = {pool: arena.labels.copy() for pool, arena in self.arenas.items()}
         self.interpreter.move(moves)
         self._expect()
 
     def wrong(self) -> dict[PoolId, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-        """Rows of each pool's memory that do not hold what they must; empty if all is right."""
+        """The rows of each pool that do not hold what they must; an empty dict if all rows are right."""
         found = {pool: arena.bad_rows() for pool, arena in self.arenas.items()}
         return {pool: rows for pool, rows in found.items() if len(rows)}
 
     def release(self, step: Step) -> None:
-        """Poison the blocks that the step frees, tags and bytes."""
+        """Poison the blocks that the step frees, in tags and bytes."""
         for pool, block in self.interpreter.freed(step):
             self.interpreter.poison(pool, block)
         self._settle()
 
     def compute(self, step: Step) -> None:
-        """What the model writes, tags and bytes."""
+        """Write what the model writes in the step, in tags and bytes."""
         for write in step.writes:
             self.interpreter.write(write.block, self.geometry.rows_of_slots(write.first_slot, write.num_slots))
         self._settle()
@@ -108,7 +109,7 @@ class World:
             arena.expect(self.interpreter.tags[pool])
 
     def _settle(self) -> None:
-        """Bring the memory to what the tags now say, by our own hand."""
+        """Write the rows whose tags have changed."""
         old = {pool: arena.labels.copy() for pool, arena in self.arenas.items()}
         self._expect()
         for pool, arena in self.arenas.items():
