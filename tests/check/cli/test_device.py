@@ -111,7 +111,7 @@ def test_a_wrong_executor_exits_with_1_and_its_bytes_are_named_with_their_origin
     failed = [case for case in document["data_plane"]["cases"] if case["status"] == "failed"]
     assert failed
     assert all(case["origins"] and case["histogram"] for case in failed)
-    assert "not timed: movers.py:off_by_one: a case of it failed" in done.output
+    assert "not timed: movers.py:off_by_one: a correctness case failed" in done.output
     assert "of the CPU pool" in Path(".kvproof/device.html").read_text()
 
 
@@ -119,12 +119,12 @@ def test_a_wrong_executor_exits_with_1_and_its_bytes_are_named_with_their_origin
 def test_without_cuda_auto_says_that_the_cpu_is_used_and_cuda_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     done = kvproof("device", "--device", "cuda")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    assert "there is no CUDA device that torch can use; take --device cpu, or auto" in done.stderr
+    assert "torch finds no CUDA device; use --device cpu or --device auto" in done.stderr
     from kvproof.check.cli.device import settled_device
 
     chosen, seen, note = settled_device("auto")
     assert (chosen, seen["device"]) == ("cpu", "cpu")
-    assert note.startswith("There is no CUDA device: the CPU is used")
+    assert note.startswith("There is no CUDA device, so the CPU was used")
     assert settled_device("cpu")[2] == ""
     gate = kvproof("verify", "--device", "cuda")
     assert (gate.exit_code, gate.stderr) == (done.exit_code, done.stderr)
@@ -136,7 +136,7 @@ def test_without_cuda_auto_says_that_the_cpu_is_used_and_cuda_is_refused(monkeyp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--device", "tpu"), "there is no device 'tpu'; --device is auto, cpu or cuda"),
+        (("--device", "tpu"), "there is no device 'tpu'; --device must be auto, cpu or cuda"),
         (("--device", "cpu", "--layout", "hdn"), "no layout is named 'hdn'"),
         (("--device", "cpu", "--dtype", "bf16"), "no element type is named 'bf16'"),
         (("--device", "cpu", "--executor", "enigne"), "no executor is named 'enigne'; did you mean engine?"),

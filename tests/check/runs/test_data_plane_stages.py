@@ -175,7 +175,7 @@ def test_a_foreign_baseline_is_said_and_wrong_executors_are_not_timed(monkeypatc
     assert plane.baseline == "before.json was not compared: its device name is there, but this run has here."
     assert plane.comparisons == []
     assert plane.bandwidth is not None
-    assert plane.bandwidth.skipped == ["engine: a case of it failed"]
+    assert plane.bandwidth.skipped == ["engine: a correctness case failed"]
 
 
 def test_on_a_device_that_was_broken_nothing_is_generated_or_timed_and_that_is_said(
@@ -188,10 +188,10 @@ def test_on_a_device_that_was_broken_nothing_is_generated_or_timed_and_that_is_s
     said_by(correctness_stage(data_plane_stage, 1))
     (generated,) = said_by(generating_stage(data_plane_stage, 1))
     assert isinstance(generated, Check)
-    assert (generated.verdict, generated.text) == (Verdict.UNKNOWN, "an executor broke the device before: a bad access")
+    assert (generated.verdict, generated.text) == (Verdict.UNKNOWN, "an executor broke the device: a bad access")
     before = Bandwidth("cpu", "here", "nhd", "int8", 64, 9, [], [], [], [], 1.0, 0.0)
     assert said_by(timing_stage(data_plane_stage, 1, 1.0, before, "before.json")) == []
-    assert data_plane_stage.plane.notes == ["No speed was measured: an executor broke the device before: a bad access."]
+    assert data_plane_stage.plane.notes == ["No speed was measured: an executor broke the device: a bad access."]
     assert data_plane_stage.plane.baseline == "before.json was not compared: no speed was measured."
 
 
@@ -205,7 +205,7 @@ def test_without_memory_no_speed_is_measured_and_other_faults_are_ours(monkeypat
     data_plane_stage = Moving("cpu", ("engine",), plane=DataPlane("cpu"))
     fails("DefaultCPUAllocator: can't allocate memory")
     assert said_by(timing_stage(data_plane_stage, 1, 1.0, None, "")) == []
-    assert data_plane_stage.plane.notes == ["No speed was measured: there was no memory left."]
+    assert data_plane_stage.plane.notes == ["No speed was measured: memory ran out."]
     fails("shapes do not match")
     with pytest.raises(RuntimeError, match="shapes"):
         said_by(timing_stage(data_plane_stage, 1, 1.0, None, ""))

@@ -1,4 +1,4 @@
-"""`kvproof device`: the data plane of one machine."""
+"""`kvproof device`: check the data plane of one machine. Also `--device`, which `kvproof verify` shares."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ TIMING_SECONDS_MAX = 8.0
 Names = tuple[str, ...]
 DeviceOption = Annotated[
     str,
-    typer.Option("--device", metavar="auto|cpu|cuda", help="Where the blocks lie; auto is CUDA if there is any."),
+    typer.Option("--device", metavar="auto|cpu|cuda", help="Where the blocks lie; auto: CUDA if available."),
 ]
 
 
@@ -21,28 +21,34 @@ def device(
     device: DeviceOption = "auto",
     dtype: Annotated[
         list[str] | None,
-        typer.Option("--dtype", metavar="NAME", help="Element type; may be repeated. All if left out."),
+        typer.Option("--dtype", metavar="NAME", help="Element type; may be repeated. Default: all."),
     ] = None,
     layout: Annotated[
-        list[str] | None, typer.Option("--layout", metavar="NAME", help="Layout; may be repeated. All if left out.")
+        list[str] | None, typer.Option("--layout", metavar="NAME", help="Layout; may be repeated. Default: all.")
     ] = None,
     executor: Annotated[
         list[str] | None,
-        typer.Option("--executor", metavar="E", help="A name, or module:function of your own; may be repeated."),
+        typer.Option(
+            "--executor",
+            metavar="E",
+            help="A name, or module:function of your own; may be repeated. Default: all built-in.",
+        ),
     ] = None,
     baseline: Annotated[
         Path | None,
-        typer.Option("--baseline", metavar="FILE", help="The --json of an earlier run."),
+        typer.Option("--baseline", metavar="FILE", help="The --json of an earlier run, to compare speeds with."),
     ] = None,
-    budget: Annotated[float, typer.Option("--budget", metavar="SECONDS", min=0.1, help="Time for all of it.")] = 45.0,
+    budget: Annotated[
+        float, typer.Option("--budget", metavar="SECONDS", min=0.1, help="Time for the whole run.")
+    ] = 45.0,
     seed: SeedOption = None,
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
-    """Check that swap and copy move the right bytes on this machine, and how fast.
+    """Check that swaps and copies move the right bytes on this machine, and measure how fast.
 
-    Compares every byte of both pools after each step, generates text through paged memory, and plants faults into its
-    own run to show that it would notice. Writes device.html.
+    The run compares every byte of both pools after each step, generates text through paged memory, and plants faults
+    into itself to show that it detects them. It writes device.html.
     """
     with error_boundary(json):
         from kvproof.check.runs.bandwidth_stage import timing_stage
@@ -69,7 +75,7 @@ def device(
 def _settled_names(
     executors: list[str], layouts: list[str], dtypes: list[str], device: str
 ) -> tuple[Names, Names, Names]:
-    """Each name once, and known; all executors if none is named. Raises UsageError."""
+    """The names without duplicates; all built-in executors if none is given. Raises UsageError for an unknown name."""
     from kvproof.check.data_plane.executors import BUILT_IN, named
     from kvproof.check.data_plane.executors.own import own_function
     from kvproof.check.data_plane.executors.probing import require_function
@@ -82,7 +88,7 @@ def _settled_names(
             dtype_named(name)
         for name in executors:
             if named(name).is_own and device == "cpu":
-                require_function(name)  # in another process: what a module does when imported must not be ours
+                require_function(name)  # in another process, as the import may crash
             elif named(name).is_own:
                 own_function(name)
     except UnknownSetting as error:
@@ -91,9 +97,9 @@ def _settled_names(
 
 
 def settled_device(asked: str) -> tuple[str, dict[str, str], str]:
-    """The device, what to say of the machine, and a note. Raises UsageError."""
+    """The device to use, facts of the machine for the report, and a note. Raises UsageError."""
     if asked not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"there is no device {asked!r}; --device is auto, cpu or cuda")
+        raise UsageError(f"there is no device {asked!r}; --device must be auto, cpu or cuda")
     try:
         import torch
     except ImportError as error:
@@ -106,7 +112,7 @@ def settled_device(asked: str) -> tuple[str, dict[str, str], str]:
         raise UsageError(str(error)) from error
     has_cuda = torch.cuda.is_available()
     if asked == "cuda" and not has_cuda:
-        raise UsageError("there is no CUDA device that torch can use; take --device cpu, or auto")
+        raise UsageError("torch finds no CUDA device; use --device cpu or --device auto")
     chosen = "cuda" if asked != "cpu" and has_cuda else "cpu"
-    note = "There is no CUDA device: the CPU is used, and both pools lie in main memory." if asked == "auto" else ""
+    note = "There is no CUDA device, so the CPU was used and both pools lay in main memory." if asked == "auto" else ""
     return chosen, environment(torch.device(chosen)), note if chosen == "cpu" else ""

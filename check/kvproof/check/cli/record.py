@@ -1,4 +1,4 @@
-"""`kvproof record`: what a block manager is asked and answers, as a file for `kvproof validate`."""
+"""`kvproof record`: write the calls and answers of a block manager to a file for `kvproof validate`."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,41 +13,44 @@ DEFAULT_FILE = Path("recording.jsonl")
 
 def record(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND", help="A command to run with its managers recorded.")
+        list[str] | None, typer.Argument(metavar="-- COMMAND", help="A command; its block managers are recorded.")
     ] = None,
     subject: Annotated[
-        str | None, typer.Option("--subject", metavar="S", help="Instead: a manager or scheduler of kvproof subjects.")
+        str | None,
+        typer.Option("--subject", metavar="S", help="Instead of a command: a subject of `kvproof subjects`."),
     ] = None,
-    steps: Annotated[int, typer.Option("--steps", metavar="N", min=1, help="Operations of the subject's run.")] = 1000,
+    steps: Annotated[
+        int, typer.Option("--steps", metavar="N", min=1, help="Operations in the run of the subject.")
+    ] = 1000,
     seed: SeedOption = None,
     fix: Annotated[
         list[str] | None,
-        typer.Option("--fix", metavar="NAME=VALUE", help="Keep a field of the subject's configuration."),
+        typer.Option("--fix", metavar="NAME=VALUE", help="Fix a field of the subject's configuration."),
     ] = None,
     shows_pool: Annotated[
-        bool, typer.Option("--shows-pool", help="Store refcounts and free lists with every line, too; slow.")
+        bool, typer.Option("--shows-pool", help="Also store refcounts and free lists with every line; slow.")
     ] = False,
     digest_key: Annotated[
         str | None,
         typer.Option("--digest-key", metavar="KEY", envvar="KVPROOF_DIGEST_KEY", help="Store tokens as keyed digests."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The recording; replaced if it exists.")] = (
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The recording; an existing file is replaced.")] = (
         DEFAULT_FILE
     ),
 ) -> None:
-    """Record what a live block manager is asked and answers; `kvproof validate FILE` judges it.
+    """Record the calls and answers of a live block manager; `kvproof validate FILE` judges the recording.
 
-    After --, a command: every Python that it starts records each manager that it makes, of vLLM's V0 or V1 or of
-    kvproof, from when it is made; a second one goes to FILE-2 and so on. kvproof must be installed in that Python. The
-    exit code is that of the command. Two lines in your own process do the same, and need no environment:
-    `from kvproof.check.recording import record`, `record(manager, FILE)`.
+    Give a command after --. Every Python process that it starts records each block manager of vLLM V0, vLLM V1 or
+    kvproof that it creates, from its creation. The first manager is recorded to FILE, the second to FILE-2, and so on.
+    kvproof must be installed in that Python. The exit code is that of the command. Two lines in your own process do the
+    same without environment variables: `from kvproof.check.recording import record`, `record(manager, FILE)`.
 
-    With --subject, a run of one of kvproof's own subjects, driven in this process with a configuration drawn from the
-    seed: an example, and a check for a CI.
+    With --subject, one of kvproof's own subjects is driven in this process, with a configuration drawn from the seed.
+    This makes an example, and serves as a check in a CI.
     """
     with error_boundary():
         if bool(command) == (subject is not None):
-            raise UsageError("record what? name --subject, or a command after --")
+            raise UsageError("nothing to record: give either a command after --, or --subject")
         if command:
             raise typer.Exit(_recorded_command(command, out, shows_pool, digest_key))
         _recorded_subject(str(subject), settled_seed(seed), steps, fix or [], out, shows_pool, digest_key)
@@ -74,7 +77,7 @@ def _recorded_command(command: list[str], out: Path, shows_pool: bool, digest_ke
     if out.exists():
         say(console, f"recorded: {out}; judge it with: kvproof validate {out}")
     else:
-        say(console, "nothing was recorded: no block manager was made by a Python that the command started")
+        say(console, "nothing was recorded: no Python process of the command created a block manager")
     return code if code >= 0 else 128 - code
 
 

@@ -1,4 +1,4 @@
-"""`kvproof validate`: whether what a live manager answered is what the specification says."""
+"""`kvproof validate`: check recordings of live block managers against the specification."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,15 +11,16 @@ from kvproof.check.runs.errors import error_boundary
 
 def validate(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Recordings; - is standard input. May be gzip.")
+        list[Path], typer.Argument(metavar="FILE...", help="Recordings, plain or gzip; - reads standard input.")
     ],
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
-    """Explain recordings of live block managers by the specification: consistent, or the first line that is not.
+    """Check recordings of live block managers against the specification. Reports the first line that diverges.
 
-    Exits with 0 if each is consistent, 1 if one diverges, 2 if a file is no recording, 4 if one could not be judged to
-    its end (it begins in the middle of a run, or does what is not judged), 5 if there was no call to judge.
+    Exits with 0 if every recording is consistent, 1 if one diverges, 2 if a file is not a recording, 4 if one could not
+    be judged to its end (it starts in the middle of a run, or uses a feature that is not judged), 5 if there was no
+    call to judge.
     """
     with error_boundary(json):
         import time

@@ -1,4 +1,4 @@
-"""From what a recording gave to the document of a result: one judge, one search for each file."""
+"""Convert the validation of recordings to a result document: one judge, with one scope for each file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,18 +10,18 @@ from kvproof.spec.text.properties import SENTENCES
 from kvproof.spec.verdict import Verdict
 
 JUDGE = "recording"
-NO_CALLS = "the recording has no call"
+NO_CALLS = "the recording contains no calls"
 
 
 def add(result: Result, done: Validation, scope: str) -> None:
-    """Put the verdicts on one recording into a result; `scope` tells it apart where there are several."""
+    """Add the verdicts on one recording to a result. scope: identifies the recording; empty if there is only one."""
     result.checks += _checks(done, scope)
     result.witnesses += met(JUDGE, done.witnesses, {})
     result.messages += done.notes
     for one in done.assumptions:
-        said = f"{one.name}: {one.sentence}"
-        if said not in result.run.assumptions:
-            result.run.assumptions.append(said)
+        text = f"{one.name}: {one.sentence}"
+        if text not in result.run.assumptions:
+            result.run.assumptions.append(text)
 
 
 def _checks(done: Validation, scope: str) -> Iterator[Check]:
@@ -31,7 +31,7 @@ def _checks(done: Validation, scope: str) -> Iterator[Check]:
         check = Check("/".join(part for part in (JUDGE, name, scope) if part), JUDGE, name, Verdict.NOT_REFUTED)
         check.counts, check.seconds = counts, round(done.seconds, 3)
         if done.finding is not None and done.finding.property == name:
-            check.verdict, check.text = Verdict.REFUTED, _told(done)
+            check.verdict, check.text = Verdict.REFUTED, _refutation(done)
             check.signature = done.finding.mechanism(done.call)
         elif name in unjudged:
             check.verdict, check.text, check.counts = Verdict.UNSUPPORTED, unjudged[name], {}
@@ -50,8 +50,8 @@ def _unjudged(done: Validation) -> str:
     return f"judged up to line {done.line}: {done.reason}"
 
 
-def _told(done: Validation) -> str:
-    """Where it diverged, and the lines that led there."""
+def _refutation(done: Validation) -> str:
+    """The line that diverges, and the lines before it."""
     assert done.finding is not None
     head = f"line {done.line} of {done.path}: {done.finding.text}"
     width = len(str(done.line))
@@ -59,17 +59,17 @@ def _told(done: Validation) -> str:
 
 
 def verdict_line(done: Validation) -> str:
-    """One line for one recording."""
+    """The outcome of one recording, in one line."""
     if done.finding is not None:
         return f"{done.path}: diverges at line {done.line:,}: {done.finding.property}: {done.finding.text}"
     if done.reason:
-        return f"{done.path}: not concluded, {_unjudged(done)}"
+        return f"{done.path}: inconclusive, {_unjudged(done)}"
     if not done.num_calls:
         return f"{done.path}: nothing checked, {NO_CALLS}"
-    rate = f", {done.num_calls / done.seconds:,.0f} lines a second" if done.seconds > 0 else ""
+    rate = f", {done.num_calls / done.seconds:,.0f} lines per second" if done.seconds > 0 else ""
     return f"{done.path}: consistent, {done.num_calls:,} lines{rate}"
 
 
 def scope_of(path: Path, num_files: int) -> str:
-    """What tells a file apart, if there are several."""
+    """The scope of a file: its path, or empty if there is only one file."""
     return "" if num_files == 1 else str(path)

@@ -1,4 +1,4 @@
-"""Speeds as a stage. A speed is no property: it refutes nothing, but it can be worse than before."""
+"""The stage that measures speeds. A speed is not a property and refutes nothing, but it can be worse than before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from kvproof.reports.data_plane_result import Bandwidth
 
 
 def timing_stage(moving: Moving, share: float, seconds_max: float, baseline: Bandwidth | None, source: str) -> Stage:
-    """Speeds of the executors that moved every byte right, and their comparison with a baseline."""
+    """Time the executors that moved every byte right, and compare their speeds with a baseline.
+
+    source: what a message calls the baseline.
+    """
 
     def run(stint: StageBudget) -> Iterator[StageOutput]:
         from kvproof.check.data_plane.device.state import is_out_of_memory
@@ -33,17 +36,17 @@ def timing_stage(moving: Moving, share: float, seconds_max: float, baseline: Ban
             config = config.on_cuda()
         try:
             if moving.broken:
-                raise NoSpeeds(f"an executor broke the device before: {moving.broken[0]}")
+                raise NoSpeeds(f"an executor broke the device: {moving.broken[0]}")
             speeds = run_bandwidth(config, lambda what, done, total: stint.advance(done))
         except (NoSpeeds, MemoryError, RuntimeError) as error:
             if not (isinstance(error, NoSpeeds) or is_out_of_memory(error)):
                 raise
-            why = str(error) if isinstance(error, NoSpeeds) else "there was no memory left"
+            why = str(error) if isinstance(error, NoSpeeds) else "memory ran out"
             plane.notes.append(f"No speed was measured: {why}.")
             if baseline is not None:
                 plane.baseline = f"{source} was not compared: no speed was measured."
             return
-        speeds.skipped += [f"{name}: a case of it failed" for name in sorted(wrong)]
+        speeds.skipped += [f"{name}: a correctness case failed" for name in sorted(wrong)]
         plane.bandwidth = speeds
         if baseline is None:
             return
@@ -52,7 +55,9 @@ def timing_stage(moving: Moving, share: float, seconds_max: float, baseline: Ban
             return
         plane.comparisons = compared(speeds, baseline)
         missing = not_compared(speeds, baseline)
-        plane.baseline = f"Compared with {source}." + (f" Not timed now: {'; '.join(missing)}." if missing else "")
+        plane.baseline = f"Compared with {source}." + (
+            f" This run did not time: {'; '.join(missing)}." if missing else ""
+        )
         yield from ()
 
     return Stage("speed", share, [], run)

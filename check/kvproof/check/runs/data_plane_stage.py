@@ -1,9 +1,10 @@
-"""The harness of the data plane as a stage: bytes are moved and compared.
+"""The stage that runs the harness of the data plane: it moves bytes and compares them.
 
-The mappings are drawn, or those of kvproof's own manager; or, for another manager, those that it emits (`Emitting`).
+The mappings are drawn, or emitted by kvproof's own manager. To judge another manager, the stage moves the mappings that
+this manager emits (`Emitting`).
 
-It has to catch the faults that it plants into its own run. Each of them is a witness: one that was missed makes the run
-inconclusive, whatever the executors did.
+The harness must catch the faults that it plants into its own run. Each planted fault is a witness: if one is missed,
+the run is inconclusive, whatever the executors did.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
 JUDGE = "data plane"
 SWAPS, COPIES, HAZARDS = "swap-mapping", "cow-copied", "mapping-hazard-free"
 LINTER, REFUSED = "linter", "REFUSED_MAPPING"
-EMITTING_SHARE = 0.3  # of the time, for driving a manager
+EMITTING_SHARE = 0.3  # the share of the time for driving a manager
 NO_PAIRS, NO_MANAGER = "no mapping of this run has such pairs", "no mapping of this run came from a manager"
-SECONDS_MIN = 0.2  # with less, nothing is begun
+SECONDS_MIN = 0.2  # with less time, a stage does not start
 
 
 @dataclass(frozen=True)
 class Emitting:
-    """A manager whose mappings are moved."""
+    """A manager whose mappings are moved. name: for reports."""
 
     name: str
     make: Callable[[], ManagerSubject]
@@ -42,10 +43,11 @@ class Emitting:
 
 @dataclass(frozen=True)
 class Moving:
-    """What of the data plane is run. Empty layouts, dtypes: those the harness takes by itself.
+    """The options of the stages of the data plane, and what they share.
 
-    emitting: the manager whose mappings are moved, and no others; None for those that the harness has. broken: why
-    nothing more can be done on the device, once an executor has broken it.
+    layouts, dtypes: empty for the defaults of the harness. emitting: a manager whose mappings replace those of the
+    harness. broken: after an executor has broken the device, the reason why it can no longer be used. plane: the part
+    of the result document that the stages fill.
     """
 
     device: str
@@ -58,14 +60,18 @@ class Moving:
     plane: DataPlane = field(default_factory=lambda: DataPlane("cpu"))
 
 
-def correctness_stage(moving: Moving, share: float) -> Stage:
-    """Every executor moves blocks between filled pools, and every byte is compared."""
-    planned_checks = [
-        Check(f"{JUDGE}/{property}/{name}", JUDGE, property, Verdict.UNKNOWN, text=NOT_RUN)
-        for name in moving.executors
-        for property in (SWAPS, COPIES)
+def planned(executors: Sequence[str], verdict: Verdict = Verdict.UNKNOWN, text: str = NOT_RUN) -> list[Check]:
+    """The checks of `correctness_stage`, with their verdict before the run."""
+    claims = [(property, name) for name in executors for property in (SWAPS, COPIES)]
+    return [
+        Check(f"{JUDGE}/{property}/{name}", JUDGE, property, verdict, text=text)
+        for property, name in [*claims, (HAZARDS, LINTER)]
     ]
-    planned_checks.append(Check(f"{JUDGE}/{HAZARDS}/{LINTER}", JUDGE, HAZARDS, Verdict.UNKNOWN, text=NOT_RUN))
+
+
+def correctness_stage(moving: Moving, share: float) -> Stage:
+    """Let every executor move blocks between filled pools, and compare every byte."""
+    planned_checks = planned(moving.executors)
 
     def run(stint: StageBudget) -> Iterator[StageOutput]:
         if stint.seconds < SECONDS_MIN:
@@ -77,7 +83,7 @@ def correctness_stage(moving: Moving, share: float) -> Stage:
         began = time.monotonic()
         given = _given(moving.emitting, stint) if moving.emitting else None
         if given and not given.steps:
-            text = f"in the time that there was, {given.kind.removeprefix('of ')} emitted nothing that would be moved"
+            text = f"{given.kind.removeprefix('of ')} emitted no swaps and no copies in the available time"
             yield from (replace(check, text=text) for check in planned_checks)
             return
         config = CorrectnessConfig(
@@ -93,7 +99,7 @@ def correctness_stage(moving: Moving, share: float) -> Stage:
         cases: list[CaseResult] = []
         try:
             found = run_correctness(config, lambda what, done, total: stint.advance(done), cases.append)
-        except KeyboardInterrupt:  # what was refuted stays so; the rest stays open
+        except KeyboardInterrupt:  # refutations so far remain; the other checks stay unknown
             add_cases(moving.plane, cases)
             yield from (
                 check for check in _all_decided(planned_checks, cases, given) if check.verdict is Verdict.REFUTED
@@ -109,12 +115,12 @@ def correctness_stage(moving: Moving, share: float) -> Stage:
 
 
 def out_of_time(planned_checks: Sequence[Check]) -> Iterator[Check]:
-    """What a stage says that is given less time than it takes at least."""
+    """The checks of a stage that has too little time to start."""
     return (replace(check, text="no time was left") for check in planned_checks)
 
 
 def _given(emitting: Emitting, stint: StageBudget) -> Scenario:
-    """What the manager emits."""
+    """Drive the manager for a share of the time. Returns the mappings that it emits."""
     from kvproof.check.data_plane.run.correctness import SMALL
     from kvproof.check.runs.emitted_mappings import emitted
 
@@ -151,7 +157,7 @@ def _decided(check: Check, cases: Sequence[CaseResult], given: Scenario | None) 
     if passed:
         return replace(check, verdict=Verdict.NOT_REFUTED, seconds=seconds, counts=counts, text="")
     if run:
-        text = "every case with such a mapping ended at another finding"
+        text = "every case with such a mapping ended with another finding"
         return replace(check, verdict=Verdict.UNKNOWN, seconds=seconds, counts=counts, text=text)
     reasons = dict.fromkeys(case.reason for case in cases if case.reason)
     text = "; ".join(reasons) or NO_PAIRS
@@ -159,14 +165,14 @@ def _decided(check: Check, cases: Sequence[CaseResult], given: Scenario | None) 
 
 
 def _left_open(check: Check) -> Check:
-    """In a run that was cut short, what no case spoke of is open, unless no case could."""
+    """In a run that was cut short, a check without a case is unknown, as a later case might have decided it."""
     if check.verdict is Verdict.UNSUPPORTED and check.text in (NO_PAIRS, NO_MANAGER):
-        return replace(check, verdict=Verdict.UNKNOWN, text="the time was over before any case of it was run")
+        return replace(check, verdict=Verdict.UNKNOWN, text="the time was over before a case about it could run")
     return check
 
 
 def _linted(check: Check, cases: Sequence[CaseResult]) -> Check:
-    """The verdict on the mappings that kvproof's own scheduler and manager gave; the others were drawn to be right."""
+    """The verdict on the mappings that a manager emitted; the adversarial ones are drawn to be right."""
     from kvproof.check.data_plane.mappings import ADVERSARIAL
 
     refused = [case for case in cases if case.finding is not None and case.finding.kind.name == REFUSED]
@@ -180,16 +186,14 @@ def _linted(check: Check, cases: Sequence[CaseResult]) -> Check:
 
 
 def _exercised(case: CaseResult, given: Scenario | None) -> set[str]:
-    """The properties that a case speaks of."""
-    return {name for moves in _moves_of(case, given)[0] for name in _spoken_of(moves)}
-
-
-def _spoken_of(moves: Moves) -> set[str]:
-    return ({SWAPS} if moves.swap_in or moves.swap_out else set()) | ({COPIES} if moves.copy else set())
+    """The properties that the mapping of a case exercises."""
+    steps = _moves_of(case, given)[0]
+    swaps = {SWAPS} if any(moves.swap_in or moves.swap_out for moves in steps) else set()
+    return swaps | ({COPIES} if any(moves.copy for moves in steps) else set())
 
 
 def _moves_of(case: CaseResult, given: Scenario | None) -> list[list[Moves]]:
-    """The steps of its mapping, at each size that cases have."""
+    """The steps of the mapping of a case, for each size that a case may have."""
     return [[step.moves for step in given.steps]] if given else _moves_of_kind(case.mapping, case.seed)
 
 
@@ -205,9 +209,9 @@ def _moves_of_kind(kind: str, seed: int) -> list[list[Moves]]:
 
 
 def _broken(case: CaseResult, given: Scenario | None) -> str:
-    """The property that a case's finding refutes; empty if nothing was found.
+    """The property that the finding of a case refutes; empty if there is no finding.
 
-    Swaps come first in a step, and a copy spreads what they did wrong: so a wrong block that was swapped speaks first.
+    Swaps run before copies, and a copy spreads the error of a swap. So a wrong block that was swapped refutes the swap.
     """
     finding = case.finding
     if finding is None:
@@ -226,7 +230,7 @@ def _broken(case: CaseResult, given: Scenario | None) -> str:
 
 
 def _refutation(failed: Sequence[CaseResult]) -> str:
-    """The first finding whole, and in how many cases there were findings."""
+    """The first finding, and the number of other cases that failed."""
     first = failed[0]
     assert first.finding is not None
     where = f"{first.executor}, {first.layout}, {first.dtype}, mapping {first.mapping}, seed {first.seed}"
@@ -236,7 +240,7 @@ def _refutation(failed: Sequence[CaseResult]) -> str:
 
 
 def _self_test(found: CorrectnessResult) -> Iterator[WitnessCount]:
-    """How many of the faults, races and bad mappings were judged rightly, and each that was not."""
+    """The number of planted faults, races and bad mappings that were diagnosed right, and each one that was not."""
     num_planted = len(found.faults) + len(found.races) + len(found.lints)
     yield WitnessCount("planted faults caught", JUDGE, num_planted - len(found.missed))
     for name in found.missed:

@@ -27,7 +27,7 @@ def generating_stage(moving: Moving, share: float) -> Stage:
             yield from out_of_time(planned_checks)
             return
         if moving.broken:
-            yield replace(planned_checks[0], text=f"an executor broke the device before: {moving.broken[0]}")
+            yield replace(planned_checks[0], text=f"an executor broke the device: {moving.broken[0]}")
             return
         from kvproof.check.data_plane.end_to_end.comparing import run_end_to_end
         from kvproof.check.data_plane.end_to_end.workloads import WORKLOADS

@@ -1,8 +1,9 @@
-"""What a manager of one's own choice asks of a worker: its lists of pairs, as random runs make it emit them.
+"""Collect the mappings that any manager emits for its worker in random runs.
 
-The walker drives the manager in lockstep with the specification, in pools of the sizes that are asked for; at each step
-of the worker its lists are taken as they are, numbered per pool. A run ends where the walker refutes something: that is
-for the walker to report, and what was emitted until then is moved all the same.
+The walker drives the manager in lockstep with the specification, in pools of the given sizes. At each step of the
+worker the lists of the manager are collected, with ids that count from 0 in each pool. A run ends when the walker
+refutes something. That finding is not reported here, as the walker's own stage reports it; the mappings emitted before
+it are still moved.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from kvproof.check.search.manager_operations import ManagerOperations
 
 RUN_LENGTH, RUNS_MAX, STEPS_MAX = 150, 200, 60
 RUN_SECONDS_MAX = 10.0
-# Nothing is moved for these, and what is freed or looked up leaves less that is.
-_LEFT_OUT = frozenset({"lookup", "reset"})
+# These operations move nothing, and make later operations move less.
+_DISABLED = frozenset({"lookup", "reset"})
 
 
 def emitted(
@@ -33,11 +34,10 @@ def emitted(
     block_size: int,
     seconds_max: float,
 ) -> Scenario:
-    """Steps in which something is moved, of as many runs as it takes; fewer when the time is over first.
+    """Up to STEPS_MAX steps that move something, from as many runs as they need; fewer if the time ends first.
 
-    As long as there is none, it may take twice the time: on a busy machine a manager takes long to begin.
-
-    Raises Unsupported if the manager takes no such pools, AdapterError if its adapter breaks the protocol.
+    While there is no step, the time limit is doubled, because a manager may start slowly on a busy machine.
+    Raises Unsupported if the manager does not support such pools, AdapterError if its adapter breaks the protocol.
     """
     subject, began = make(), time.monotonic()
     host_blocks = num_cpu_blocks if subject.capabilities.swap else 0
@@ -56,8 +56,8 @@ def emitted(
 
 
 def _run(subject: ManagerSubject, config: Config, random: Random, found: list[Step]) -> None:
-    """One run; its steps are added to `found` when the judge has accepted them."""
-    driver = ManagerOperations(subject, random, config, _LEFT_OUT)
+    """One run. Appends each step to `found` after the judge has accepted it."""
+    driver = ManagerOperations(subject, random, config, _DISABLED)
     for _ in range(RUN_LENGTH):
         operation = driver.draw()
         if operation is None or len(found) >= STEPS_MAX:

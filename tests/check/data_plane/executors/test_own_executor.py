@@ -157,7 +157,7 @@ def test_the_refusal_comes_from_the_other_process_too(module: str) -> None:
         (
             "xyz",
             "no executor is named 'xyz'; choose one of engine, block-copy, index-copy, vllm, "
-            "and module:function for your own",
+            "or module:function for your own function",
         ),
     ],
 )

@@ -119,7 +119,7 @@ def test_who_goes_by_numbers_and_not_by_bytes_alters_what_is_no_number(name: str
     found = finding(name, isolation, "rounds numbers")
     assert found is not None
     assert list(found.histogram) == ["altered"]
-    assert "some right bits, and others that were never written" in found.text
+    assert "some right bits, and other bits that were never written" in found.text
 
 
 def test_who_takes_the_next_layer_is_told_which_it_took(name: str, isolation: Isolation) -> None:
@@ -135,7 +135,9 @@ def test_who_returns_before_the_bytes_are_moved_is_late(name: str, isolation: Is
     found = finding(name, isolation, "returns early")
     assert found is not None
     assert found.kind is FindingKind.LATE
-    assert found.text.endswith("; it was right once its process had come to rest: something was not waited for")
+    assert found.text.endswith(
+        "; it became right after its process had finished: the executor did not wait for its work"
+    )
 
 
 def test_who_keeps_a_tensor_and_writes_after_the_last_step_is_late(name: str, isolation: Isolation) -> None:
@@ -143,7 +145,7 @@ def test_who_keeps_a_tensor_and_writes_after_the_last_step_is_late(name: str, is
     assert found is not None
     assert found.kind is FindingKind.LATE
     assert "holds zeros" in found.text
-    assert found.text.endswith("; it was right before its process had come to rest: something wrote later")
+    assert found.text.endswith("; it was right before its process had finished: the executor wrote later")
 
 
 def test_who_asks_to_leave_has_crashed(name: str, isolation: Isolation) -> None:

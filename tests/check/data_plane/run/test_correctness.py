@@ -55,7 +55,7 @@ def test_what_was_not_run_is_said(result: CorrectnessResult) -> None:
     assert skipped.executor == "vllm"
     assert f"vllm was not run: {skipped.reason}." in result.notes
     assert result.num_combinations == 2 * 2 * 2 * 3
-    assert any(note.startswith("The matrix has 24 combinations") for note in result.notes)
+    assert any(note.startswith("There are 24 combinations") for note in result.notes)
     assert any("no CUDA device was used" in note for note in result.notes)
 
 
@@ -66,12 +66,12 @@ def test_a_result_is_plain_data(result: CorrectnessResult) -> None:
 
 
 def test_progress_ends_where_it_said_it_would() -> None:
-    told: list[tuple[str, int, int]] = []
+    progress: list[tuple[str, int, int]] = []
     config = replace(FEW, executors=("engine",), layouts=("nhd",), dtypes=("int8",), mappings=("one",))
-    run_correctness(config, lambda what, done, total: told.append((what, done, total)))
-    assert ("cases", 1, 1) in told
-    assert ("injected faults", 36, 36) in told
-    assert all(0 <= done <= total for _, done, total in told)
+    run_correctness(config, lambda what, done, total: progress.append((what, done, total)))
+    assert ("cases", 1, 1) in progress
+    assert ("planted faults", 36, 36) in progress
+    assert all(0 <= done <= total for _, done, total in progress)
 
 
 @pytest.mark.usefixtures("_no_faults")
@@ -148,8 +148,8 @@ def test_when_the_time_is_over_no_case_begins_and_that_is_said() -> None:
     assert result.cases == ()
     assert len(result.faults) == 36
     assert not result.is_right
-    assert any("The time was over before 9 of 9 planned cases" in note for note in result.notes)
-    assert any("too few for any two values of two axes to meet" in note for note in result.notes)
+    assert any("9 of 9 planned cases were not run, because the time was over" in note for note in result.notes)
+    assert any("too few to cover every pair of values" in note for note in result.notes)
 
 
 @pytest.mark.usefixtures("_no_faults")
@@ -167,7 +167,7 @@ def test_an_executor_that_hangs_is_not_run_again_and_the_others_are(monkeypatch:
     hung = [case for case in result.cases if case.executor == "index-copy"]
     assert [case.finding.kind for case in hung if case.finding] == [FindingKind.HANG]
     assert sum(case.executor == "engine" for case in result.cases) == 3
-    assert any(note.startswith("index-copy was not run again when it had hung") for note in result.notes)
+    assert any(note.startswith("index-copy was not run again, because it hung") for note in result.notes)
 
 
 @pytest.mark.usefixtures("_no_faults")
@@ -180,7 +180,7 @@ def test_when_an_executor_has_broken_the_device_nothing_more_is_run_on_it(monkey
     result = run_correctness(replace(FEW, executors=("engine", "index-copy")))
     assert [case.executor for case in result.cases] == ["engine", "index-copy"]
     assert (result.is_cut, result.broken) == (True, "an illegal memory access")
-    assert "After index-copy nothing more could be run on cpu: an illegal memory access." in result.notes
+    assert "After index-copy, no more cases could be run on cpu: an illegal memory access." in result.notes
 
 
 @pytest.mark.usefixtures("_no_faults")

@@ -160,7 +160,7 @@ def test_bytes_that_are_right_only_when_the_device_has_come_to_rest_are_late(mon
     finding = case_with(late, kind="one").finding
     assert finding is not None
     assert finding.kind is FindingKind.LATE
-    assert "something was not waited for" in finding.text
+    assert "the executor did not wait for its work" in finding.text
 
 
 @pytest.mark.parametrize("target", [-1, 9, 12 + 3])

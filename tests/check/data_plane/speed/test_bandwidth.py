@@ -78,7 +78,7 @@ def test_large_calls_are_timed_for_the_engine_and_for_gathering_and_left_out_whe
     monkeypatch.setattr(bandwidth, "free_bytes", lambda device: 2**24)
     short = run_bandwidth(replace(config, large_bytes=2**22))
     assert not [one for one in short.moves if "large" in one.mapping]
-    assert short.skipped == ["large calls: pools of 32 MiB are too large for 16 MiB free"]
+    assert short.skipped == ["large calls: pools of 32 MiB need twice that, and 16 MiB are free"]
 
 
 def test_where_memory_is_short_less_is_timed_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +91,9 @@ def test_where_memory_is_short_less_is_timed_and_that_is_said(monkeypatch: pytes
     assert (config.fitting(said), said) == (replace(config, num_places=2), [])  # nothing that is reported changes
     monkeypatch.setattr(bandwidth, "free_bytes", lambda device: 30 * 2**20)
     assert config.fitting(said) == replace(config, num_places=1, num_pairs=16)
-    assert said == ["calls of 64 blocks: there is room for 16"]
+    assert said == ["calls of 64 blocks: there is memory for 16"]
     monkeypatch.setattr(bandwidth, "free_bytes", lambda device: 2**20)
-    with pytest.raises(NoSpeeds, match="even calls of 8 blocks would need 12 MiB more"):
+    with pytest.raises(NoSpeeds, match="even calls of 8 blocks need 12 MiB more memory"):
         config.fitting(said)
     gpu = replace(config, device="cuda").on_cuda()  # 2 x 256 x 2 blocks of 512 KiB, twice there and once here
     monkeypatch.setattr(bandwidth, "free_bytes", lambda device: (2 if device == "cuda" else 9) * 2**30)
@@ -113,14 +113,14 @@ def test_an_executor_that_is_far_too_slow_is_left_out_and_said(monkeypatch: pyte
     monkeypatch.setattr(trial, "PROOF_SECONDS_MAX", 0.0)
     speeds = measured(loop())
     assert speeds.moves == []
-    assert speeds.skipped == ["loop: its moves were not proven within 0 s, so it was not timed"]
+    assert speeds.skipped == ["loop: its moves could not be checked within 0 s, so it was not timed"]
 
 
 def test_a_move_that_leaves_wrong_bytes_is_not_timed() -> None:
     speeds = measured(loop(forgets=True))
     assert {one.mapping.split(",")[0] for one in speeds.moves} == {"swap in", "swap out"}
     assert [reason.split(":")[0] for reason in speeds.skipped] == ["loop, copy, in a row", "loop, copy, scattered"]
-    assert "rows wrong, so it was not timed" in speeds.skipped[0]
+    assert "rows were wrong, so it was not timed" in speeds.skipped[0]
 
 
 def test_copying_everything_twenty_times_is_worse_than_the_baseline_and_not_the_other_way_round() -> None:

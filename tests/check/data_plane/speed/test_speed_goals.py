@@ -53,9 +53,14 @@ def test_a_missed_goal_is_in_every_report_and_changes_no_verdict(speeds: Bandwid
     speeds.goals = goals(speeds, 16 * 1024)
     plane = DataPlane("cpu", bandwidth=speeds)
     lines = dict(device_lines(plane))
-    missed = "  goal missed       engine, blocks in a row: 0.7 of a plain copy; 0.69, copy, in a row, 8 MiB a call"
+    missed = (
+        "  goal missed       engine, blocks in a row: wanted 0.7 of a plain copy, "
+        "measured 0.69, copy, in a row, 8 MiB a call"
+    )
     assert lines[missed] == "yellow"
-    assert any(line.startswith("  goal not compared engine, scattered blocks: 0.5 of a plain copy;") for line in lines)
+    assert any(
+        line.startswith("  goal not compared engine, scattered blocks: wanted 0.5 of a plain copy,") for line in lines
+    )
     assert any(line.startswith("  goal met          comparing, with memcmp") for line in lines)
     run = Run("0.1", "device", "the data plane of cpu", 7, is_complete=True)
     page = device_page(Result(run, data_plane=plane))

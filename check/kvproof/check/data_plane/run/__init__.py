@@ -1,1 +1,1 @@
-"""Runs of the data plane: cases, correctness, results."""
+"""Run the data plane: the cases, the harness that runs one case, the results."""

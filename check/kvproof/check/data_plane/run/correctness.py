@@ -1,9 +1,9 @@
-"""The correctness run: executors on layouts, element types and mappings, and the harness on faults.
+"""The correctness run: executors on layouts, element types and mappings, and the harness on planted faults.
 
-The harness is put to the test first. Then executors are run on every pair of values of the other axes, at two sizes.
-The short form takes the first executor through every pair at the small size, and the others through every value. They
-take turns, so that each has had its share when the time is over. What could not be run is skipped with its reason, and
-what was reduced is said in a note.
+The harness tests itself first. Then each executor runs cases that cover every pair of values of the other axes, at two
+sizes. In the short form, the first executor covers every pair at the small size, and the other executors cover every
+value. Executors take turns, so that each has had its share when the time is over. A case that cannot be run is skipped
+with a reason. A note reports everything that was reduced.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kvproof.check.data_plane.steps.moves import Scenario
 from kvproof.check.data_plane.steps.ordering_self_test import judge_races
 from kvproof.impl import free_bytes
 
-Progress = Callable[[str, int, int], None]  # what is being done, how many are done, of how many
+Progress = Callable[[str, int, int], None]  # the current work, the number of things done, the number of all things
 OnCase = Callable[[CaseResult], None]
 MIB = 1024 * 1024
 BLOCKS_MIN = 8
@@ -41,7 +41,7 @@ BLOCKS_MIN = 8
 
 @dataclass(frozen=True)
 class Size:
-    """Sizes of a case: blocks of both pools, tokens of a block, heads, head size in elements, layers."""
+    """The sizes of a case. block_size in tokens, head_size in elements."""
 
     name: str
     num_gpu_blocks: int
@@ -52,7 +52,7 @@ class Size:
     num_layers: int
 
     def geometry(self, layout: Layout, dtype: str) -> Geometry:
-        """A latent cache has one head, which is as large as all others together."""
+        """The geometry of a case. The one head of a latent cache has the size of all heads together."""
         heads, head_size = self.num_heads, self.head_size
         if layout is Layout.LATENT:
             heads, head_size = 1, heads * head_size
@@ -74,11 +74,11 @@ LARGE = Size("large", 64, 48, 16, 2, 128, 3)
 
 @dataclass(frozen=True)
 class CorrectnessConfig:
-    """What is run. Empty tuples mean everything that there is; names of unknown things raise UnknownSetting.
+    """The options of a correctness run. An empty tuple means all values; an unknown name raises UnknownSetting.
 
-    executors: built-in names, and module:function of one's own. given: a scenario for pools of the small size, which is
-    run alone, as the only kind of mapping, in the short form. memory_bytes_max: of both pools of a case together.
-    seconds_max: no case begins later. step_seconds_max: of a step, after which its executor hangs.
+    executors: built-in names, and module:function of a user's function. is_short: see the top of this file. given: a
+    scenario for pools of the small size, which replaces all kinds of mapping. memory_bytes_max: for both pools of a
+    case together. seconds_max: no case starts later. step_seconds_max: an executor that takes longer for a step hangs.
     """
 
     seed: int = 0
@@ -99,7 +99,10 @@ Planned = tuple[Executor, Size, Row]
 
 @dataclass
 class _Plan:
-    """What was asked for, by name, and what is said about it."""
+    """The cases to run, and what the report must say about them.
+
+    is_cut: something planned was not run. broken: why the device can no longer be used; empty if it can.
+    """
 
     config: CorrectnessConfig
     executors: list[Executor]
@@ -110,15 +113,15 @@ class _Plan:
     device: torch.device
     notes: list[str] = field(default_factory=list)
     scenarios: dict[tuple[str, Size], Scenario] = field(default_factory=dict)
-    is_cut: bool = False  # something planned was not run
-    broken: str = ""  # why nothing more can be done on the device
+    is_cut: bool = False
+    broken: str = ""
 
     @property
     def axes(self) -> list[list[str]]:
         return [self.layouts, self.dtypes, self.mappings, self.streams]
 
     def cases(self) -> Iterator[Planned]:
-        """Executors in turns, small cases first; each executor and size in other combinations."""
+        """All cases. Executors take turns, small cases first; each executor and size has other combinations."""
         sizes = [self._fitting(size) for size in ((SMALL,) if self.config.is_short else (SMALL, LARGE))]
         of_executors: dict[str, list[Planned]] = {}
         for number, (executor, size) in enumerate(product(self.executors, sizes)):
@@ -128,7 +131,7 @@ class _Plan:
         yield from (case for case in chain(*zip_longest(*of_executors.values())) if case is not None)
 
     def scenario(self, kind: str, size: Size) -> Scenario:
-        """Made once for all executors."""
+        """The scenario of a kind and size, which all executors share."""
         key = kind, size
         if self.config.given is not None:
             self.scenarios[key] = self.config.given
@@ -138,18 +141,18 @@ class _Plan:
         return self.scenarios[key]
 
     def _fitting(self, size: Size) -> Size:
-        """The size, with fewer blocks if the largest case would not fit."""
-        room = min(self.config.memory_bytes_max, free_bytes("cpu") // 2, free_bytes(self.device) // 2)
+        """The size, with fewer blocks if the largest case would not fit into memory."""
+        bytes_max = min(self.config.memory_bytes_max, free_bytes("cpu") // 2, free_bytes(self.device) // 2)
         fitting = size
-        if self.config.given is not None:  # it names blocks of pools of this size
+        if self.config.given is not None:  # its ids are for pools of this size
             return fitting
-        while fitting.num_cpu_blocks > BLOCKS_MIN and self._bytes_max(fitting) > room:
+        while fitting.num_cpu_blocks > BLOCKS_MIN and self._bytes_max(fitting) > bytes_max:
             fitting = replace(
                 fitting, num_gpu_blocks=fitting.num_gpu_blocks // 2 + 2, num_cpu_blocks=fitting.num_cpu_blocks // 2
             )
         if fitting != size:
             self.notes.append(
-                f"There is room for {room // MIB} MiB, so {size.name} cases have {fitting.num_gpu_blocks} GPU and "
+                f"Memory allows {bytes_max // MIB} MiB, so {size.name} cases have {fitting.num_gpu_blocks} GPU and "
                 f"{fitting.num_cpu_blocks} CPU blocks instead of {size.num_gpu_blocks} and {size.num_cpu_blocks}."
             )
         return fitting
@@ -163,30 +166,30 @@ class _Plan:
 def run_correctness(
     config: CorrectnessConfig, on_progress: Progress | None = None, on_case: OnCase = lambda case: None
 ) -> CorrectnessResult:
-    """Everything. Raises UnknownSetting for what there is not, with a message for the user.
+    """Test the harness, then run all cases. Raises UnknownSetting, with a message for the user, for an unknown name.
 
-    on_case: is given each case when it has been run.
+    on_case: is called with each case after it has run.
     """
     began = time.perf_counter()
     plan = _plan(config)
-    tell = on_progress or (lambda what, done, total: None)
-    faults = judge_faults(plan.device, lambda done, total: tell("injected faults", done, total))
-    tell("event logs", 0, 1)
+    report = on_progress or (lambda what, done, total: None)
+    faults = judge_faults(plan.device, lambda done, total: report("planted faults", done, total))
+    report("event logs", 0, 1)
     races, lints = judge_races(config.seed), judge_lints()
-    tell("event logs", 1, 1)
-    cases = _run_cases(plan, began + config.seconds_max, tell, on_case)
+    report("event logs", 1, 1)
+    cases = _run_cases(plan, began + config.seconds_max, report, on_case)
     plan.notes += _warnings(plan)
     axes = [*plan.axes, [executor.name for executor in plan.executors]]
     num_combinations = 1
     for axis in axes:
         num_combinations *= len(axis)
     if len(cases) < num_combinations:
-        text = f"The matrix has {num_combinations} combinations of executor, layout, element type, mapping and stream; "
+        text = f"There are {num_combinations} combinations of executor, layout, element type, mapping and stream; "
         if not plan.is_cut:
             whose = "the first" if config.is_short else "each"
-            text += f"{len(cases)} cases were chosen so that with {whose} executor any two values of two axes meet."
+            text += f"{len(cases)} cases were chosen that cover every pair of values for {whose} executor."
         else:
-            text += f"{len(cases)} cases were run, which is too few for any two values of two axes to meet."
+            text += f"{len(cases)} cases were run, too few to cover every pair of values."
         plan.notes.append(text)
     return CorrectnessResult(
         config.seed,
@@ -204,7 +207,7 @@ def run_correctness(
 
 
 def _plan(config: CorrectnessConfig) -> _Plan:
-    """Everything by name. Raises UnknownSetting."""
+    """Look up all names of the configuration. Raises UnknownSetting."""
     device = _device(config.device)
     plan = _Plan(
         config,
@@ -222,7 +225,7 @@ def _plan(config: CorrectnessConfig) -> _Plan:
     if device.type == "cpu":
         plan.notes.append("Both pools lay in main memory, where there are no streams; no CUDA device was used.")
     elif reason := triton_verify.refusal(device):
-        plan.notes.append(f"The GPU's pool was compared by torch, for {reason}.")
+        plan.notes.append(f"The GPU pool was compared by torch, because {reason}.")
     return plan
 
 
@@ -230,19 +233,19 @@ def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise UnknownSetting(f"no device is named {name!r}; there are cpu and cuda") from None
+        raise UnknownSetting(f"no device is named {name!r}; choose cpu or cuda") from None
     if device.type not in ("cpu", "cuda"):
-        raise UnknownSetting(f"no device is named {name!r}; there are cpu and cuda")
+        raise UnknownSetting(f"no device is named {name!r}; choose cpu or cuda")
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise UnknownSetting("there is no CUDA device here; take cpu")
+        raise UnknownSetting("this machine has no CUDA device; choose cpu")
     return device
 
 
-def _run_cases(plan: _Plan, deadline: float, tell: Progress, on_case: OnCase) -> list[CaseResult]:
-    """All cases that there is time for.
+def _run_cases(plan: _Plan, deadline: float, report: Progress, on_case: OnCase) -> list[CaseResult]:
+    """Run all cases that start before the deadline.
 
-    An executor that can run none of them is skipped once, with the reason of its first case. One that hangs is not run
-    again: each further case might take as long.
+    An executor that supports none of its cases is skipped once, with the reason of its first case. An executor that
+    hangs is not run again, because each further case might take as long.
     """
     planned = list(plan.cases())
     able = {e.name for e, size, row in planned if not e.unsupported(_geometry(size, row), plan.device)}
@@ -252,7 +255,7 @@ def _run_cases(plan: _Plan, deadline: float, tell: Progress, on_case: OnCase) ->
     with ExitStack() as stack:
         isolations: dict[str, Isolation] = {}
         for number, (executor, size, row) in enumerate(planned):
-            tell(f"{executor.name}: {', '.join(row[:3])}", number, len(planned))
+            report(f"{executor.name}: {', '.join(row[:3])}", number, len(planned))
             if executor.name in over:
                 continue
             if time.perf_counter() >= deadline:
@@ -274,41 +277,41 @@ def _run_cases(plan: _Plan, deadline: float, tell: Progress, on_case: OnCase) ->
             if case.finding is not None and case.finding.kind is FindingKind.HANG:
                 over.add(executor.name)
                 plan.is_cut = True
-                plan.notes.append(f"{executor.name} was not run again when it had hung: {case.finding.text}.")
+                plan.notes.append(f"{executor.name} was not run again, because it hung: {case.finding.text}.")
             if case.finding is not None and (fault := broken(plan.device)):
                 plan.is_cut, plan.broken = True, fault
-                plan.notes.append(f"After {executor.name} nothing more could be run on {plan.device}: {fault}.")
+                plan.notes.append(f"After {executor.name}, no more cases could be run on {plan.device}: {fault}.")
                 break
             if executor.name not in able:
                 over.add(executor.name)
                 plan.notes.append(f"{executor.name} was not run: {case.reason}.")
-    tell("cases", len(planned), len(planned))
+    report("cases", len(planned), len(planned))
     if num_left:
         plan.is_cut = True
         plan.notes.append(
-            f"The time was over before {num_left} of {len(planned)} planned cases, which were not run; "
+            f"{num_left} of {len(planned)} planned cases were not run, because the time was over; "
             "a longer --budget runs them."
         )
     return found
 
 
 def _warnings(plan: _Plan) -> Iterator[str]:
-    """What the linter says of the mappings that a manager gave, and does not refuse: the first of each kind."""
+    """The linter's warnings about mappings that a manager emitted: the first one of each kind and rule."""
     for (kind, size), made in plan.scenarios.items():
-        if kind in ADVERSARIAL:  # drawn to be like that
+        if kind in ADVERSARIAL:  # these are drawn to cause warnings
             continue
-        said = [
+        warnings = [
             (number, complaint)
             for number, step in enumerate(made.steps, start=1)
             for complaint in lint(step.moves, size.num_gpu_blocks, size.num_cpu_blocks)
             if not complaint.refuses
         ]
-        for rule in dict.fromkeys(complaint.rule for _, complaint in said):
-            number, first = next((number, complaint) for number, complaint in said if complaint.rule == rule)
-            count = sum(complaint.rule == rule for _, complaint in said)
+        for rule in dict.fromkeys(complaint.rule for _, complaint in warnings):
+            number, first = next((number, complaint) for number, complaint in warnings if complaint.rule == rule)
+            count = sum(complaint.rule == rule for _, complaint in warnings)
             yield (
-                f"The linter warns of mapping {kind}, {size.name}, step {number}: {first.text} ({rule}, "
-                f"{count_text(count, 'pair')}). What a worker does with that is defined, and was compared."
+                f"The linter warns about mapping {kind}, {size.name}, step {number}: {first.text} ({rule}, "
+                f"{count_text(count, 'pair')}). The result of such a mapping is defined, and was compared."
             )
 
 

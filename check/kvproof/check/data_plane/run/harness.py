@@ -1,14 +1,14 @@
-"""One executor, one layout, one scenario: lint, move, compare, step by step, until something is wrong.
+"""Run one case, that is one executor on one layout and one scenario: lint, move and compare, until something is wrong.
 
-When a call has returned, its work has ended or is ordered before later work of the current stream. So on CUDA only that
-stream is waited for before the first comparison. Bytes that are wrong then, and right once the whole device has come
-to rest, were late: something was not waited for.
+When a call of an executor has returned, its work must have ended or be ordered before later work of the current stream.
+So on CUDA the harness waits only for that stream before the first comparison. Bytes that are wrong then, and right
+after the whole device has finished, are reported as late: the executor did not wait for something.
 
-What an executor does to itself (it raises, does not return, ends its process) is a finding like wrong bytes are, and so
-is a device that it breaks. A mapping that the linter refuses is a finding about who made it, and nothing moves.
+An executor that raises, hangs, ends its process or breaks the device is a finding, as wrong bytes are. A mapping that
+the linter refuses is a finding about the manager that emitted it, and no bytes move.
 
-After the last step an executor is given time to come to rest, and both pools are compared once more if anything of it
-was still at work: who keeps the tensors and writes later is found, too.
+After the last step the harness waits for work that the executor left running. If there was any, it compares both pools
+once more, and so detects an executor that keeps the tensors and writes later.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.time_limit import time_limit
 
 STEP_SECONDS_MAX = 20.0
-REST_SECONDS_MAX = 2.0  # for threads that an executor has left at work
+REST_SECONDS_MAX = 2.0  # for threads that an executor left running
 NO_STREAM, DEFAULT_STREAM, OWN_STREAM = "none", "default", "own"
 
 
@@ -49,10 +49,11 @@ def run_case(
     isolation: Isolation | None = None,
     step_seconds_max: float = STEP_SECONDS_MAX,
 ) -> CaseResult:
-    """The case's result. `isolation` is the process of an executor of one's own, to be used for several cases.
+    """Run one case. A case whose pools do not fit into memory is skipped.
 
-    stream: `none` in main memory; on CUDA `default`, or `own` for a stream of the executor's.
-    A case whose pools do not fit is skipped. Raises UnknownSetting if a function of one's own cannot be had.
+    stream: NO_STREAM in main memory; on CUDA DEFAULT_STREAM, or OWN_STREAM to call the executor on a new stream.
+    isolation: the process of a user's executor, to share it between cases; None starts one for this case.
+    Raises UnknownSetting if a user's function cannot be imported.
     """
     began = time.perf_counter()
     case = CaseResult(
@@ -108,7 +109,7 @@ def run_case(
 
 
 class _Caught:
-    """Turns what an executor does to itself into a finding about the step."""
+    """A context manager that turns an exception of the executor into a finding about the step."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -137,7 +138,7 @@ class _Caught:
 
 
 def _refused(scenario: Scenario, geometry: Geometry) -> DataFinding | None:
-    """The first thing that the linter refuses."""
+    """The first mapping that the linter refuses, as a finding; None if it refuses none."""
     for number, step in enumerate(scenario.steps, start=1):
         for complaint in lint(step.moves, geometry.num_gpu_blocks, geometry.num_cpu_blocks):
             if complaint.refuses:
@@ -149,7 +150,7 @@ def _refused(scenario: Scenario, geometry: Geometry) -> DataFinding | None:
 def _prepared(
     executor: Executor, world: World, isolation: Isolation | None, stream: str, seconds_max: float
 ) -> Callable[[Moves], object]:
-    """The function that does a step and waits for its end."""
+    """The function that executes a step and waits for its end."""
     if isolation is not None:
         isolation.open(world.geometry)
         return isolation.move
@@ -161,7 +162,7 @@ def _prepared(
             if stream == OWN_STREAM:
                 _on_own_stream(move, replace(moves), world.device)
             else:
-                move(replace(moves))  # what is done to it is done to a copy
+                move(replace(moves))  # a copy, as the executor may change it
             if world.device.type == "cuda":
                 wait_for(torch.cuda.current_stream(world.device))
 
@@ -169,7 +170,7 @@ def _prepared(
 
 
 def _on_own_stream(move: Callable[[Moves], object], moves: Moves, device: torch.device) -> None:
-    """On a stream that waits for what was there before, and is waited for."""
+    """Call the executor on a new stream, ordered after earlier and before later work of the current stream."""
     before, own = torch.cuda.current_stream(device), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     own.wait_stream(before)
     with torch.cuda.stream(own):
@@ -180,7 +181,7 @@ def _on_own_stream(move: Callable[[Moves], object], moves: Moves, device: torch.
 def _run_step(
     world: World, move: Callable[[Moves], object], process: Isolation | None, step: Step, caught: _Caught
 ) -> None:
-    """Move and compare, then do what is ours; what is wrong is left in `caught`."""
+    """Move and compare, then poison and write what the step says. A finding is stored in `caught`."""
     world.expect(step.moves)
     with caught:
         move(step.moves)
@@ -192,7 +193,7 @@ def _run_step(
 
 
 def _compare(world: World, process: Isolation | None, caught: _Caught) -> None:
-    """Compare every row; what is wrong only now, and right when all has come to rest, is late."""
+    """Compare every row. Rows that are wrong now but right after all work has ended are a finding of kind LATE."""
     try:
         wrong = world.wrong()
         found = finding_of(world, wrong, caught.step) if wrong else None
@@ -206,16 +207,18 @@ def _compare(world: World, process: Isolation | None, caught: _Caught) -> None:
         return
     caught.finding = found
     world.synchronize()
-    with _Caught(caught.step):  # a process that ends now has left wrong bytes first
+    with _Caught(caught.step):  # if the process ends now, the finding is still the wrong bytes
         if process:
             process.rest(REST_SECONDS_MAX)
     if not world.wrong():
-        text = f"{found.text}; it was right once {_all(process)} had come to rest: something was not waited for"
+        text = (
+            f"{found.text}; it became right after {_who(process)} had finished: the executor did not wait for its work"
+        )
         caught.finding = replace(found, kind=FindingKind.LATE, text=text)
 
 
 def _come_to_rest(world: World, process: Isolation | None, caught: _Caught) -> None:
-    """After the last step: what is still at work may write where it no longer should."""
+    """After the last step, wait for remaining work of the executor, and compare again if there was any."""
     with caught:
         if process and not process.rest(REST_SECONDS_MAX):
             return
@@ -223,9 +226,9 @@ def _come_to_rest(world: World, process: Isolation | None, caught: _Caught) -> N
         world.synchronize()
         _compare(world, process, caught)
         if caught.finding is not None:
-            text = f"{caught.finding.text}; it was right before {_all(process)} had come to rest: something wrote later"
+            text = f"{caught.finding.text}; it was right before {_who(process)} had finished: the executor wrote later"
             caught.finding = replace(caught.finding, kind=FindingKind.LATE, text=text)
 
 
-def _all(process: Isolation | None) -> str:
+def _who(process: Isolation | None) -> str:
     return "its process" if process else "the device"

@@ -1,7 +1,7 @@
-"""A small part of a matrix that holds every value of each axis with every value of every other.
+"""Pairwise (all-pairs) sampling: a small part of a matrix in which any two values of two axes occur together.
 
-Greedy: while some pair of values is in no chosen row, take the first such pair and give the other axes the values that
-bring in the most pairs that are still missing.
+Greedy: while some pair of values is in no chosen row, take the first such pair, and choose for the other axes the
+values that cover the most missing pairs.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ Row = tuple[str, ...]
 
 
 def every_value(axes: Sequence[Sequence[str]]) -> list[Row]:
-    """As many rows as the longest axis has values; each value is in one of them at least."""
+    """Rows that contain each value at least once; as many as the longest axis has values."""
     if not all(axes):
         return []
     return [tuple(axis[number % len(axis)] for axis in axes) for number in range(max(map(len, axes)))]
 
 
 def every_pair(axes: Sequence[Sequence[str]]) -> list[Row]:
-    """Rows in which any two values of two axes meet."""
+    """Rows that contain each pair of values of two axes at least once."""
     if not all(axes):
         return []
     if len(axes) < 2:
@@ -45,7 +45,7 @@ def every_pair(axes: Sequence[Sequence[str]]) -> list[Row]:
 
 
 def _pairs_with(given: dict[int, str], index: int, value: str) -> Iterator[tuple[tuple[int, str], tuple[int, str]]]:
-    """The pairs that a value makes with those that are given already."""
+    """The pairs that a value forms with the values that are given already."""
     for other, known in given.items():
         first, second = sorted(((other, known), (index, value)))
         yield first, second

@@ -1,4 +1,4 @@
-"""What a correctness run found, as data. Reports are rendered from it elsewhere; every text here is a full sentence."""
+"""The results of a correctness run, as data. Reports are rendered from them elsewhere; every text is a sentence."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from kvproof.check.data_plane.memory.pattern import Origin
 
 
 class WrongClass(str, Enum):
-    """What is the matter with a row; the value is the name in reports."""
+    """The kind of error of a row. The value is its name in reports."""
 
-    UNMOVED = "unmoved"  # it still holds what it held before the step
+    UNMOVED = "unmoved"  # the row is as before the step
     MOVED = "moved"  # data of another place
-    STALE = "stale"  # data of the right place, of an older generation
+    STALE = "stale"  # data of the right place, of another generation
     POISON = "poison"  # data of a block that was free
-    SHIFTED = "shifted"  # the right block at another offset
-    TORN = "torn"  # some words are right, the others as before the step
-    MIXED = "mixed"  # within words some bytes are right, the others as before the step
+    SHIFTED = "shifted"  # data of the right block at another offset
+    TORN = "torn"  # some words are right, the others are as before the step
+    MIXED = "mixed"  # within words some bytes are right, the others are as before the step
     ZERO = "zero"  # zeros
     ALTERED = "altered"  # some bits are right
-    UNKNOWN = "unknown"  # words that are none of ours
+    UNKNOWN = "unknown"  # values that were never written
 
 
 class FindingKind(str, Enum):
-    """What is wrong with an executor, or with a mapping."""
+    """The kind of fault of an executor, or of a mapping."""
 
     WRONG_BYTES = "wrong bytes"
-    LATE = "late"  # the bytes changed when the call had returned: right only then, or no longer right
-    BROKE_DEVICE = "device broken"  # every call on the device fails since
+    LATE = "late"  # bytes changed after the call had returned: they became right, or became wrong
+    BROKE_DEVICE = "device broken"  # every later call on the device fails
     RAISED = "raised"
     HANG = "hang"
     CRASHED = "crashed"
@@ -36,7 +36,7 @@ class FindingKind(str, Enum):
 
 
 class CaseStatus(str, Enum):
-    """A case that was not run says why, and is not passed."""
+    """The status of a case. A case that was not run is skipped with a reason; it does not pass."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -45,11 +45,11 @@ class CaseStatus(str, Enum):
 
 @dataclass(frozen=True)
 class WrongRow:
-    """One row that is wrong: where, how, and where its bytes come from (None where they do not say).
+    """One wrong row.
 
-    pool 0 is the GPU's, 1 the CPU's. memory_row counts over the whole memory of the pool. block and row_in_block are -1
-    in a guard; then `text` says which.
-    shift_bytes: how far from its right offset, for a shifted row. num_words: how many of its words are wrong.
+    pool: 0 is the GPU pool, 1 the CPU pool. memory_row: counts over the whole memory of the pool. block, row_in_block:
+    -1 for a guard row, which `text` describes. origin: where its bytes come from; None if they do not decode.
+    num_words: the number of wrong words. shift_bytes: for a shifted row, the distance from its right offset.
     """
 
     pool: int
@@ -68,9 +68,9 @@ class WrongRow:
 
 @dataclass(frozen=True)
 class DataFinding:
-    """One executor does wrong in one step. `wrong` are the first rows.
+    """A fault in one step. wrong: the first wrong rows.
 
-    num_wrong_rows counts all; num_wrong_words and `histogram`, the rows by class, are of those that were diagnosed, at
+    num_wrong_rows: the number of all wrong rows. num_wrong_words, histogram (rows by class): of the diagnosed rows, at
     most 256 of each pool.
     """
 
@@ -85,9 +85,10 @@ class DataFinding:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One executor on one layout, element type and kind of mapping; `stream` is `none` in main memory.
+    """One executor on one layout, element type and kind of mapping.
 
-    bytes_proven counts every byte of both pools, guards included, at every comparison.
+    stream: `none` in main memory. reason: why the case was skipped. bytes_proven: bytes compared; each comparison
+    counts both pools, guards included.
     """
 
     executor: str
@@ -98,7 +99,7 @@ class CaseResult:
     stream: str
     seed: int
     status: CaseStatus
-    reason: str = ""  # why it was skipped
+    reason: str = ""
     num_steps: int = 0
     num_pairs: int = 0
     bytes_moved: int = 0
@@ -109,10 +110,10 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class FaultResult:
-    """A fault that was injected into this very run.
+    """A fault that was planted into this run.
 
-    message: what the harness said of it. origin_is_true: whether the place that was named is the true one; None where
-    the bytes come from no place.
+    message: the finding of the harness. class_is_true: whether each diagnosed row has a class that the fault allows.
+    origin_is_true: whether the diagnosed origin is the true one; None if the bytes have no origin.
     """
 
     name: str
@@ -125,15 +126,15 @@ class FaultResult:
 
     @property
     def is_understood(self) -> bool:
-        """Caught, of the true class, and from the true place if it is from one."""
+        """Whether the fault was caught, with the true class and, if there is one, the true origin."""
         return self.is_caught and self.class_is_true and self.origin_is_true is not False
 
 
 @dataclass(frozen=True)
 class RaceResult:
-    """One event log with or without a race, and what was said of it.
+    """One event log with or without a race, and the result of its check.
 
-    corrupt_orders of num_orders random orders that the streams allow left other bytes than program order.
+    corrupt_orders: how many of num_orders random allowed orders ended with other bytes than program order.
     """
 
     name: str
@@ -146,13 +147,13 @@ class RaceResult:
 
     @property
     def is_understood(self) -> bool:
-        """A race was seen where one is, and only there; orders that end otherwise need a race."""
+        """Whether the check found a race exactly if there is one, and other bytes occurred exactly if there is one."""
         return self.has_race == self.found_race == bool(self.corrupt_orders)
 
 
 @dataclass(frozen=True)
 class LintResult:
-    """A mapping that is wrong as it stands, and what the linter said of it; message is empty if it missed it."""
+    """A mapping of the linter's self-test. message: what the linter reported; empty if it was wrong."""
 
     name: str
     sentence: str
@@ -161,16 +162,16 @@ class LintResult:
 
 @dataclass(frozen=True)
 class CorrectnessResult:
-    """Everything. `notes` say what was adapted, left out or reduced, in full sentences.
+    """The result of a correctness run. notes: sentences about what was adapted, left out or reduced.
 
-    is_cut: the time was over, or an executor given up, before everything that was planned had been run.
-    broken: why nothing more can be done on the device since, or nothing.
+    num_combinations: the size of the full matrix. is_cut: some planned cases were not run, because the time was over or
+    an executor hung. broken: why the device can no longer be used; empty if it can.
     """
 
     seed: int
     device: str
     cases: tuple[CaseResult, ...]
-    num_combinations: int  # of the full matrix, of which `cases` cover every pair of values
+    num_combinations: int
     faults: tuple[FaultResult, ...]
     races: tuple[RaceResult, ...]
     lints: tuple[LintResult, ...]
@@ -181,15 +182,13 @@ class CorrectnessResult:
 
     @property
     def findings(self) -> list[tuple[CaseResult, DataFinding]]:
-        """What is wrong with executors, with the case in which it showed."""
+        """All findings, each with its case."""
         return [(case, case.finding) for case in self.cases if case.finding is not None]
 
     @property
     def missed(self) -> list[str]:
-        """Names of injected faults, races and bad mappings that the harness itself missed or misjudged."""
-        faults = [
-            f.name for f in self.faults if not (f.is_caught and f.class_is_true and f.origin_is_true is not False)
-        ]
+        """Names of the planted faults, races and bad mappings that the harness missed or diagnosed wrong."""
+        faults = [fault.name for fault in self.faults if not fault.is_understood]
         races = [race.name for race in self.races if not race.is_understood]
         return faults + races + [lint.name for lint in self.lints if not lint.message]
 
@@ -199,6 +198,6 @@ class CorrectnessResult:
 
     @property
     def is_right(self) -> bool:
-        """No finding, nothing missed by the harness, and at least one case was run."""
+        """Whether there is no finding, the harness missed nothing, and at least one case passed."""
         has_run = any(case.status is CaseStatus.PASSED for case in self.cases)
         return has_run and not self.findings and not self.missed

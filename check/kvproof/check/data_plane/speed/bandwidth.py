@@ -1,18 +1,18 @@
-"""How fast blocks move and are verified, as ratios to plain copies that the same machine makes in the same rounds.
+"""Measure how fast blocks move and are compared, as ratios to plain copies made by the same machine in the same rounds.
 
-A machine is never the same twice: other work, clocks, temperature, where memory happens to lie. So every round times
-everything once, one after the other, plain copies of as many bytes among them, and each speed is divided by the plain
-copy of its own round. Plain copies are made in the memory of the pools, for where memory lies changes its speed. The
-rounds belong to three trials, each in new memory. Noise is what the ratio varies within a trial and from one to the
-next; plain copies are timed twice a round, and how far the two differ tells what this method cannot see.
+The speed of a machine varies: other work, clocks, temperature, the place of memory. So each round times everything
+once, including plain copies of as many bytes, and each speed is divided by the plain copy of its own round. The plain
+copies use the memory of the pools, because the place of memory changes its speed. The rounds belong to three trials,
+each in new memory. Noise is the variation of the ratio within a trial and between trials. Plain copies are timed twice
+per round; the difference between the two shows what this method cannot measure.
 
-In main memory a round moves 8 MiB with each call, 64 blocks, as of a sequence of 1,024 tokens; from another place each
-time, in another order each round. So what a call needs is not in the caches, as in an engine, which runs a model
-between two calls. It is long enough to be measured, and over, most times, before the system gives the core to others.
+In main memory each call moves 8 MiB: 64 blocks, as of a sequence of 1,024 tokens, from another place each time, in
+another order each round. So the data of a call is not in the caches, as in an engine that runs a model between two
+calls. A call is long enough to be measured, and mostly ends before the system gives the core to another process.
 
-In main memory there are large calls as well, of which a plane's share is more than the allocator keeps for reuse. An
-executor of one's own is timed in its own process and by that process's clock, in memory that both share, beside plain
-copies in that very memory. What was proven to be right is timed, nothing else (`trial`).
+In main memory there are also large calls, which move more per plane than the allocator keeps for reuse. A user's
+executor is timed in its own process, by the clock of that process, in memory that both processes share, and compared
+with plain copies in that memory. Only executors that moved every byte right are timed (`trial`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from kvproof.impl import free_bytes
 from kvproof.reports.data_plane_result import Bandwidth, HostCost, Speed
 
 NUM_TRIALS = 3
-PAIRS_MIN = 8  # of a call, where memory is short
+PAIRS_MIN = 8  # pairs of a call, if memory is short
 HOST_COST_PAIRS, HOST_COST_BYTES, HOST_COST_ROUNDS = 128, 64, 15
 LARGE, OWN_PROCESS = ", large", ", own process"
 LARGE_PLANE_BYTES = 40 * 1024 * 1024  # moved in each plane by a large call: more than the C library keeps (32 MiB)
@@ -48,16 +48,16 @@ LARGE_SHARE = 0.25  # of the seconds
 
 
 class NoSpeeds(Exception):
-    """Nothing can be timed; the text says why."""
+    """Nothing can be timed; the text gives the reason."""
 
 
 @dataclass(frozen=True)
 class BandwidthConfig:
-    """What is measured, and for how long: five rounds of each trial at least, then until the seconds are over.
+    """The options of a measurement. The sizes are for main memory; `on_cuda` has those for a GPU.
 
-    num_pairs: of one call. num_places: how many mappings of as many pairs the rounds go through in turn. Sizes are
-    those for main memory; `on_cuda` has those for a GPU, whose copies must be large to show its speed.
-    large_bytes: moved in each plane by a large call; 0 for none.
+    seconds: each trial runs at least five rounds, and then until its share of the time is over. num_pairs: of one call.
+    num_places: the number of mappings of as many pairs that the rounds use in turn. large_bytes: moved in each plane by
+    a large call; 0 for no large calls.
     """
 
     executors: tuple[Executor, ...]
@@ -72,13 +72,13 @@ class BandwidthConfig:
     large_bytes: int = LARGE_PLANE_BYTES
 
     def on_cuda(self) -> BandwidthConfig:
-        """The same with 128 MiB for each call, of pools of 512 MiB."""
+        """The same with 128 MiB per call and pools of 512 MiB, as only large copies reach the speed of a GPU."""
         return replace(self, num_layers=8, num_pairs=256, num_places=2, large_bytes=0)
 
     def fitting(self, skipped: list[str]) -> BandwidthConfig:
-        """The same in fewer places, then with fewer blocks, if it takes more than half of what is free.
+        """The same with fewer places, then with fewer blocks, if it needs more than half of the free memory.
 
-        What was made smaller goes to `skipped`. Raises NoSpeeds.
+        Appends what was reduced to `skipped`. Raises NoSpeeds if even the smallest size does not fit.
         """
         made = self
         while (lacking := made._lacking_bytes()) > 0:
@@ -87,32 +87,35 @@ class BandwidthConfig:
             elif made.num_pairs > PAIRS_MIN:
                 made = replace(made, num_pairs=made.num_pairs // 2)
             else:
-                raise NoSpeeds(f"even calls of {made.num_pairs} blocks would need {lacking / 2**20:,.0f} MiB more")
+                raise NoSpeeds(f"even calls of {made.num_pairs} blocks need {lacking / 2**20:,.0f} MiB more memory")
         if made.num_pairs < self.num_pairs:
-            skipped.append(f"calls of {self.num_pairs} blocks: there is room for {made.num_pairs}")
+            skipped.append(f"calls of {self.num_pairs} blocks: there is memory for {made.num_pairs}")
         return made
 
     def _lacking_bytes(self) -> int:
-        """What half of the free memory falls short of: both pools, and what is compared, as large as the GPU's."""
+        """Bytes missing in half of the free memory for both pools, and for the compared memory of the GPU's size."""
         shape, is_one = self.geometry(), torch.device(self.device).type == "cpu"
         gpu, cpu = (shape.num_rows(pool) * shape.row_bytes for pool in (PoolId.GPU, PoolId.CPU))
         here, there = (cpu + 2 * gpu, 0) if is_one else (cpu, 2 * gpu)
         return max(2 * here - free_bytes("cpu"), 2 * there - free_bytes(self.device))
 
     def geometry(self, num_pairs: int = 0, num_layers: int = 0) -> Geometry:
-        """Blocks of 16 tokens of 8 heads of 128, as of a model of 8 billion parameters; a latent row has 576."""
+        """Blocks of 16 tokens, 8 heads and head size 128, as in a model of 8e9 parameters; a latent row has 576."""
         heads, size = (1, 576) if self.layout is Layout.LATENT else (8, 128)
         num_blocks = 2 * (num_pairs or self.num_pairs * self.num_places)
         return Geometry(self.layout, self.dtype, 16, heads, size, num_layers or self.num_layers, num_blocks, num_blocks)
 
     def tiny_geometry(self) -> Geometry:
-        """Blocks so small that moving them costs nothing but the call."""
+        """Blocks so small that a call costs much more than moving their bytes."""
         num_blocks = 2 * HOST_COST_PAIRS
         return Geometry(self.layout, "uint8", 1, 1, HOST_COST_BYTES, 1, num_blocks, num_blocks)
 
     def loads(self, skipped: list[str], stack: ExitStack) -> list[tuple[Load, int, float]]:
-        """What is timed, in how many trials, for what share of the seconds; what is left out goes to `skipped`."""
-        is_apart = torch.device(self.device).type == "cpu"  # one's own is in a process of its own
+        """Each load with its number of trials and its share of the seconds. Appends omitted loads to `skipped`.
+
+        stack: closes the processes of the users' executors.
+        """
+        is_apart = torch.device(self.device).type == "cpu"  # a user's executor runs in its own process
         ours = tuple(one for one in self.executors if not (one.is_own and is_apart))
         own = [one for one in self.executors if one.is_own and is_apart]
         base = Load(self.geometry(), ours, self.num_pairs, self.num_places, verifies=True)
@@ -127,18 +130,20 @@ class BandwidthConfig:
         return [(load, num_trials, share / total) for load, num_trials, share in loads]
 
     def _large(self, executors: tuple[Executor, ...], skipped: list[str]) -> Load | None:
-        """Large calls on one layer, if there is an executor for them, and room."""
+        """The load of large calls on one layer; None without an executor for it, or without enough memory."""
         chosen = tuple(one for one in executors if one.name in LARGE_EXECUTORS)
         num_pairs = max(1, self.large_bytes // self.geometry(1, 1).plane_bytes)
         geometry = self.geometry(num_pairs, 1)
         if chosen and 2 * (needed := geometry.num_bytes()) > (free := free_bytes(self.device)):
-            skipped.append(f"large calls: pools of {needed >> 20:,} MiB are too large for {free >> 20:,} MiB free")
+            skipped.append(
+                f"large calls: pools of {needed >> 20:,} MiB need twice that, and {free >> 20:,} MiB are free"
+            )
             return None
         return Load(geometry, chosen, num_pairs, 1, LARGE_KINDS, LARGE) if chosen else None
 
 
 def run_bandwidth(config: BandwidthConfig, on_progress: Progress = lambda what, done, total: None) -> Bandwidth:
-    """Prove, then time, three times over. Raises NoSpeeds if nothing can be timed."""
+    """Check every move, then time the right ones, in several trials. Raises NoSpeeds if nothing can be timed."""
     device = torch.device(config.device)
     skipped: list[str] = []
     config = config.fitting(skipped)
@@ -146,7 +151,7 @@ def run_bandwidth(config: BandwidthConfig, on_progress: Progress = lambda what, 
     host_costs: list[HostCost] = []
     busy, done, total = 1.0, 0, 0
 
-    def tell(what: str) -> None:
+    def report(what: str) -> None:
         on_progress(what, done, total)
 
     with one_thread(), ExitStack() as stack:
@@ -158,14 +163,14 @@ def run_bandwidth(config: BandwidthConfig, on_progress: Progress = lambda what, 
             try:
                 for trial in trials:
                     seconds = config.seconds * share / num_trials
-                    trial.run(stopwatch, seconds, tell)
+                    trial.run(stopwatch, seconds, report)
                     done += 1
-                if load.isolation is None:  # else this process mostly waits for another
+                if load.isolation is None:  # otherwise this process mostly waits for the other
                     busy = min(busy, stopwatch.busy)
                 if load.label != LARGE:
                     host_costs += _host_costs(config, load, stopwatch)
             except (Raised, Hung, Crashed, NoRoom) as error:
-                skipped.append(f"{load.executors[0].name}: while it was timed, {error}")
+                skipped.append(f"{load.executors[0].name}: failed while it was timed: {error}")
                 continue
             groups.append(trials)
         on_progress("timing", total, total)
@@ -193,7 +198,7 @@ def run_bandwidth(config: BandwidthConfig, on_progress: Progress = lambda what, 
 
 
 def _host_costs(config: BandwidthConfig, load: Load, stopwatch: Stopwatch) -> list[HostCost]:
-    """What a pair costs when its bytes are next to nothing."""
+    """The time of one pair on the host, measured with blocks so small that their bytes do not matter."""
     tiny = replace(load, geometry=config.tiny_geometry())
     world, costs = tiny.world(stopwatch.device), []
     kinds = mappings(tiny.geometry, HOST_COST_PAIRS, 1, config.seed)
@@ -211,7 +216,7 @@ def _host_costs(config: BandwidthConfig, load: Load, stopwatch: Stopwatch) -> li
 
 
 def _speeds(of_trials: list[list[Timed]], trials: list[Trial]) -> list[Speed]:
-    """One speed for what was timed in every trial."""
+    """One speed for each thing that was timed in every trial."""
     by_key = [{one.key: one for one in timed} for timed in of_trials]
     return [
         _speed([keyed[one.key] for keyed in by_key], trials)

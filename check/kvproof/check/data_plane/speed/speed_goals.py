@@ -1,7 +1,7 @@
-"""How fast kvproof's own engine and comparison should be in main memory, on one core, and whether they were.
+"""The wanted speeds of kvproof's own engine and comparison in main memory, on one core.
 
-All are ratios: to plain copies of as many bytes in the same rounds, or from one executor to another. A goal speaks of
-the slowest mapping of its kind. A missed goal is a line in every report and no verdict: no byte is wrong.
+All are ratios: to plain copies of as many bytes in the same rounds, or of one executor to another. The slowest mapping
+of a kind decides. A missed goal is a line in every report; it changes no verdict, as no byte is wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GATHER_TIMES, LARGE = 3.0, "large"
 
 
 def goals(speeds: Bandwidth, plane_bytes: int) -> list[SpeedGoal]:
-    """Every goal; none on a GPU. plane_bytes: of a block, where they lie together."""
+    """All goals; none on a GPU. plane_bytes: the contiguous bytes of one block and layer."""
     if speeds.device != "cpu":
         return []
     mine = [one for one in speeds.moves if one.name == ENGINE]

@@ -1,9 +1,10 @@
-"""Time of one piece of work: on the host by its clock, on CUDA by events in the stream.
+"""Time work, and summarise the times.
 
-On CUDA a spin kernel holds the stream back until everything is queued, or for a tenth of a second at most, so that the
-time between the events is that of the device and not of the queueing; what queueing costs the host is measured apart.
+On the host the clock of the host is used, on CUDA events in the stream. On CUDA a spin kernel blocks the stream until
+everything is queued, for at most a tenth of a second, so that the events measure the device and not the queueing; the
+time of the queueing on the host is measured separately. Work in another process is timed there.
 
-Work that another process does is timed there.
+All tensor work is timed on one thread.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from kvproof.reports.data_plane_result import Spread
 
 SPIN_SECONDS_MIN, SPIN_SECONDS_MAX = 0.001, 0.1
-CYCLES_PER_SECOND = 2e9  # about the clock of a current GPU
+CYCLES_PER_SECOND = 2e9  # roughly the clock of a current GPU
 _MAD_TO_SIGMA = 1.4826  # of a normal distribution
 _MEDIAN_ERROR = math.sqrt(math.pi / 2)  # standard error of a median in those of a mean
 
@@ -29,25 +30,25 @@ Work = Callable[[], object]
 
 
 class TakenThere(float):
-    """What work returns that another process has done: the seconds that it took there."""
+    """The result of work in another process: the seconds that it took there."""
 
 
 class Lap(NamedTuple):
-    """Seconds that the bytes took, and seconds until the call had returned."""
+    """One timing. seconds: until the bytes had moved. host_seconds: until the call had returned."""
 
     seconds: float
     host_seconds: float
 
 
 class Stopwatch:
-    """Times work that goes to the current stream of a device."""
+    """Times work on the current stream of a device."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._began, self._cpu_began = time.perf_counter(), time.thread_time()
 
     def lap(self, work: Work, queueing_seconds: float = 0.0) -> Lap:
-        """Run it once. queueing_seconds: how long the call took before, when nothing held the stream back."""
+        """Run the work once. queueing_seconds: the host time of an earlier call, while the stream was not blocked."""
         if self.device.type == "cuda":
             return self._cuda_lap(work, queueing_seconds)
         began = time.perf_counter()
@@ -71,13 +72,13 @@ class Stopwatch:
 
     @property
     def busy(self) -> float:
-        """The share of the time since it was made in which this thread had its core."""
+        """The share of the time since the stopwatch was created in which this thread had its core."""
         return (time.thread_time() - self._cpu_began) / max(time.perf_counter() - self._began, 1e-9)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch use one thread within, and as many as before after."""
+    """Make torch use one thread within the block: on a busy machine, barriers cost more than the shared work saves."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -93,10 +94,10 @@ def spread(values: NDArray[np.float64]) -> Spread:
 
 
 def noise(trials: Sequence[NDArray[np.float64]]) -> float:
-    """How far the median of all may be off by chance, relative to it.
+    """The relative error of the median of all values that chance may cause. trials: the values of each trial.
 
-    The greater of two: three standard errors of the median, from the median deviation, which outliers do not move; and
-    the distance between the least and the greatest median of a trial.
+    It is the greater of two numbers: three standard errors of the median, estimated from the median absolute deviation,
+    which is robust against outliers; and the difference between the greatest and the least median of a trial.
     """
     values = np.concatenate(list(trials))
     middle = float(np.median(values))

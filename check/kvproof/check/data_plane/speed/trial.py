@@ -1,7 +1,7 @@
-"""One trial: some rounds in memory of their own, in each of which everything is timed once, in another order.
+"""One trial: several rounds in newly allocated memory. Each round times everything once, in a random order.
 
 Before anything is timed, each executor makes each of its moves once between filled pools, and every byte is compared.
-What moves wrong bytes is not timed, nor what raises, hangs, or would take the time of all the others.
+An executor that moves wrong bytes, raises, hangs or is too slow is not timed.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ from kvproof.check.data_plane.speed.workload import (
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
 
 ROUNDS_MIN, ROUNDS_MAX = 5, 200
-PROOF_SECONDS_MAX = 20.0  # of one executor in one trial
-VERIFIED_BYTES = 16 * 1024 * 1024  # of one call, in main memory
+PROOF_SECONDS_MAX = 20.0  # for checking the moves of one executor in one trial
+VERIFIED_BYTES = 16 * 1024 * 1024  # compared by one call, in main memory
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a trial times. num_pairs: of one call. num_places: mappings that the rounds go through in turn.
+    """What a trial times. num_pairs: of one call. num_places: the number of mappings that the rounds use in turn.
 
-    kinds: of mappings, by how they begin; empty for all. label: what tells the names of this load from those of others.
-    isolation: the process of the only executor, which is one's own. verifies: whether comparing is timed, too.
+    kinds: prefixes of the names of the mappings; empty for all. label: suffix that distinguishes the names of this load
+    from those of other loads. isolation: the process of the only executor, which is a user's. verifies: whether
+    comparing is timed too.
     """
 
     geometry: Geometry
@@ -63,7 +64,7 @@ class Load:
         return self.num_pairs * self.geometry.block_bytes
 
     def mappings(self, seed: int) -> dict[str, list[Moves]]:
-        """By name, without the label."""
+        """The mappings by name, without the label."""
         made = mappings(self.geometry, self.num_pairs, self.num_places, seed)
         return {name: places for name, places in made.items() if name.startswith(self.kinds or ("",))}
 
@@ -72,7 +73,7 @@ class Load:
         return World(self.geometry, device, self.isolation.share(self.geometry) if self.isolation else None)
 
     def prepared(self, executor: Executor, world: World) -> MoveBlocks:
-        """What does a step."""
+        """The function that executes one step."""
         if self.isolation is None:
             return executor.prepare(world.caches())
         self.isolation.open(self.geometry)
@@ -80,7 +81,11 @@ class Load:
 
 
 class Trial:
-    """What was timed is in `plain`, `moves` and `verification`; `skipped` says what was not, and why."""
+    """The timings of one load in one piece of memory.
+
+    plain, again: two timings of the same plain copies. moves: the executors. verification: the ways to compare.
+    skipped: what was not timed, and why.
+    """
 
     def __init__(self, load: Load, device: torch.device, seed: int) -> None:
         self.load, self.device, self.seed = load, device, seed
@@ -90,15 +95,15 @@ class Trial:
         self.verification: list[Timed] = []
         self.skipped: list[str] = []
 
-    def run(self, stopwatch: Stopwatch, seconds: float, tell: Callable[[str], None]) -> None:
-        """Prove every move, then time everything in turn: five rounds at least, then until the seconds are over."""
+    def run(self, stopwatch: Stopwatch, seconds: float, report: Callable[[str], None]) -> None:
+        """Check every move, then time everything: at least five rounds, and then until the seconds are over."""
         world = self.load.world(self.device)
-        self.moves = self._moves(world, tell)
+        self.moves = self._moves(world, report)
         self.plain, self.again = (self._plain(world) for _ in range(2))
         if self.load.verifies:
             self.verification = self._verification(world)
         timed = [*self.plain, *self.moves, *self.verification, *self.again]
-        for one in timed:  # the first time pays for pages and kernels
+        for one in timed:  # the first call allocates pages and compiles kernels
             for work in one.works:
                 began = time.perf_counter()
                 work()
@@ -107,8 +112,8 @@ class Trial:
         for number in range(ROUNDS_MAX):
             if number >= ROUNDS_MIN and time.monotonic() >= deadline:
                 break
-            tell("timing")
-            order = drawn.sample(timed, len(timed))  # what comes after its like would find the caches warm
+            report("timing")
+            order = drawn.sample(timed, len(timed))  # in a fixed order the caches would favour the same ones each time
             for index, one in enumerate(order, start=number * len(order)):
                 work = one.works[index % len(one.works)]
                 one.seconds.append(stopwatch.lap(work, one.host_seconds).seconds)
@@ -116,19 +121,19 @@ class Trial:
             one.works = ()
 
     def drift(self) -> float:
-        """How far two timings of one plain copy differ, relative."""
+        """The greatest relative difference between two timings of the same plain copy."""
         pairs = zip(self.plain, self.again, strict=False)
         return max(abs(float(np.median(again.speeds()) / np.median(one.speeds())) - 1) for one, again in pairs)
 
     def _plain(self, world: World) -> list[Timed]:
         return plain_copies(world, self.load.payload_bytes, self.load.num_places, self.load.label)
 
-    def _moves(self, world: World, tell: Callable[[str], None]) -> list[Timed]:
-        """Each executor with each mapping, proven to move the right bytes."""
+    def _moves(self, world: World, report: Callable[[str], None]) -> list[Timed]:
+        """Each executor with each mapping, if it moves the right bytes."""
         load, found = self.load, []
         kinds = load.mappings(self.seed)
         for executor in load.executors:
-            tell(f"proving {executor.name}")
+            report(f"checking {executor.name}")
             if reason := executor.unsupported(load.geometry, self.device):
                 self.skipped.append(f"{executor.name}: {reason}")
                 continue
@@ -139,7 +144,7 @@ class Trial:
                     mapping = name + load.label
                     if wrong := _wrong_rows(world, move, places, deadline):
                         self.skipped.append(
-                            f"{executor.name}, {mapping}: it left {wrong:,} rows wrong, so it was not timed"
+                            f"{executor.name}, {mapping}: {wrong:,} rows were wrong, so it was not timed"
                         )
                         continue
                     works = [partial(move, moves) for moves in places]
@@ -153,7 +158,7 @@ class Trial:
         return found
 
     def _verification(self, world: World) -> list[Timed]:
-        """Every way to compare that this device has, on memory as large as the GPU's pool, and a plain copy of it."""
+        """Every way to compare on this device, on memory of the size of the GPU pool. Adds a plain copy of it."""
         arena = Arena(self.load.geometry, PoolId.GPU, self.device)
         arena.fill()
         most = VERIFIED_BYTES if self.device.type == "cpu" else self.load.payload_bytes
@@ -169,25 +174,25 @@ class Trial:
 
 
 class _TooSlow(Exception):
-    """An executor that takes the time of all others; the text says so."""
+    """An executor takes too long to be timed; the text gives the limit."""
 
 
 def _comparison(way: compare.Comparer, arena: Arena, place: slice) -> Callable[[], object]:
-    """Compare that part of the memory. In main memory the keys of the rows are computed each time, as in use."""
+    """A call that compares a part of the memory. In main memory it also computes the keys of the rows, as in use."""
     memory, labels = arena.memory[place], arena.labels[place]
     if arena.device.type == "cpu":
         return lambda: way(memory, row_keys(labels), arena.columns)
-    keys: Words = row_keys(labels)  # the host's work, which the time of a device must not wait for
+    keys: Words = row_keys(labels)  # work of the host, which must not count as time of the device
     return lambda: way(memory, keys, arena.columns)
 
 
 def _wrong_rows(world: World, move: MoveBlocks, places: Sequence[Moves], deadline: float) -> int:
-    """Make every move once, and compare both pools whole; wrong rows are put right again."""
+    """Make every move once, and compare both pools. Returns the number of wrong rows, after restoring them."""
     for number, moves in enumerate(places, start=1):
         world.expect(moves)
         move(moves)
         if time.monotonic() > deadline and number < len(places):
-            raise _TooSlow(f"its moves were not proven within {PROOF_SECONDS_MAX:g} s, so it was not timed")
+            raise _TooSlow(f"its moves could not be checked within {PROOF_SECONDS_MAX:g} s, so it was not timed")
     world.synchronize()
     wrong = world.wrong()
     for pool, rows in wrong.items():

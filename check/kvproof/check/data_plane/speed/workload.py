@@ -1,4 +1,4 @@
-"""What is timed: mappings of every kind, and the plain copies they are measured against."""
+"""The work that is timed: mappings of every kind, and the plain copies to which they are compared."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ COMPARED = "of what is compared"
 
 @dataclass
 class Timed:
-    """One thing that is timed in every round. The rounds take its works, which are equal but for place, in turn.
+    """One thing that is timed in every round, and its times.
 
-    reference: the plain copy it is measured against; a plain copy's is itself. seconds: of every round so far. A work
-    that another process does returns the seconds that it took there.
-    host_seconds: until a call returned, when it was tried.
+    works: calls that do the same at different places; the rounds use them in turn. A call in another process returns
+    the seconds that it took there (`TakenThere`). reference: the plain copy to which it is compared; for a plain copy,
+    itself. host_seconds: the time until the first call returned. seconds: one value per round.
     """
 
     name: str
@@ -40,18 +40,19 @@ class Timed:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from the others."""
+        """The identity among the timed things."""
         return self.name, self.mapping
 
     def speeds(self) -> NDArray[np.float64]:
-        """In 1e9 bytes a second, by round."""
+        """The speeds in 1e9 bytes per second, one per round."""
         return self.num_bytes / np.array(self.seconds) / 1e9
 
 
 def mappings(geometry: Geometry, num_pairs: int, num_places: int, seed: int) -> dict[str, list[Moves]]:
-    """Each kind of move, of blocks side by side and of blocks all over the pools; no target is a source.
+    """For each kind of move, `num_places` mappings of `num_pairs` pairs each, at different places of the pools.
 
-    So many mappings of as many pairs, in other places of the pools. Pools have 2 * num_pairs * num_places blocks.
+    The kinds are swap in, swap out and copy, each with adjacent and with scattered blocks. No target is also a source.
+    Each pool must have 2 * num_pairs * num_places blocks.
     """
     drawn = random.Random(seed)
     gpu, cpu = list(range(geometry.num_gpu_blocks)), list(range(geometry.num_cpu_blocks))
@@ -68,9 +69,10 @@ def mappings(geometry: Geometry, num_pairs: int, num_places: int, seed: int) -> 
 
 
 def plain_copies(world: World, num_bytes: int, num_places: int, label: str = "") -> list[Timed]:
-    """What the machine does at best with as many bytes side by side, in the very memory of the pools.
+    """Plain copies of contiguous bytes in the memory of the pools: the best that the machine can do.
 
-    One for each direction, for where memory lies, and which way bytes go, changes the speed. It leaves junk there.
+    There is one for each direction, because the speed depends on the place of memory and on the direction. They
+    overwrite the pools.
     """
     num_words = num_bytes // 8
     gpu, cpu = (world.arenas[pool].memory.view(-1) for pool in (PoolId.GPU, PoolId.CPU))
@@ -87,13 +89,13 @@ def plain_copies(world: World, num_bytes: int, num_places: int, label: str = "")
 
 
 def plain_copy(name: str, tensors: Sequence[tuple[torch.Tensor, torch.Tensor]], num_bytes: int) -> Timed:
-    """Copies of so many bytes each, pairs of target and source."""
+    """Copies of `num_bytes` bytes each. tensors: pairs of target and source."""
     works = [partial(target.copy_, source, non_blocking=True) for target, source in tensors]
     return Timed("plain copy", name, works, num_bytes, name)
 
 
 def reference_of(moves: Moves) -> str:
-    """The plain copy that goes the way of these moves."""
+    """The name of the plain copy in the direction of these moves."""
     if moves.swap_in:
         return IN
     return OUT if moves.swap_out else WITHIN
