@@ -1,4 +1,4 @@
-"""`kvproof device` as the owner of a machine calls it: what it says, exits with and leaves behind."""
+"""`kvproof device` as the owner of a machine calls it: its output, its exit codes and its files."""
 
 import json
 from functools import partial
@@ -13,10 +13,13 @@ from kvproof.check.cli import device as command
 from kvproof.check.cli.app import app
 from kvproof.check.data_plane.end_to_end import comparing
 from kvproof.check.data_plane.end_to_end.comparing import run_end_to_end
+from kvproof.check.data_plane.end_to_end.fault_injection import FAULTS
+from kvproof.check.data_plane.faults import judging
 from kvproof.check.data_plane.run import correctness
 from kvproof.check.data_plane.run.correctness import CorrectnessConfig
 from kvproof.check.data_plane.speed import bandwidth
 from kvproof.check.data_plane.speed.bandwidth import BandwidthConfig
+from kvproof.reports import device_plots
 from kvproof.reports.document import write
 from kvproof.reports.result import Result as Document
 from kvproof.reports.result import Run
@@ -56,14 +59,17 @@ def stored(folder: str = ".kvproof") -> Any:
 
 @pytest.fixture
 def _briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little is timed; of mappings and workloads a few are run."""
+    """Run few mappings, faults and workloads, time little, and draw no plots: each of them has its own tests."""
     monkeypatch.setattr(
         correctness, "CorrectnessConfig", partial(CorrectnessConfig, mappings=("mixed", "heavy-swapping"))
     )
     monkeypatch.setattr(command, "TIMING_SECONDS_MAX", 0.1)
     monkeypatch.setattr(bandwidth, "NUM_TRIALS", 1)
     monkeypatch.setattr(bandwidth, "BandwidthConfig", partial(BandwidthConfig, num_pairs=2, num_places=2))
-    monkeypatch.setattr(comparing, "run_end_to_end", partial(run_end_to_end, workloads=("swap",)))
+    monkeypatch.setattr(comparing, "run_end_to_end", partial(run_end_to_end, workloads=("swap",), faults=FAULTS[:2]))
+    monkeypatch.setattr(judging, "FAULTS", judging.FAULTS[:6])
+    for plot in ("speeds_plot", "costs_plot", "comparison_plot"):
+        monkeypatch.setattr(device_plots, plot, lambda drawn: "")
 
 
 @pytest.mark.usefixtures("_briefly")
@@ -122,8 +128,8 @@ def test_without_cuda_auto_says_that_the_cpu_is_used_and_cuda_is_refused(monkeyp
     assert "torch finds no CUDA device; use --device cpu or --device auto" in done.stderr
     from kvproof.check.cli.device import settled_device
 
-    chosen, seen, note = settled_device("auto")
-    assert (chosen, seen["device"]) == ("cpu", "cpu")
+    chosen, facts, note = settled_device("auto")
+    assert (chosen, facts["device"]) == ("cpu", "cpu")
     assert note.startswith("There is no CUDA device, so the CPU was used")
     assert settled_device("cpu")[2] == ""
     gate = kvproof("verify", "--device", "cuda")
