@@ -14,7 +14,7 @@ from kvproof.check.cli.app import app
 from kvproof.check.data_plane.end_to_end import comparing
 from kvproof.check.data_plane.end_to_end.comparing import run_end_to_end
 from kvproof.check.data_plane.end_to_end.fault_injection import FAULTS
-from kvproof.check.data_plane.faults import judging
+from kvproof.check.data_plane.faults import catalogue, judging
 from kvproof.check.data_plane.run import correctness
 from kvproof.check.data_plane.run.correctness import CorrectnessConfig
 from kvproof.check.data_plane.speed import bandwidth
@@ -67,7 +67,7 @@ def _briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bandwidth, "NUM_TRIALS", 1)
     monkeypatch.setattr(bandwidth, "BandwidthConfig", partial(BandwidthConfig, num_pairs=2, num_places=2))
     monkeypatch.setattr(comparing, "run_end_to_end", partial(run_end_to_end, workloads=("swap",), faults=FAULTS[:2]))
-    monkeypatch.setattr(judging, "FAULTS", judging.FAULTS[:6])
+    monkeypatch.setattr(judging, "FAULTS", catalogue.FAULTS[:6])
     for plot in ("speeds_plot", "costs_plot", "comparison_plot"):
         monkeypatch.setattr(device_plots, plot, lambda drawn: "")
 
