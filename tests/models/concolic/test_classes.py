@@ -1,14 +1,23 @@
-"""Every method of the small classes, on every path: proved, replayed on plain numbers, and every line reached."""
+"""Every method of the small classes, on every path: proved, replayed on plain numbers, and every line reached.
 
-from collections.abc import Iterator
+Each path is replayed with concrete values that take it. The method must then end as the path says, and every claim must
+be true of plain numbers as it was of terms. So a replay also compares the symbolic numbers with Python's own.
+"""
+
+import linecache
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import CodeType, FrameType
+from typing import Any
 
 import pytest
 import z3
 
 from kvproof.impl.swapping import move
 from kvproof.models.concolic.eviction import LONG_SCENARIOS
-from kvproof.models.concolic.line_coverage import reached
-from kvproof.models.concolic.scenario import Scenario, Shape, explored, obligations, obligations_of
+from kvproof.models.concolic.scenario import Scenario, Shape, explore, obligations, obligations_of, replay
 from kvproof.models.concolic.suite import SCENARIOS
 
 SUBJECTS = list(dict.fromkeys(scenario.subject for scenario in SCENARIOS))
@@ -24,11 +33,75 @@ WITH_A_PREFIX_CACHE = (
 )
 
 
+class PathNotTaken(Exception):
+    """With values that should take a path, the method does something else: the symbolic numbers are wrong."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The number of paths of a subject, and the text of its lines that no path reaches."""
+
+    num_paths: int
+    lines_missed: tuple[str, ...]
+
+
+def reached(subject: Any, pairs: Iterable[tuple[Scenario, Shape]]) -> Reached:
+    """Replay every path of these scenarios of `subject`. Raises PathNotTaken."""
+    codes = list(_codes(subject))
+    found: set[tuple[CodeType, int]] = set()
+    num_paths = 0
+    for scenario, shape in pairs:
+        for path in shape.paths:
+            ending, claims = _watched(codes, found, partial(replay, scenario, shape.name, path.example))
+            false = [claim.sentence for claim in claims if not claim.holds]
+            if ending != path.ending or false:
+                raise PathNotTaken(
+                    f"{scenario.name} {shape.name} with {path.example} {ending}, not {path.ending}; {false}"
+                )
+            num_paths += 1
+    missed = [
+        linecache.getline(code.co_filename, line).strip()
+        for code in codes
+        for line in sorted({line for *_, line in code.co_lines() if line and line > code.co_firstlineno})
+        if (code, line) not in found
+    ]
+    return Reached(num_paths, tuple(missed))
+
+
+def _codes(subject: Any) -> Iterator[CodeType]:
+    """The code of a function, or of every method and property of a class."""
+    parts = vars(subject).values() if isinstance(subject, type) else [subject]
+    for part in parts:
+        function = part.fget if isinstance(part, property) else part
+        code = getattr(function, "__code__", None)
+        if isinstance(code, CodeType):
+            yield code
+            yield from (one for one in code.co_consts if isinstance(one, CodeType))
+
+
+def _watched(codes: list[CodeType], found: set[tuple[CodeType, int]], run: Callable[[], Any]) -> Any:
+    watched = set(codes)
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code not in watched:
+            return None
+        if event == "line":
+            found.add((frame.f_code, frame.f_lineno))
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        return run()
+    finally:
+        sys.settrace(before)
+
+
 def shapes_of(scenarios: tuple[Scenario, ...], subject: object) -> Iterator[tuple[Scenario, Shape]]:
     for scenario in scenarios:
         if scenario.subject is subject:
             for name in scenario.shapes:
-                yield scenario, explored(scenario, name)
+                yield scenario, explore(scenario, name)
 
 
 def unproved(pairs: list[tuple[Scenario, Shape]]) -> list[str]:
@@ -55,7 +128,7 @@ def test_every_path_keeps_the_invariant_and_reaches_every_line(subject: object) 
 @pytest.mark.parametrize("name", list(LONG_SCENARIOS[0].shapes))
 def test_the_evictor_is_right_where_thousands_of_orders_are_possible(name: str) -> None:
     scenario = LONG_SCENARIOS[0]
-    pairs = [(scenario, explored(scenario, name))]
+    pairs = [(scenario, explore(scenario, name))]
     assert len(pairs[0][1].paths) > 200
     assert unproved(pairs) == []
     reached(scenario.subject, pairs)
@@ -69,7 +142,7 @@ def test_every_obligation_has_a_name_of_its_own_and_a_property() -> None:
 
 def test_a_path_that_is_left_out_is_missed() -> None:
     scenario = next(one for one in SCENARIOS if one.name == "RefCounter.decr")
-    shape = explored(scenario, "")
+    shape = explore(scenario, "")
     for left_out in range(len(shape.paths)):
         paths = shape.paths[:left_out] + shape.paths[left_out + 1 :]
         *_, no_other = obligations_of(scenario, Shape("", shape.assumptions, paths, 0))

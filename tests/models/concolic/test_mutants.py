@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kvproof.models.concolic.scenario import NotReplayed, Scenario, obligations, refutations, replayed
+from kvproof.models.concolic.scenario import NotReplayed, Scenario, obligations, refutations, replay
 from kvproof.models.concolic.suite import SCENARIOS
 from kvproof.models.suites import refutation_of
 
@@ -83,9 +83,9 @@ def test_a_planted_fault_is_refuted_by_numbers_on_which_it_shows(name: str, old:
     shapes = [shape for shape in scenario.shapes if shape not in MANY_PATHS]
     refutation = next(refutations(scenario, faulty, shapes), None)
     assert refutation is not None
-    _, claims = replayed(scenario, refutation.shape, refutation.values, faulty)
+    _, claims = replay(scenario, refutation.shape, refutation.values, faulty)
     assert [claim.sentence for claim in claims if not claim.holds] == list(refutation.broken) != []
-    _, claims = replayed(scenario, refutation.shape, refutation.values)
+    _, claims = replay(scenario, refutation.shape, refutation.values)
     assert all(claim.holds for claim in claims), "the class as it is does right with the same numbers"
 
 

@@ -1,8 +1,10 @@
-"""Proofs about the code that runs: small classes of the block manager, unmodified, on symbolic numbers.
+"""Bounded proofs about code that runs: small classes, unmodified, with symbolic integers, on at most four blocks.
 
-`symbolic` has numbers that fork where Python needs to know, `exploration` repeats a run until every answer was given,
-`scenario` states what one method does and makes the obligations; then one module for each class. It proves the
-inductive step: from any state that satisfies the invariant of the class, over four blocks with unbounded counts, each
-method returns, raises and changes what is claimed, and the invariant holds again. It says nothing of more blocks:
-there `kvproof.models.refinement` does, for what fits it.
+`symbolic` has the integers, which fork a run where Python needs a concrete answer; `exploration` repeats a run until
+every answer was given; `scenario` describes a call of one method and makes the obligations; then there is one module
+for each class. What is proved is the inductive step: from any state that satisfies the invariant of the class, over at
+most four blocks with unbounded counts, each method returns, raises and changes what is claimed, and the invariant holds
+afterwards. Nothing is proved for more blocks; `kvproof.models.refinement` does that, for the functions that it covers.
+
+`RefCounter` and `CopyOnWriteTracker` belong to `kvproof.impl.vllm_api`; the built-in manager does not run them.
 """

@@ -1,4 +1,4 @@
-"""What `RefCounter` and `CopyOnWriteTracker` do: stated for four blocks with any counts, and any block id."""
+"""`RefCounter` and `CopyOnWriteTracker`, for four blocks with any counts, and any block id."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ NUM_BLOCKS = 4
 
 
 class Holder:
-    """A block object, as far as the tracker looks at it."""
+    """A block object, with the one attribute that the tracker reads."""
 
     def __init__(self, block_id: Any) -> None:
         self.block_id = block_id
@@ -66,7 +66,7 @@ def _decr(inputs: Inputs, subject: Any) -> Step:
 
 
 def _set_of_ids(inputs: Inputs, subject: Any) -> Step:
-    """A counter of its own over ids that are no range: all counts are 0, and the readable copy says so."""
+    """A counter with its own counts, over ids that are not a range. All counts are 0 before."""
     ids = [3, 5, 8, 13]
     counter = subject(ids)
     block = inputs.below("block", 15)
@@ -87,12 +87,12 @@ def _set_of_ids(inputs: Inputs, subject: Any) -> Step:
 
 
 def count_is_known(block: Any, ids: list[int]) -> Any:
-    """Whether a block is one of the ids."""
+    """Whether the block is one of the ids."""
     return negated(both(block != i for i in ids))
 
 
 def _read_only(inputs: Inputs, subject: Any, name: str) -> Step:
-    """The view reads what the counter reads, and changes nothing."""
+    """The view reads the same counts as the counter, and cannot change them."""
     counts = _counts(inputs)
     before, block = list(counts), inputs.below("block", NUM_BLOCKS)
     view = subject(RefCounter(range(NUM_BLOCKS), counts))
@@ -107,7 +107,7 @@ def _read_only(inputs: Inputs, subject: Any, name: str) -> Step:
 
 
 def _view(inputs: Inputs, subject: Any) -> Step:
-    """A view follows its counter."""
+    """A view shows later changes of its counter."""
     counts = _counts(inputs)
     block = inputs.below("block", NUM_BLOCKS)
     counter = subject(range(NUM_BLOCKS), counts)
@@ -134,7 +134,7 @@ def _is_appendable(inputs: Inputs, subject: Any, has_id: bool) -> Step:
 
 
 def _record(inputs: Inputs, subject: Any, has_source: bool, has_target: bool) -> Step:
-    """Recording a copy after two others, and taking the list."""
+    """Record a copy after two others, and take the list."""
     tracker = subject(RefCounter(range(NUM_BLOCKS)).as_readonly())
     earlier = [(inputs.integer(f"source_{i}"), inputs.integer(f"target_{i}")) for i in range(2)]
     tracker._copies = list(earlier)

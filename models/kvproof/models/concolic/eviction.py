@@ -1,13 +1,13 @@
-"""What `LRUEvictor` does: four blocks with any ids, times of access and numbers of hashed tokens.
+"""`LRUEvictor`, for up to four blocks with any ids, access times and numbers of hashed tokens.
 
-The invariant: each block that can be evicted has one rank, and that very tuple lies once in the heap or among
-those that wait for it; every other tuple there is stale; the heap is ordered. A shape says how many tuples lie
-where: `01` are the ranks of blocks 0 and 1, `x` is a stale one, `=` a stale one equal to the rank before it. All
-numbers are any; ids are different where the evictor keeps them as keys. Times are integers here: the evictor only
-compares them.
+The invariant: each evictable block has one rank, and that very tuple is once in the heap or in the list of tuples that
+wait to be put there; every other tuple in them is stale; the heap is ordered. A shape states how many tuples there are
+and where: `01` are the ranks of blocks 0 and 1, `x` is a stale tuple, `=` a stale tuple equal to the one before. All
+numbers are arbitrary; ids that the evictor uses as keys are distinct. Times are integers here, because the evictor
+only compares them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -23,7 +23,7 @@ Rank = tuple[Any, Any, Any]
 
 @dataclass(frozen=True)
 class Entry:
-    """A block that can be evicted."""
+    """An evictable block."""
 
     block: Any
     rank: Rank
@@ -32,7 +32,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Blocks:
-    """An evictor in any state that satisfies the invariant, with what it has."""
+    """An evictor in any state that satisfies the invariant, and its evictable blocks."""
 
     evictor: Any
     entries: list[Entry]
@@ -44,7 +44,7 @@ def _evictor(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Blocks:
     for part, shape in ((evictor._heap, heap), (evictor._waiting, waiting)):
         for place, kind in enumerate(shape):
             if kind == EQUAL:
-                part.append((*part[-1],))  # another tuple: the evictor tells them apart by identity
+                part.append((*part[-1],))  # an equal tuple, but another object: the evictor compares identities
                 continue
             name = f"stale_{'heap' if part is evictor._heap else 'waiting'}_{place}" if kind == STALE else kind
             block = inputs.identifier(f"block_{name}")
@@ -61,7 +61,7 @@ def _evictor(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Blocks:
 
 
 def _precedes(one: Rank, other: Rank) -> Any:
-    """Whether a rank is the smaller tuple, or the same."""
+    """Whether a rank is smaller than another, or equal."""
     (time, depth, block), (other_time, other_depth, other_block) = one, other
     is_smaller_depth = either((depth < other_depth, both((equal(depth, other_depth), block <= other_block))))
     return either((time < other_time, both((equal(time, other_time), is_smaller_depth))))
@@ -85,7 +85,7 @@ def _is_sound(evictor: Any) -> Any:
 
 
 def _has(entries: list[Entry], evictor: Any) -> Iterator[Claim]:
-    """The evictor has these blocks, each with its rank and content, and no other."""
+    """Claims: the evictor has exactly these blocks, each with its rank and content."""
     ranks, contents = list(evictor._ranks.items()), list(evictor._contents.items())
     yield Claim(
         "each block that should be here is, with its rank", both(_is_among(e.block, e.rank, ranks) for e in entries)
@@ -96,21 +96,17 @@ def _has(entries: list[Entry], evictor: Any) -> Iterator[Claim]:
 
 
 def _is_among(key: Any, value: Any, items: list[tuple[Any, Any]]) -> Any:
-    is_the_very_one = any(key is one and value is other for one, other in items)
-    return is_the_very_one or either(both((equal(key, one), equal(value, other))) for one, other in items)
+    is_identical = any(key is one and value is other for one, other in items)
+    return is_identical or either(both((equal(key, one), equal(value, other))) for one, other in items)
 
 
 def _added(entries: list[Entry], new: Entry) -> list[Entry]:
-    """The blocks after one was added; it may be one of them. The path has decided that."""
+    """The blocks after adding one, which may replace one of them: the path has decided that."""
     return [*(entry for entry in entries if entry.block != new.block), new]
 
 
 def _without(entries: list[Entry], block: Any) -> list[Entry]:
     return [entry for entry in entries if entry.block != block]
-
-
-def _claims_after(blocks: Blocks, after: Callable[[Outcome], list[Entry]]) -> Callable[[Outcome], Iterator[Claim]]:
-    return lambda outcome: _has(blocks.entries if outcome.error else after(outcome), blocks.evictor)
 
 
 def _add(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
@@ -249,7 +245,7 @@ SCENARIOS = (
     Scenario("LRUEvictor.clear", "lists-agree", LRUEvictor, _clear, _shapes(("01x", "2"))),
 )
 
-# The same where most orders are possible, thousands of paths: four blocks that all still wait, and stale tuples too.
+# Shapes with thousands of paths, for the long tests: four blocks in many possible orders, also with stale tuples.
 LONG_SCENARIOS = (
     Scenario(
         "LRUEvictor.evict",

@@ -1,11 +1,11 @@
-"""Every path of a run that forks: the run is repeated from its start, each time with other answers.
+"""Explore every path of a run that forks: repeat the run from its start, each time with other answers.
 
-A run asks questions (`decide`, `value_of`). The first time a question comes up, the solver says which answers are
-possible under those given so far; one is given now, the other later, depth first. The answers form the path
-condition. A question with one possible answer is no fork. Where the solver gives up, the answer counts as
-possible: a path too many costs time and hides nothing. So the solver need not be asked at all.
+A run asks questions (`decide`, `value_of`). At a new question the solver finds out which answers are possible, given
+the earlier ones. One answer is given at once and the other later, depth first. The answers form the path condition. A
+question with only one possible answer is not a fork. If the solver gives up, an answer counts as possible: a
+superfluous path costs time but hides nothing, so the solver need not be asked at all.
 
-The run must ask the same questions after the same answers: it starts from the same values each time.
+The run must be deterministic: after the same answers it must ask the same questions.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,33 +21,37 @@ TIMEOUT_MS = 5_000
 
 
 class NoSuchState(Exception):
-    """No values satisfy what the run assumes, so that it would prove nothing."""
+    """No values satisfy the assumptions of the run, so it would prove nothing."""
 
 
 class TooManyPaths(Exception):
-    """The run forks without an end in sight."""
+    """The run has more paths, or a number has more values, than the limit."""
 
 
 class GaveUp(Exception):
-    """The solver did not find out in time."""
+    """The solver did not find an answer in time."""
 
 
 @dataclass
 class Fork:
-    """One question on the path: what was answered, and whether the other answer is still to be tried."""
+    """One question on the path, and its answer.
+
+    is_open: the other answer is still to be tried. is_forced: the other answer is impossible. value: the number, if the
+    question is whether a term equals it. other: a model for the other answer.
+    """
 
     question: z3.BoolRef
     answer: bool
     is_open: bool
     is_forced: bool
-    value: int | None  # the number that was asked for, if the question is whether a term is that
-    other: z3.ModelRef | None  # values under the other answer
+    value: int | None
+    other: z3.ModelRef | None
 
 
 class Exploration:
-    """Repeats a run until every answer was given. `assume` is called before the first question.
+    """Repeats a run until every answer was given. `assume` must be called before the first question.
 
-    asks_solver: if not, every answer counts as possible, and no number can be asked for.
+    asks_solver: if False, every answer counts as possible, and `value_of` fails for terms that are not constant.
     """
 
     def __init__(self, asks_solver: bool = True) -> None:
@@ -64,7 +68,7 @@ class Exploration:
         self._found: z3.ModelRef | None = None  # by the latest check that had an answer
 
     def paths(self, run: Callable[[], None]) -> Iterator[tuple[z3.BoolRef, ...]]:
-        """Run once for each path, and give its condition right after. Raises NoSuchState, TooManyPaths."""
+        """Run once for each path; yields the condition of the path after its run. Raises NoSuchState, TooManyPaths."""
         for _ in range(PATHS_MAX):
             self._position = 0
             self._known.clear()
@@ -78,7 +82,10 @@ class Exploration:
         raise TooManyPaths(f"more than {PATHS_MAX} paths")
 
     def assume(self, condition: Callable[[], z3.BoolRef]) -> None:
-        """Take a condition for granted on every path. It is made on the first path only: each path assumes the same."""
+        """Assume a condition on every path. It is built on the first path only, since each path assumes the same.
+
+        Raises ValueError after the first question.
+        """
         if self._position:
             raise ValueError("assume comes before the first question")
         if self._is_first:
@@ -87,7 +94,10 @@ class Exploration:
             self._solver.add(made)
 
     def values(self, names: Iterable[str], condition: z3.BoolRef | None = None) -> dict[str, int] | None:
-        """Values of integers that take the path just run and satisfy the condition; None if there are none."""
+        """Values of these integers that take the latest path and satisfy the condition; None if there are none.
+
+        Raises GaveUp.
+        """
         model = self._first_model()
         if condition is not None:
             result = self._check(condition)
@@ -95,7 +105,7 @@ class Exploration:
                 return None
             model = self._found if result == z3.sat else None
         if model is None:
-            raise GaveUp("the solver does not tell whether values exist that take this path")
+            raise GaveUp("the solver does not decide whether any values take this path")
         return {name: int(model.eval(z3.Int(name), model_completion=True).as_long()) for name in names}
 
     def decide(self, question: z3.BoolRef) -> bool:
@@ -109,12 +119,12 @@ class Exploration:
         return known
 
     def value_of(self, term: z3.ArithRef) -> int:
-        """The number that the term is on this path; there must be finitely many that it can be."""
+        """The value of the term on this path. It must have finitely many. Raises GaveUp, TooManyPaths."""
         plain = z3.simplify(term)
         if z3.is_int_value(plain):
             return int(plain.as_long())
         if not self._asks_solver:
-            raise GaveUp(f"{plain} is used as a number")
+            raise GaveUp(f"{plain} is used as a concrete number")
         for _ in range(VALUES_MAX):
             if self._position < len(self._forks):
                 value = self._forks[self._position].value
@@ -126,7 +136,7 @@ class Exploration:
                 value = model.eval(plain, model_completion=True).as_long()
             if self._answer(plain == value, value):
                 return int(value)
-        raise TooManyPaths(f"{plain} is used as a number, and may be more than {VALUES_MAX} of them")
+        raise TooManyPaths(f"{plain} is used as a concrete number, and has more than {VALUES_MAX} possible values")
 
     def _answer(self, question: z3.BoolRef, value: int | None) -> bool:
         if self._position == len(self._forks):
@@ -166,11 +176,11 @@ class Exploration:
         return False
 
     def _first_model(self) -> z3.ModelRef | None:
-        """Values that satisfy the path so far; None if the solver gives up."""
+        """A model of the path so far; None if the solver gives up. Raises NoSuchState."""
         if self._model is None:
             result = self._check()
             if result == z3.unsat:
-                raise NoSuchState("no values satisfy what is assumed")
+                raise NoSuchState("no values satisfy the assumptions")
             self._model = self._solver.model() if result == z3.sat else None
         return self._model
 

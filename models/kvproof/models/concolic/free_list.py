@@ -1,8 +1,8 @@
-"""What `DeviceBlocks` does: refcounts and the free list of one device of four blocks, with any counts.
+"""`DeviceBlocks`: refcounts and the free list of one device of four blocks, with any counts.
 
-The device has the ids 1 to 4 of six, so that a step that writes beyond its device shows. The invariant: the free
-list names each of its blocks once, and exactly those whose refcount is 0; no refcount is negative; the null block,
-once it is taken, stays held. A shape says how many ids are free; which ones, in which order, is any.
+The device has the ids 1 to 4 of six, so that a write outside of the device is noticed. The invariant: the free list
+has each block at most once, and exactly those with refcount 0; no refcount is negative; the null block, once it is
+taken, stays held. A shape states how many ids are free; which ones, and their order, is arbitrary.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ NUM_COUNTS = 6
 
 @dataclass
 class Device:
-    """A device in any state that satisfies the invariant, and what it was before a call."""
+    """A device in any state that satisfies the invariant, with its counts and free ids before a call."""
 
     blocks: Any
     counts: list[Any]
@@ -43,25 +43,25 @@ def _device(inputs: Inputs, subject: Any, num_free: int, has_null: bool = False)
 def is_sound(blocks: Any) -> Any:
     """The invariant of a device whose ids are a range."""
     free, counts, ids = list(blocks.free_ids), blocks.refcounts, blocks.ids
-    is_kept = both((is_among(blocks.null_id, ids), at(counts, blocks.null_id) > 0))
+    null_is_held = both((is_among(blocks.null_id, ids), at(counts, blocks.null_id) > 0))
     return both(
         [
             *(is_among(block, ids) for block in free),
             *(negated(equal(one, other)) for place, one in enumerate(free) for other in free[:place]),
             *(same_truth(counts[block] == 0, either(equal(one, block) for one in free)) for block in ids),
             *(count >= 0 for count in counts),
-            either((equal(blocks.null_id, NO_NULL_BLOCK), is_kept)),
+            either((equal(blocks.null_id, NO_NULL_BLOCK), null_is_held)),
         ]
     )
 
 
 def is_among(block: Any, ids: range) -> Any:
-    """Whether a block is one of consecutive ids."""
+    """Whether a block is in a range of ids."""
     return both((block >= ids.start, block < ids.stop))
 
 
 def _changed_by(device: Device, change: int, blocks: Iterable[Any]) -> Any:
-    """Whether every count changed by so much for each time the block is among `blocks`."""
+    """Whether each count has changed by `change` times the number of its block's occurrences in `blocks`."""
     changed = list(blocks)
     after = device.blocks.refcounts
     return both(after[block] == device.counts[block] + change * count_of(block, changed) for block in range(NUM_COUNTS))
@@ -73,7 +73,7 @@ def _unchanged(device: Device) -> Claim:
 
 
 def _taking(device: Device, taken: list[Any], num_blocks: int) -> Iterator[Claim]:
-    """What is true after `taken` were taken."""
+    """The claims after taking the blocks `taken`."""
     yield Claim("as many are taken as were asked for", len(taken) == num_blocks)
     yield Claim("those freed last are taken first", equal(taken, device.free[:num_blocks]))
     yield Claim("the others stay free, in their order", equal(list(device.blocks.free_ids), device.free[num_blocks:]))
@@ -102,7 +102,7 @@ def _take_one(inputs: Inputs, subject: Any, num_free: int) -> Step:
 
 
 def _held(inputs: Inputs, device: Device, num_ids: int) -> list[Any]:
-    """Ids of held blocks of the device; none more often than it is held."""
+    """Ids of held blocks of the device; none occurs more often than it is held."""
     held = [inputs.integer(f"block_{place}") for place in range(num_ids)]
     inputs.assume(
         lambda: both(both((is_among(block, IDS), at(device.counts, block) >= count_of(block, held))) for block in held)

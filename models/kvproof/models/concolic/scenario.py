@@ -1,11 +1,11 @@
-"""One method of one class, from any state that satisfies the invariant: what it does is stated, and proved by paths.
+"""Scenarios: a call of one method, from any state that satisfies the invariant, and claims about its result.
 
-A `Scenario` makes an object of the class from `Inputs`, assumes the invariant, calls the method, and claims what
-is then returned or raised and how the object looks, the invariant included. The same text runs twice: on symbolic
-inputs, where invariant and path condition must imply the claims on every path, and on concrete numbers, where it
-shows that a refutation is one, and that a path does what its terms say.
+A `Scenario` makes an object of the class from `Inputs`, assumes the invariant, calls the method, and claims what the
+method returns or raises and how the object looks afterwards, including the invariant. The same code runs in two ways:
+on symbolic inputs, where the invariant and the path condition must imply the claims on every path; and on concrete
+numbers, to confirm a refutation, and to check that a path does what its terms say.
 
-Containers of the object have a concrete shape, over at most four blocks; counts, times and ids in them are any.
+Containers of the object have a concrete shape, with at most four blocks; counts, times and ids in them are arbitrary.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,18 +19,18 @@ from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicId, SymbolicI
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 
 SUITE = "concolic"
-SMALL = 9  # numbers up to it read well, and are tried first
+SMALL = 9  # numbers up to this one are easy to read, and are tried first
 
 
 class NotAssumed(Exception):
-    """Concrete numbers do not satisfy what the scenario assumes."""
+    """Concrete numbers do not satisfy the assumptions of the scenario."""
 
 
 Assume = Callable[[Callable[[], z3.BoolRef]], None]
 
 
 class Inputs:
-    """The values a scenario starts from: symbolic ones, or the numbers of `values`."""
+    """The initial values of a scenario: symbolic ones, or the numbers in `values`, 0 for names that it lacks."""
 
     def __init__(self, values: Mapping[str, int] | None = None, assume: Assume | None = None):
         self._values, self._assume = values, assume
@@ -45,7 +45,7 @@ class Inputs:
         return self._made(name, SymbolicId)
 
     def count(self, name: str) -> Any:
-        """Any integer from 0."""
+        """Any integer of at least 0."""
         made = self.integer(name)
         self.assume(lambda: made >= 0)
         return made
@@ -57,11 +57,11 @@ class Inputs:
         return made
 
     def assume(self, condition: Callable[[], Any]) -> None:
-        """Take only values for which the condition is true."""
+        """Restrict the values to those for which the condition is true. Raises NotAssumed for concrete ones."""
         if self._assume is not None:
             self._assume(lambda: truth(condition()))
         elif not condition():
-            raise NotAssumed("these numbers do not satisfy what the scenario assumes")
+            raise NotAssumed("these numbers do not satisfy the assumptions of the scenario")
 
     def _made(self, name: str, kind: Callable[[z3.ArithRef], SymbolicInt]) -> Any:
         self.names.append(name)
@@ -70,19 +70,19 @@ class Inputs:
 
 @dataclass
 class Outcome:
-    """What a call returned, or the error it raised."""
+    """The value that a call returned, or the error that it raised."""
 
     value: Any = None
     error: Exception | None = None
 
     def raised(self, *kinds: type[Exception]) -> bool:
-        """Whether it raised one of these."""
+        """Whether the call raised one of these errors."""
         return isinstance(self.error, kinds)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What holds after a call: a sentence, and whether it does."""
+    """A claim about the state after a call: a sentence, and a truth value or term."""
 
     sentence: str
     holds: Any
@@ -90,7 +90,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Step:
-    """A call that is ready to be made, the errors it may raise, and what is claimed of its outcome."""
+    """A call, the errors that it may raise, and the claims about its outcome."""
 
     call: Callable[[], Any]
     claims: Callable[[Outcome], Iterable[Claim]]
@@ -99,10 +99,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A method, the shapes of object it is called on, and how such a step is made.
+    """A method, the shapes of the objects that it is called on, and a function that makes the step.
 
-    subject: the class or function that is unmodified. shapes: a name and the arguments of `make` for each.
-    make: gives the step, of the inputs, the subject (or a mutant of it) and the shape.
+    subject: the class or function, unmodified. shapes: names, each with arguments of `make`. make: called with the
+    inputs, the subject (or a mutant of it) and the arguments of a shape; returns the step.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Path:
-    """One path through a scenario: when it is taken, values that take it, how it ended, what was claimed of that."""
+    """One path of a scenario: its condition, values that take it, how the call ended, and the claims about that."""
 
     condition: tuple[z3.BoolRef, ...]
     example: Mapping[str, int]
@@ -123,13 +123,13 @@ class Path:
 
     @property
     def goal(self) -> z3.BoolRef:
-        """All claims together."""
+        """The conjunction of all claims."""
         return every(truth(claim.holds) for claim in self.claims)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """All paths of a scenario for one shape of object."""
+    """The assumptions and all paths of a scenario for one shape."""
 
     name: str
     assumptions: tuple[z3.BoolRef, ...]
@@ -137,38 +137,38 @@ class Shape:
     num_checks: int
 
 
-def explored(scenario: Scenario, shape: str) -> Shape:
-    """Every path for one shape."""
+def explore(scenario: Scenario, shape: str) -> Shape:
+    """Explore every path for one shape."""
     exploration = Exploration()
     paths = tuple(_paths(scenario, shape, scenario.subject, exploration))
     return Shape(shape, tuple(exploration.assumptions), paths, exploration.num_checks)
 
 
 def _paths(scenario: Scenario, shape: str, subject: Any, exploration: Exploration) -> Iterator[Path]:
-    """The paths as they are found."""
-    names: list[str] = []  # of the latest run, as the two below
+    """Yields the paths in the order in which they are found."""
+    names: list[str] = []  # of the latest run, like the next two
     ending, claims = "", tuple[Claim, ...]()
 
     def run() -> None:
         nonlocal names, ending, claims
         inputs = Inputs(assume=exploration.assume)
-        ending, claims = judged(scenario.make(inputs, subject, *scenario.shapes[shape]))
+        ending, claims = run_step(scenario.make(inputs, subject, *scenario.shapes[shape]))
         names = inputs.names
 
     for condition in exploration.paths(run):
         values = exploration.values(names)
-        assert values is not None, "what a path was found with takes it"
+        assert values is not None, "a path was found with values that take it"
         yield Path(condition, values, ending, claims)
 
 
-def judged(step: Step) -> tuple[str, tuple[Claim, ...]]:
-    """Make the call; gives how it ended and what is claimed of that."""
+def run_step(step: Step) -> tuple[str, tuple[Claim, ...]]:
+    """Make the call. Returns how it ended, and the claims about that."""
     outcome = Outcome()
     try:
         outcome.value = step.call()
     except (NoSuchState, TooManyPaths, GaveUp, Undecided):
         raise
-    except Exception as error:  # whatever the method raises is judged
+    except Exception as error:  # the claims are about any error that the method raises
         outcome.error = error
     if outcome.error is not None and type(outcome.error) not in step.raises:
         kind = type(outcome.error).__name__
@@ -178,13 +178,13 @@ def judged(step: Step) -> tuple[str, tuple[Claim, ...]]:
 
 
 def obligations(scenario: Scenario) -> Iterator[Obligation]:
-    """For each shape: one for each way to end, and one that says that there is no other path."""
+    """For each shape: one obligation for each way to end, and one that states that there is no other path."""
     for name in scenario.shapes:
-        yield from obligations_of(scenario, explored(scenario, name))
+        yield from obligations_of(scenario, explore(scenario, name))
 
 
 def obligations_of(scenario: Scenario, shape: Shape) -> Iterator[Obligation]:
-    """The same for one shape. Each path gives `condition implies claims`; what ends alike is one obligation."""
+    """The obligations of one shape. Each path gives `condition implies claims`; paths with equal endings are joined."""
     invariant = (Hypothesis("invariant", every(shape.assumptions)),)
     where = f"{shape.name}: " if shape.name else ""
     for ending in dict.fromkeys(path.ending for path in shape.paths):
@@ -200,7 +200,7 @@ def obligations_of(scenario: Scenario, shape: Shape) -> Iterator[Obligation]:
 
 @dataclass(frozen=True)
 class Refutation:
-    """Concrete numbers for which a claim is false, seen by calling the method on them."""
+    """Concrete numbers for which a claim is false, confirmed by calling the method with them."""
 
     scenario: str
     shape: str
@@ -214,13 +214,13 @@ class Refutation:
 
 
 class NotReplayed(Exception):
-    """The solver says that a path breaks a claim, and running the method on its numbers does not show it."""
+    """The solver has numbers for which a path breaks a claim, but calling the method with them does not confirm it."""
 
 
 def refutations(scenario: Scenario, subject: Any = None, shapes: Iterable[str] | None = None) -> Iterator[Refutation]:
-    """Every path whose claims are false for some values, each replayed; found while the paths are.
+    """Every path whose claims are false for some values, confirmed by a replay. Yields them as paths are explored.
 
-    subject: a mutant, in place of the scenario's own. shapes: only these. Raises NotReplayed.
+    subject: a mutant that replaces the scenario's own subject. shapes: explore only these. Raises NotReplayed.
     """
     subject = scenario.subject if subject is None else subject
     for name in scenario.shapes if shapes is None else shapes:
@@ -231,19 +231,19 @@ def refutations(scenario: Scenario, subject: Any = None, shapes: Iterable[str] |
             values = exploration.values(path.example, z3.And(broken, few)) or exploration.values(path.example, broken)
             if values is None:
                 continue
-            ending, claims = replayed(scenario, name, values, subject)
+            ending, claims = replay(scenario, name, values, subject)
             false = tuple(claim.sentence for claim in claims if not claim.holds)
             if not false or ending != path.ending:
                 raise NotReplayed(f"{scenario.name} {name}: {values}")
             yield Refutation(scenario.name, name, values, ending, false)
 
 
-def replayed(
+def replay(
     scenario: Scenario, shape: str, values: Mapping[str, int], subject: Any = None
 ) -> tuple[str, tuple[Claim, ...]]:
-    """Call the method on concrete numbers; gives how it ended, and the claims with their truth."""
+    """Call the method with concrete numbers. Returns how it ended, and the claims, each true or false."""
     subject = scenario.subject if subject is None else subject
     step = scenario.make(Inputs(values), subject, *scenario.shapes[shape])
-    ending, claims = judged(step)
+    ending, claims = run_step(step)
     assert not any(isinstance(claim.holds, (SymbolicBool, SymbolicInt)) for claim in claims)
     return ending, claims

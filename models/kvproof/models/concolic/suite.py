@@ -1,4 +1,4 @@
-"""The scenarios of all classes, in the order in which they are proved."""
+"""The scenarios of all classes, in the order in which they are proved. Their obligations are bounded."""
 
 from collections.abc import Iterator
 
@@ -15,13 +15,13 @@ SCENARIOS: tuple[Scenario, ...] = (
 
 
 def obligations() -> Iterator[Obligation]:
-    """For each shape of object that a method is called on: one for each way to end, one that no path is missing."""
+    """The obligations of every scenario."""
     for one in SCENARIOS:
         yield from scenario.obligations(one)
 
 
 def refutation_of(obligation: Obligation) -> str:
-    """Concrete numbers on which a method does what was refuted, as running it shows; nothing if none are found."""
+    """A call with concrete numbers that breaks the obligation, as text; empty if none is found."""
     for one in SCENARIOS:
         if one.name == obligation.subject:
             shapes = [name for name in one.shapes if not name or obligation.claim.startswith(f"{name}: ")]

@@ -1,9 +1,9 @@
-"""What `swapping.move` does: tables over a device of four blocks go to another of four, with any counts.
+"""`swapping.move`: tables of a device with four blocks move to another device with four, with any counts.
 
-The source has the ids 0 to 3, the target 4 to 7, both with an invariant free list. A shape says which blocks the
-tables name (`01 02`: two tables that share block 0; `-` is an entry that the sliding window left), how many ids of
-the target are free, and which are landing places of this step. Which ids are free is any, and so are all counts, as
-long as each block is held by the tables that name it.
+The source has the ids 0 to 3 and the target 4 to 7, both with a sound free list. A shape states which blocks the
+tables name (`01 02`: two tables that share block 0; `-` is an entry that the sliding window left), how many ids of the
+target are free, and which blocks were the target of another move of this step. Which ids are free is arbitrary, and so
+are all counts, as long as each block is held by the tables that name it.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from kvproof.models.concolic.scenario import Claim, Inputs, Outcome, Scenario, S
 from kvproof.models.concolic.symbolic import both, count_of, either, equal, negated
 
 SOURCE, TARGET = range(4), range(4, 8)
-NULL = 9  # the null block of the source, in place of entries that were left
+NULL = 9  # the null block of the source, in entries that the window left
 
 
 def _move(inputs: Inputs, subject: Any, names: str, num_free: int, landed: set[int]) -> Step:

@@ -1,9 +1,9 @@
-"""Integers and truth values that stand for any: operations on them build terms, and asking for their truth forks.
+"""Symbolic integers and truth values: operations on them build terms, and asking for their truth forks the run.
 
-An unmodified method computes with a `SymbolicInt` as with an int. Where it needs to know, in an `if`, as an index
-of a list or as a key of a dict, the exploration in progress decides, once for each answer that is possible. A
-specification must not fork: it is written with `both`, `either`, `implies`, `negated` and `chosen`, which work on
-terms as well as on plain Python values, so that the same text judges a proof and its replay on concrete numbers.
+An unmodified method computes with a `SymbolicInt` as with an int. Where it needs a concrete answer (in an `if`, for an
+index of a list, or for a key of a dict), the exploration in progress gives one, and later every other possible one.
+Claims must not fork: they are written with `both`, `either`, `implies`, `negated` and `chosen`, which work with terms
+and with plain Python values, so that the same claims serve for a proof and for its replay with concrete numbers.
 """
 
 import functools
@@ -14,14 +14,14 @@ import z3
 
 
 class Decides(Protocol):
-    """What answers for a symbolic value when Python insists on an answer."""
+    """Gives concrete answers about symbolic values; an exploration does."""
 
     def decide(self, question: z3.BoolRef) -> bool: ...
     def value_of(self, term: z3.ArithRef) -> int: ...
 
 
 class Undecided(Exception):
-    """A symbolic value was asked for its truth or number where no exploration is in progress."""
+    """The truth or number of a symbolic value was needed while no exploration was in progress."""
 
 
 _DECIDING: list[Decides] = []
@@ -30,12 +30,12 @@ _DECIDING: list[Decides] = []
 def decider() -> Decides:
     """The exploration in progress. Raises Undecided if there is none."""
     if not _DECIDING:
-        raise Undecided("a symbolic value was asked outside an exploration; write the specification without if/and/or")
+        raise Undecided("a symbolic value was used as a truth or number outside a run; write claims without if/and/or")
     return _DECIDING[-1]
 
 
 def deciding(by: Decides, run: Callable[[], None]) -> None:
-    """Run with `by` answering for every symbolic value."""
+    """Call `run` while `by` answers for every symbolic value."""
     _DECIDING.append(by)
     try:
         run()
@@ -44,7 +44,7 @@ def deciding(by: Decides, run: Callable[[], None]) -> None:
 
 
 class SymbolicBool:
-    """A truth value that may be either."""
+    """A truth value that may be true or false."""
 
     __slots__ = ("term",)
 
@@ -70,7 +70,7 @@ class SymbolicBool:
 
 
 class SymbolicInt:
-    """An integer that may be any, without bound."""
+    """An integer that may have any value, without bound."""
 
     __slots__ = ("term",)
 
@@ -134,9 +134,9 @@ class SymbolicInt:
 
 
 class SymbolicId(SymbolicInt):
-    """An id of no known value, for sets and dicts that hold such ids only: all hash alike, and `==` tells them apart.
+    """An id for sets and dicts whose keys are all of this class: all hashes are equal, and `==` decides.
 
-    Every container then behaves as it does when hashes collide, which no result of a dict may depend on.
+    The container behaves as if all hashes collided; the results of a dict do not depend on collisions.
     """
 
     __slots__ = ()
@@ -149,7 +149,7 @@ class SymbolicId(SymbolicInt):
 
 
 def _divisor(value: Any) -> z3.ArithRef:
-    """A divisor; where it may not be positive, Python and a solver round differently, and the run is refused."""
+    """The term of a divisor. Raises ArithmeticError unless it is positive: Z3 and Python round differently."""
     term = number(value)
     if not decider().decide(term > 0):
         raise ArithmeticError(f"division by {term}, which may be 0 or negative")
@@ -157,7 +157,7 @@ def _divisor(value: Any) -> z3.ArithRef:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is an integer, symbolic or not (a bool is not, None is not)."""
+    """Whether a value is an integer, symbolic or not. A bool is not."""
     return isinstance(value, SymbolicInt) or (isinstance(value, int) and not isinstance(value, bool))
 
 
@@ -179,27 +179,27 @@ def truth(value: Any) -> z3.BoolRef:
 
 
 def every(formulas: Iterable[z3.BoolRef]) -> z3.BoolRef:
-    """All of them; the SMT-LIB format knows no `and` of none."""
+    """The conjunction of the formulas; also of none, which `And` of SMT-LIB does not allow."""
     parts = list(formulas)
     return z3.BoolVal(True) if not parts else parts[0] if len(parts) == 1 else z3.And(*parts)
 
 
 def some(formulas: Iterable[z3.BoolRef]) -> z3.BoolRef:
-    """At least one of them."""
+    """The disjunction of the formulas; also of none."""
     parts = list(formulas)
     return z3.BoolVal(False) if not parts else parts[0] if len(parts) == 1 else z3.Or(*parts)
 
 
-# The words of specifications ---------------------------------------------------------------------------------------
+# Functions for claims ------------------------------------------------------------------------------------------------
 
 
 def both(parts: Iterable[Any]) -> Any:
-    """Whether every part is true; the parts after one that is plainly false are not made."""
+    """Whether every part is true. Parts after one that is the constant False are not evaluated."""
     return _joined(parts, False, z3.And)
 
 
 def either(parts: Iterable[Any]) -> Any:
-    """Whether some part is true; the parts after one that is plainly true are not made."""
+    """Whether some part is true. Parts after one that is the constant True are not evaluated."""
     return _joined(parts, True, z3.Or)
 
 
@@ -239,7 +239,7 @@ def equal(one: Any, other: Any) -> Any:
 
 
 def count_of(value: Any, items: Iterable[Any]) -> Any:
-    """How many of the items equal the value."""
+    """The number of items that equal the value."""
     total: Any = 0
     for item in items:
         total = total + chosen(equal(item, value), 1, 0)
@@ -247,7 +247,7 @@ def count_of(value: Any, items: Iterable[Any]) -> Any:
 
 
 def at(items: Any, index: Any) -> Any:
-    """The item of a list at an index inside it, which may be symbolic."""
+    """The item of a list at an index, which may be symbolic and must be in range."""
     found = items[-1]
     for place, item in enumerate(items[:-1]):
         found = chosen(index == place, item, found)
