@@ -18,7 +18,7 @@ from kvproof.impl.vllm_api.refcount import CopyOnWriteTracker, RefCounter
 from kvproof.models.refinement import suite
 from kvproof.models.refinement.abstraction import Code
 from kvproof.models.refinement.setting import Setting
-from kvproof.models.refinement.simulation import Simulation, explored, obligations
+from kvproof.models.refinement.simulation import Simulation, explore, obligations
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.native import Sizes
 
@@ -158,13 +158,13 @@ def mutant(original: type, old: str, new: str) -> Any:
     return getattr(rewritten, original.__name__)
 
 
-def disagreements(simulation: Simulation, about: str = "") -> Iterator[str]:
-    """What does not agree, for some values of the instance; only sentences with `about` in them."""
+def disagreements(simulation: Simulation, text: str = "") -> Iterator[str]:
+    """The sentences that are false for some values of the instance; only those that contain `text`."""
     solver = z3.Solver()
     solver.add(*(one.formula for one in simulation.hypotheses))
-    for path in explored(simulation):
+    for path in explore(simulation):
         for sentence, _, formula in path.agreements:
-            if about in sentence and solver.check(path.path, z3.Not(formula)) == z3.sat:
+            if text in sentence and solver.check(path.condition, z3.Not(formula)) == z3.sat:
                 yield sentence
 
 
@@ -192,8 +192,8 @@ def test_each_call_ends_in_every_way_it_can_for_some_state_and_in_no_other(insta
     for simulation in instance:
         solver = z3.Solver()
         solver.add(*(one.formula for one in simulation.hypotheses))
-        for path in explored(simulation):
-            if solver.check(path.path) == z3.sat:
+        for path in explore(simulation):
+            if solver.check(path.condition) == z3.sat:
                 found.setdefault(simulation.subject, set()).add(path.ending)
     assert found == ENDINGS
 

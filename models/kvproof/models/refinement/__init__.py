@@ -1,9 +1,9 @@
-"""Proofs that the code that runs refines the specification, for all sizes.
+"""Proofs that some functions of `kvproof.impl` refine the specification, for every size.
 
-The real functions of `kvproof.impl` run on containers of any length (`unbounded`), path by path; beside them the
-translator runs the rule of the specification that the call stands for; and the two end in states that agree
-(`abstraction` says what that is). What fits is loop-free, or a loop that is a fold of its body (`folds`): refcounts,
-the free list, the append within one block with its copy on write, and the fork of a table, without a prefix cache;
-with one, only taking a block that is found. The rest of the manager is held by `kvproof.models.concolic` over four
-blocks, and by the judges in lockstep.
+The function itself runs on containers of symbolic length (`unbounded`), path by path. The translator runs the rule of
+the specification that the call corresponds to. The two final states must agree (`abstraction` defines that). This works
+for functions without loops, and for loops that are folds of their body (`folds`): refcounts, the free list, the append
+within one block with its copy-on-write, and the fork of a table, all without a prefix cache; with one, only pinning a
+block that was found. The rest of the manager has bounded proofs at most (`kvproof.models.concolic`, up to four blocks);
+the judges check it by running it in lockstep with the specification.
 """

@@ -1,6 +1,6 @@
-"""How the arrays of the block manager stand for a state of the specification: the abstraction, in one place.
+"""The abstraction: which state of the specification the arrays of the block manager represent.
 
-For a manager without a prefix cache, at rest and with nothing in flight, GPU blocks being those of the device proved:
+For a manager without a prefix cache, at rest and with nothing in flight; the device is the GPU:
 
     refcounts[b]      refcount[b]; 1 for a RESERVED block, which is the null block
     free_ids[k]       the free list from its end: member[GPU][FREE][count - 1 - k]; the left end was freed last
@@ -9,10 +9,10 @@ For a manager without a prefix cache, at rest and with nothing in flight, GPU bl
     table.num_tokens  num_full[seq] * BLOCK_SIZE + num_filled[seq]
     table.num_dropped first[seq]
 
-With a prefix cache, the evictor has besides the EVICTABLE blocks of the pool (`cached_steps`).
+With a prefix cache, the evictor also has the EVICTABLE blocks of the pool (`cached_steps`).
 
-The arrays are a function of the state, so a state satisfies the invariants for every manager that stands for one, and
-a step that ends in arrays which stand for the state after the rule keeps that so.
+The arrays are a function of the state. So if the arrays represent a state that satisfies the invariants, and a step
+ends in arrays that represent the state after the rule, then they represent a state that satisfies the invariants again.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,13 +33,13 @@ from kvproof.models.translation.sizes import Universe
 from kvproof.spec.language import BLOCKS, SEQS
 from kvproof.spec.text.state import FREE, GPU, NONE, RESERVED
 
-Agreement = tuple[str, str, z3.BoolRef]  # a sentence, the property it belongs to, and the formula
+Agreement = tuple[str, str, z3.BoolRef]  # a sentence, its property, and the formula
 NO_PREFIX_CACHE = "no prefix cache"
 
 
 @dataclass(frozen=True)
 class Code:
-    """The classes whose code is proved; to see a proof fail, a faulty one in place of one of them."""
+    """The classes that the proofs are about. A test replaces one by a faulty class, to see a proof fail."""
 
     device: type = DeviceBlocks
     cached: type = CachedBlocks
@@ -51,7 +51,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Abstraction:
-    """The abstraction at given sizes; unknown ones, when proved."""
+    """The abstraction for given sizes; for the proofs they are unknown."""
 
     universe: Universe
     code: Code
@@ -61,31 +61,31 @@ class Abstraction:
         return as_number(self.universe.numbers[name])
 
     def read(self, state: SymbolicState, field: str, *indexes: z3.ArithRef | int) -> z3.ArithRef:
-        """What a field of numbers holds."""
+        """The value of a field of numbers."""
         return as_number(state.maps[field].read(*indexes))
 
     def refcount(self, state: SymbolicState, block: z3.ArithRef) -> z3.ArithRef:
-        """What `refcounts` holds for a block."""
+        """The value of `refcounts` for a block."""
         is_null = self.read(state, "status", block) == RESERVED
         found: z3.ArithRef = z3.If(is_null, z3.IntVal(1), self.read(state, "refcount", block))
         return found
 
     def num_free(self, state: SymbolicState) -> z3.ArithRef:
-        """How long `free_ids` is."""
+        """The length of `free_ids`."""
         return self.read(state, "count", GPU, FREE)
 
     def free(self, state: SymbolicState, place: z3.ArithRef) -> z3.ArithRef:
-        """What `free_ids` holds at a place."""
+        """The item of `free_ids` at an index."""
         return self.read(state, "member", GPU, FREE, self.num_free(state) - 1 - place)
 
     def num_tokens(self, state: SymbolicState, seq: z3.ArithRef) -> z3.ArithRef:
-        """What `num_tokens` is for a table."""
+        """The value of `num_tokens` for a table."""
         return self.read(state, "num_full", seq) * self.size("BLOCK_SIZE") + self.read(state, "num_filled", seq)
 
     # The objects of a state ------------------------------------------------------------------------------------------
 
     def device(self, state: SymbolicState, kind: type | None = None, *arguments: Any) -> Any:
-        """The GPU's `DeviceBlocks`; or an object of another kind of them, made of other arguments."""
+        """The GPU's `DeviceBlocks`, or an object of a subclass `kind`, made with these arguments."""
         blocks = class_with_length(kind or self.code.device)(*(arguments or ("the GPU", [], [])))
         blocks.ids = Interval(z3.IntVal(0), self.size("NUM_GPU_BLOCKS"))
         blocks.refcounts = Cells(self.size("NUM_BLOCKS"), lambda block: self.refcount(state, block))
@@ -102,10 +102,10 @@ class Abstraction:
         table.num_dropped = num_dropped
         return table
 
-    # What it means that they stand for a state -----------------------------------------------------------------------
+    # Agreement of the objects with a state ---------------------------------------------------------------------------
 
     def device_agrees(self, blocks: Any, state: SymbolicState) -> Iterator[Agreement]:
-        """The device stands for the state."""
+        """The conditions for the device to represent the state."""
         block, place = z3.Int("some_block"), z3.Int("some_place")
         is_block = z3.And(block >= 0, block < self.size("NUM_BLOCKS"))
         counted = blocks.refcounts.read(block) == self.refcount(state, block)
@@ -117,7 +117,7 @@ class Abstraction:
         yield "the same blocks are free, in the same order", "lists-agree", z3.Implies(is_place, listed)
 
     def table_agrees(self, table: Table, state: SymbolicState, seq: z3.ArithRef) -> Iterator[Agreement]:
-        """The table stands for that of the sequence."""
+        """The conditions for the table to represent that of the sequence."""
         ids: Any = table.ids
         index = z3.Int("some_index")
         num_blocks = self.read(state, "num_blocks", seq)
@@ -131,7 +131,7 @@ class Abstraction:
         yield "the sliding window has left the same entries", "window-kept", dropped
 
     def nothing_else(self, state: SymbolicState) -> Iterator[tuple[str, z3.BoolRef]]:
-        """What is assumed of the state besides the invariants: no prefix cache, nothing in flight."""
+        """Assumptions about the state in addition to the invariants: no prefix cache, nothing in flight."""
         cached, computed = state.maps["cached"], state.maps["computed"]
         yield (
             NO_PREFIX_CACHE,
@@ -141,14 +141,14 @@ class Abstraction:
         yield "nothing in flight", self.for_blocks(is_still)
 
     def fits(self, state: SymbolicState) -> Iterator[tuple[str, z3.BoolRef]]:
-        """In an instance, where tables have an end: every table has room for one entry more."""
+        """An assumption in a small instance, where tables are finite: every table has room for one more entry."""
         seqs = self.universe.members(SEQS)
         if seqs is not None:
             room = self.size("NUM_INDEXES")
             yield "tables fit", every(self.read(state, "num_blocks", seq) < room for seq in seqs)
 
     def for_blocks(self, holds: Callable[[z3.ArithRef], z3.BoolRef]) -> z3.BoolRef:
-        """Whether something holds of every block."""
+        """The formula that `holds` is true of every block."""
         known = self.universe.members(BLOCKS)
         if known is not None:
             return every(holds(z3.IntVal(block)) for block in known)
@@ -157,14 +157,14 @@ class Abstraction:
 
 
 def as_number(term: object) -> z3.ArithRef:
-    """A term that is a number."""
+    """The term of a number."""
     found = z3.IntVal(term) if isinstance(term, int) else term
     assert isinstance(found, z3.ArithRef)
     return found
 
 
 def as_truth(term: object) -> z3.BoolRef:
-    """A term that is a truth value."""
+    """The term of a truth value."""
     found = z3.BoolVal(term) if isinstance(term, bool) else term
     assert isinstance(found, z3.BoolRef)
     return found

@@ -1,8 +1,8 @@
-"""With a prefix cache: `CachedBlocks.pin` refines `gain` of a block in use or evictable, `num_free` counts both.
+"""With a prefix cache: `CachedBlocks.pin` refines `gain` of a block in use or evictable; `num_free` counts both lists.
 
-The evictor is not run here but stood for by what it promises: it has some blocks, and `remove` takes out one that it
-has and refuses any other. That the real one keeps the promise is proved in `kvproof.models.concolic.eviction`. It
-stands for the state when it has exactly the EVICTABLE blocks of the pool, and counts them.
+The evictor does not run here. It is replaced by its specification: it has a set of blocks, and `remove` takes out one
+of them and refuses any other. `kvproof.models.concolic.eviction` proves this of the real evictor, for up to four
+blocks. The evictor represents the state if it has exactly the EVICTABLE blocks of the pool, and counts them.
 """
 
 import inspect
@@ -24,20 +24,20 @@ from kvproof.spec.text.state import EVICTABLE, GPU, USED
 
 
 def simulations(setting: Setting) -> Iterator[Simulation]:
-    """What of the cached device stands on a rule without touching contents."""
+    """The functions of the cached device that refine a rule and do not read contents."""
     yield _pinning(setting)
     yield _free_blocks(setting)
 
 
-class PromisedEvictor:
-    """What an evictor promises: which blocks it has, and how many."""
+class SpecifiedEvictor:
+    """The specification of an evictor: the set of its blocks, and their number."""
 
     def __init__(self, num_blocks: z3.ArithRef, has: Callable[[z3.ArithRef], z3.BoolRef]) -> None:
         self.num_blocks = SymbolicInt(num_blocks)
         self.has = has
 
     def remove(self, block_id: Any) -> None:
-        """Take out a block that is here; refuse any other."""
+        """Remove a block. Raises UnknownBlockError if the evictor does not have it."""
         block, before = number(block_id), self.has
         if not SymbolicBool(before(block)):
             raise UnknownBlockError(block_id, "the evictor")
@@ -49,12 +49,12 @@ def _device(setting: Setting) -> Any:
     state = setting.before
     device = setting.abstraction.device(state, setting.code.cached, "the GPU", [], [], bytearray(), 1)
     has = lambda block: setting.read("status", block) == EVICTABLE  # noqa: E731
-    device.evictor = PromisedEvictor(setting.read("count", GPU, EVICTABLE), has)
+    device.evictor = SpecifiedEvictor(setting.read("count", GPU, EVICTABLE), has)
     return device
 
 
 def _agrees(setting: Setting, device: Any, state: SymbolicState) -> Iterator[Agreement]:
-    """The device stands for the state, its evictor too."""
+    """The conditions for the device and its evictor to represent the state."""
     yield from setting.abstraction.device_agrees(device, state)
     block = z3.Int("some_block")
     in_pool = z3.And(block >= 0, block < setting.abstraction.size("NUM_GPU_BLOCKS"))

@@ -1,8 +1,9 @@
 """Refcounts and the free list of `DeviceBlocks`, `RefCounter` and `CopyOnWriteTracker` refine the steps of the rules.
 
-`take_one` is the guard and the effect of naming a free block (`gain`), `share` that of naming one in use, `release`
-is `lose`; what the others answer are the guards of rules. `share` and `release` are folds of what they do for one
-block.
+`take_one` has the guard and the effect of `gain` for a free block, `share` those for a block in use; `release` refines
+`lose`; the answers of the other functions are guards of rules. `share` and `release` are folds of what they do for one
+block. The built-in manager runs `DeviceBlocks`; `RefCounter` and `CopyOnWriteTracker` belong to
+`kvproof.impl.vllm_api`, which it does not run.
 """
 
 import inspect
@@ -25,7 +26,7 @@ from kvproof.spec.text.state import GPU, NONE, RESERVED, USED
 
 
 def simulations(setting: Setting) -> Iterator[Simulation]:
-    """Every function of these classes that a rule stands on."""
+    """The functions of these classes that refine a step or a guard."""
     require_fold(DeviceBlocks.share)
     require_fold(DeviceBlocks.release)
     yield _taking(setting)
@@ -38,7 +39,7 @@ def simulations(setting: Setting) -> Iterator[Simulation]:
 
 
 class Holder:
-    """A block object, as far as the tracker looks at it."""
+    """A block object, with the one attribute that the tracker reads."""
 
     def __init__(self, block_id: Any) -> None:
         self.block_id = block_id
@@ -90,7 +91,7 @@ def _folded(
     step: Callable[[], Any],
     hypotheses: tuple[Hypothesis, ...],
 ) -> Simulation:
-    """One iteration of a function over blocks."""
+    """The simulation of one iteration of a function over blocks."""
 
     def start() -> Any:
         device = setting.abstraction.device(setting.before)

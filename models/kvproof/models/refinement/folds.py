@@ -1,8 +1,8 @@
-"""When a loop over arguments is a fold: calling with many items does what calling with each, one after another, does.
+"""Folds: functions for which one call with many items is equivalent to one call for each item, in order.
 
-So it is if the loop is all that the function does after naming parts of its object, and no iteration reads a name
-that an earlier one assigned. Then what is proved of a call with one item holds, by induction, of a call with any
-number.
+A function is a fold if it only assigns parts of its object to names and then loops over its last parameter, and if no
+iteration reads a name that an earlier iteration assigned. Then a fact that is proved for calls with one item holds, by
+induction, for calls with any number of items.
 """
 
 import ast
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class NoFold(Exception):
-    """A function is not a fold of its loop's body; the message says why."""
+    """A function is not a fold; the message says why."""
 
 
 def require_fold(function: Callable[..., Any]) -> None:
@@ -26,9 +26,9 @@ def require_fold(function: Callable[..., Any]) -> None:
         raise NoFold(f"{node.name} does not end in a loop over {items}")
     for part in before:
         if not isinstance(part, ast.Assign) or any(isinstance(one, ast.Call) for one in ast.walk(part)):
-            raise NoFold(f"{node.name} does more before its loop than naming parts of its object: {ast.unparse(part)}")
+            raise NoFold(f"{node.name} does more before its loop than assign parts of its object: {ast.unparse(part)}")
     if any(name == items for part in (*before, *loop.body) for name, _ in _names(part)):
-        raise NoFold(f"{node.name} uses {items} beside looping over it")
+        raise NoFold(f"{node.name} uses {items} for more than its loop")
     if any(isinstance(one, (ast.Break, ast.Return)) for part in loop.body for one in ast.walk(part)):
         raise NoFold(f"{node.name} leaves its loop early")
     assigned = {name for part in loop.body for name, is_read in _names(part) if not is_read}
@@ -41,7 +41,7 @@ def require_fold(function: Callable[..., Any]) -> None:
 
 
 def _names(node: ast.AST) -> Iterator[tuple[str, bool]]:
-    """The names in a statement, and whether each is read."""
+    """The names in a statement, each with whether it is read."""
     for one in ast.walk(node):
         if isinstance(one, ast.Name):
             yield one.id, isinstance(one.ctx, ast.Load)

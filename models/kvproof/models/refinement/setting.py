@@ -1,4 +1,4 @@
-"""What all simulations start from: any state that satisfies the invariants, and names for its parts."""
+"""The common start of all simulations: any state that satisfies the invariants, and arbitrary parts of it."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ from kvproof.models.translation.maps import SymbolicState
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.text.state import GPU
 
-# The invariants that say what the arrays rely on; the others are about contents, windows and flights.
+# The invariants that the arrays rely on; the others are about contents, windows and flights.
 RELIED_ON = (
     "lengths_are_ordered",
     "tables_name_blocks",
@@ -28,7 +28,7 @@ RELIED_ON = (
 
 @dataclass(frozen=True)
 class Setting:
-    """A state before a step, a sequence, a table index and a block, all any."""
+    """An arbitrary state before a step, with an arbitrary sequence, table index and block."""
 
     translator: Translator = field(default_factory=Translator)
     code: Code = field(default_factory=Code)
@@ -63,36 +63,36 @@ class Setting:
 
     @property
     def is_seq(self) -> Hypothesis:
-        """The sequence is one."""
+        """The hypothesis that `seq` is the id of a sequence."""
         return Hypothesis("parameter seq", z3.And(self.seq >= 0, self.seq < self.abstraction.size("NUM_SEQS")))
 
     @property
     def is_block(self) -> Hypothesis:
-        """The block is one of the GPU."""
+        """The hypothesis that `block` is a block of the GPU."""
         return Hypothesis(
             "parameter block", z3.And(self.block >= 0, self.block < self.abstraction.size("NUM_GPU_BLOCKS"))
         )
 
     @property
     def is_on_gpu(self) -> Hypothesis:
-        """The sequence is live, at rest, and its blocks are on the GPU."""
+        """The hypothesis that the sequence is live, at rest, and has its blocks on the GPU."""
         return Hypothesis(
             "the table is one of the GPU",
             z3.And(self.word("at_rest", self.seq), self.read("home", self.seq) == GPU),
         )
 
     def word(self, name: str, *arguments: Any) -> z3.BoolRef:
-        """A condition of the specification, of the state before."""
+        """A predicate of the specification, of the state before."""
         return as_truth(self.translator.run(name, self.before, *arguments).value)
 
     def read(self, field: str, *indexes: z3.ArithRef | int) -> z3.ArithRef:
-        """What a field of numbers holds before."""
+        """The value of a field of numbers before the step."""
         return self.abstraction.read(self.before, field, *indexes)
 
     def after(self, name: str, *arguments: Any) -> SymbolicState:
-        """The state that a rule or step leaves."""
+        """The state after a rule or step."""
         return self.translator.run(name, self.before, *arguments).state
 
     def no_free_block(self) -> z3.BoolRef:
-        """No block at all satisfies the guard of taking one."""
+        """An arbitrary block does not satisfy the guard for taking a free block."""
         return z3.Not(self.word("free_in", z3.Int("some_block"), GPU))

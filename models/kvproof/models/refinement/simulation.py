@@ -1,8 +1,8 @@
-"""Real code beside a rule: run on every path, and what must agree afterwards, as obligations.
+"""Simulations: run real code on every path, and make obligations that its final state agrees with that of a rule.
 
-Every answer to a question counts as possible here, so a path may be one that no state takes: then its claims follow
-from that. A function ends by returning or by an error; an error that it may not raise gives the claim that it is not.
-What all paths with one ending claim under one sentence is one obligation.
+Every answer to a question counts as possible here, so some paths may be infeasible; their claims hold because no state
+takes them. A call ends by returning or by an error. If it may not raise that error, the obligation is that no state
+takes the path. Claims with the same sentence, on paths with the same ending, are one obligation.
 """
 
 import inspect
@@ -23,10 +23,11 @@ SUITE = "refinement"
 
 @dataclass(frozen=True)
 class Simulation:
-    """A call of real code, and what is claimed of how it ends.
+    """A call of real code, and the claims about its outcome.
 
-    subject: the function and the rule, step or word that it refines. start: makes the objects; gives the call, and the
-    claims of its outcome. raises: the errors it may raise. hypotheses: what is known before.
+    subject: the function, and the rule, step or predicate that it refines. hypotheses: assumptions about the state
+    before. start: makes the objects; returns the call, and a function from its outcome to the claims. raises: the
+    errors that the call may raise.
     """
 
     subject: str
@@ -37,34 +38,34 @@ class Simulation:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """One path: its condition, how it ends, and what must agree then."""
+class Path:
+    """One path of the call: its condition, how it ends, and the claims about that."""
 
-    path: z3.BoolRef
+    condition: z3.BoolRef
     ending: str
     agreements: tuple[Agreement, ...]
 
 
-def explored(simulation: Simulation) -> Iterator[Ended]:
-    """Every path of the call."""
+def explore(simulation: Simulation) -> Iterator[Path]:
+    """Explore every path of the call."""
     latest: list[tuple[str, list[Agreement]]] = []
 
     def run() -> None:
-        latest[:] = [_ended(simulation)]
+        latest[:] = [_run(simulation)]
 
     for condition in Exploration(asks_solver=False).paths(run):
         ending, agreements = latest[0]
-        yield Ended(every(condition), ending, tuple(agreements))
+        yield Path(every(condition), ending, tuple(agreements))
 
 
 def obligations(simulation: Simulation) -> Iterator[Obligation]:
-    """One for each ending and sentence, and one that says that the paths are all there are."""
+    """One obligation for each ending and sentence, and one that states that there is no other path."""
     paths: list[z3.BoolRef] = []
     claims: dict[tuple[str, str], list[z3.BoolRef]] = {}
-    for one in explored(simulation):
-        paths.append(one.path)
+    for one in explore(simulation):
+        paths.append(one.condition)
         for sentence, property, formula in one.agreements:
-            claims.setdefault((f"{one.ending}: {sentence}", property), []).append(z3.Implies(one.path, formula))
+            claims.setdefault((f"{one.ending}: {sentence}", property), []).append(z3.Implies(one.condition, formula))
     file = (inspect.getsourcefile(simulation.function) or "").rpartition("kvproof/")[2]
     place = f"{file}:{inspect.getsourcelines(simulation.function)[1]}"
     for (claim, property), parts in claims.items():
@@ -73,14 +74,14 @@ def obligations(simulation: Simulation) -> Iterator[Obligation]:
     yield Obligation(SUITE, simulation.subject, "no other path", WELL_DEFINED, (), some(paths), place)
 
 
-def _ended(simulation: Simulation) -> tuple[str, list[Agreement]]:
+def _run(simulation: Simulation) -> tuple[str, list[Agreement]]:
     call, claims = simulation.start()
     outcome = Outcome()
     try:
         outcome.value = call()
     except (GaveUp, TooManyPaths, Undecided):
         raise
-    except Exception as error:  # whatever the code raises is judged
+    except Exception as error:  # the claims are about any error that the code raises
         outcome.error = error
     if outcome.error is None:
         return "returns", list(claims(outcome))

@@ -1,4 +1,4 @@
-"""All simulations, in the order in which they are proved."""
+"""All simulations, in the order in which they are proved. Their obligations are for every size."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from kvproof.models.refinement.simulation import Simulation
 
 
 def simulations(setting: Setting | None = None) -> Iterator[Simulation]:
-    """Every function that is proved to refine the specification. setting: that of an instance, or of faulty code."""
+    """The functions that are proved to refine the specification. setting: for a small instance, or for faulty code."""
     setting = setting or Setting()
     yield from device_steps.simulations(setting)
     yield from table_steps.simulations(setting)
@@ -17,6 +17,6 @@ def simulations(setting: Setting | None = None) -> Iterator[Simulation]:
 
 
 def obligations() -> Iterator[Obligation]:
-    """What is to be proved of all of them, for all sizes."""
+    """The obligations of every simulation."""
     for one in simulations():
         yield from simulation.obligations(one)

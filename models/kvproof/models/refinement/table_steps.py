@@ -1,8 +1,9 @@
 """Appending within one block, and forking a table, refine the rules `append`, `reserve` and `fork`.
 
-`append_within_block` serves nearly every append of one token, copy on write included. It refines `append` where
-tokens become known, and `reserve` where only slots are added. Forking shares each entry in turn: after k of them the
-refcounts are those of the rule for the first k, which is shown for the step from k to k + 1.
+`append_within_block` is the path of almost every append of one token, with its copy-on-write. It refines `append` if
+tokens become known, and `reserve` if only slots are added. `Growth.append`, for longer appends, is not covered.
+Forking shares one entry after another: after k entries the refcounts are those of the rule for the first k; what is
+proved is the step from k to k + 1.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ from kvproof.spec.language import SLOTS
 
 
 def simulations(setting: Setting) -> Iterator[Simulation]:
-    """The functions over one table that a rule stands on."""
+    """The functions about one table that refine a rule."""
     yield _dividing(setting)
     yield _appending(setting)
     yield _reserving(setting)
@@ -37,7 +38,7 @@ def simulations(setting: Setting) -> Iterator[Simulation]:
 
 
 def _division(setting: Setting) -> z3.BoolRef:
-    """A number of tokens, divided by the block size, is the number of full blocks."""
+    """The number of tokens, divided by the block size, is the number of full blocks."""
     num_tokens = setting.abstraction.num_tokens(setting.before, setting.seq)
     return num_tokens / setting.abstraction.size("BLOCK_SIZE") == setting.read("num_full", setting.seq)
 
@@ -58,7 +59,7 @@ def _dividing(setting: Setting) -> Simulation:
 
 
 def _within_block(setting: Setting, subject: str, known: Hypothesis, rule: str, *arguments: Any) -> Simulation:
-    """`append_within_block` beside a rule, where `known` says which of its calls."""
+    """`append_within_block` simulates a rule, for the calls that satisfy `known`."""
     before, abstraction, seq = setting.before, setting.abstraction, setting.seq
     size = abstraction.size("BLOCK_SIZE")
     num_known, end = z3.Ints("known end")
@@ -186,7 +187,7 @@ def _forking(setting: Setting) -> Simulation:
 
 
 def _shared_up_to(setting: Setting, stop: z3.ArithRef) -> SymbolicState:
-    """The state before, with one reference more to each block that the table names before an entry."""
+    """The state before, with one more reference to each block that the table names before the entry `stop`."""
     before, seq = setting.before, setting.seq
 
     def refcount(block: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Containers of any length, for real code to run on: what is at an index is a term, and a write makes a new one.
+"""Containers of symbolic length, for real code to run on. The item at an index is a term; a write makes a new term.
 
-`Cells` is a list and `Ring` a deque, with the operations that the code proved here uses. An index out of range raises
-as Python does, on a path of its own, which the proof shows to be impossible; a negative one raises too, since no
-code here means to count from the end. `len` of Python gives plain numbers only, so a function runs with a `len` that
-gives the length as it is (`with_length`); its code is the same object.
+`Cells` replaces a list and `Ring` a deque, with the operations that the proved code uses. An index out of range raises
+IndexError on a path of its own, and the proof shows that no state takes this path. A negative index raises too, since
+the proved code does not count from the end. Python's `len` returns plain integers only, so a function runs with another
+`len` in its globals (`with_length`); its code object is the same.
 """
 
 import types
@@ -19,18 +19,18 @@ Class = TypeVar("Class", bound=type)
 
 
 def symbolic_length(container: Any) -> Any:
-    """`len`, which for these containers is a symbolic number."""
+    """Replaces `len`; of these containers it returns a symbolic integer."""
     return container.length if isinstance(container, (Cells, Ring)) else len(container)
 
 
 def with_length(function: types.FunctionType) -> types.FunctionType:
-    """The function itself, where `len` gives symbolic lengths."""
+    """The same function with `symbolic_length` for `len`."""
     names = {**function.__globals__, "len": symbolic_length}
     return types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
 
 
 def class_with_length(original: type) -> type:
-    """The class, with methods for which `len` gives symbolic lengths."""
+    """A subclass whose methods are those of the class, with `symbolic_length` for `len`."""
     parts: dict[str, Any] = {}
     for name, part in vars(original).items():
         if isinstance(part, types.FunctionType):
@@ -59,7 +59,7 @@ class Cells:
         return SymbolicInt(self.read(self._index(index)))
 
     def _from(self, part: slice) -> "Cells":
-        """The cells from a start inside the list on."""
+        """The rest of the list from an index on. Raises IndexError, and TypeError for other slices."""
         if part.stop is not None or part.step is not None:
             raise TypeError("a list of any length is sliced from a start to its end")
         start, before = number(part.start), self.read
@@ -72,13 +72,13 @@ class Cells:
         self.read = lambda i: z3.If(i == at, number(value), before(i))
 
     def append(self, value: Any) -> None:
-        """One more at the end."""
+        """Add an item at the end."""
         end, before = self.length.term, self.read
         self.length = self.length + 1
         self.read = lambda i: z3.If(i == end, number(value), before(i))
 
     def copy(self) -> "Cells":
-        """Another list with the same content."""
+        """Another list with the same items."""
         return Cells(self.length.term, self.read)
 
 
@@ -93,7 +93,7 @@ class Ring:
         return bool(self.length > 0)
 
     def popleft(self) -> SymbolicInt:
-        """Take the leftmost."""
+        """Remove and return the leftmost item. Raises IndexError if there is none."""
         if not self:
             raise IndexError("nothing to take")
         before = self.read
@@ -101,13 +101,13 @@ class Ring:
         return SymbolicInt(before(z3.IntVal(0)))
 
     def appendleft(self, value: Any) -> None:
-        """Add at the left."""
+        """Add an item at the left end."""
         before = self.read
         self.length, self.read = self.length + 1, lambda k: z3.If(k == 0, number(value), before(k - 1))
 
 
 class Interval:
-    """Consecutive ids, as `range` has them."""
+    """Consecutive ids; replaces a `range`."""
 
     def __init__(self, start: z3.ArithRef, stop: z3.ArithRef) -> None:
         self._start, self._stop = start, stop
