@@ -18,7 +18,7 @@ from kvproof.check.protocol.manager import ManagerSubject, Refused
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
 from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities, Key
-from kvproof.spec.text.operations import Firing
+from kvproof.spec.text.operations import RuleCall
 from kvproof.spec.text.state import EVICTABLE, FREE, GPU
 from kvproof.spec.trace import Operation
 
@@ -129,7 +129,7 @@ class PoolJudge(Judge):
             _move_to_the_end(self.stored, blocks)
         return True
 
-    def _stored(self, slot: int, known: list[int], blocks: list[int]) -> Iterator[Firing]:
+    def _stored(self, slot: int, known: list[int], blocks: list[int]) -> Iterator[RuleCall]:
         yield from operations.admit_sequence(self.state, ONE_PAGE, slot, 0, (), 0, 0, blocks.__getitem__, False)
         for index, block in enumerate(blocks):  # a block just taken is new, whatever it was cached under
             yield from operations.take(self.state, block)
@@ -206,7 +206,7 @@ class PoolJudge(Judge):
         self.answer = _named(blocks)
         return blocks
 
-    def _hit(self, slot: int, pages: Sequence[int], blocks: list[int]) -> Iterator[Firing]:
+    def _hit(self, slot: int, pages: Sequence[int], blocks: list[int]) -> Iterator[RuleCall]:
         known = self._identities(pages)[: len(blocks)]
         named = blocks.__getitem__
         yield from operations.admit_sequence(

@@ -1,8 +1,10 @@
-"""The arithmetic of admission: how many blocks a call takes, and what a manager may answer before it.
+"""The arithmetic of admission: how many blocks a call takes, and what a manager may answer before the call.
 
-A manager is asked before it is called: OK promises that the call succeeds, NEVER that no later state of this pool
-admits it, LATER neither. A watermark may hold blocks back from admission while anything runs, not from an idle pool.
-Costs are in blocks, lengths in tokens.
+A scheduler asks the manager before it calls it. OK promises that the call succeeds. NEVER promises that no later state
+of this pool admits the call. LATER promises neither. While anything runs, a watermark may hold blocks back from
+admission; an idle pool admits up to its last block. Costs are in blocks, lengths in tokens.
+
+Source: `AllocStatus` and `BlockSpaceManager` of vLLM's V0 line.
 """
 
 from kvproof.spec.language import BLOCK_SIZE, POOLS, SEQS, word
@@ -11,31 +13,31 @@ from kvproof.spec.text.state import GPU, USED, State
 
 @word
 def blocks_for(num_tokens: int) -> int:
-    """Blocks that hold so many tokens."""
+    """The number of blocks that hold `num_tokens` tokens."""
     return (num_tokens + BLOCK_SIZE - 1) // BLOCK_SIZE
 
 
 @word
 def num_tokens_known(state: State, seq: int) -> int:
-    """How many tokens of the sequence have slots."""
+    """The number of known tokens of the sequence; each has a slot."""
     return state.num_full[seq] * BLOCK_SIZE + state.num_filled[seq]
 
 
 @word
 def num_tokens_done(state: State, seq: int) -> int:
-    """How many tokens of the sequence have been computed."""
+    """The number of tokens whose KV the sequence may read."""
     return state.done_full[seq] * BLOCK_SIZE + state.done_filled[seq]
 
 
 @word
 def tail_is_shared(state: State, seq: int) -> bool:
-    """The entry that the next token goes to is there, and another sequence names it."""
+    """The next token goes to an entry that exists, and another sequence names its block."""
     return state.num_full[seq] < state.num_blocks[seq] and state.refcount[state.table[seq][state.num_full[seq]]] > 1
 
 
 @word
 def entries_missing(state: State, seq: int, num_slots: int) -> int:
-    """Table entries that the sequence needs for `num_slots` slots beyond its known tokens, and does not have."""
+    """The missing table entries for `num_slots` slots beyond the known tokens of the sequence."""
     return (
         blocks_for(num_tokens_known(state, seq) + num_slots) - state.num_blocks[seq]
         if blocks_for(num_tokens_known(state, seq) + num_slots) > state.num_blocks[seq]
@@ -45,7 +47,7 @@ def entries_missing(state: State, seq: int, num_slots: int) -> int:
 
 @word
 def may_answer_ok(num_blocks: int, num_unused: int, num_watermark: int) -> bool:
-    """Whether so many blocks can be had now, and the watermark is left for what runs."""
+    """The pool has `num_blocks` unused blocks now, and the watermark is left for running sequences."""
     return num_blocks + num_watermark <= num_unused
 
 
@@ -90,7 +92,7 @@ def may_reset(state: State) -> bool:
 
 @word
 def entries_in_window(num_done: int, num_slots: int, window: int) -> int:
-    """Table entries that a window of `window` tokens may hold: what can be read, with two blocks to spare."""
+    """Table entries that a sequence with a window of `window` tokens may hold: those in reach, and two more."""
     return (
         blocks_for(num_slots)
         if num_done // BLOCK_SIZE <= window // BLOCK_SIZE + 2

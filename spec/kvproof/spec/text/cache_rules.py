@@ -1,4 +1,4 @@
-"""The rules of the prefix cache: what can be found by its content, hit, shared, exchanged and evicted."""
+"""The rules of the prefix cache: blocks are cached under their content, hit, shared, exchanged and evicted."""
 
 from kvproof.spec.language import BLOCK_SIZE, NUM_BLOCKS, BlockId, Index, Row, SeqId, check, copied, require, rule, same
 from kvproof.spec.text.state import (
@@ -34,7 +34,7 @@ def promote(state: State, seq: SeqId, index: Index) -> None:
 
 @rule
 def mark_computed(state: State, block: BlockId) -> None:
-    """After the step: the KV of a cached block is complete."""
+    """After a step, the KV of a cached block is complete, and the block can be hit."""
     require(state.cached[block], "the block is cached")
     require(state.num_written[block] == BLOCK_SIZE, "every slot has been written", "hit-computed")
     state.computed[block] = True
@@ -43,7 +43,7 @@ def mark_computed(state: State, block: BlockId) -> None:
 
 @rule
 def hit(state: State, seq: SeqId, block: BlockId, row: Row) -> None:
-    """Begin the next entry with a computed block, used or evictable, of equal content: it is not computed again."""
+    """Add an entry with a computed block of equal content, used or evictable. Its KV is not computed again."""
     require(at_rest(state, seq), "the sequence is live and not being swapped")
     index = state.num_blocks[seq]
     require(
@@ -73,7 +73,7 @@ def hit(state: State, seq: SeqId, block: BlockId, row: Row) -> None:
 
 @rule
 def share(state: State, seq: SeqId, block: BlockId, row: Row) -> None:
-    """Begin the next entry with a cached block of equal content, which the sequence computes again all the same."""
+    """Add an entry with a cached block of equal content, whose KV the sequence computes again."""
     require(at_rest(state, seq), "the sequence is live and not being swapped")
     index = state.num_blocks[seq]
     require(state.num_full[seq] == index, "every entry before is full", "sharing-equal")
@@ -96,7 +96,10 @@ def share(state: State, seq: SeqId, block: BlockId, row: Row) -> None:
 
 @rule
 def exchange(state: State, seq: SeqId, index: Index, twin: BlockId, row: Row) -> None:
-    """Name a cached block of equal content instead of one's own, which `row` completes; what it lacks is not done."""
+    """Replace the block of an entry by a cached block of equal content; `row` is that content.
+
+    Slots that are not written in the cached block are no longer done.
+    """
     require(at_rest(state, seq), "the sequence is live and not being swapped")
     require(
         has_entry(state, seq, index) and index <= state.num_full[seq],

@@ -1,4 +1,4 @@
-"""What every reachable state satisfies of the flights, one claim each, and the theorems that follow."""
+"""The invariants about flights, and the theorem that follows from them."""
 
 from kvproof.spec.language import (
     BLOCKS,
@@ -33,7 +33,7 @@ def every_flight_is_counted(state: State) -> bool:
 
 @invariant("in-flight-held")
 def only_flights_are_counted(state: State) -> bool:
-    """A block has as many different users in flight as its pins say."""
+    """A block has as many distinct flights that use it as its pins say."""
     return all(
         implies(
             k < state.pins[b],
@@ -49,13 +49,13 @@ def only_flights_are_counted(state: State) -> bool:
 
 @invariant("in-flight-held")
 def pins_are_no_debt(state: State) -> bool:
-    """No block has fewer than no users."""
+    """The number of pins of a block is not negative."""
     return all(state.pins[b] >= 0 for b in BLOCKS)
 
 
 @invariant("in-flight-held")
 def transfers_have_two_blocks(state: State) -> bool:
-    """A transfer uses one block and fills another, which knows it."""
+    """A transfer uses one block and fills another, whose `filler` is the transfer."""
     return all(
         implies(
             state.fills[f] != NONE,
@@ -71,7 +71,7 @@ def transfers_have_two_blocks(state: State) -> bool:
 
 @invariant("in-flight-held")
 def blocks_are_filled_by_transfers(state: State) -> bool:
-    """A block that is being filled has one transfer that fills it, and nothing written."""
+    """A block that is being filled is filled by one transfer, and no slot of it is written."""
     return all(
         implies(
             state.filler[b] != NONE,
@@ -86,7 +86,7 @@ def blocks_are_filled_by_transfers(state: State) -> bool:
 
 @invariant("in-flight-held")
 def what_is_brought_stays_at_the_source(state: State) -> bool:
-    """The slots that a transfer brings are still written where it reads them."""
+    """The slots that a transfer brings are written in its source block."""
     return all(
         implies(state.fills[f] != NONE, 0 <= state.brings[f] and state.brings[f] <= state.num_written[state.uses[f]])
         for f in FLIGHTS
@@ -95,7 +95,7 @@ def what_is_brought_stays_at_the_source(state: State) -> bool:
 
 @invariant("read-back")
 def only_known_tokens_are_brought(state: State) -> bool:
-    """A transfer brings KV only for tokens that the holders of the block it fills know."""
+    """A transfer brings KV only for tokens that every holder of the filled block knows."""
     return all(
         implies(
             state.fills[f] != NONE and holds(state, s, state.fills[f]),
@@ -108,7 +108,7 @@ def only_known_tokens_are_brought(state: State) -> bool:
 
 @invariant("read-back")
 def transfers_bring_the_tokens_of_the_holders(state: State) -> bool:
-    """What a transfer brings is the KV of the tokens of whoever holds the block that it fills."""
+    """A transfer brings the KV of the tokens of every sequence that holds the filled block."""
     return all(
         implies(
             state.fills[f] != NONE and holds(state, s, state.fills[f]) and o < state.brings[f],
@@ -122,7 +122,7 @@ def transfers_bring_the_tokens_of_the_holders(state: State) -> bool:
 
 @invariant("cache-content")
 def transfers_bring_the_content(state: State) -> bool:
-    """What a transfer brings to a cached block is the KV of what it is cached under."""
+    """A transfer brings to a cached block the KV of the content that the block is cached under."""
     return all(
         implies(
             state.fills[f] != NONE and state.cached[state.fills[f]] and o < state.brings[f],

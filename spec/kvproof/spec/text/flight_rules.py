@@ -1,11 +1,11 @@
-"""The rules of what is in flight: steps launched on the device, and transfers between the pools that arrive later.
+"""The rules of flights: steps launched on the device, and transfers between the pools that arrive later.
 
-A flight is a pending access of one block. It pins the block: whoever the block belonged to may be freed meanwhile, or
-replace it, but it is neither free nor evictable until the last access has landed. So nothing else is ever written
-where a flight still reads, and a flight writes nowhere where something else has been put.
+A flight is a pending access of one block. It pins the block: the sequence that held the block may be freed, or may
+replace the block, but the block is neither free nor evictable until its last flight has landed. So no block is reused
+while a flight still reads or writes it.
 
-A transfer reads one block, and fills another in the other pool. The table of the sequence names the new block from
-the moment it is sent; nothing reads what the transfer has not brought yet.
+A transfer reads one block and fills another block in the other pool. The table of the sequence names the new block as
+soon as the entry is sent; nothing reads the new block before the transfer arrives.
 """
 
 from kvproof.spec.language import (
@@ -30,7 +30,7 @@ from kvproof.spec.text.steps import gain, lose, retire
 
 @step
 def pin(state: State, flight: int, block: int) -> None:
-    """The flight uses `block` from now on."""
+    """Let the flight use `block`."""
     state.uses[flight] = block
     state.pinner[block][state.pins[block]] = flight
     state.pin_rank[flight] = state.pins[block]
@@ -39,7 +39,7 @@ def pin(state: State, flight: int, block: int) -> None:
 
 @step
 def unpin(state: State, flight: int) -> None:
-    """The flight has landed; the last one gives the block back, if nobody refers to it any more."""
+    """End the flight. The last flight gives the block back if no table names it any more."""
     block = state.uses[flight]
     check(state.pins[block] > 0 and state.status[block] == USED, "in-flight-held")
     state.uses[flight] = NONE
@@ -65,7 +65,7 @@ def launch(state: State, flight: FlightId, seq: SeqId, index: Index) -> None:
 
 @rule
 def write_late(state: State, flight: FlightId, row: Row) -> None:
-    """A step still writes slots that nothing has been written to; in others it writes what is there already."""
+    """A step under way writes the unwritten slots of its block; it does not change the written ones."""
     require(state.uses[flight] != NONE and state.fills[flight] == NONE, "the step is under way", "in-flight-held")
     block = state.uses[flight]
     written = state.num_written[block]
@@ -76,7 +76,7 @@ def write_late(state: State, flight: FlightId, row: Row) -> None:
 
 @rule
 def land(state: State, flight: FlightId) -> None:
-    """A step has ended, as far as this block goes."""
+    """A step has ended its access of this block."""
     require(state.uses[flight] != NONE and state.fills[flight] == NONE, "the step is under way", "in-flight-held")
     unpin(state, flight)
     check(state.uses[flight] == NONE, "in-flight-held")
@@ -84,7 +84,7 @@ def land(state: State, flight: FlightId) -> None:
 
 @rule
 def send_entry(state: State, seq: SeqId, block: BlockId, flight: FlightId) -> None:
-    """Move the next entry of a swap without waiting: what it holds is in flight until `arrive`."""
+    """Move the next entry of a swap without waiting for its content, which is in flight until `arrive`."""
     require(state.live[seq] and state.moving[seq] != NONE, "the sequence is being swapped")
     require(state.moving[seq] < state.num_blocks[seq], "an entry is left to move")
     require(
@@ -108,7 +108,7 @@ def send_entry(state: State, seq: SeqId, block: BlockId, flight: FlightId) -> No
 
 @rule
 def arrive(state: State, flight: FlightId) -> None:
-    """What a transfer brings is there, whoever still holds the block; both of its blocks are let go."""
+    """A transfer has arrived, whether a sequence still holds the block or not; its flight has landed."""
     require(state.fills[flight] != NONE, "the transfer is under way", "in-flight-held")
     source = state.uses[flight]
     target = state.fills[flight]

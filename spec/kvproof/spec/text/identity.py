@@ -1,17 +1,17 @@
-"""What the KV of a position depends on, as one number: equal exactly when everything it depends on is equal.
+"""Identities: one number for all that the KV of a position depends on. Equal numbers mean equal KV.
 
-The KV of a token depends on the token, on every token before it, on the adapter, on the images and where they lie,
-and on the salt that keeps tenants apart. An identity is an interned number for (identity of the position before,
-what stands here); the identity before the first position is the root of (adapter, salt). Layers whose KV lies in
-blocks of another KV group have other KV of the same tokens, so each group has roots of its own. Interning compares
-by equality, so nothing rests on a hash.
+The KV of a token depends on the token, every token before it, the adapter, the images and their positions, and the salt
+that separates tenants. An identity is an interned number for the pair of the identity of the position before and the
+item at this position. The identity before the first position is the root of (adapter, salt). Layers whose KV is in
+blocks of another KV group have different KV for the same tokens, so each group has its own roots. Interning compares
+by equality, so no hash can collide.
 """
 
 from typing import NamedTuple
 
 
 class Key(NamedTuple):
-    """What the KV of a whole sequence depends on besides tokens and images."""
+    """What the KV of a whole sequence depends on, in addition to tokens and images."""
 
     adapter_name: str | None = None
     adapter_id: int = 0
@@ -27,7 +27,7 @@ class Image(NamedTuple):
 
 
 class Root(NamedTuple):
-    """Where the identities of a sequence begin, in one KV group."""
+    """The start of the identities of a sequence, in one KV group."""
 
     key: Key
     kv_group: int = 0
@@ -37,7 +37,7 @@ Item = tuple[int, str | None, int]  # token, image, row of the image
 
 
 def item_at(position: int, token: int, images: tuple[Image, ...]) -> Item:
-    """What stands at a position: the token, or a row of the image that covers it."""
+    """The item at a position: the token, and the row of the image that covers it."""
     for image in images:
         if image.start <= position < image.start + image.length:
             return token, image.name, position - image.start
@@ -45,7 +45,7 @@ def item_at(position: int, token: int, images: tuple[Image, ...]) -> Item:
 
 
 class Identities:
-    """The interned identities of one run. Numbers start at 0, in the order in which they are first asked for."""
+    """The interned identities of one run. Numbers start at 0, in the order of the first request."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, Item] | Root, int] = {}
@@ -63,11 +63,11 @@ class Identities:
         return self._number(Root(key, kv_group))
 
     def after(self, before: int, item: Item) -> int:
-        """The identity of a position, given the identity before it and what stands there."""
+        """The identity of a position, given the identity before it and the item at the position."""
         return self._number((before, item))
 
     def describe(self, identity: int) -> str:
-        """The tokens, and whatever else the KV depends on, in words."""
+        """The tokens, adapter, salt, KV group and images of an identity, as text."""
         items: list[Item] = []
         at = self._keys[identity]
         while not isinstance(at, Root):

@@ -1,4 +1,4 @@
-"""What every reachable state satisfies, one claim each."""
+"""The invariants: claims that every reachable state satisfies. `flight_invariants` has those about flights."""
 
 from kvproof.spec.language import (
     BLOCK_SIZE,
@@ -42,7 +42,7 @@ from kvproof.spec.text.state import (
 
 @invariant("lists-agree")
 def lengths_are_ordered(state: State) -> bool:
-    """A table has entries left, then full ones, then the tail, then reserved ones; a dead one is empty."""
+    """A table has entries that the window left, full ones, the tail, and reserved ones. It is empty if not live."""
     return all(
         0 <= state.first[s]
         and state.first[s] <= state.num_full[s]
@@ -59,7 +59,7 @@ def lengths_are_ordered(state: State) -> bool:
 
 @invariant("read-back")
 def nothing_unknown_is_done(state: State) -> bool:
-    """A sequence reads only slots of known tokens, and none before its table."""
+    """A sequence reads only slots of known tokens, and no slot of an entry that was left."""
     return all(
         state.first[s] <= state.done_full[s]
         and 0 <= state.done_filled[s]
@@ -74,13 +74,13 @@ def nothing_unknown_is_done(state: State) -> bool:
 
 @invariant("swap-mapping")
 def what_is_freed_is_not_swapped(state: State) -> bool:
-    """Only a live sequence is being freed, and none that is being swapped."""
+    """A sequence that is being freed is live, and is not being swapped."""
     return all(implies(state.ending[s], state.live[s] and state.moving[s] == NONE) for s in SEQS)
 
 
 @invariant("swap-mapping")
 def swaps_are_within_the_table(state: State) -> bool:
-    """A swap has moved some first part of the table."""
+    """A swap has moved the entries before `moving`, an index within the table."""
     return all(
         state.moving[s] == NONE or (state.first[s] <= state.moving[s] and state.moving[s] <= state.num_blocks[s])
         for s in SEQS
@@ -89,7 +89,7 @@ def swaps_are_within_the_table(state: State) -> bool:
 
 @invariant("no-use-after-free")
 def tables_name_blocks(state: State) -> bool:
-    """An entry that was left is NULL, every other entry names a block, and no block twice."""
+    """An entry that was left is NULL. Every other entry names a block, and no two entries name the same one."""
     return all(
         implies(i < state.first[s], state.table[s][i] == NULL)
         and implies(
@@ -103,7 +103,7 @@ def tables_name_blocks(state: State) -> bool:
 
 @invariant("no-use-after-free")
 def position_is_the_inverse_table(state: State) -> bool:
-    """Where `position` says that a block is, the table names it."""
+    """`position` is the inverse of the table: the entry at the position of a block names the block."""
     return all(
         state.position[s][b] == NONE
         or (state.live[s] and has_entry(state, s, state.position[s][b]) and state.table[s][state.position[s][b]] == b)
@@ -114,7 +114,7 @@ def position_is_the_inverse_table(state: State) -> bool:
 
 @invariant("swap-mapping")
 def entries_are_in_their_pool(state: State) -> bool:
-    """The entries of a sequence are in its home pool; while it is swapped, the moved ones are in the other."""
+    """The blocks of a sequence are in its home pool; during a swap, the moved entries are in the other pool."""
     return all(
         implies(has_entry(state, s, i), pool_of(state.table[s][i]) == pool_of_entry(state, s, i))
         for s in SEQS
@@ -124,7 +124,7 @@ def entries_are_in_their_pool(state: State) -> bool:
 
 @invariant("window-kept")
 def the_window_left_only_what_is_not_read(state: State) -> bool:
-    """No token that is still to be computed reads an entry that was left."""
+    """No token that is still to be computed reads an entry that the window left."""
     return all(
         implies(i < state.first[s] and not state.ending[s], not can_still_be_read(state, s, i))
         for s in SEQS
@@ -150,7 +150,7 @@ def every_holder_is_counted(state: State) -> bool:
 
 @invariant("refcount-exact")
 def only_holders_are_counted(state: State) -> bool:
-    """A block has as many different holders as its refcount says."""
+    """A block has as many distinct holders as its refcount says."""
     return all(
         implies(
             k < state.refcount[b],
@@ -166,7 +166,7 @@ def only_holders_are_counted(state: State) -> bool:
 
 @invariant("lists-agree")
 def status_tells_who_refers(state: State) -> bool:
-    """Used means referred to or in flight; evictable means computed and neither; the others are neither."""
+    """A block is used if and only if a table or a flight names it; else it is evictable if and only if computed."""
     return all(
         state.refcount[b] >= 0
         and FREE <= state.status[b]
@@ -180,7 +180,7 @@ def status_tells_who_refers(state: State) -> bool:
 
 @invariant("lists-agree")
 def every_block_is_listed(state: State) -> bool:
-    """Each block is in the list that its status names."""
+    """Each block is in the list of its status."""
     return all(
         0 <= state.place[b]
         and state.place[b] < state.count[pool_of(b)][state.status[b]]
@@ -191,7 +191,7 @@ def every_block_is_listed(state: State) -> bool:
 
 @invariant("lists-agree")
 def only_such_blocks_are_listed(state: State) -> bool:
-    """A list has as many different blocks of its pool and status as its counter says."""
+    """Each list has as many distinct blocks, of its pool and status, as its counter says."""
     return all(
         implies(
             k < state.count[p][w],
@@ -225,7 +225,7 @@ def counters_add_up(state: State) -> bool:
 
 @invariant("cache-content")
 def nothing_is_known_of_a_free_block(state: State) -> bool:
-    """A free or reserved block is not cached and has nothing written."""
+    """A free or reserved block is not cached, and no slot of it counts as written."""
     return all(
         implies(
             state.status[b] == FREE or state.status[b] == RESERVED,
@@ -248,7 +248,7 @@ def computed_blocks_are_cached_and_complete(state: State) -> bool:
 
 @invariant("cache-content")
 def cached_blocks_hold_their_content(state: State) -> bool:
-    """What is written of a cached block is the KV of what it is cached under; a computed one is all written."""
+    """The written slots of a cached block hold the KV of the content that the block is cached under."""
     return all(
         implies(state.cached[b] and o < state.num_written[b], state.memory[b][o] == state.content[b][o])
         for b in BLOCKS
@@ -268,7 +268,7 @@ def holders_of_a_cached_block_are_full_there(state: State) -> bool:
 
 @invariant("sharing-equal")
 def holders_of_a_cached_block_have_its_content(state: State) -> bool:
-    """The tokens of a sequence that holds a cached block are those it is cached under."""
+    """A sequence that holds a cached block has, in that entry, the tokens that the block is cached under."""
     return all(
         implies(holds(state, s, b) and state.cached[b], state.tokens[s][state.position[s][b]][o] == state.content[b][o])
         for s in SEQS
@@ -279,7 +279,7 @@ def holders_of_a_cached_block_have_its_content(state: State) -> bool:
 
 @invariant("sharing-equal")
 def sharers_know_equally_many_tokens(state: State) -> bool:
-    """Sequences that share a block know as many tokens in it."""
+    """Sequences that share a block know the same number of tokens in it."""
     return all(
         implies(
             holds(state, s, b) and holds(state, r, b),
@@ -308,7 +308,7 @@ def sharers_agree_on_the_tokens(state: State) -> bool:
 
 @invariant("sharing-equal")
 def what_nobody_knows_is_shared_at_one_place(state: State) -> bool:
-    """Sequences that share a block in which they know no token name it in the same entry."""
+    """Sequences that share a block in which they know no token name it at the same index."""
     return all(
         implies(
             holds(state, s, b) and holds(state, r, b) and num_known(state, s, state.position[s][b]) == 0,
@@ -322,7 +322,7 @@ def what_nobody_knows_is_shared_at_one_place(state: State) -> bool:
 
 @invariant("read-back")
 def only_known_tokens_are_written(state: State) -> bool:
-    """A block of a sequence has KV only for tokens the sequence knows."""
+    """The written slots of a block are slots of tokens that every holder knows."""
     return all(
         implies(has_entry(state, s, i), state.num_written[state.table[s][i]] <= num_known(state, s, i))
         for s in SEQS
@@ -332,7 +332,7 @@ def only_known_tokens_are_written(state: State) -> bool:
 
 @invariant("read-back")
 def what_is_done_is_written(state: State) -> bool:
-    """What a sequence may read has been written, by itself or by another, or arrives with a transfer under way."""
+    """Every slot that a sequence may read is written, or a transfer under way will write it."""
     return all(
         implies(has_entry(state, s, i), num_done(state, s, i) <= num_promised(state, state.table[s][i]))
         for s in SEQS
@@ -342,7 +342,7 @@ def what_is_done_is_written(state: State) -> bool:
 
 @invariant("read-back")
 def sequences_read_back_their_tokens(state: State) -> bool:
-    """What is written in a block of a sequence is the KV of its own tokens."""
+    """The written slots in the blocks of a sequence hold the KV of its own tokens."""
     return all(
         implies(
             has_entry(state, s, i) and o < state.num_written[state.table[s][i]],

@@ -1,9 +1,9 @@
 """The operations: what an engine calls, as programs of rules.
 
-A program yields one firing (a rule and its arguments) after another, and reads the state as the firings before have
-left it. What an implementation chooses is given as `named(index)`: the block that the table names there afterwards.
-So the same program is run forwards, with the choices of an explorer, and backwards, as the explanation of a table that
-a manager has shown. An operation is atomic: when a firing is refused, the caller takes the state of before.
+A program yields rule calls (a rule and its arguments) one by one, and reads the state that the earlier calls have left.
+The choices of an implementation are given as `named(index)`: the block that the table names at that index afterwards.
+So the same program runs forwards, with the choices of the exhaustive search, and backwards, as the explanation of a
+table that was observed. An operation is atomic: if a rule refuses, the caller restores the state before the operation.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,24 +11,24 @@ from typing import Any
 
 from kvproof.spec.text.state import EVICTABLE, FREE, NONE, USED, State
 
-Firing = tuple[str, tuple[Any, ...]]
-Program = Iterator[Firing]
+RuleCall = tuple[str, tuple[Any, ...]]  # the name of a rule, and its arguments after the state
+Program = Iterator[RuleCall]
 Named = Callable[[int], int]
 
 
 def row_of(tokens: Sequence[int], index: int, block_size: int) -> list[int]:
-    """The identities of one table entry; what is not known yet is NONE."""
+    """The identities of one table entry; NONE for tokens that are not known yet."""
     row = list(tokens[index * block_size : (index + 1) * block_size])
     return row + [NONE] * (block_size - len(row)) if len(row) < block_size else row
 
 
 def holds_content(state: State, block: int, row: list[int]) -> bool:
-    """Whether a block, used or evictable, can be found under this content."""
+    """Whether a block, used or evictable, is cached under this content."""
     return 0 <= block < len(state.cached) and state.cached[block] and state.content[block] == row
 
 
 def take(state: State, block: int) -> Program:
-    """Before a block is taken for new content: forget what it was cached under."""
+    """Evict the block if it is evictable, so that it can be taken."""
     if 0 <= block < len(state.status) and state.status[block] == EVICTABLE:
         yield "evict", (block,)
 
@@ -44,7 +44,7 @@ def admit_sequence(
     named: Named,
     caching: bool,
 ) -> Program:
-    """A prompt gets its table of `num_entries` entries, the first `num_hit` of them hit."""
+    """A prompt gets its table of `num_entries` entries; the first `num_hit` are cache hits."""
     yield "admit", (seq, window)
     for index in range(num_hit):
         yield "hit", (seq, named(index), row_of(tokens, index, block_size))
@@ -62,9 +62,10 @@ def admit_past_window(
     num_entries: int,
     named: Named,
 ) -> Program:
-    """A prompt longer than its window gets only the entries from `first` on.
+    """A prompt longer than its window gets blocks only for the entries from `first` on.
 
-    It is explained as its prefill run entry by entry through the blocks it has: those left are taken again.
+    The explanation is a prefill, entry by entry, that uses these blocks in turn: a block that the window left is taken
+    again for a later entry.
     """
     yield "admit", (seq, window)
     num_held = num_entries - first
@@ -89,9 +90,9 @@ def admit_past_window_hit(
     named: Named,
     caching: bool,
 ) -> Program:
-    """A prompt gets its table with the first `num_hit` entries found in the cache, those before `first` as NULL.
+    """A prompt gets its table; the first `num_hit` entries are cached, and those before `first` are NULL.
 
-    A later token reads none of these: the window reaches back to entry `first` at most.
+    No later token reads the NULL entries: the window reaches back to entry `first` at most.
     """
     yield from hit_past_window(block_size, seq, tokens, first, num_hit, named)
     yield "widen", (seq, window)
@@ -102,7 +103,7 @@ def admit_past_window_hit(
 def hit_past_window(
     block_size: int, seq: int, tokens: Sequence[int], first: int, num_hit: int, named: Named
 ) -> Program:
-    """The beginning of that, before the window is as wide as it shall be: entries skipped, and entries hit."""
+    """The first part of `admit_past_window_hit`, before the window is widened: skipped entries, then hits."""
     yield "admit", (seq, 1)
     for index in range(first):
         yield "skip", (seq, row_of(tokens, index, block_size))
@@ -119,7 +120,7 @@ def know_tokens(
     named: Named,
     caching: bool,
 ) -> Program:
-    """As many of `tokens` (all of the sequence) become known as `num_entries` entries hold, reserved slots first."""
+    """Make `tokens` (all of the sequence) known, as many as fit into `num_entries` entries, reserved slots first."""
     while (index := state.num_full[seq]) < num_entries:
         slot = state.num_filled[seq]
         stop = min(block_size, len(tokens) - index * block_size)
@@ -138,14 +139,14 @@ def know_tokens(
 
 
 def exchange_entries(state: State, seq: int, named: Named) -> Program:
-    """After a step: full entries give way to cached blocks of equal content."""
+    """After a step, cached blocks of equal content replace the blocks of full entries."""
     for index in range(state.first[seq], state.num_full[seq]):
         if state.table[seq][index] != named(index):
             yield "exchange", (seq, index, named(index), state.tokens[seq][index])
 
 
 def reserve_entries(state: State, seq: int, num_entries: int, named: Named) -> Program:
-    """Lookahead: the table gets entries that no token is known for yet."""
+    """Lookahead: the table gets entries in which no token is known yet."""
     while (index := state.num_blocks[seq]) < num_entries:
         block = named(index)
         yield from take(state, block)
@@ -153,7 +154,7 @@ def reserve_entries(state: State, seq: int, num_entries: int, named: Named) -> P
 
 
 def drop_reserved(state: State, seq: int, num_entries: int) -> Program:
-    """Lookahead given back: the table shrinks to `num_entries` entries."""
+    """Give lookahead blocks back: the table shrinks to `num_entries` entries."""
     while state.num_blocks[seq] > num_entries:
         yield "drop_last", (seq,)
 
@@ -174,7 +175,7 @@ def compute_tokens(state: State, block_size: int, seq: int, num_tokens: int) -> 
 
 
 def catch_up(state: State, block_size: int, seq: int, num_tokens: int) -> Program:
-    """What others have computed in blocks that the sequence holds too, it may read."""
+    """The sequence may read the KV that others have computed in blocks that it holds too."""
     while num_tokens > 0:
         slot = state.done_filled[seq]
         stop = min(block_size, slot + num_tokens)
@@ -183,7 +184,7 @@ def catch_up(state: State, block_size: int, seq: int, num_tokens: int) -> Progra
 
 
 def mark_computed(state: State, block_size: int, seq: int, from_index: int) -> Program:
-    """After the step: the cached blocks of the sequence that are complete by now can be hit."""
+    """After the step, the complete cached blocks of the sequence can be hit."""
     for index in range(max(from_index, state.first[seq]), state.done_full[seq]):
         block = state.table[seq][index]
         if state.cached[block] and not state.computed[block] and state.num_written[block] == block_size:
@@ -191,7 +192,7 @@ def mark_computed(state: State, block_size: int, seq: int, from_index: int) -> P
 
 
 def free_sequence(state: State, seq: int) -> Program:
-    """Every entry is dropped; also what preemption by recomputation does."""
+    """Drop every entry, and end the sequence. Preemption by recomputation does the same."""
     yield "begin_free", (seq,)
     while state.num_blocks[seq] > state.first[seq]:
         yield "drop_last", (seq,)
@@ -206,9 +207,9 @@ def fork_sequence(parent: int, child: int) -> Program:
 def swap_group(
     state: State, block_size: int, seqs: Sequence[int], named: Callable[[int, int], int], is_sent: bool = False
 ) -> Program:
-    """Whole sequences move to their other pool, each block they share once; `named(seq, index)` is the new entry.
+    """Whole sequences move to their other pool; a shared block moves once. `named(seq, index)` is the new block.
 
-    is_sent: nobody waits for what is copied; it is in flight until `arrive`.
+    is_sent: the copies are asynchronous; they are in flight until `arrive`.
     """
     for seq in seqs:
         yield "begin_swap", (seq,)
@@ -228,7 +229,7 @@ def swap_group(
 
 
 def arrive(flights: Iterable[int]) -> Program:
-    """What these transfers bring is there."""
+    """These transfers have arrived."""
     for flight in flights:
         yield "arrive", (flight,)
 
@@ -247,12 +248,12 @@ def land_step(flights: Iterable[int]) -> Program:
 
 
 def idle_flight(state: State) -> int:
-    """A name in which nothing is under way; NONE if there is none."""
+    """The id of a flight that is not in use; NONE if there is none."""
     return state.uses.index(NONE) if NONE in state.uses else NONE
 
 
 def register_entries(state: State, block_size: int, seq: int) -> Program:
-    """Blocks that came back from the host can be found, and hit as far as they are complete."""
+    """Blocks that came back from the host are cached; the complete ones can be hit."""
     for index in range(state.first[seq], state.num_full[seq]):
         block = state.table[seq][index]
         if not state.cached[block]:
@@ -262,27 +263,27 @@ def register_entries(state: State, block_size: int, seq: int) -> Program:
 
 
 def is_rehit(state: State, block_size: int, seq: int, index: int, block: int) -> bool:
-    """Whether an entry that moves to a block finds its content there, and brings no less."""
+    """Whether an entry that moves to a block finds its content there, at least as far as it is written."""
     if index >= state.num_full[seq] or not holds_content(state, block, state.tokens[seq][index]):
         return False
     return state.status[block] == USED or state.num_written[state.table[seq][index]] == block_size
 
 
 def set_aside(state: State, block: int) -> Program:
-    """The manager keeps a block for itself."""
+    """The manager reserves a block for itself."""
     yield from take(state, block)
     yield "set_aside", (block,)
 
 
 def reset_cache(state: State) -> Program:
-    """Everything that could still be hit is forgotten."""
+    """Evict every evictable block."""
     for block, status in enumerate(state.status):
         if status == EVICTABLE:
             yield "evict", (block,)
 
 
 def lowest_free(state: State, blocks: range) -> int:
-    """A choice without loss of generality: the lowest block of a pool that is free, else evictable; NONE if none is."""
+    """The lowest block that is free, else evictable; NONE if there is none. A choice without loss of generality."""
     for wanted in (FREE, EVICTABLE):
         for block in blocks:
             if state.status[block] == wanted:

@@ -1,11 +1,11 @@
 """The rules: the smallest steps of the specification, one block or one table entry at a time.
 
-Guards first, with the property that an implementation breaks which acts although the guard does not hold; then
-writes, with obligations in between. What an implementation may choose (which free block, which victim, which cached
-twin) is a parameter. A rule that is not enabled changes nothing.
+Guards come first. Each names the property that an implementation breaks if it acts although the guard does not hold.
+Then come the writes, with obligations in between. An implementation's choices (which free block, which victim, which
+cached twin) are parameters. A rule that is not enabled changes nothing.
 
-Here is the life of a sequence; `window_rules` has the sliding window, `cache_rules` the prefix cache, `swap_rules` the
-way to the other pool and back, `flight_rules` what a step or transfer still does to a block while the manager goes on.
+This file has the life of a sequence. `window_rules` has the sliding window, `cache_rules` the prefix cache,
+`swap_rules` the way to the other pool and back, and `flight_rules` pending accesses of blocks.
 """
 
 from kvproof.spec.language import (
@@ -57,7 +57,7 @@ def admit(state: State, seq: SeqId, window: Count) -> None:
 
 @rule
 def reserve(state: State, seq: SeqId, block: BlockId) -> None:
-    """Add a lookahead block; what its slots hold is undefined."""
+    """Add a lookahead block; the content of its slots is undefined."""
     require(at_rest(state, seq), "the sequence is live and not being swapped")
     require(
         free_in(state, block, state.home[seq]),
@@ -71,7 +71,7 @@ def reserve(state: State, seq: SeqId, block: BlockId) -> None:
 
 @rule
 def append(state: State, seq: SeqId, block: BlockId, row: Row, stop: Count) -> None:
-    """Make tokens known up to slot `stop` of one entry: in `block` where it stands, new, or as a copy."""
+    """Make tokens known up to slot `stop` of an entry. `block` is its block, a new block, or a copy of a shared one."""
     require(at_rest(state, seq), "the sequence is live and not being swapped")
     require(state.num_filled[seq] < stop and stop <= BLOCK_SIZE, "the tokens fit into the entry")
     index = state.num_full[seq]
@@ -129,7 +129,7 @@ def compute(state: State, seq: SeqId, stop: Count) -> None:
 
 @rule
 def catch_up(state: State, seq: SeqId, stop: Count) -> None:
-    """The sequence may read what another has written of a block that both hold."""
+    """Let the sequence read what another sequence has written in a block that both hold."""
     index = state.done_full[seq]
     require(state.live[seq] and has_entry(state, seq, index), "the tokens to read have slots", "read-back")
     require(state.done_filled[seq] < stop and stop <= num_known(state, seq, index), "the tokens to read are known")
@@ -180,7 +180,7 @@ def begin_free(state: State, seq: SeqId) -> None:
 
 @rule
 def drop_last(state: State, seq: SeqId) -> None:
-    """Drop the last table entry: a step of free, or a reserved block given back."""
+    """Drop the last table entry: part of a free, or a reserved block that is given back."""
     require(state.live[seq] and state.moving[seq] == NONE, "the sequence is live and not being swapped")
     require(
         state.ending[seq] or num_known(state, seq, state.num_blocks[seq] - 1) == 0,

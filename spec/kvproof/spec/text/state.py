@@ -1,4 +1,4 @@
-"""The state of a paged KV-cache block manager, and the words for reading it.
+"""The state of a paged KV-cache block manager, and predicates and functions to read it.
 
 Theory of operation
 -------------------
@@ -8,25 +8,25 @@ HOST; ids run over both, GPU first. A sequence names its blocks in a table, and 
 
     USED       a table names it, or something in flight still reads or writes it;
     EVICTABLE  neither, but its computed content may still be hit;
-    FREE       nothing is known of it;
+    FREE       it has no content;
     RESERVED   the manager keeps it for itself (the storage behind its null block).
 
 A *flight* is a pending access of one block: a step launched on the device reads and writes it, or a transfer reads it
 and *fills* another with what it *brings*. The sequence that the block belonged to may be gone by then; the block is
-given to nobody before the last access has landed (`flight_rules`). Each access is counted as a *pin*.
+not reused before the last access has landed (`flight_rules`). Each access is counted as a *pin*.
 
-NULL is not a block: it stands in a table where a sliding window left one, or never needed one.
+NULL is not a block: it is the table entry of a block that the sliding window left or never needed.
 
-What a slot holds is an *identity*: a number for the token there together with everything its KV depends on,
-which is all before it, the adapter, images with their positions, and the salt (`identity`). Two slots hold the
+A slot holds an *identity*: a number for the token and everything else that its KV depends on, which is all
+tokens before it, the adapter, the images with their positions, and the salt (`identity`). Two slots hold the
 same KV exactly when the identities are equal; nothing here is compared by a hash.
 
 A table has, in this order: entries the window left (or skipped), entries all of whose tokens are *known*, the tail in
 which `num_filled` are, and reserved entries (lookahead), in which none is. Tokens are known first; their KV is *done*
-later, when a step computes it, in order. `num_written` says how far a block is written, by whomever.
+later, when a step computes it, in order. `num_written` is the number of written slots of a block.
 
-A full block may be *cached* under its content, and then be found by other sequences; it may be hit, that is read
-without computing it, only once it is marked *computed*.
+A full block may be *cached* under its content, so that other sequences find it. They may *hit* it, that is read it
+without computing it, once it is marked *computed*.
 
 Fields are *real*, *derived* (a function of real ones) or *ghost*: enumerations that make a counter a cardinality
 without any sum. No real field depends on a ghost field.
@@ -74,7 +74,7 @@ def pool_size(pool: int) -> int:
 
 @word
 def all_free(pool: int, status: int) -> int:
-    """How long a list is at first: every block is free."""
+    """The length of each list in the first state: every block is free."""
     return pool_size(pool) if status == FREE else 0
 
 
@@ -86,12 +86,12 @@ def block_at(pool: int, status: int, place: int) -> int:
 
 @word
 def place_at(block: int) -> int:
-    """Where a block is listed at first."""
+    """The place of each block in the free list, in the first state."""
     return block if block < NUM_GPU_BLOCKS else block - NUM_GPU_BLOCKS
 
 
 class State:
-    """Maps from ids to values; the comment is the sentence."""
+    """Maps from ids to values. The comment of a field says what the value means."""
 
     live: list[bool] = real(SEQS, to=FLAGS, start=False)  # the sequence exists
     ending: list[bool] = real(SEQS, to=FLAGS, start=False)  # it is being freed: its entries are dropped, last first
@@ -157,13 +157,13 @@ def is_pending(state: State, block: int) -> bool:
 
 @word
 def is_idle(state: State, flight: int) -> bool:
-    """Nothing is under way in that name."""
+    """No flight has that id."""
     return 0 <= flight and flight < NUM_FLIGHTS and state.uses[flight] == NONE
 
 
 @word
 def num_promised(state: State, block: int) -> int:
-    """Slots that are written, or will be when the transfer that fills the block arrives."""
+    """Slots that are written, or that the transfer which fills the block will write."""
     return state.num_written[block] if state.filler[block] == NONE else state.brings[state.filler[block]]
 
 
@@ -175,7 +175,7 @@ def has_arrived(state: State, seq: int) -> bool:
 
 @word
 def has_entry(state: State, seq: int, index: int) -> bool:
-    """The table of the sequence names a block there."""
+    """The table of the sequence names a block at that index."""
     return state.first[seq] <= index and index < state.num_blocks[seq]
 
 
@@ -195,13 +195,13 @@ def num_done(state: State, seq: int, index: int) -> int:
 
 @word
 def pool_of_entry(state: State, seq: int, index: int) -> int:
-    """A sequence being swapped is in its other pool up to the entry that moves next."""
+    """The pool of an entry: during a swap, the entries before `moving` are in the other pool."""
     return 1 - state.home[seq] if index < state.moving[seq] else state.home[seq]
 
 
 @word
 def is_within(state: State, seq: int, index: int, window: int) -> bool:
-    """Whether a token that is not done yet reads a slot of that entry, if it reads back as far as `window`."""
+    """With that window, a token that is not done yet reads a slot of the entry."""
     return window == 0 or (index + 1) * BLOCK_SIZE + window > (
         state.done_full[seq] * BLOCK_SIZE + state.done_filled[seq] + 1
     )
@@ -209,11 +209,11 @@ def is_within(state: State, seq: int, index: int, window: int) -> bool:
 
 @word
 def can_still_be_read(state: State, seq: int, index: int) -> bool:
-    """Whether a token that is not done yet reads a slot of that entry."""
+    """A token that is not done yet reads a slot of the entry."""
     return is_within(state, seq, index, state.window[seq])
 
 
 @word
 def unused_in(state: State, pool: int) -> int:
-    """Blocks of a pool that can be taken: the free ones, and the evictable ones after an eviction."""
+    """Blocks of a pool that can be taken: free ones, and evictable ones after their eviction."""
     return state.count[pool][FREE] + state.count[pool][EVICTABLE]

@@ -1,4 +1,4 @@
-"""The writes that several rules share: a block changes its list, a table entry names a block or drops it."""
+"""Writes that several rules share: a block changes its list; a table entry starts or stops to name a block."""
 
 from kvproof.spec.language import BLOCK_SIZE, check, copied, spliced, step
 from kvproof.spec.text.state import EVICTABLE, FREE, NONE, USED, State, is_pending, pool_of
@@ -22,7 +22,7 @@ def move_to(state: State, block: int, status: int) -> None:
 
 @step
 def forget(state: State, block: int) -> None:
-    """Nothing is known of the block any more."""
+    """Remove the block from the cache, and put it into the free list."""
     state.cached[block] = False
     state.computed[block] = False
     state.num_written[block] = 0
@@ -31,7 +31,7 @@ def forget(state: State, block: int) -> None:
 
 @step
 def retire(state: State, block: int) -> None:
-    """No table names the block any more: it is given back unless something in flight uses it, computed content kept."""
+    """No table names the block any more: unless a flight uses it, it becomes evictable if computed, and free if not."""
     if state.pins[block] == 0 and state.filler[block] == NONE:
         if state.computed[block]:
             move_to(state, block, EVICTABLE)
@@ -41,7 +41,7 @@ def retire(state: State, block: int) -> None:
 
 @step
 def gain(state: State, seq: int, index: int, block: int) -> None:
-    """Let the table entry name `block`."""
+    """Let the table entry name `block`, and count the reference."""
     if state.status[block] != USED:
         move_to(state, block, USED)
     state.table[seq][index] = block
@@ -67,7 +67,7 @@ def lose(state: State, seq: int, block: int) -> None:
 
 @step
 def copy_block(state: State, source: int, target: int) -> None:
-    """Copy the KV that is there; the copy is not cached."""
+    """Copy the written KV of a block; the copy is not cached."""
     check(state.filler[source] == NONE, "in-flight-held")
     check(state.refcount[target] == 0 and not is_pending(state, target), "exclusive-writer")
     state.memory[target] = copied(state.memory[source])
@@ -76,7 +76,7 @@ def copy_block(state: State, source: int, target: int) -> None:
 
 @step
 def know(state: State, seq: int, index: int, row: list[int], stop: int) -> None:
-    """Make the tokens of that entry known up to `stop`."""
+    """Make the tokens of the entry known up to slot `stop`."""
     state.tokens[seq][index] = spliced(state.tokens[seq][index], state.num_filled[seq], stop, row)
     if stop == BLOCK_SIZE:
         state.num_full[seq] = index + 1
@@ -87,7 +87,7 @@ def know(state: State, seq: int, index: int, row: list[int], stop: int) -> None:
 
 @step
 def may_read(state: State, seq: int, index: int, stop: int) -> None:
-    """The sequence may read that entry up to slot `stop`."""
+    """Let the sequence read the entry up to slot `stop`."""
     if stop == BLOCK_SIZE:
         state.done_full[seq] = index + 1
         state.done_filled[seq] = 0

@@ -1,6 +1,7 @@
-"""The rules of swap: a group moves to its other pool entry by entry, and keeps what it shares.
+"""The rules of swap: a group of sequences moves to its other pool, entry by entry, and its sharing is kept.
 
-A sequence is in its other pool up to the entry that moves next, and can do nothing else meanwhile.
+During a swap, the entries of a sequence before the next one to move are in the other pool, and the sequence can do
+nothing else.
 """
 
 from kvproof.spec.language import BLOCK_SIZE, NUM_BLOCKS, BlockId, SeqId, check, require, rule, same
@@ -29,7 +30,7 @@ def begin_swap(state: State, seq: SeqId) -> None:
 
 @rule
 def move_entry(state: State, seq: SeqId, block: BlockId) -> None:
-    """Move the next entry to a free block; other holders keep the old one, and the cache keeps its content."""
+    """Copy the next entry to a free block. Other holders keep the old block, and the cache keeps its content."""
     require(state.live[seq] and state.moving[seq] != NONE, "the sequence is being swapped")
     require(state.moving[seq] < state.num_blocks[seq], "an entry is left to move")
     require(
@@ -48,7 +49,7 @@ def move_entry(state: State, seq: SeqId, block: BlockId) -> None:
 
 @rule
 def follow_entry(state: State, seq: SeqId, leader: SeqId) -> None:
-    """Move the next entry to where another sequence of the group has the same tokens already: sharing is kept."""
+    """Move the next entry to the block in which another sequence has the same tokens, so that sharing is kept."""
     require(state.live[seq] and state.moving[seq] != NONE, "the sequence is being swapped")
     index = state.moving[seq]
     require(index < state.num_blocks[seq], "an entry is left to move")
@@ -109,7 +110,7 @@ def rehit_entry(state: State, seq: SeqId, twin: BlockId) -> None:
 
 @rule
 def end_swap(state: State, seq: SeqId) -> None:
-    """The whole sequence is in its other pool."""
+    """End the swap: the whole sequence is in its other pool."""
     require(state.live[seq] and state.moving[seq] == state.num_blocks[seq], "every entry has moved", "swap-mapping")
     state.home[seq] = 1 - state.home[seq]
     state.moving[seq] = NONE

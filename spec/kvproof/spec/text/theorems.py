@@ -1,4 +1,4 @@
-"""The theorems: what follows from the invariants, one claim each."""
+"""The theorems: claims that follow from the invariants."""
 
 from kvproof.spec.language import BLOCKS, FLIGHTS, INDEXES, POOLS, SEQS, SLOTS, implies, theorem
 from kvproof.spec.text.state import (
@@ -45,7 +45,7 @@ def at_rest_every_block_is_unused(state: State) -> bool:
 
 @theorem("conservation")
 def what_is_not_used_can_be_taken(state: State) -> bool:
-    """When no block is used, as at rest, every block that is not reserved can be taken."""
+    """When no block is used, every block that is not reserved can be taken."""
     return any(state.status[b] == USED for b in BLOCKS) or all(
         unused_in(state, p) + state.count[p][RESERVED] == pool_size(p)
         and implies(state.count[p][USED] > 0, state.status[state.member[p][USED][0]] != USED)
@@ -55,7 +55,7 @@ def what_is_not_used_can_be_taken(state: State) -> bool:
 
 @theorem("lists-agree")
 def positive_free_count_means_a_free_block(state: State) -> bool:
-    """When the free counter of a pool is positive, there is a free block in that pool: the first that is listed."""
+    """When the free counter of a pool is positive, the first block of its free list is free."""
     return all(implies(state.count[p][FREE] > 0, free_in(state, state.member[p][FREE][0], p)) for p in POOLS)
 
 
@@ -79,7 +79,7 @@ def sharers_read_the_same(state: State) -> bool:
 
 @theorem("sharing-equal")
 def a_block_is_shared_at_one_place_unless_identities_repeat(state: State) -> bool:
-    """Two entries that name one block are at the same place of their tables, or begin with the very same identity."""
+    """Two entries that name one block are at the same index of their tables, or begin with the same identity."""
     return all(
         implies(
             holds(state, s, b) and holds(state, r, b) and state.position[s][b] != state.position[r][b],

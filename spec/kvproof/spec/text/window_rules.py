@@ -1,9 +1,9 @@
-"""The rules of the sliding window: what a sequence no longer reads it leaves, or never takes.
+"""The rules of the sliding window: a sequence leaves the entries that it no longer reads, or never takes them.
 
-With a window a token reads itself and the positions shortly before it; entries further back need no block. A prompt
-whose beginning was computed for another sequence skips them: its table starts with NULL entries, and only the last
-computed blocks, as far back as the window reaches, have to be found. Until they are hit nothing could be read back, so
-the sequence is admitted with the least window, a token itself, and its window is widened when they are there.
+With a window, a token reads itself and the positions shortly before it; entries further back need no block. A prompt
+whose beginning was computed for another sequence skips such entries: its table starts with NULL entries, and only the
+last computed blocks, as far back as the window reaches, must be hit. Before these hits nothing could be read back, so
+the sequence is admitted with the smallest window, one token, and its window is widened after the hits.
 """
 
 from kvproof.spec.language import BLOCK_SIZE, INDEXES, NULL, Count, Row, SeqId, check, implies, require, rule, same
@@ -27,7 +27,7 @@ def slide(state: State, seq: SeqId) -> None:
 
 @rule
 def skip(state: State, seq: SeqId, row: Row) -> None:
-    """Begin the next entry without a block: its tokens are known, and their KV is not read."""
+    """Add an entry without a block: its tokens are known, and no later token reads their KV."""
     require(at_rest(state, seq), "the sequence is live and not being swapped")
     index = state.num_blocks[seq]
     require(state.first[seq] == index, "every entry before was left", "window-kept")

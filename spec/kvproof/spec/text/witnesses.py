@@ -1,7 +1,7 @@
-"""The witnesses: what a search must meet, or its claims are about too little.
+"""The witnesses: situations that a search must reach; otherwise its claims cover too little.
 
-A witness is met by a firing. Some are seen in the state before it, some in the state after it, so that whoever fires
-rules in place can count them without keeping a copy. Both kinds read real fields only.
+The firing of a rule reaches a witness. Some witnesses read the state before the firing, others the state after it, so
+that a caller who fires rules in place can count them without a copy of the state. All of them read real fields only.
 """
 
 from collections.abc import Callable
@@ -15,12 +15,12 @@ Arguments = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Witness:
-    """A situation by name, with its sentence, and the rules whose firing can meet it."""
+    """A situation by name, with its sentence, and the rules whose firing can reach it."""
 
     name: str
     sentence: str
     rules: frozenset[str]
-    is_met: Callable[[State, str, Arguments], bool]
+    is_reached: Callable[[State, str, Arguments], bool]
 
 
 WITNESSES: dict[str, Witness] = {}
@@ -42,14 +42,14 @@ def _witness(seen: dict[str, list[Witness]], *rules: str) -> Callable[[Predicate
     return mark
 
 
-def met_before(state: State, rule: str, arguments: Arguments) -> list[str]:
-    """The witnesses that this firing meets if it is not refused, seen in the state before it."""
-    return [w.name for w in SEEN_BEFORE.get(rule, ()) if w.is_met(state, rule, arguments)]
+def witnesses_before(state: State, rule: str, arguments: Arguments) -> list[str]:
+    """The witnesses of the state before a firing that this firing reaches, provided that it is not refused."""
+    return [w.name for w in SEEN_BEFORE.get(rule, ()) if w.is_reached(state, rule, arguments)]
 
 
-def met_after(state: State, rule: str, arguments: Arguments) -> list[str]:
-    """The witnesses that this firing has met, seen in the state after it."""
-    return [w.name for w in SEEN_AFTER.get(rule, ()) if w.is_met(state, rule, arguments)]
+def witnesses_after(state: State, rule: str, arguments: Arguments) -> list[str]:
+    """The witnesses of the state after a firing that this firing has reached."""
+    return [w.name for w in SEEN_AFTER.get(rule, ()) if w.is_reached(state, rule, arguments)]
 
 
 def _unused(state: State, pool: int) -> int:
@@ -105,13 +105,13 @@ def copy_on_write_takes_the_last_block(state: State, rule: str, arguments: Argum
 
 @_witness(SEEN_BEFORE, "append")
 def copy_of_a_written_tail(state: State, rule: str, arguments: Arguments) -> bool:
-    """What is copied has KV in it."""
+    """The tail that is copied has written slots."""
     return _is_copied(state, arguments) and state.num_written[_block_to_append_to(state, arguments[0])] > 0
 
 
 @_witness(SEEN_BEFORE, "compute")
 def computed_by_two(state: State, rule: str, arguments: Arguments) -> bool:
-    """A sequence computes what another has written already."""
+    """A sequence computes KV that another sequence has already written."""
     seq, stop = arguments
     return bool(state.num_written[state.table[seq][state.done_full[seq]]] >= stop)
 
@@ -131,7 +131,7 @@ def reserved_block_appended_to(state: State, rule: str, arguments: Arguments) ->
 
 @_witness(SEEN_BEFORE, "drop_last")
 def lookahead_given_back(state: State, rule: str, arguments: Arguments) -> bool:
-    """A reserved block is dropped by a sequence that goes on."""
+    """A sequence that continues drops a reserved block."""
     return not state.ending[arguments[0]]
 
 
@@ -160,7 +160,7 @@ def hit_past_a_window(state: State, rule: str, arguments: Arguments) -> bool:
 
 @_witness(SEEN_BEFORE, "hit")
 def hit_on_an_evictable_block(state: State, rule: str, arguments: Arguments) -> bool:
-    """A hit takes up a block that no table named."""
+    """A hit uses an evictable block, which no table named."""
     return state.status[arguments[1]] == EVICTABLE
 
 
@@ -178,21 +178,21 @@ def share_before_computed(state: State, rule: str, arguments: Arguments) -> bool
 
 @_witness(SEEN_BEFORE, "exchange")
 def exchange_of_a_tail(state: State, rule: str, arguments: Arguments) -> bool:
-    """The next tokens complete an entry, and a cached block takes its place."""
+    """The next tokens complete an entry, and a cached block replaces its block."""
     seq, index = arguments[:2]
     return bool(index == state.num_full[seq])
 
 
 @_witness(SEEN_BEFORE, "exchange")
 def exchange_of_a_full_entry(state: State, rule: str, arguments: Arguments) -> bool:
-    """A cached block takes the place of one of equal content."""
+    """A cached block replaces the block of a full entry of equal content."""
     seq, index = arguments[:2]
     return bool(index < state.num_full[seq])
 
 
 @_witness(SEEN_BEFORE, "exchange")
 def exchange_for_less(state: State, rule: str, arguments: Arguments) -> bool:
-    """The cached block that takes the place of another is not written as far yet."""
+    """A cached block replaces another block that has more written slots."""
     seq, index, twin, _ = arguments
     is_full = index < state.done_full[seq]
     num_done = len(state.memory[twin]) if is_full else state.done_filled[seq] if index == state.done_full[seq] else 0
@@ -208,19 +208,19 @@ def same_content_cached_twice(state: State, rule: str, arguments: Arguments) -> 
 
 @_witness(SEEN_BEFORE, "evict")
 def eviction(state: State, rule: str, arguments: Arguments) -> bool:
-    """The content of an evictable block is forgotten."""
+    """An evictable block is evicted."""
     return True
 
 
 @_witness(SEEN_AFTER, "evict")
 def reset(state: State, rule: str, arguments: Arguments) -> bool:
-    """An eviction leaves nothing that could be hit without being used."""
+    """An eviction leaves no evictable block."""
     return EVICTABLE not in state.status
 
 
 @_witness(SEEN_BEFORE, "drop_last")
 def abort_before_mark(state: State, rule: str, arguments: Arguments) -> bool:
-    """A block that is cached and not computed loses its last holder, and is forgotten."""
+    """A block that is cached and not computed loses its last holder, and leaves the cache."""
     seq = arguments[0]
     block = state.table[seq][state.num_blocks[seq] - 1]
     return bool(state.cached[block] and not state.computed[block] and state.refcount[block] == 1)
@@ -228,7 +228,7 @@ def abort_before_mark(state: State, rule: str, arguments: Arguments) -> bool:
 
 @_witness(SEEN_BEFORE, "set_aside")
 def set_aside(state: State, rule: str, arguments: Arguments) -> bool:
-    """The manager keeps a block for itself."""
+    """The manager reserves a block for itself."""
     return True
 
 
@@ -244,27 +244,27 @@ def swap_of_a_shared_block(state: State, rule: str, arguments: Arguments) -> boo
 
 @_witness(SEEN_BEFORE, "move_entry")
 def swap_leaves_a_block_to_others(state: State, rule: str, arguments: Arguments) -> bool:
-    """A sequence is swapped, and a block it shared stays with those that are not."""
+    """A sequence is swapped, and a block that it shared stays with sequences that are not swapped."""
     seq = arguments[0]
     return state.refcount[state.table[seq][state.moving[seq]]] > 1
 
 
 @_witness(SEEN_AFTER, "end_swap")
 def swap_in_while_nearly_full(state: State, rule: str, arguments: Arguments) -> bool:
-    """A sequence comes back to the GPU, which has at most one block to spare then."""
+    """A sequence comes back to the GPU, which has at most one unused block afterwards."""
     seq = arguments[0]
     return state.home[seq] == GPU and state.num_blocks[seq] > state.first[seq] and _unused(state, GPU) <= 1
 
 
 @_witness(SEEN_BEFORE, "rehit_entry")
 def rehit_on_swap(state: State, rule: str, arguments: Arguments) -> bool:
-    """A swap finds the content in the other pool, and copies nothing."""
+    """A swap finds the content of an entry in the other pool, and does not copy it."""
     return True
 
 
 @_witness(SEEN_BEFORE, "begin_swap")
 def swap_of_a_window(state: State, rule: str, arguments: Arguments) -> bool:
-    """A sequence whose window has left entries is swapped."""
+    """A sequence whose sliding window has left entries is swapped."""
     return state.first[arguments[0]] > 0
 
 
@@ -307,7 +307,7 @@ def copy_of_a_block_in_flight(state: State, rule: str, arguments: Arguments) -> 
 
 @_witness(SEEN_AFTER, "send_entry")
 def transfer_when_full(state: State, rule: str, arguments: Arguments) -> bool:
-    """A transfer is under way, and no block of the pool that it goes to can be taken any more."""
+    """A transfer is under way, and no block of its target pool can be taken any more."""
     return _unused(state, 1 - state.home[arguments[0]]) == 0
 
 
@@ -340,5 +340,5 @@ def arrival_for_nobody(state: State, rule: str, arguments: Arguments) -> bool:
 
 @_witness(SEEN_BEFORE, "arrive")
 def arrival_with_content(state: State, rule: str, arguments: Arguments) -> bool:
-    """What a transfer brings has KV in it."""
+    """A transfer arrives that brings written slots."""
     return state.brings[arguments[0]] > 0

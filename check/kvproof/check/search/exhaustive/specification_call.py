@@ -15,7 +15,6 @@ from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.specification_firing import Operation
 from kvproof.spec.native import Machine
 from kvproof.spec.text.operations import (
-    Firing,
     Program,
     admit_past_window_hit,
     admit_sequence,
@@ -40,7 +39,7 @@ class Call:
     """An operation as data, its program on a state, and whether it must finish."""
 
     operation: Operation
-    program: Callable[[State], Iterator[Firing]]
+    program: Callable[[State], Program]
     can_finish: bool = True
 
 

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 from kvproof.check.search.exhaustive.specification_violation import Violated, Violation
 from kvproof.spec.native import CheckFailed, Guard, Machine
-from kvproof.spec.text.operations import Firing
+from kvproof.spec.text.operations import RuleCall
 from kvproof.spec.text.state import State
-from kvproof.spec.text.witnesses import SEEN_AFTER, SEEN_BEFORE, met_after, met_before
+from kvproof.spec.text.witnesses import SEEN_AFTER, SEEN_BEFORE, witnesses_after, witnesses_before
 
 BROKEN = (CheckFailed, IndexError, TypeError, ValueError)  # what a wrong rule may raise
 Operation = tuple[Any, ...]
@@ -48,18 +48,18 @@ class Firings:
         except BROKEN as error:
             raise violated(error, (rule, *arguments), operation) from error
 
-    def run(self, state: State, program: Iterator[Firing], operation: Operation) -> Guard | None:
+    def run(self, state: State, program: Iterator[RuleCall], operation: Operation) -> Guard | None:
         """Fire a program in place up to the guard that refuses it, if any. Raises Violated, for `operation`."""
         rules, fired, witnesses = self.machine.rules, self.fired, self.witnesses
         firing: tuple[Any, ...] = ()
         try:
             for rule, arguments in program:
                 firing = (rule, *arguments)
-                met = met_before(state, rule, arguments) if rule in SEEN_BEFORE else []
+                met = witnesses_before(state, rule, arguments) if rule in SEEN_BEFORE else []
                 if refused := rules[rule](state, *arguments):
                     return refused
                 if rule in SEEN_AFTER:
-                    met += met_after(state, rule, arguments)
+                    met += witnesses_after(state, rule, arguments)
                 fired[rule] += 1
                 for name in met:
                     witnesses[name] += 1

@@ -19,7 +19,7 @@ from kvproof.check.search.exhaustive.specification_violation import Violated, Vi
 from kvproof.spec.native import Machine
 from kvproof.spec.text.operations import row_of
 from kvproof.spec.text.state import FREE, NONE, State
-from kvproof.spec.text.witnesses import met_after, met_before
+from kvproof.spec.text.witnesses import witnesses_after, witnesses_before
 
 
 class RuleLevel:
@@ -51,7 +51,9 @@ class RuleLevel:
             rule, arguments = operation[0], operation[1:]
             refused = fire(work, rule, arguments, operation)
             if refused is None:
-                self.firings.count(rule, [*met_before(state, rule, arguments), *met_after(work, rule, arguments)])
+                self.firings.count(
+                    rule, [*witnesses_before(state, rule, arguments), *witnesses_after(work, rule, arguments)]
+                )
                 yield operation, work
                 work = copy(state)
             elif vars(work) != vars(state):
