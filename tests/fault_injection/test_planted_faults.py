@@ -14,13 +14,10 @@ import pytest
 from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.counterexample.store import make_trace, save
 from kvproof.check.oracle.replay import confirm
-from kvproof.check.oracle.replay import replay as replay_run
-from kvproof.check.protocol.manager import Config
 from kvproof.check.runs.replay import replay
 from kvproof.check.search.manager_operations import walk
 from kvproof.check.search.shrinking.shorter_runs import shortest
 from kvproof.check.subjects.registry import find
-from kvproof.spec.trace import Operation
 
 FIND_SECONDS_MAX = 20.0
 SHORTEN_SECONDS_MAX = 40.0  # ends at the length wanted
@@ -364,36 +361,6 @@ def test_a_planted_fault_is_found_named_shortened_and_replayed(fault: Fault, pla
     assert len(operations) <= fault.num_operations, "\n".join(trace.steps)
     assert broken.status is ReplayStatus.FAILED, broken.text
     assert mended.status is ReplayStatus.FIXED, mended.text
-
-
-def test_copies_that_disturb_each_other_are_found_in_the_run_that_has_them(plant: Plant) -> None:
-    # Too rare for a walk: a group's last append exchanges the source of its first copy for a twin, and in the same
-    # step the block so freed is the last free one, and the target of another group's copy.
-    config = Config(block_size=2, num_gpu_blocks=4, caching=True)
-    run: list[Operation] = [
-        ("new", 1, (1,), (0, 0)),
-        ("admit", 1, 2),
-        ("new", 2, (2,), (0,)),
-        ("admit", 2, 1),
-        ("new", 3, (3,), (1,)),
-        ("admit", 3, 1),
-        ("run", 0),
-        ("fork", 2, 4),
-        ("fork", 3, 5),
-        ("sample", 2, (1, 0)),
-        ("sample", 3, (0, 0)),
-        ("append", 2),
-        ("append", 3),
-        ("run", 0),
-    ]
-    line = "and not (index < len(table.ids) and cache.was_copied[table.ids[index]])"
-    with plant(GROWTH[0], "Growth._filled", line, ""):
-        broken = replay_run(make, config, run)
-    mended = replay_run(make, config, run)
-
-    assert broken.finding is not None
-    assert broken.finding.property == "mapping-hazard-free"
-    assert mended.finding is None
 
 
 def test_a_fault_whose_line_is_gone_is_an_error(plant: Plant) -> None:

@@ -13,12 +13,15 @@ import pytest
 from kvproof.check.oracle.replay import replay
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.pool import PoolConfig
+from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation
 
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 
 ADMISSION, STATE = "kvproof.impl.admission", "kvproof.impl.manager_state"
+MANAGER, BUDGET = "kvproof.impl.block_manager", "kvproof.impl.scheduling_budget"
+GROWTH, SCHEDULER, MAPPING = "kvproof.impl.growth", "kvproof.impl.scheduler", "kvproof.spec.text.mapping"
 POOL = "kvproof.check.subjects.builtin.pool"
 
 
@@ -32,9 +35,30 @@ class Rule(NamedTuple):
     operations: Sequence[Operation]
     fault: tuple[str, str, str, str]  # module, function, line, replacement
     property: str
+    module: str = ""  # where the judge reads the word, if it does not read it from its machine
 
 
 PROMPT = (0,) * 8
+RUN_ONCE: list[Operation] = [("new", 1, (1,), PROMPT), ("admit", 1, 8), ("run", 0)]
+# Too rare for a walk: a group's last append exchanges the source of its first copy for a twin, and in the same step the
+# block so freed is the last free one, and the target of another group's copy.
+DISTURBING_COPIES: list[Operation] = [
+    ("new", 1, (1,), (0, 0)),
+    ("admit", 1, 2),
+    ("new", 2, (2,), (0,)),
+    ("admit", 2, 1),
+    ("new", 3, (3,), (1,)),
+    ("admit", 3, 1),
+    ("run", 0),
+    ("fork", 2, 4),
+    ("fork", 3, 5),
+    ("sample", 2, (1, 0)),
+    ("sample", 3, (0, 0)),
+    ("append", 2),
+    ("append", 3),
+    ("run", 0),
+]
+STEP: list[Operation] = [("add", 1, (1,), PROMPT, 2), ("schedule",), ("launch",), ("complete", (0,))]
 
 RULES = [
     Rule(
@@ -83,6 +107,71 @@ RULES = [
         ),
         "no-leak-at-rest",
     ),
+    Rule(
+        "is_block_of",
+        True,
+        "kvproof",
+        Config(block_size=4, num_gpu_blocks=2, num_host_blocks=3),
+        [*RUN_ONCE, ("swap_out", 1)],
+        (MANAGER, "SelfAttnBlockSpaceManager.swap_out", "mapping.items()]", "mapping.items()] + [(2, 2)]"),
+        "swap-mapping",
+        MAPPING,
+    ),
+    Rule(
+        "are_one_to_one",
+        True,
+        "kvproof",
+        Config(block_size=4, num_gpu_blocks=3, num_host_blocks=3),
+        [*RUN_ONCE, ("swap_out", 1)],
+        (MANAGER, "SelfAttnBlockSpaceManager.swap_out", "return [(source,", "return [(2, 0)] + [(source,"),
+        "swap-mapping",
+        MAPPING,
+    ),
+    Rule(
+        "is_within_budget",
+        True,
+        "kvproof-scheduler",
+        SchedulerConfig(num_gpu_blocks=8, max_num_batched_tokens=12, max_num_seqs=8, max_model_len=12),
+        [("add", 1, (1,), PROMPT, 2), ("add", 2, (2,), PROMPT, 2), ("schedule",)],
+        (BUDGET, "SchedulingBudget.can_schedule", "0 < num_tokens <= self.num_tokens_left and", ""),
+        "budget-kept",
+        "kvproof.check.oracle.scheduler.stepping",
+    ),
+    Rule(
+        "have_places",
+        True,
+        "kvproof-scheduler",
+        SchedulerConfig(num_gpu_blocks=8, max_num_seqs=1),
+        [*STEP, ("add", 2, (2,), PROMPT, 2), ("schedule",)],
+        (SCHEDULER, "Scheduler._admit_prompts", "- self.running.num_running_seqs() if", "if"),
+        "budget-kept",
+        "kvproof.check.oracle.scheduler.schedule",
+    ),
+    Rule(
+        "exceeds_limits",
+        True,
+        "kvproof-scheduler",
+        SchedulerConfig(num_gpu_blocks=8, max_model_len=8),
+        [("add", 1, (1,), PROMPT, 2), ("schedule",)],
+        (
+            SCHEDULER,
+            "Scheduler._is_over_a_limit",
+            "num_tokens > config.max_model_len",
+            "num_tokens >= config.max_model_len",
+        ),
+        "admission-final",
+        "kvproof.check.oracle.scheduler.schedule",
+    ),
+    Rule(
+        "commute",
+        True,
+        "kvproof",
+        Config(block_size=2, num_gpu_blocks=4, caching=True),
+        DISTURBING_COPIES,
+        (GROWTH, "Growth._filled", "and not (index < len(table.ids) and cache.was_copied[table.ids[index]])", ""),
+        "mapping-hazard-free",
+        MAPPING,
+    ),
 ]
 
 
@@ -103,5 +192,8 @@ def test_a_fault_is_caught_by_this_word_alone(rule: Rule, plant: Plant, monkeypa
     assert finding_of(rule) is None, "without the fault"
     with plant(*rule.fault):
         assert finding_of(rule) == rule.property
-        monkeypatch.setitem(words_of(rule), rule.word, lambda *arguments: rule.allows)
+        if rule.module:
+            monkeypatch.setattr(f"{rule.module}.{rule.word}", lambda *arguments: rule.allows)
+        else:
+            monkeypatch.setitem(words_of(rule), rule.word, lambda *arguments: rule.allows)
         assert finding_of(rule) is None, "without the word"

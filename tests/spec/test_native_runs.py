@@ -1,6 +1,8 @@
 """The compiled text: ghosts change nothing real, refused rules change nothing, and obligations are raised."""
 
 import random
+import subprocess
+import sys
 from collections import Counter
 from typing import Any
 
@@ -88,3 +90,16 @@ def test_an_obligation_that_does_not_hold_is_raised_with_its_property() -> None:
 def test_an_obligation_is_not_evaluated_where_they_are_left_out() -> None:
     machine = mutated(Mutant("admit", "state.live[seq] = True"), Sizes(2, 0, 2, 2, 2), with_checks=False)
     assert machine.rules["admit"](machine.first_state(), 0, 0) is None
+
+
+def test_contracts_are_loaded_when_something_asks_for_them() -> None:
+    program = """
+import sys
+from kvproof.spec.native import Machine, Sizes
+machine = Machine(Sizes(2, 0, 1, 1, 1))
+print("kvproof.spec.contracts" in sys.modules)
+print(machine.word("free_precondition")(machine.first_state(), 0))
+print("kvproof.spec.contracts" in sys.modules)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["False", "False", "True"]

@@ -1,26 +1,28 @@
-"""The words the specification is written in: domains of ids, kinds of fields, marks on rules and claims.
+"""The language of the specification: domains of ids, kinds of fields, decorators for rules and claims.
 
-The specification is ordinary Python in a small subset, so that it has several readers. `native` compiles the
-same text for given sizes and runs it; a prover reads its syntax tree with the sizes unknown. The subset:
+The specification is ordinary Python in a small subset, so that it has several readers. `native` compiles the text for
+given sizes and runs it; the prover reads its syntax tree with unknown sizes. The subset:
 
-    a rule         guards (`require`), then assignments to fields of the state, with obligations (`check`)
-                   anywhere; `if`/`elif`/`else`; calls of steps; local names for values
+    a rule         guards (`require`), then assignments to fields of the state, with obligations (`check`) anywhere;
+                   `if`/`elif`/`else`; calls of steps; local names for values
     a step         like a rule, without guards; rules call it
-    a word         one `return` of an expression: a name for a condition or a number
-    a value        integers, truth values, fields with subscripts, comparisons, `and`/`or`/`not`,
-                   `a if c else b`, `all`/`any` over domains, comprehensions over one domain
-    a row          what a field gives for a block or table entry: one value for each of its slots; a row is
-                   replaced as a whole (`spliced`), never changed in place, so copies of a state may share it
-
+    a predicate    one `return` of a truth value: a name for a condition
+    a function     one `return` of an integer: a name for a number
+    a value        integers, truth values, fields with subscripts, comparisons, `and`/`or`/`not`, `a if c else b`,
+                   `all`/`any` over domains, comprehensions over one domain
+    a row          the value of a field for one block or table entry: one number for each of its slots. A row is
+                   replaced as a whole (`spliced`) and never changed in place, so copies of a state may share it
+    a record       a frozen dataclass of values, so that a predicate of a contract takes one parameter for all of them
     a contract     what an operation does that fires rules again and again, for any number of firings (`Contract`)
 
-No loops, no exceptions, no recursion, no aliasing. A guard stands before every write, so that a rule that
-is not enabled changes nothing.
+There are no loops, no exceptions, no recursion and no aliasing. Guards stand before every write, so a rule that is not
+enabled changes nothing. A predicate or function has at most six parameters, and reads all of them.
 """
 
 import builtins
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from inspect import signature
 from typing import Annotated, Any, NoReturn, TypeVar
 
 
@@ -78,12 +80,17 @@ Places = Annotated[list[list[int]], SEQS, STEPS]  # a place in the table of each
 
 @dataclass(frozen=True)
 class Field:
-    """One map of the state: from ids in `domains` to values in `to`, at first `start` (a value or a word)."""
+    """One map of the state: from ids in `domains` to values in `to`. start: its first value, or a function of ids."""
 
     domains: tuple[Domain, ...]
     to: Domain
     start: Any
     kind: str  # real, derived (a function of real fields) or ghost (only proofs need it)
+
+    def start_arguments(self, ids: Sequence[Any]) -> list[Any]:
+        """Those of the ids, one for each domain, that the function `start` has a parameter for: `block`, `pool`, …"""
+        named = {domain.name.lower(): one for domain, one in zip(self.domains, ids, strict=True)}
+        return [named[name] for name in signature(self.start).parameters]
 
 
 def real(*domains: Domain, to: Domain, start: Any = 0) -> Any:
@@ -116,113 +123,144 @@ class Claim:
 
 @dataclass(frozen=True)
 class Contract:
-    """An operation that fires one rule, or one of several, again and again, by the names of its words.
+    """An operation that fires one rule, or one of several, again and again, by the names of its functions.
 
-    The words of a contract read two states: `start`, where the operation began, and `state`, where it is. Their
-    parameters after the states stay the same throughout, but for one named `fired`, which is how often a rule has
-    fired; those of the rule that are not among them are chosen anew for each firing, and come last in `choice`.
-    `others` are further rules, each with its choice. For a prover these are the obligations, the middle ones for each
-    rule, where every state satisfies every invariant and `after` is the state that a firing leaves:
+    The functions of a contract take what they read, by name: `start`, the state in which the operation began; `state`,
+    the state in which it is; and the parameters of the contract, one of which may be a record. The parameters stay the
+    same throughout, except for the one called `num_fired`, which counts the firings so far. A parameter of the rule
+    that is no parameter of the contract is chosen again for each firing, and only `choice` may read it. `others` are
+    further rules, each with its choice. For a prover these are the obligations, the middle ones for each rule, where
+    every state satisfies every invariant, `I` is the loop invariant, and `after` is the state that a firing leaves:
 
-        begins     starts(start)                               implies so_far(start, start) and left(start) >= 0
-        goes on    so_far(start, state) and left(state) > 0    implies can_choose(state), if there is such a word
-        is enabled so_far, left(state) > 0 and choice(state)   implies every guard of the rule
-        keeps on   so_far, left(state) > 0 and choice(state)   implies so_far(start, after)
-        ends       so_far, left(state) > 0 and choice(state)   implies 0 <= left(after) < left(state)
-        has done   so_far(start, state) and left(state) == 0   implies done(start, state)
+        begins      precondition(start)                  implies I(start, start) and variant(start) >= 0
+        goes on     I(start, state) and variant > 0      implies can_choose(state), if there is such a predicate
+        is enabled  I, variant > 0 and choice(state)     implies every guard of the rule
+        keeps on    I, variant > 0 and choice(state)     implies I(start, after)
+        ends        I, variant > 0 and choice(state)     implies 0 <= variant(after) < variant(state)
+        has done    I(start, state) and variant == 0     implies the postcondition
 
-    By induction on the firings an operation that starts is never refused on its way, ends, and has done what it says.
+    By induction on the firings, an operation whose precondition holds is never refused on its way, ends, and leaves a
+    state that satisfies the postcondition, which is the predicate that the contract is written on.
     """
 
     property: str
     name: str
     sentence: str
     rule: str
-    starts: str
-    left: str
-    so_far: str
+    precondition: str
+    variant: str
+    loop_invariant: str
     choice: str | None = None
     can_choose: str | None = None
     others: tuple[tuple[str, str], ...] = ()
+    parameters: tuple[tuple[str, Any], ...] = ()  # name and annotation
 
     @builtins.property
     def firings(self) -> tuple[tuple[str, str | None], ...]:
-        """Every rule that may fire, with the word that says what is chosen for it."""
+        """Every rule that may fire, with the predicate that restricts what is chosen for it."""
         return ((self.rule, self.choice), *self.others)
+
+    @builtins.property
+    def values(self) -> dict[str, Any]:
+        """The annotation of every value that the operation is given, the fields of its records included."""
+        found: dict[str, Any] = {}
+        for name, kind in self.parameters:
+            found |= {one.name: one.type for one in fields(kind)} if is_dataclass(kind) else {name: kind}
+        return found
+
+    def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters, made of the values that the operation is given: a record takes those that it names."""
+        found: dict[str, Any] = {}
+        for name, kind in self.parameters:
+            is_record = is_dataclass(kind) and isinstance(kind, type)
+            found[name] = kind(**{one.name: values[one.name] for one in fields(kind)}) if is_record else values[name]
+        return found
+
+
+STATES = ("start", "state")  # what the functions of a contract call the two states
 
 
 @dataclass
 class Collected:
-    """What the marks below have gathered, in the order of the text."""
+    """Everything that the decorators below have marked, in the order of the text."""
 
-    words: list[Callable[..., Any]] = field(default_factory=list)
+    functions: list[Callable[..., Any]] = field(default_factory=list)
     steps: list[Callable[..., None]] = field(default_factory=list)
     rules: list[Callable[..., None]] = field(default_factory=list)
     invariants: list[Claim] = field(default_factory=list)
     theorems: list[Claim] = field(default_factory=list)
     contracts: list[Contract] = field(default_factory=list)
-    predicates: dict[str, Callable[..., bool]] = field(default_factory=dict)
 
 
 COLLECTED = Collected()
 
 
-def word(function: Function) -> Function:
-    """Mark a name for a condition or a number."""
-    COLLECTED.words.append(function)
-    return function
+def predicate(marked: Function) -> Function:
+    """Mark a named condition: one `return` of a truth value."""
+    COLLECTED.functions.append(marked)
+    return marked
 
 
-def step(function: Function) -> Function:
+def function(marked: Function) -> Function:
+    """Mark a named number: one `return` of an integer."""
+    COLLECTED.functions.append(marked)
+    return marked
+
+
+def step(marked: Function) -> Function:
     """Mark writes that several rules share."""
-    COLLECTED.steps.append(function)
-    return function
+    COLLECTED.steps.append(marked)
+    return marked
 
 
-def rule(function: Function) -> Function:
+def rule(marked: Function) -> Function:
     """Mark a smallest step of the specification."""
-    COLLECTED.rules.append(function)
-    return function
+    COLLECTED.rules.append(marked)
+    return marked
 
 
 def invariant(property: str) -> Callable[[Function], Function]:
-    """Mark what every reachable state satisfies."""
-    return lambda function: _claim(COLLECTED.invariants, property, function)
+    """Mark a claim that every reachable state satisfies."""
+    return lambda marked: _claim(COLLECTED.invariants, property, marked)
 
 
 def theorem(property: str) -> Callable[[Function], Function]:
-    """Mark what follows from the invariants."""
-    return lambda function: _claim(COLLECTED.theorems, property, function)
+    """Mark a claim that follows from the invariants."""
+    return lambda marked: _claim(COLLECTED.theorems, property, marked)
 
 
 def contract(
     property: str,
     rule: Callable[..., None],
     *,
-    starts: Callable[..., bool],
-    left: Callable[..., int],
-    so_far: Callable[..., bool],
+    precondition: Callable[..., bool],
+    variant: Callable[..., int],
+    loop_invariant: Callable[..., bool],
     choice: Callable[..., bool] | None = None,
     can_choose: Callable[..., bool] | None = None,
     others: dict[Callable[..., None], Callable[..., bool]] | None = None,
 ) -> Callable[[Function], Function]:
-    """Mark what an operation has done when nothing is left to fire; see `Contract`."""
+    """Mark the postcondition of an operation; see `Contract`."""
 
     def mark(done: Function) -> Function:
         sentence = (done.__doc__ or "").strip()
-        names = (rule.__name__, starts.__name__, left.__name__, so_far.__name__)
+        names = (rule.__name__, precondition.__name__, variant.__name__, loop_invariant.__name__)
         chosen, can = (each and each.__name__ for each in (choice, can_choose))
-        further = tuple((other.__name__, word.__name__) for other, word in (others or {}).items())
-        COLLECTED.contracts.append(Contract(property, done.__name__, sentence, *names, chosen, can, further))
+        further = tuple((other.__name__, other_choice.__name__) for other, other_choice in (others or {}).items())
+        parameters: dict[str, Any] = {}
+        for one in (precondition, variant, loop_invariant, can_choose, done):
+            if one is not None:
+                parameters |= {name: each.annotation for name, each in signature(one).parameters.items()}
+        given = tuple((name, kind) for name, kind in parameters.items() if name not in STATES)
+        COLLECTED.contracts.append(Contract(property, done.__name__, sentence, *names, chosen, can, further, given))
         return done
 
     return mark
 
 
-def _claim(claims: list[Claim], property: str, function: Function) -> Function:
-    claims.append(Claim(property, function.__name__, (function.__doc__ or "").strip()))
-    COLLECTED.predicates[function.__name__] = function
-    return function
+def _claim(claims: list[Claim], property: str, marked: Function) -> Function:
+    claims.append(Claim(property, marked.__name__, (marked.__doc__ or "").strip()))
+    return marked
 
 
 def _read_only() -> NoReturn:

@@ -112,9 +112,21 @@ def target_of(statement: ast.stmt) -> tuple[str | None, bool]:
 
 @functools.cache
 def functions() -> dict[str, tuple[ast.FunctionDef, str]]:
-    """Every function of the text by name, with the file it stands in."""
+    """Every function of the text by name, with its file. The contracts are not included."""
+    return _functions_of(TEXTS)
+
+
+@functools.cache
+def contract_functions() -> dict[str, tuple[ast.FunctionDef, str]]:
+    """Every function of the contracts by name, with its file. The contracts are imported by the first call."""
+    from kvproof.spec.contract_texts import CONTRACT_TEXTS
+
+    return _functions_of(CONTRACT_TEXTS)
+
+
+def _functions_of(texts: Iterable[ModuleType]) -> dict[str, tuple[ast.FunctionDef, str]]:
     found = {}
-    for text in TEXTS:
+    for text in texts:
         file = inspect.getsourcefile(text) or text.__name__
         for node in ast.parse(inspect.getsource(text)).body:
             if isinstance(node, ast.FunctionDef):
@@ -247,11 +259,15 @@ def sized_word(name: str, block_size: int) -> Callable[..., Any]:
 
 def _names(sizes: Sizes, text: Functions, with_ghosts: bool, with_checks: bool) -> dict[str, Any]:
     names: dict[str, Any] = {k: v for k, v in vars(state).items() if isinstance(v, int)} | sizes.names()
+    _define(text, names, with_ghosts, with_checks)
+    return names
+
+
+def _define(text: Functions, names: dict[str, Any], with_ghosts: bool, with_checks: bool) -> None:
     for function, file in text.values():
         code, constants = _compiled(function, file, with_ghosts, with_checks)
         names |= constants
         exec(code, names)
-    return names
 
 
 # States and machines -----------------------------------------------------------------------------------------------
@@ -317,12 +333,24 @@ class Machine:
         else:
             names = _names(sizes, text, with_ghosts, with_checks)
         self._first = _first_state(sizes, with_ghosts) if text is None else _made(names, with_ghosts)
-        self.sizes, self.with_ghosts = sizes, with_ghosts
+        self.sizes, self.with_ghosts, self.with_checks = sizes, with_ghosts, with_checks
         self.names = names
         self.null: int = names["NULL"]
         self.rules: dict[str, Rule] = {r.__name__: names[r.__name__] for r in COLLECTED.rules}
-        self.word: Callable[[str], Callable[..., Any]] = names.__getitem__
         self.copy: Callable[[State], State] = _copier(with_ghosts, sizes.num_flights > 0)
+
+    def word(self, name: str) -> Callable[..., Any]:
+        """A function of the text, by its name. Those of the contracts are compiled when the first one is asked for."""
+        if name not in self.names:
+            missing = {one: found for one, found in contract_functions().items() if one not in self.names}
+            _define(missing, self.names, self.with_ghosts, self.with_checks)
+        found: Callable[..., Any] = self.names[name]
+        return found
+
+    def value(self, name: str, values: Mapping[str, Any]) -> Any:
+        """The value of a function, given those of the values that its parameters name."""
+        found = self.word(name)
+        return found(*(values[one] for one in inspect.signature(found).parameters))
 
     def first_state(self) -> State:
         """The state in which every block is free and no sequence exists."""
@@ -349,7 +377,7 @@ def _made(names: dict[str, Any], with_ghosts: bool) -> State:
 
 def _start(f: Field, sizes: list[int], at: list[int], names: dict[str, Any]) -> Any:
     if len(at) == len(sizes):
-        return names[f.start.__name__](*at)
+        return names[f.start.__name__](*f.start_arguments(at))
     return [_start(f, sizes, [*at, i], names) for i in range(sizes[len(at)])]
 
 

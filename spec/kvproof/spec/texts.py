@@ -1,26 +1,16 @@
-"""The modules that are the text of the specification, in the order in which it is read."""
+"""The modules that hold the text of the specification, in reading order. `contract_texts` has the contracts."""
 
 from types import ModuleType
 
-from kvproof.spec.contracts import (
-    admit_contract,
-    admit_progress,
-    append_contract,
-    end_contract,
-    free_contract,
-    send_contract,
-    send_progress,
-    swap_contract,
-    swap_progress,
-    swap_schedule,
-)
 from kvproof.spec.text import (
     admission,
+    budgets,
     cache_rules,
     eviction_policy,
     flight_invariants,
     flight_rules,
     invariants,
+    mapping,
     rules,
     state,
     steps,
@@ -33,19 +23,11 @@ RULE_TEXTS: tuple[ModuleType, ...] = (steps, rules, window_rules, cache_rules, s
 TEXTS: tuple[ModuleType, ...] = (
     state,
     admission,
+    budgets,
+    mapping,
     *RULE_TEXTS,
     invariants,
     theorems,
     flight_invariants,
-    append_contract,
-    free_contract,
-    end_contract,
-    admit_progress,
-    admit_contract,
-    swap_schedule,
-    swap_progress,
-    swap_contract,
-    send_progress,
-    send_contract,
     eviction_policy,
 )

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from kvproof.check.cli.app import app
 from kvproof.check.isolation import remote_search
 from kvproof.check.isolation.remote_subject import RemoteFactory
-from kvproof.check.oracle.coverage_pool import AT_POOL_LEVEL, expected_witnesses, unsupported
+from kvproof.check.oracle.coverage import PROPERTIES, expected_witnesses, facts_of, unsupported
+from kvproof.check.oracle.level import POOL
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.oracle.replay import confirm
 from kvproof.check.protocol.adapter_check_pool import is_pool_subject
@@ -114,7 +115,7 @@ def test_our_own_pool_is_not_refuted_and_meets_every_witness() -> None:
     done = walk_pool(OwnPool(), 1, max_operations=10_000, seconds=100)
     assert done.finding is None
     assert done.num_operations == 10_000
-    expected = expected_witnesses(OwnPool())
+    expected = expected_witnesses("pool", OwnPool.capabilities)
     assert [name for name, is_expected in expected.items() if is_expected and not done.witnesses[name]] == []
     assert not done.notes["hit-complete"]
 
@@ -189,8 +190,23 @@ def test_what_needs_tables_is_unsupported_and_not_passed() -> None:
     pool = OwnPool()
     assert is_pool_subject(pool)
     assert not is_pool_subject(find("kvproof")())
-    assert unsupported("read-back", pool) == "seen only where there are sequences and tables"
-    assert {name for name in AT_POOL_LEVEL if unsupported(name, pool) is None} == AT_POOL_LEVEL
+    facts = facts_of(POOL, pool)
+    assert unsupported("read-back", "pool", facts) == "seen only where there are sequences and tables"
+    assert {name for name in PROPERTIES if unsupported(name, "pool", facts) is None} == {
+        "refcount-exact",
+        "no-double-free",
+        "no-use-after-free",
+        "conservation",
+        "no-leak-at-rest",
+        "hit-computed",
+        "hit-complete",
+        "sharing-equal",
+        "evict-unreferenced",
+        "lists-agree",
+        "admission-sound",
+        "failed-call-changes-nothing",
+        "total-calls",
+    }
 
 
 def test_a_pool_is_walked_in_a_process_of_its_own_as_in_ours() -> None:

@@ -12,7 +12,7 @@ from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.suites import is_searched, refutation_of
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
-from kvproof.spec.language import COLLECTED
+from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.native import FIELDS
 
 
@@ -26,7 +26,7 @@ def changed(function: str, old: str, new: str) -> Text:
 
 def obligation_of(text: Text, rule: str, claim: str) -> Obligation:
     """The first of the contract of a rule whose claim begins so."""
-    contract = next(one for one in COLLECTED.contracts if one.rule == rule)
+    contract = next(one for one in CONTRACTS if one.rule == rule)
     return next(
         one
         for one in contract_obligations(Induction(Translator(text=text)), contract)
@@ -68,7 +68,7 @@ def test_nothing_is_shown_when_no_time_is_left() -> None:
 
 
 def test_a_claim_that_a_word_reads_what_is_there_is_not_run() -> None:
-    contract = next(one for one in COLLECTED.contracts if one.rule == "drop_last")
+    contract = next(one for one in CONTRACTS if one.rule == "drop_last")
     obligations = list(contract_obligations(Induction(Translator()), contract))
     for claim in ("all that it reads is there", "something is left, or nothing"):
         read = next(one for one in obligations if claim in one.claim)

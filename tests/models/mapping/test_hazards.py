@@ -1,22 +1,204 @@
-"""The solver's examples of what goes wrong without the conditions, each run in plain Python."""
+"""Examples of what goes wrong where a condition of the theorems fails: found by the solver, run in plain Python.
 
-from itertools import permutations
+An example is read from a model of the negated claim, so it shows that the condition is needed. It is then run on a
+memory that is a dict, without solver and formula. Of two copies every hazard is found: the solver is asked for one list
+after another, each up to the names of its blocks, until there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, permutations
 
 import pytest
 import z3
 
-from kvproof.models.mapping.copies import Copy, apart, commute, forward_free, race_free
-from kvproof.models.mapping.hazards import Hazard, WrongOrder, exchanged_moves, two_copies, wrong_orders
-from kvproof.models.mapping.phases import OTHER_ORDERS, WORKER_ORDER
-from kvproof.models.mapping.replay import (
-    Move,
-    all_read_first,
-    every_interleaving,
-    lists_in_order,
-    one_after_the_other,
-    pairs_of,
-    shapes,
+from kvproof.models.mapping.copies import Copy, apart, commute, forward_free, race_free, tag_memory
+from kvproof.models.mapping.pairs import CLAIMS, FIRST, SECOND, agree
+from kvproof.models.mapping.phases import (
+    COPY,
+    OTHER_ORDERS,
+    SWAP_IN,
+    SWAP_OUT,
+    TAGS,
+    WORKER_ORDER,
+    Origin,
+    Step,
+    intentions,
 )
+from kvproof.models.mapping.programs import DECIDED, INVERSIONS, NUM_GPU_BLOCKS, THEN, is_kind
+
+Move = tuple[int, int]  # source, target
+Memory = dict[int, int]
+
+
+def tagged(moves: Iterable[Move]) -> Memory:
+    """Every block that the moves name, with its own number in it."""
+    return {block: block for move in moves for block in move}
+
+
+def one_after_the_other(moves: Sequence[Move]) -> Memory:
+    """The memory after the moves, one after the other."""
+    memory = tagged(moves)
+    for source, target in moves:
+        memory[target] = memory[source]
+    return memory
+
+
+def all_read_first(moves: Sequence[Move]) -> Memory:
+    """The memory if all sources are read before the first target is written; targets in the order of the list."""
+    memory = tagged(moves)
+    return memory | {target: memory[source] for source, target in moves}
+
+
+def every_interleaving(moves: Sequence[Move]) -> list[Memory]:
+    """Every memory that can result if each move is a thread that reads, and later writes."""
+    found: list[Memory] = []
+
+    def run(memory: Memory, registers: dict[int, int], done: frozenset[int]) -> None:
+        if len(done) == len(moves) and memory not in found:
+            found.append(memory)
+        for number, (source, target) in enumerate(moves):
+            if number in registers and number not in done:
+                run(memory | {target: registers[number]}, registers, done | {number})
+            elif number not in registers:
+                run(memory, registers | {number: memory[source]}, done)
+
+    run(tagged(moves), {}, frozenset())
+    return found
+
+
+def lists_in_order(lists: Iterable[Sequence[Move]], blocks: Iterable[Move]) -> Memory:
+    """The memory after several lists, each of which reads first and then writes. blocks: moves that name all blocks."""
+    memory = tagged(blocks)
+    for moves in lists:
+        memory = memory | {target: memory[source] for source, target in moves}
+    return memory
+
+
+def shapes(num_moves: int) -> list[tuple[Move, ...]]:
+    """Every list of so many moves, up to the names of blocks."""
+    numberings: list[tuple[int, ...]] = [()]
+    for _ in range(2 * num_moves):
+        numberings = [(*one, new) for one in numberings for new in range(max(one, default=-1) + 2)]
+    return [tuple(zip(one[::2], one[1::2], strict=True)) for one in numberings]
+
+
+def pairs_of(moves: Sequence[Move]) -> list[tuple[Move, Move]]:
+    """Every two moves, in the order of the list."""
+    return list(combinations(moves, 2))
+
+
+# Examples from the solver ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hazard:
+    """Moves that do not give the intended bytes. way: how they are run. name: the kind of hazard."""
+
+    way: str
+    name: str
+    moves: tuple[Move, ...]
+
+
+@dataclass(frozen=True)
+class WrongOrder:
+    """A step with at most one move of each kind, whose lists must not run in this order.
+
+    lost: the intention that is broken. Blocks are numbered from 0 in each pool.
+    """
+
+    order: tuple[str, ...]
+    lost: str
+    moves: dict[str, Move]
+
+
+def name_of(first: Move, second: Move) -> str:
+    """The hazards between two moves, in the standard terms."""
+    names = []
+    if first[1] == second[1]:
+        names.append("write after write")
+    if first[1] == second[0]:
+        names.append("read after write")
+    if first[0] == second[1]:
+        names.append("write after read")
+    return ", ".join(names)
+
+
+def two_copies() -> Iterator[Hazard]:
+    """Every list of two copies that must not be run in one of the three ways."""
+    ids = (FIRST.source, FIRST.target, SECOND.source, SECOND.target)
+    for way, _, _, claim in CLAIMS:
+        solver = z3.Solver()
+        solver.add(ids[0] == 0, z3.Not(claim(tag_memory)))
+        for place, block in enumerate(ids[1:], 1):  # blocks are numbered as they are first named
+            solver.add(block >= 0, z3.Or([block <= earlier + 1 for earlier in ids[:place]]))
+        while solver.check() == z3.sat:
+            moves = copies_in(solver.model(), (FIRST, SECOND))
+            yield Hazard(way, name_of(*moves), moves)
+            solver.add(z3.Or([block != value for block, value in zip(ids, sum(moves, ()), strict=True)]))
+        _require_exhausted(solver)
+
+
+def exchanged_moves() -> Iterator[tuple[Hazard, int]]:
+    """For each way in which sorting by kind goes wrong: two moves in their order, and the number of GPU blocks."""
+    for (first, second), ways in INVERSIONS.items():
+        for way, formula in ways.items():
+            forwards, backwards = THEN.applied(DECIDED.applied(tag_memory)), DECIDED.applied(THEN.applied(tag_memory))
+            solver = z3.Solver()
+            solver.add(is_kind(first, DECIDED), is_kind(second, THEN), formula, NUM_GPU_BLOCKS <= 3)
+            solver.add(DECIDED.source <= 4, DECIDED.target <= 4, THEN.source <= 4, THEN.target <= 4)
+            solver.add(z3.Not(agree(forwards, backwards)))
+            solver.add(*(z3.Not(other) for name, other in ways.items() if name != way))
+            if solver.check() != z3.sat:
+                raise RuntimeError(f"no example of: {way}")
+            model = solver.model()
+            size = model.eval(NUM_GPU_BLOCKS, model_completion=True).as_long()
+            yield Hazard(f"{first}, then {second}", way, copies_in(model, (DECIDED, THEN))), size
+
+
+def wrong_orders() -> Iterator[WrongOrder]:
+    """For each order of the lists except the worker's, and each intention that it can break: a smallest step."""
+    copies = {kind: Copy(z3.Int(f"{kind}_source"), z3.Int(f"{kind}_target")) for kind in (SWAP_IN, SWAP_OUT, COPY)}
+    there = {kind: z3.Bool(f"{kind}_there") for kind in copies}
+
+    def origin(kind: str) -> Origin:
+        move = copies[kind]
+        return lambda x: z3.If(z3.And(there[kind], x == move.target), move.source, z3.IntVal(-1))
+
+    step = Step(origin(SWAP_IN), origin(SWAP_OUT), origin(COPY))
+    for order in OTHER_ORDERS:
+        for claim, goal, hypotheses in intentions(step, order, TAGS):
+            solver = z3.Solver()
+            solver.add(z3.Not(goal), *(one.formula for one in hypotheses))
+            for move in copies.values():
+                solver.add(move.source >= 0, move.source <= 2, move.target >= 0, move.target <= 2)
+            solver.add(copies[COPY].source != copies[COPY].target)
+            for num_moves in (1, 2, 3):
+                if solver.check(z3.Sum([z3.If(one, 1, 0) for one in there.values()]) == num_moves) == z3.sat:
+                    model = solver.model()
+                    kinds = [kind for kind in copies if z3.is_true(model.eval(there[kind]))]
+                    yield WrongOrder(order, claim, {kind: copies_in(model, [copies[kind]])[0] for kind in kinds})
+                    break
+
+
+def copies_in(model: z3.ModelRef, copies: Sequence[Copy]) -> tuple[Move, ...]:
+    """The copies of a model, as numbers."""
+
+    def number(term: z3.ArithRef) -> int:
+        value: int = model.eval(term, model_completion=True).as_long()
+        return value
+
+    return tuple((number(copy.source), number(copy.target)) for copy in copies)
+
+
+def _require_exhausted(solver: z3.Solver) -> None:
+    if solver.check() != z3.unsat:
+        raise RuntimeError(f"the solver gave up before every hazard was found: {solver.reason_unknown()}")
+
+
+# Tests ----------------------------------------------------------------------------------------
 
 WAYS = ("in either order", "reading everything first", "in any interleaving")
 CONDITIONS = dict(zip(WAYS, (commute, forward_free, race_free), strict=True))

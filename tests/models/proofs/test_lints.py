@@ -71,6 +71,18 @@ def test_a_guard_in_a_step_is_found() -> None:
     assert found(text, "guards-first") == ["the step forget has a guard; only rules have"]
 
 
+def test_a_function_with_seven_parameters_is_found() -> None:
+    text = with_functions(
+        "def holds(state, seq, block, a, b, c, d):\n    return state.position[seq][block] == a + b + c + d"
+    )
+    assert found(text, "few-parameters") == ["holds has 7 parameters, more than 6; put them into a record"]
+
+
+def test_a_parameter_that_is_not_read_is_found() -> None:
+    text = with_functions("def forget(state, block, seq):\n    state.cached[block] = False")
+    assert found(text, "few-parameters") == ["forget does not read its parameter seq; leave it out"]
+
+
 def test_a_field_of_which_no_claim_speaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(COLLECTED, "invariants", [])
     texts = found(specification(), "writes-constrained")

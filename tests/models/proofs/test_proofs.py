@@ -18,6 +18,7 @@ from kvproof.models.solvers.workers import decide_all
 from kvproof.models.suites import SUITES, obligations_of
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
+from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import COLLECTED, Contract
 from kvproof.spec.verdict import Verdict
 
@@ -137,16 +138,16 @@ def test_an_untouched_invariant_is_kept_as_it_stands() -> None:
 
 
 def test_a_contract_that_an_operation_does_not_keep_is_not_proved() -> None:
-    contract = next(one for one in COLLECTED.contracts if one.rule == "drop_last")
-    text = changed("freeing_so_far", lambda old: old.replace("state.refcount[b] ==", "state.refcount[b] <"))
+    contract = next(one for one in CONTRACTS if one.rule == "drop_last")
+    text = changed("free_invariant", lambda old: old.replace("state.refcount[b] ==", "state.refcount[b] <"))
     claims = {text: is_kept for text, is_kept in _contract_verdicts(text, contract) if "refcount" in text}
     assert claims != {}
     assert not any(is_kept for text, is_kept in claims.items() if text.startswith("begins"))
 
 
 def test_an_operation_whose_rule_may_be_refused_on_its_way_is_not_proved() -> None:
-    contract = next(one for one in COLLECTED.contracts if one.rule == "drop_last")
-    text = changed("freeing_so_far", lambda old: old.replace("state.live[seq] and state.ending[seq] and", ""))
+    contract = next(one for one in CONTRACTS if one.rule == "drop_last")
+    text = changed("free_invariant", lambda old: old.replace("state.live[seq] and state.ending[seq] and", ""))
     enabled = [is_kept for claim, is_kept in _contract_verdicts(text, contract) if claim.startswith("is enabled")]
     assert False in enabled
 

@@ -3,7 +3,7 @@
 import pytest
 import z3
 
-from kvproof.models.proofs.contracts import FIRED, SO_FAR, contract_obligations
+from kvproof.models.proofs.contracts import LOOP_INVARIANT, NUM_FIRED, contract_obligations
 from kvproof.models.proofs.induction import Induction
 from kvproof.models.proofs.instances import where_denied, where_next_fired
 from kvproof.models.proofs.multiplication_lemma import by_lemma_where_divided, lesser_has_less
@@ -12,6 +12,7 @@ from kvproof.models.solvers.second_solver import EFFORT_MAX, ask, version
 from kvproof.models.solvers.solving import Settings, decide
 from kvproof.models.solvers.workers import decide_all
 from kvproof.models.translation.translator import Translator
+from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.verdict import Verdict
 
@@ -76,8 +77,8 @@ def test_what_is_said_where_a_claim_is_denied_is_no_more_than_the_claim_before()
 
 
 def test_what_a_contract_says_of_all_firings_is_said_of_the_next_and_no_more() -> None:
-    so_far = Hypothesis(SO_FAR, z3.And(N > 2, z3.ForAll([X], F(X) > X), z3.ForAll([X, Y], F(X) > F(Y) - SIZE)))
-    one = obligation("next", F(N) > 3, so_far, Hypothesis(f"parameter {FIRED}", N >= 0))
+    so_far = Hypothesis(LOOP_INVARIANT, z3.And(N > 2, z3.ForAll([X], F(X) > X), z3.ForAll([X, Y], F(X) > F(Y) - SIZE)))
+    one = obligation("next", F(N) > 3, so_far, Hypothesis(f"parameter {NUM_FIRED}", N >= 0))
     told = where_next_fired(one).hypotheses[-1]
     assert told.formula.eq(z3.And([F(N) > N]))
     assert decide(obligation("follows", told.formula, so_far)).answer.verdict is Verdict.PROVED
@@ -85,7 +86,7 @@ def test_what_a_contract_says_of_all_firings_is_said_of_the_next_and_no_more() -
 
 
 def test_what_a_swap_finds_is_proved_again_in_the_first_way_once_it_is_said_of_the_next_firing() -> None:
-    contract = next(one for one in COLLECTED.contracts if one.rule == "move_entry")
+    contract = next(one for one in CONTRACTS if one.rule == "move_entry")
     claims = contract_obligations(Induction(Translator()), contract)
     one = next(one for one in claims if one.claim == "is enabled, by rehit_entry: the next entry is full")
     answer = ask(*where_next_fired(one).question(), Settings())

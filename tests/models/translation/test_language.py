@@ -2,6 +2,7 @@
 
 import ast
 import textwrap
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -191,3 +192,23 @@ def test_every_subscript_demands_its_range_where_it_is_reached() -> None:
     assert holds_always("state.live[s] has a Seq in range")
     assert not holds_always("state.refcount[s] has a Block in range")  # there may be fewer blocks than sequences
     assert demands["state.live[seq] has a Seq in range"].place.endswith("rules.py:5")
+
+
+@dataclass(frozen=True)
+class Pair:
+    one: int
+    other: Any
+
+
+def test_a_record_is_read_by_its_fields() -> None:
+    translator = translator_of("def holds(pair):\n    return pair.one == pair.other")
+    x = z3.Int("x")
+    value = translator.value("holds", {"pair": Pair(1, x)}).value
+    assert isinstance(value, z3.BoolRef)
+    assert str(value) == "x == 1"
+
+
+def test_a_record_without_that_field_is_refused() -> None:
+    translator = translator_of("def holds(pair):\n    return pair.nothing == 1")
+    with pytest.raises(NotInLanguage, match=r"pair\.nothing is no field of a state or record"):
+        translator.value("holds", {"pair": Pair(1, 1)})

@@ -11,13 +11,14 @@ import pytest
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.mutants import mutated
 from kvproof.models.mutation.operators import Mutant
+from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import Machine
 from kvproof.spec.text.state import EVICTABLE, FREE, GPU, NONE, State
 
 SCOPE = Scope(5, 1, 3, 6, 2, caching=True, lookahead=1, level="rules")
 RULES = {rule.__name__: rule for rule in COLLECTED.rules}
-(CONTRACT,) = [one for one in COLLECTED.contracts if one.rule == "admit"]
+(CONTRACT,) = [one for one in CONTRACTS if one.rule == "admit"]
 Given = dict[str, Any]
 
 
@@ -57,30 +58,32 @@ def a_prompt(state: State, source: random.Random) -> Given:
 def admitted(machine: Machine, start: State, given: Given, source: random.Random) -> tuple[State, Counter[str]] | None:
     """Fire rule by rule, and hold each state against the contract; None if admission does not say OK."""
 
-    def of(name: str, *states: State, chosen: Given | None = None) -> Any:
-        return machine.word(name)(*states, *given.values(), *(chosen or {}).values())
+    state = machine.copy(start)
 
-    if not of(CONTRACT.starts, start):
+    def of(name: str, **chosen: Any) -> Any:
+        return machine.value(name, {"start": start, "state": state, **CONTRACT.arguments(given), **chosen})
+
+    if not of(CONTRACT.precondition):
         return None
-    state, fired = machine.copy(start), Counter[str]()
-    while (left := of(CONTRACT.left, state)) > 0:
-        assert of(CONTRACT.so_far, start, state)
+    fired = Counter[str]()
+    while (left := of(CONTRACT.variant)) > 0:
+        assert of(CONTRACT.loop_invariant)
         assert CONTRACT.can_choose is not None
-        assert of(CONTRACT.can_choose, state)
+        assert of(CONTRACT.can_choose)
         choices = [
             (rule, chosen)
             for rule, choice in CONTRACT.firings
             for chosen in chosen_for(rule, state, given)
-            if of(str(choice), state, chosen=chosen)
+            if of(str(choice), **chosen)
         ]
         rule, chosen = source.choice(choices)
         arguments = given | chosen
         parameters = list(inspect.signature(RULES[rule]).parameters)[1:]
         assert machine.rules[rule](state, *(arguments[name] for name in parameters)) is None
         fired[rule] += 1
-        assert 0 <= of(CONTRACT.left, state) < left
-    assert of(CONTRACT.so_far, start, state)
-    assert of(CONTRACT.name, start, state)
+        assert 0 <= of(CONTRACT.variant) < left
+    assert of(CONTRACT.loop_invariant)
+    assert of(CONTRACT.name)
     return state, fired
 
 

@@ -12,13 +12,14 @@ from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.mutants import mutated
 from kvproof.check.search.exhaustive.specification_rules import RuleLevel
 from kvproof.models.mutation.operators import Mutant
+from kvproof.spec import contract_texts
 from kvproof.spec.language import COLLECTED, Contract
 from kvproof.spec.native import Machine
 from kvproof.spec.text.state import State
 
 SCOPE = Scope(6, 4, 3, 6, 2, caching=True, lookahead=2, swap=True, num_flights=3, level="rules")
 RULES = {rule.__name__: rule for rule in COLLECTED.rules}
-CONTRACTS = {contract.rule: contract for contract in COLLECTED.contracts}
+CONTRACTS = {contract.rule: contract for contract in contract_texts.CONTRACTS}
 
 
 def states(seed: int, num_states: int) -> Iterator[State]:
@@ -38,30 +39,31 @@ def states(seed: int, num_states: int) -> Iterator[State]:
 def followed(machine: Machine, contract: Contract, start: State, given: dict[str, Any], source: random.Random) -> int:
     """Fire the rule of a contract until nothing is left, and hold each state against it; how often it fired."""
 
-    def of(name: str, *states: State, **chosen: Any) -> Any:
-        return machine.word(name)(*states, *given.values(), *chosen.values())
-
     state, fired = machine.copy(start), 0
+
+    def of(name: str, **chosen: Any) -> Any:
+        return machine.value(name, {"start": start, "state": state, **contract.arguments(given), **chosen})
+
     parameters = list(inspect.signature(RULES[contract.rule]).parameters)[1:]
-    while (left := of(contract.left, state)) > 0:
-        assert of(contract.so_far, start, state)
+    while (left := of(contract.variant)) > 0:
+        assert of(contract.loop_invariant)
         chosen: dict[str, Any] = {}
         if contract.choice:
             assert contract.can_choose is not None
-            assert of(contract.can_choose, state)
-            chosen = chosen_for_append(state, given, source, lambda c: bool(of(contract.choice or "", state, **c)))
+            assert of(contract.can_choose)
+            chosen = chosen_for_append(state, given, source, lambda c: bool(of(contract.choice or "", **c)))
         arguments = given | chosen
         assert machine.rules[contract.rule](state, *(arguments[name] for name in parameters)) is None
         fired += 1
-        assert 0 <= of(contract.left, state) < left
-    assert of(contract.so_far, start, state)
-    assert of(contract.name, start, state)
+        assert 0 <= of(contract.variant) < left
+    assert of(contract.loop_invariant)
+    assert of(contract.name)
     return fired
 
 
 def chosen_for_append(state: State, given: dict[str, Any], source: random.Random, is_allowed: Any) -> dict[str, Any]:
     """A block, a row and a stop that the contract allows."""
-    seq, tokens, size = given["seq"], given["tokens"], SCOPE.block_size
+    seq, tokens, size = given["seq"], given["token_ids"], SCOPE.block_size
     index = state.num_full[seq]
     row = tokens[index * size : (index + 1) * size]
     choices = [
@@ -82,8 +84,8 @@ def appended(machine: Machine, start: State, seq: int, num_tokens: int, source: 
     tokens = [*known[:num_known], *range(1000, 1000 + num_positions - num_known)]
     for position in range(num_positions):
         index, slot = divmod(position, SCOPE.block_size)
-        given = {"seq": seq, "num_tokens": num_tokens, "tokens": tokens, "index": index, "slot": slot}
-        if not machine.word(contract.starts)(start, *given.values()):
+        given = {"seq": seq, "num_tokens": num_tokens, "token_ids": tokens, "index": index, "slot": slot}
+        if not machine.value(contract.precondition, {"start": start, **contract.arguments(given)}):
             return None
         fired = followed(machine, contract, start, given, source)
     return fired

@@ -10,31 +10,32 @@ from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.mutants import mutated
 from kvproof.check.search.exhaustive.specification_rules import RuleLevel
 from kvproof.models.mutation.operators import Mutant
-from kvproof.spec.language import COLLECTED
+from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.native import Machine
 from kvproof.spec.text.state import State
 
 SCOPE = Scope(5, 3, 3, 6, 2, window=2, caching=True, lookahead=1, fork=True, swap=True, num_flights=2, level="rules")
-(CONTRACT,) = [one for one in COLLECTED.contracts if one.rule == "begin_free"]
+(CONTRACT,) = [one for one in CONTRACTS if one.rule == "begin_free"]
 
 
 def ended(machine: Machine, start: State, seq: int) -> int:
     """Free a sequence, and hold each state against the contract; how often a rule fired."""
 
-    def of(name: str, *states: State) -> Any:
-        return machine.word(name)(*states, seq)
-
-    assert of(CONTRACT.starts, start)
     state, fired = machine.copy(start), 0
-    while (left := of(CONTRACT.left, state)) > 0:
-        assert of(CONTRACT.so_far, start, state)
+
+    def of(name: str) -> Any:
+        return machine.value(name, {"start": start, "state": state, "seq": seq})
+
+    assert of(CONTRACT.precondition)
+    while (left := of(CONTRACT.variant)) > 0:
+        assert of(CONTRACT.loop_invariant)
         assert CONTRACT.can_choose is not None
-        assert of(CONTRACT.can_choose, state)
-        (rule,) = [rule for rule, choice in CONTRACT.firings if of(str(choice), state)]
+        assert of(CONTRACT.can_choose)
+        (rule,) = [rule for rule, choice in CONTRACT.firings if of(str(choice))]
         assert machine.rules[rule](state, seq) is None
-        assert 0 <= of(CONTRACT.left, state) < left
+        assert 0 <= of(CONTRACT.variant) < left
         fired += 1
-    assert of(CONTRACT.name, start, state)
+    assert of(CONTRACT.name)
     return fired
 
 

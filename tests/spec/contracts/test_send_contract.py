@@ -11,12 +11,12 @@ from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.mutants import mutated
 from kvproof.check.search.exhaustive.specification_rules import RuleLevel
 from kvproof.models.mutation.operators import Mutant
-from kvproof.spec.language import COLLECTED
+from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.native import Machine
 from kvproof.spec.text.state import NONE, State
 
 SCOPE = Scope(6, 5, 3, 6, 2, caching=True, lookahead=1, swap=True, num_flights=4, level="rules")
-(CONTRACT,) = [one for one in COLLECTED.contracts if one.rule == "send_entry"]
+(CONTRACT,) = [one for one in CONTRACTS if one.rule == "send_entry"]
 Given = dict[str, Any]
 
 
@@ -55,53 +55,55 @@ def scheduled(state: State, seq: int, source: random.Random) -> Given | None:
     return {
         "seq": seq,
         "num_steps": num_steps,
-        "place": place + place[-1:] * (num_steps_max - len(place)),
+        "next_index": place + place[-1:] * (num_steps_max - len(place)),
         "arriving": arriving + [NONE] * (num_steps_max - len(arriving)),
         "arrival": [arriving.index(i) if i in arriving else 0 for i in range(SCOPE.num_indexes)],
         "flight_of": flight_of,
         "entry_of": [flight_of.index(f) if f in flight_of else NONE for f in range(len(state.uses))],
-        "fired": 0,
+        "num_fired": 0,
     }
 
 
 def sent(machine: Machine, start: State, given: Given, source: random.Random) -> Counter[str] | None:
     """Fire rule by rule, and hold each state against the contract; None if there are too few free blocks."""
 
-    def of(name: str, *states: State, chosen: tuple[int, ...] = ()) -> Any:
-        return machine.word(name)(*states, *given.values(), *chosen)
+    state = machine.copy(start)
 
-    if not of(CONTRACT.starts, start):
+    def of(name: str, **chosen: int) -> Any:
+        return machine.value(name, {"start": start, "state": state, **CONTRACT.arguments(given), **chosen})
+
+    if not of(CONTRACT.precondition):
         return None
-    state, fired = machine.copy(start), Counter[str]()
-    while of(CONTRACT.left, state) > 0:
-        assert of(CONTRACT.so_far, start, state)
+    fired = Counter[str]()
+    while of(CONTRACT.variant) > 0:
+        assert of(CONTRACT.loop_invariant)
         assert CONTRACT.can_choose is not None
-        assert of(CONTRACT.can_choose, state)
+        assert of(CONTRACT.can_choose)
         choices = [
             (rule, chosen)
             for rule, choice in CONTRACT.firings
             for chosen in chosen_for(rule, state)
-            if of(str(choice), state, chosen=chosen)
+            if of(str(choice), **chosen)
         ]
         rule, chosen = source.choice(choices)
-        arguments = chosen if rule == "arrive" else (given["seq"], *chosen)
+        arguments = chosen.values() if rule == "arrive" else (given["seq"], *chosen.values())
         assert machine.rules[rule](state, *arguments) is None
-        given["fired"] += 1
+        given["num_fired"] += 1
         fired[rule] += 1
-    assert of(CONTRACT.so_far, start, state)
-    assert of(CONTRACT.name, start, state)
+    assert of(CONTRACT.loop_invariant)
+    assert of(CONTRACT.name)
     return fired
 
 
-def chosen_for(rule: str, state: State) -> list[tuple[int, ...]]:
+def chosen_for(rule: str, state: State) -> list[dict[str, int]]:
     """What may be chosen for a firing, allowed or not: a block, a flight."""
     blocks, flights = range(len(state.status)), range(len(state.uses))
     match rule:
         case "send_entry":
-            return [(block, flight) for block in blocks for flight in flights]
+            return [{"block": block, "flight": flight} for block in blocks for flight in flights]
         case "arrive":
-            return [(flight,) for flight in flights]
-    return [()]
+            return [{"flight": flight} for flight in flights]
+    return [{}]
 
 
 def sent_everywhere(machine: Machine, seed: int) -> Counter[str]:

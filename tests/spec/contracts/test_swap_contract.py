@@ -11,12 +11,13 @@ from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.mutants import mutated
 from kvproof.check.search.exhaustive.specification_rules import RuleLevel
 from kvproof.models.mutation.operators import Mutant
-from kvproof.spec.language import COLLECTED
+from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.native import Machine
 from kvproof.spec.text.state import FREE, NONE, State
 
 SCOPE = Scope(5, 3, 3, 6, 2, caching=True, swap=True, level="rules")
-(CONTRACT,) = [one for one in COLLECTED.contracts if one.rule == "move_entry"]
+(CONTRACT,) = [one for one in CONTRACTS if one.rule == "move_entry"]
+CHOSEN = {"move_entry": "block", "follow_entry": "leader", "rehit_entry": "twin"}  # in addition to the sequence
 Given = dict[str, Any]
 
 
@@ -57,12 +58,12 @@ def scheduled(state: State, pool: int, source: random.Random) -> Given:
     return {
         "pool": pool,
         "num_steps": len(left),
-        "who": left + [0] * (num_steps_max - len(left)),
-        "place": [places + places[-1:] * (num_steps_max - len(places)) for places in place],
+        "seq_of": left + [0] * (num_steps_max - len(left)),
+        "next_index": [places + places[-1:] * (num_steps_max - len(places)) for places in place],
         "first_step": first_step,
-        "found": found,
+        "twin_of": found,
         "num_to_take": num_to_take,
-        "fired": 0,
+        "num_fired": 0,
     }
 
 
@@ -80,29 +81,31 @@ def twin_of(state: State, seq: int, index: int, pool: int) -> int:
 def swapped(machine: Machine, start: State, given: Given, source: random.Random) -> Counter[str] | None:
     """Move entry by entry, and hold each state against the contract; None if admission refuses."""
 
-    def of(name: str, *states: State, chosen: tuple[int, ...] = ()) -> Any:
-        return machine.word(name)(*states, *given.values(), *chosen)
+    state = machine.copy(start)
 
-    if not of(CONTRACT.starts, start):
+    def of(name: str, **chosen: int) -> Any:
+        return machine.value(name, {"start": start, "state": state, **CONTRACT.arguments(given), **chosen})
+
+    if not of(CONTRACT.precondition):
         return None
-    state, fired = machine.copy(start), Counter[str]()
-    while of(CONTRACT.left, state) > 0:
-        assert of(CONTRACT.so_far, start, state)
+    fired = Counter[str]()
+    while of(CONTRACT.variant) > 0:
+        assert of(CONTRACT.loop_invariant)
         assert CONTRACT.can_choose is not None
-        assert of(CONTRACT.can_choose, state)
-        seq = given["who"][given["fired"]]
+        assert of(CONTRACT.can_choose)
+        seq = given["seq_of"][given["num_fired"]]
         choices = [
             (rule, number)
             for rule, choice in CONTRACT.firings
             for number in range(len(state.live) if rule == "follow_entry" else len(state.status))
-            if of(str(choice), state, chosen=(seq, number))
+            if of(str(choice), seq=seq, **{CHOSEN[rule]: number})
         ]
         rule, number = source.choice(choices)
         assert machine.rules[rule](state, seq, number) is None
-        given["fired"] += 1
+        given["num_fired"] += 1
         fired[rule] += 1
-    assert of(CONTRACT.so_far, start, state)
-    assert of(CONTRACT.name, start, state)
+    assert of(CONTRACT.loop_invariant)
+    assert of(CONTRACT.name)
     return fired
 
 

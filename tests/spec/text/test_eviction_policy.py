@@ -2,18 +2,19 @@
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kvproof.impl.evictor import LRUEvictor
-from kvproof.spec.language import COLLECTED
+from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.native import Machine, Sizes
 from kvproof.spec.text.operations import lowest_free
 from kvproof.spec.text.state import FREE, GPU, State
 
 NUM_BLOCKS = 5
 MACHINE = Machine(Sizes(NUM_BLOCKS, 0, 1, 1, 1))
-(CONTRACT,) = [contract for contract in COLLECTED.contracts if contract.property == "eviction-order"]
+(CONTRACT,) = [contract for contract in CONTRACTS if contract.property == "eviction-order"]
 
 
 def evictable() -> State:
@@ -39,17 +40,24 @@ def evictable() -> State:
 def evicted(last_used: list[int], prefix: list[int], num_wanted: int, first: Callable[[list[int]], int]) -> bool:
     """Evict what `first` takes of the evictable blocks; whether the contract held at each step and at the end."""
     start, left = evictable(), list(range(NUM_BLOCKS))
-    state, given = MACHINE.copy(start), (GPU, num_wanted, last_used, prefix)
-    assert MACHINE.word(CONTRACT.starts)(start, *given)
-    while MACHINE.word(CONTRACT.left)(state, *given) > 0:
+    state, given = (
+        MACHINE.copy(start),
+        {"pool": GPU, "num_wanted": num_wanted, "last_used": last_used, "prefix": prefix},
+    )
+
+    def of(name: str, **chosen: int) -> Any:
+        return MACHINE.value(name, {"start": start, "state": state, **given, **chosen})
+
+    assert of(CONTRACT.precondition)
+    while of(CONTRACT.variant) > 0:
         block = first(left)
         assert CONTRACT.choice is not None
-        if not MACHINE.word(CONTRACT.choice)(state, *given, block):
+        if not of(CONTRACT.choice, block=block):
             return False
         assert MACHINE.rules["evict"](state, block) is None
         left.remove(block)
-        assert MACHINE.word(CONTRACT.so_far)(start, state, *given)
-    return bool(MACHINE.word(CONTRACT.name)(start, state, *given))
+        assert of(CONTRACT.loop_invariant)
+    return bool(of(CONTRACT.name))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvproof.check.recording.validate import Validation, unjudged_properties
-from kvproof.check.runs.verdicts import met
+from kvproof.check.runs.verdicts import witness_counts
 from kvproof.reports.result import Check, Result
 from kvproof.spec.text.properties import SENTENCES
 from kvproof.spec.verdict import Verdict
@@ -16,7 +16,7 @@ NO_CALLS = "the recording contains no calls"
 def add(result: Result, done: Validation, scope: str) -> None:
     """Add the verdicts on one recording to a result. scope: identifies the recording; empty if there is only one."""
     result.checks += _checks(done, scope)
-    result.witnesses += met(JUDGE, done.witnesses, {})
+    result.witnesses += witness_counts(JUDGE, done.witnesses, {})
     result.messages += done.notes
     for one in done.assumptions:
         text = f"{one.name}: {one.sentence}"

@@ -6,9 +6,11 @@ beyond the known tokens are filled with junk, as a draft model would.
 """
 
 from collections.abc import Iterable
+from itertools import combinations
 
 from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.protocol.manager import Pair
+from kvproof.spec.text import mapping
 
 EMPTY, JUNK = -1, -2
 
@@ -31,11 +33,8 @@ class Worker:
         return bool(self.writes or self.copies or self.swap_in or self.swap_out)
 
     def order_may_matter(self) -> bool:
-        """Whether two copies of this step touch the same block."""
-        if len(self.copies) < 2:
-            return False
-        targets = {target for _, target in self.copies}
-        return len(targets) < len(set(self.copies)) or any(source in targets for source, _ in self.copies)
+        """Whether two copies of this step give other bytes in the other order."""
+        return not all(mapping.commute(*one, *other) for one, other in combinations(self.copies, 2))
 
     def in_other_order(self, lookahead: int) -> "Worker":
         """A worker that has executed the same step with its copies the other way round."""
@@ -49,7 +48,9 @@ class Worker:
     def execute(self, lookahead: int) -> None:
         """Do the step."""
         slots = self.slots
-        for queue in (self.swap_in, self.swap_out, self.copies):
+        lists = {mapping.SWAP_IN: self.swap_in, mapping.SWAP_OUT: self.swap_out, mapping.COPY: self.copies}
+        for name in mapping.WORKER_ORDER:
+            queue = lists[name]
             for source, target in queue:
                 slots[target] = slots[source][:]
             queue.clear()

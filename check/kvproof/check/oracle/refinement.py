@@ -11,12 +11,14 @@ was hit is taken in every group; and then only are blocks taken for something ne
 """
 
 from collections.abc import Callable, Sequence
+from itertools import chain, pairwise
+from operator import itemgetter
 
 from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.firing import Firing
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Pair
-from kvproof.spec.text import operations
+from kvproof.spec.text import mapping, operations
 from kvproof.spec.text.state import EVICTABLE, FREE, GPU, HOST, USED
 
 DEVICE = ("GPU", "host")
@@ -212,12 +214,12 @@ class Explainer(Firing):
         sources, targets = sizes if is_out else sizes[::-1]
         bases = (0, sizes[0]) if is_out else (sizes[0], 0)
         for source, target in pairs:
-            if not (0 <= source < sources and 0 <= target < targets):
+            if not (mapping.is_block_of(source, sources) and mapping.is_block_of(target, targets)):
                 raise Finding(
                     "swap-mapping", f"{context}: pair ({source}, {target}) is outside {sources} x {targets} blocks"
                 )
         moved = {source + bases[0]: target + bases[1] for source, target in pairs}
-        if len(set(moved.values())) != len(moved) or len(moved) != len(set(pairs)):
+        if not _are_one_to_one(pairs):
             raise Finding("swap-mapping", f"{context}: the pairs are not one-to-one: {sorted(set(pairs))}")
         tables = {}
         parts = [part for seq in seqs for part in seq.parts]
@@ -332,3 +334,10 @@ class Explainer(Firing):
             raise Finding(
                 "lists-agree", f"{context}: {len(free_ids)} blocks in the free lists, {sum(self.observed.free)} counted"
             )
+
+
+def _are_one_to_one(pairs: Sequence[Pair]) -> bool:
+    """Whether every two pairs are; enough are those that stand side by side by their sources, and by their targets."""
+    by_source, by_target = sorted(pairs), sorted(pairs, key=itemgetter(1))
+    neighbours = chain(pairwise(by_source), pairwise(by_target))
+    return all(mapping.are_one_to_one(*one, *other) for one, other in neighbours)

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kvproof.check.oracle import coverage
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.manager import Assumption, Unsupported
+from kvproof.check.protocol.manager import Assumption, Capabilities, Unsupported
 from kvproof.check.recording.format import ENDED, VLLM_V0, Call, Header
 from kvproof.check.recording.reader import Reading, RecordingError
 from kvproof.check.recording.replayed_subject import ASSUMPTIONS, Unjudged
@@ -114,24 +115,14 @@ def _shortened(raw: bytes) -> str:
 
 
 def unjudged_properties(header: Header) -> dict[str, str]:
-    """Of which properties a recording says nothing, and why."""
-    reasons = {
-        "in-flight-held": "a recording does not say when a step ends on the device",
-        "budget-kept": "budgets are the scheduler's, and not in a recording of its manager",
-        "progress": "requests that wait leave no line",
-        "nondeterministic": "calls are not made twice",
-        "eviction-order": "the times at which blocks were used are not recorded",
-    }
-    if not header.shows_pool:
-        hidden = "refcounts and free lists are not in this recording (record with shows_pool=True)"
-        reasons |= {"refcount-exact": hidden, "lists-agree": hidden}
-    if not header.caching:
-        off = "the manager has no prefix cache"
-        reasons |= dict.fromkeys(("cache-content", "hit-computed", "hit-complete", "evict-unreferenced"), off)
-    if header.window is None:
-        reasons["window-kept"] = "the manager has no sliding window"
-    if not header.num_host_blocks:
-        reasons["swap-mapping"] = "the manager has no host blocks"
-    if header.interface != VLLM_V0:
-        reasons |= dict.fromkeys(("cow-copied", "mapping-hazard-free"), "this manager copies no block")
-    return {name: reason for name, reason in reasons.items() if name in SENTENCES}
+    """The properties of which the recording says nothing, each with the reason."""
+    copies = header.interface == VLLM_V0  # managers of the other interfaces neither fork nor swap
+    can = Capabilities(
+        fork=copies,
+        swap=copies and header.num_host_blocks > 0,
+        window=header.window is not None,
+        caching=header.caching,
+    )
+    facts = coverage.Facts(can, shows_refcounts=header.shows_pool)
+    reasons = {name: coverage.unsupported(name, coverage.RECORDING, facts) for name in SENTENCES}
+    return {name: reason for name, reason in reasons.items() if reason is not None}

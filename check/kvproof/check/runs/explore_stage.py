@@ -15,11 +15,11 @@ from kvproof.check.runs.verdicts import (
     STOPPED,
     Outcome,
     ReportedFinding,
-    about_scopes,
-    decided,
-    met,
     named_if_excused,
-    noted,
+    notes,
+    planned_checks_of_scopes,
+    resolve_checks,
+    witness_counts,
 )
 from kvproof.check.search.exhaustive.pool import SHOWN_ORDER
 from kvproof.check.search.exhaustive.runs import BLOCK_SYMMETRY, SubjectExploration
@@ -79,11 +79,11 @@ class Searches:
             yield from self._decided(name, outcome)
             if done.finding is not None or done.is_exhausted:
                 self.is_done(name)
-        yield from met(self.judge, seen, {} if is_cut_short else self.expected)
+        yield from witness_counts(self.judge, seen, {} if is_cut_short else self.expected)
 
     def _decided(self, name: str, outcome: Outcome) -> Iterator[StageOutput]:
         mine = [check for check in self.planned_checks if check.id.endswith(f"/{name}")]
-        return decided(self.judge, mine, outcome, name)
+        return resolve_checks(self.judge, mine, outcome, name)
 
     def _outcome(self, done: Searched) -> Outcome:
         counts = {"states": done.states, "transitions": done.transitions}
@@ -91,12 +91,12 @@ class Searches:
             found = named_if_excused(self.save(done))
             verdict, text = (Verdict.NOT_REFUTED, EXCUSED) if found.excused else (Verdict.UNKNOWN, STOPPED)
             return Outcome(verdict, counts, done.seconds, text, [found])
-        notes = noted(done.notes, done.transitions, "transitions") if isinstance(done, SubjectExploration) else []
+        found_notes = notes(done.notes, done.transitions, "transitions") if isinstance(done, SubjectExploration) else []
         if done.is_exhausted:
-            return Outcome(Verdict.EXHAUSTED, counts, done.seconds, refutations=notes)
+            return Outcome(Verdict.EXHAUSTED, counts, done.seconds, refutations=found_notes)
         reason = f"the time ended at depth {done.depth}, before every state was reached"
         verdict = Verdict.NOT_REFUTED if self.is_hunt else Verdict.UNKNOWN
-        return Outcome(verdict, counts, done.seconds, reason, notes)
+        return Outcome(verdict, counts, done.seconds, reason, found_notes)
 
 
 def specification_stage(scopes: Mapping[str, Scope], share: float, is_whole: bool) -> Stage:
@@ -116,7 +116,7 @@ def specification_stage(scopes: Mapping[str, Scope], share: float, is_whole: boo
         return explore_specification(scope, seconds=seconds, progress=progress)
 
     names = [*(rule.__name__ for rule in COLLECTED.rules), *WITNESSES]
-    planned_checks = about_scopes(SPECIFICATION, scopes, None)
+    planned_checks = planned_checks_of_scopes(SPECIFICATION, scopes, None)
     expected = dict.fromkeys(names, is_whole)
     searches = Searches(SPECIFICATION, scopes, planned_checks, explore, save, expected)
     return Stage(SPECIFICATION, share, planned_checks, searches.run)
@@ -147,7 +147,7 @@ def subject_stage(
         return search(make(), scope, seconds=seconds, progress=progress)
 
     is_pool = is_pool_subject(subject)
-    planned_checks = about_scopes(EXPLORER, scopes, subject)
+    planned_checks = planned_checks_of_scopes(EXPLORER, scopes, subject)
     searches = Searches(EXPLORER, scopes, planned_checks, explore, save, is_hunt=is_hunt, keeps_going=keeps_going)
     searches.is_done = is_done
     kept = [check for check in planned_checks if check.verdict is Verdict.UNSUPPORTED] if is_hunt else planned_checks

@@ -4,10 +4,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from kvproof.check.oracle.level import MANAGER
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
-from kvproof.check.runs.verdicts import STOPPED, Outcome, about_subject, decided, met, named_if_excused, noted
+from kvproof.check.runs.verdicts import (
+    STOPPED,
+    Outcome,
+    named_if_excused,
+    notes,
+    planned_checks,
+    resolve_checks,
+    witness_counts,
+)
 from kvproof.check.search.hypothesis_machine import drive
 from kvproof.spec.verdict import Verdict
 
@@ -28,12 +37,12 @@ def hypothesis_stage(
 
     The clock is looked at between rounds only: a run that it ends within would look like one that does not repeat.
     """
-    planned_checks = about_subject(JUDGE, subject)
+    planned = planned_checks(MANAGER, JUDGE, subject)
 
     def run(stint: StageBudget) -> Iterator[StageOutput]:
         began = time.monotonic()
         outcome = Outcome(Verdict.NOT_REFUTED, {"operations": 0, "runs": 0}, 0.0)
-        witnesses, notes = Counter[str](), Counter[str]()
+        witnesses, note_counts = Counter[str](), Counter[str]()
         for number in range(num_rounds):
             if time.monotonic() - began >= stint.seconds:
                 break
@@ -41,7 +50,7 @@ def hypothesis_stage(
             outcome.counts["operations"] += done.num_steps
             outcome.counts["runs"] += done.num_examples
             witnesses.update(done.witnesses)
-            notes.update(done.notes)
+            note_counts.update(done.notes)
             stint.advance(outcome.counts["operations"])
             if done.is_unsupported:
                 outcome.verdict, outcome.text = Verdict.UNKNOWN, "the subject accepted no configuration that was drawn"
@@ -57,8 +66,8 @@ def hypothesis_stage(
         if outcome.verdict is Verdict.NOT_REFUTED and not outcome.counts["operations"]:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
         outcome.seconds = time.monotonic() - began
-        outcome.refutations += noted(notes, outcome.counts["operations"], "operations")
-        yield from decided(JUDGE, planned_checks, outcome)
-        yield from met(JUDGE, witnesses, {})
+        outcome.refutations += notes(note_counts, outcome.counts["operations"], "operations")
+        yield from resolve_checks(JUDGE, planned, outcome)
+        yield from witness_counts(JUDGE, witnesses, {})
 
-    return Stage(JUDGE, share, planned_checks, run)
+    return Stage(JUDGE, share, planned, run)

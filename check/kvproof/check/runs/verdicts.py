@@ -1,17 +1,16 @@
-"""The checks of one judge on one search: undecided before, all decided by its one outcome."""
+"""The checks of a judge: planned before its search, and decided by the outcome of the search.
+
+A check is one property, as one judge sees it. Before the search each check is undecided, or unsupported with a reason.
+The findings of the search refute their properties; every other planned check gets the verdict of the outcome.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any
 
 from kvproof.check.oracle import coverage
-from kvproof.check.oracle import coverage_pool as pool_coverage
-from kvproof.check.oracle import coverage_scheduler as loop_coverage
-from kvproof.check.protocol.adapter_check_pool import is_pool_subject
-from kvproof.check.protocol.manager import ManagerSubject
-from kvproof.check.protocol.pool import PoolSubject
-from kvproof.check.protocol.scheduler import SchedulerSubject
+from kvproof.check.oracle.level import Level, level_of
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.session import NOT_RUN
 from kvproof.check.search.suppression import Features
@@ -21,25 +20,34 @@ from kvproof.spec.verdict import Verdict
 
 WALKER, REPEATED = "walker", "nondeterministic"
 STOPPED = "stopped at the first finding"
-BESIDES = "besides what is excused"
+EXCUSED_ONLY = "its only findings are excused"
 
 
 @dataclass
 class ReportedFinding:
-    """One property broken: what and where, and the saved trace."""
+    """A finding as a result reports it.
+
+    text: what broke, and where. trace: the path of the saved trace, relative to the result's folder. scope: a part of
+    the check's id that distinguishes several findings of one property. signature: how it broke. excused: why it is not
+    a failure; empty if it is one. features: those that its shortest run uses and could do without.
+    """
 
     property: str
     text: str
     trace: str | None = None
-    scope: str = ""  # tells findings of one property apart
-    signature: str = ""  # how it broke
-    excused: str = ""  # why it is no failure
-    features: Features = ()  # what its shortest run makes use of and could do without
+    scope: str = ""
+    signature: str = ""
+    excused: str = ""
+    features: Features = ()
 
 
 @dataclass
 class Outcome:
-    """What a search gives: the verdict for whatever it did not refute, and what it did."""
+    """The outcome of a search.
+
+    verdict: of every property that it did not refute. counts: what it did, such as operations or states. text: the
+    reason of the verdict.
+    """
 
     verdict: Verdict
     counts: dict[str, int]
@@ -48,36 +56,27 @@ class Outcome:
     refutations: list[ReportedFinding] = field(default_factory=list)
 
 
-def about_subject(judge: str, subject: ManagerSubject) -> list[Check]:
-    """A check for every property, unsupported where the judge cannot speak of it."""
-    reasons = {name: coverage.unsupported(name, subject.capabilities) for name in SENTENCES} | coverage.hidden(subject)
+def planned_checks(level: Level, judge: str, subject: Any) -> list[Check]:
+    """A check for every property, undecided, or unsupported where nothing can be said of it at this level.
+
+    The walker of managers decides `nondeterministic` too, because it repeats its first runs.
+    """
+    facts = coverage.facts_of(level, subject)
+    reasons = {name: coverage.unsupported(name, level.name, facts) for name in SENTENCES}
     if judge == WALKER:
-        del reasons[REPEATED]  # its first runs are done again
-    return [_undecided(judge, name, "", reasons.get(name)) for name in SENTENCES]
+        reasons[REPEATED] = None
+    return [_undecided(judge, name, "", reason) for name, reason in reasons.items()]
 
 
-def about_loop(judge: str, subject: SchedulerSubject) -> list[Check]:
-    """A check for every property, unsupported where nothing is seen of it when a whole scheduler is driven."""
-    reasons = {name: loop_coverage.unsupported(name, subject.capabilities) for name in SENTENCES}
-    return [_undecided(judge, name, "", reasons[name] or loop_coverage.hidden(name, subject)) for name in SENTENCES]
+def planned_checks_of_scopes(judge: str, scopes: Mapping[str, Scope], subject: Any | None) -> list[Check]:
+    """A check for every property in every scope where it has a meaning, and one for each unsupported property.
 
-
-def about_pool(judge: str, subject: PoolSubject) -> list[Check]:
-    """A check for every property, unsupported where nothing is seen of it with block ids only."""
-    return [_undecided(judge, name, "", pool_coverage.unsupported(name, subject)) for name in SENTENCES]
-
-
-def about_scopes(judge: str, scopes: Mapping[str, Scope], subject: ManagerSubject | None) -> list[Check]:
-    """A check for every property in every scope where it has a meaning; what the subject cannot do stands once.
-
-    Without a subject: the properties that the text of the specification itself has.
+    Without a subject: only the properties that the text of the specification itself has.
     """
     if subject is None:
         whole = [_undecided(judge, name, "", None) for name in coverage.properties_of_the_specification()]
-    elif is_pool_subject(subject):
-        whole = about_pool(judge, cast(PoolSubject, subject))
     else:
-        whole = about_subject(judge, subject)
+        whole = planned_checks(level_of(subject), judge, subject)
     unsupported = [check for check in whole if check.verdict is Verdict.UNSUPPORTED]
     open_names = {check.property for check in whole} - {check.property for check in unsupported}
     checks = [
@@ -99,7 +98,7 @@ def _id(*parts: str) -> str:
 
 
 def refuted_by(judge: str, found: ReportedFinding, outcome: Outcome, scope: str = "") -> Check:
-    """What one finding says of its property."""
+    """The check that a finding refutes."""
     return Check(
         _id(judge, found.property, scope, found.scope),
         judge,
@@ -114,33 +113,32 @@ def refuted_by(judge: str, found: ReportedFinding, outcome: Outcome, scope: str 
     )
 
 
-def decided(judge: str, planned_checks: list[Check], outcome: Outcome, scope: str = "") -> Iterator[Check]:
-    """The checks as the search leaves them. What was refuted is refuted even where we thought it could not be."""
-    refuted = {refutation.property for refutation in outcome.refutations if not refutation.excused}
+def resolve_checks(judge: str, planned: list[Check], outcome: Outcome, scope: str = "") -> Iterator[Check]:
+    """The checks after the search. A finding refutes its property even if its check was planned as unsupported."""
+    refuted = {found.property for found in outcome.refutations if not found.excused}
     for found in outcome.refutations:
         yield refuted_by(judge, found, outcome, scope)
-    excused = {refutation.property for refutation in outcome.refutations} - refuted
-    for check in planned_checks:
+    excused = {found.property for found in outcome.refutations} - refuted
+    for check in planned:
         if check.property not in refuted and check.verdict is Verdict.UNKNOWN:
-            text = BESIDES if check.property in excused else outcome.text
+            text = EXCUSED_ONLY if check.property in excused else outcome.text
             yield replace(check, verdict=outcome.verdict, seconds=outcome.seconds, counts=outcome.counts, text=text)
 
 
 def named_if_excused(found: ReportedFinding) -> ReportedFinding:
-    """What is excused has a name of its own, beside the verdict of everything else of its property."""
+    """Give an excused finding its own check id, so that it does not decide the property's verdict."""
     if found.excused:
-        found.scope = "-".join(
-            part for part in (found.scope, found.signature.partition(":")[0].replace(" ", "-")) if part
-        )
+        cause = found.signature.partition(":")[0].replace(" ", "-")
+        found.scope = "-".join(part for part in (found.scope, cause) if part)
     return found
 
 
-def noted(notes: Mapping[str, int], num_done: int, kind: str) -> list[ReportedFinding]:
-    """What is no failure, but worth a note."""
-    return [ReportedFinding(name, f"{count:,} times in {num_done:,} {kind}") for name, count in notes.items() if count]
+def notes(counts: Mapping[str, int], num_done: int, kind: str) -> list[ReportedFinding]:
+    """Informational findings, such as missed cache hits. kind: what `num_done` counts."""
+    return [ReportedFinding(name, f"{count:,} times in {num_done:,} {kind}") for name, count in counts.items() if count]
 
 
-def met(judge: str, seen: Counter[str], expected: Mapping[str, bool]) -> Iterator[WitnessCount]:
-    """How often each witness was met; `expected` says which must be."""
-    for name in [*expected, *(name for name in sorted(seen) if name not in expected)]:
-        yield WitnessCount(name, judge, seen[name], expected.get(name, False))
+def witness_counts(judge: str, counts: Counter[str], expected: Mapping[str, bool]) -> Iterator[WitnessCount]:
+    """How often each witness occurred. expected: the witnesses to list in any case, each with whether it must occur."""
+    for name in [*expected, *(name for name in sorted(counts) if name not in expected)]:
+        yield WitnessCount(name, judge, counts[name], expected.get(name, False))

@@ -5,11 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from kvproof.check.isolation.remote_search import walk, walk_loop, walk_pool
-from kvproof.check.oracle import coverage
-from kvproof.check.oracle import coverage_pool as pool_coverage
-from kvproof.check.oracle import coverage_scheduler as loop_coverage
-from kvproof.check.protocol.adapter_check_pool import is_pool_subject
-from kvproof.check.protocol.adapter_check_scheduler import is_scheduler_subject
+from kvproof.check.oracle.coverage import expected_witnesses
+from kvproof.check.oracle.level import MANAGER, POOL, SCHEDULER, level_of
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.fixed_fields import Narrowed
 from kvproof.check.runs.resume import Bookmark
@@ -20,13 +17,11 @@ from kvproof.check.runs.verdicts import (
     WALKER,
     Outcome,
     ReportedFinding,
-    about_loop,
-    about_pool,
-    about_subject,
-    decided,
-    met,
-    noted,
+    notes,
+    planned_checks,
     refuted_by,
+    resolve_checks,
+    witness_counts,
 )
 from kvproof.check.search.random_walk import Walk, WalkOptions
 from kvproof.check.search.suppression import KnownFailure
@@ -48,14 +43,15 @@ class Search(NamedTuple):
 
     @staticmethod
     def of(subject: Any) -> "Search":
-        """The walk that suits the subject."""
-        if is_scheduler_subject(subject):
-            witnesses = loop_coverage.expected_witnesses(subject)
-            return Search(LOOP_JUDGE, walk_loop, about_loop(LOOP_JUDGE, subject), witnesses)
-        if is_pool_subject(subject):
-            witnesses = pool_coverage.expected_witnesses(subject)
-            return Search(POOL_JUDGE, walk_pool, about_pool(POOL_JUDGE, subject), witnesses)
-        return Search(JUDGE, walk, about_subject(JUDGE, subject), coverage.expected_witnesses(subject))
+        """The walk of the subject's level."""
+        level = level_of(subject)
+        judge, search = {
+            MANAGER.name: (JUDGE, walk),
+            SCHEDULER.name: (LOOP_JUDGE, walk_loop),
+            POOL.name: (POOL_JUDGE, walk_pool),
+        }[level.name]
+        witnesses = expected_witnesses(level.name, subject.capabilities)
+        return Search(judge, search, planned_checks(level, judge, subject), witnesses)
 
 
 def walker_stage(
@@ -123,10 +119,10 @@ def walker_stage(
         elif not total.num_operations:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
         is_cut_short = outcome.verdict is Verdict.UNKNOWN
-        outcome.refutations += noted(total.notes, total.num_operations, "operations")
-        yield from decided(judge, search.planned_checks, outcome)
-        yield from met(judge, total.witnesses, {} if is_cut_short else search.expected)
-        yield from met(f"{judge} operations", total.kinds, {})
+        outcome.refutations += notes(total.notes, total.num_operations, "operations")
+        yield from resolve_checks(judge, search.planned_checks, outcome)
+        yield from witness_counts(judge, total.witnesses, {} if is_cut_short else search.expected)
+        yield from witness_counts(f"{judge} operations", total.kinds, {})
 
     return Stage(judge, share, search.planned_checks, run)
 

@@ -1,9 +1,9 @@
 """Contracts of the arithmetic for CrossHair, which runs the functions themselves on symbolic integers.
 
-The theorems of this package read the source; CrossHair executes it, as Python does. So it says the same a second time
-without trusting the translator: `crosshair check` looks for arguments that break a contract, and `crosshair
+The theorems of this package translate the source; CrossHair executes it, as Python does. It therefore checks the same
+facts without trusting the translator: `crosshair check` looks for arguments that break a contract, and `crosshair
 diffbehavior` for arguments on which the implementation (`implemented_…`) and the specification (`specified_…`) differ.
-Arguments out of range are refused by both alike.
+Both raise ValueError for arguments out of range.
 """
 
 from types import FunctionType
@@ -15,7 +15,7 @@ from kvproof.spec.text import admission as words
 
 
 def specified(name: str, block_size: int) -> Any:
-    """A word of the specification for one block size: its own code, with that size for the name BLOCK_SIZE."""
+    """A function of the specification for one block size: its own code, with BLOCK_SIZE bound to that size."""
     names = {**vars(words), "BLOCK_SIZE": block_size}
     for other, function in vars(words).items():
         if isinstance(function, FunctionType) and function.__module__ == words.__name__:
@@ -80,7 +80,7 @@ def check_admission_from_host(
 
 
 def specified_blocks(num_slots: int, block_size: int) -> int:
-    """Blocks for slots, as the specification counts them."""
+    """The number of blocks for so many slots, by the specification."""
     if num_slots < 0 or block_size < 1:
         raise ValueError
     blocks: int = specified("blocks_for", block_size)(num_slots)
@@ -88,14 +88,14 @@ def specified_blocks(num_slots: int, block_size: int) -> int:
 
 
 def implemented_blocks(num_slots: int, block_size: int) -> int:
-    """Blocks for slots, as the implementation counts them."""
+    """The number of blocks for so many slots, by the implementation."""
     if num_slots < 0 or block_size < 1:
         raise ValueError
     return num_blocks_for(num_slots, block_size)
 
 
 def specified_answer(num_required: int, num_free: int, num_reserved: int, watermark_blocks: int) -> str:
-    """What may be answered to a prompt, by the specification; so many blocks are free, so many are kept for good."""
+    """The answer that the specification allows for a prompt in an idle pool."""
     if min(num_required, num_free, num_reserved, watermark_blocks) < 0:
         raise ValueError
     if words.may_answer_ok(num_required, num_free, watermark_blocks):
@@ -105,7 +105,7 @@ def specified_answer(num_required: int, num_free: int, num_reserved: int, waterm
 
 
 def implemented_answer(num_required: int, num_free: int, num_reserved: int, watermark_blocks: int) -> str:
-    """The implementation's answer in an idle pool."""
+    """The implementation's answer for a prompt in an idle pool."""
     if min(num_required, num_free, num_reserved, watermark_blocks) < 0:
         raise ValueError
     return admission(num_required, num_free, num_free, watermark_blocks).name

@@ -1,7 +1,7 @@
-"""The source that is proved: functions of the implementation, words of the specification, and expressions in them.
+"""The source code that the arithmetic theorems are about: functions of the implementation and of the specification.
 
-A claim is made about one reading of all of it. A mutant is another reading, with one function exchanged; so a test can
-see which claims fall when the source changes.
+The theorems are built from a `Sources` object. A mutant is another one in which one function is replaced, so a test can
+find out which theorems fail when the source changes.
 """
 
 from __future__ import annotations
@@ -63,52 +63,55 @@ SIZES = Hypothesis("a block has a slot", BLOCK_SIZE >= 1)
 
 
 def require_at_least(name: str, value: int, least: int) -> None:
-    """What `kvproof.impl.errors.require_at_least` refuses of integers; of other types nothing is said here."""
+    """Stands for `kvproof.impl.errors.require_at_least` in the proofs, which are about integers only."""
     if value < least:
         raise ValueError
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Everything that is read: functions by qualified name, and the text of the specification."""
+    """The source: functions of the implementation by qualified name, and the text of the specification."""
 
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: FUNCTIONS)
     text: Text = field(default_factory=specification)
 
     def with_function(self, name: str, function: Callable[..., Any]) -> Sources:
-        """The same with one function exchanged."""
+        """The same source with one function replaced."""
         return replace(self, functions={**self.functions, name: function})
 
 
 class Subject:
-    """What is claimed of one subject: its obligations, and that all that was read for it is defined."""
+    """The subject of a group of obligations: makes them, and collects what is needed for them to be well-defined.
+
+    always: hypotheses of every obligation.
+    """
 
     def __init__(self, name: str, sources: Sources, property: str, *always: Hypothesis) -> None:
         self.name, self.sources, self.property, self.always = name, sources, property, always
         self.demands: list[Demand] = []
 
     def function(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """The value of a function of the implementation."""
-        return self._noted(
+        """The term for a call of a function of the implementation."""
+        return self._value(
             translate_function(self.sources.functions[name], arguments, {"require_at_least": require_at_least})
         )
 
     def local(self, function: str, name: str, arguments: Mapping[str, Any]) -> Any:
-        """The value that a function first assigns to a local name."""
+        """The term for the value that a function first assigns to a local name."""
         source = self.sources.functions[function]
-        return self._noted(translate_expression(source, assigned(source, name), arguments))
+        return self._value(translate_expression(source, assigned(source, name), arguments))
 
     def condition(self, function: str, consequence: str, arguments: Mapping[str, Any]) -> Any:
-        """The condition of the `if` under which a function does this: the beginning of a statement."""
+        """The term for the condition of the `if` with a statement that begins with `consequence`."""
         source = self.sources.functions[function]
-        return self._noted(translate_expression(source, condition_of(source, consequence), arguments))
+        return self._value(translate_expression(source, condition_of(source, consequence), arguments))
 
     def expression(self, function: str, node: ast.expr, arguments: Mapping[str, Any]) -> Any:
-        """The value of an expression that stands in a function."""
-        return self._noted(translate_expression(self.sources.functions[function], node, arguments))
+        """The term for an expression in a function."""
+        return self._value(translate_expression(self.sources.functions[function], node, arguments))
 
     def word(self, name: str, *arguments: Any) -> Any:
-        """The value of a word of the specification."""
+        """The term for a call of a predicate or function of the specification."""
         translator = Translator(text=self.sources.text)
         run = Run(self.sources.text, UNIVERSE, translator.unknown_state())
         return run.call(name, *arguments).value
@@ -116,11 +119,11 @@ class Subject:
     def claim(
         self, claim: str, goal: z3.BoolRef | bool, *hypotheses: Hypothesis, property: str | None = None
     ) -> Obligation:
-        """One claim, under what is always assumed here and these hypotheses."""
+        """An obligation, under the hypotheses of the subject and these."""
         return Obligation("arithmetic", self.name, claim, property or self.property, (*self.always, *hypotheses), goal)
 
     def well_defined(self, *hypotheses: Hypothesis) -> Iterator[Obligation]:
-        """Every divisor that was read is positive, and no raise is reached."""
+        """Obligations: in all terms made so far, every divisor is positive and no `raise` is reached."""
         for number, demand in enumerate(self.demands, 1):
             goal = demand.formula
             yield Obligation(
@@ -133,7 +136,7 @@ class Subject:
                 demand.place,
             )
 
-    def _noted(self, translated: Translated) -> Any:
+    def _value(self, translated: Translated) -> Any:
         for demand in translated.demands:
             if not any(are_same(demand.formula, known.formula) for known in self.demands):
                 self.demands.append(demand)
@@ -141,12 +144,15 @@ class Subject:
 
 
 def non_negative(*numbers: z3.ArithRef) -> Hypothesis:
-    """Counts are not below 0."""
+    """The hypothesis that these counts are at least 0."""
     return Hypothesis("counts", z3.And([number >= 0 for number in numbers]))
 
 
 def assigned(function: Callable[..., Any], name: str, *, last: bool = False) -> ast.expr:
-    """The expression that a function first, or last, assigns to a local name, alone or beside others."""
+    """The expression that a function first (or last) assigns to a local name, also in a tuple assignment.
+
+    Raises LookupError if there is none.
+    """
     found: list[ast.expr] = []
     for node in ast.walk(source_of(function)):
         if isinstance(node, ast.Assign):
@@ -157,40 +163,40 @@ def assigned(function: Callable[..., Any], name: str, *, last: bool = False) -> 
                     sides = zip(target.elts, node.value.elts, strict=True)
                     found += [value for one, value in sides if isinstance(one, ast.Name) and one.id == name]
     if not found:
-        raise LookupError(f"{function.__qualname__} assigns nothing to {name}: say here what it is called now")
+        raise LookupError(f"{function.__qualname__} assigns nothing to {name}; adapt the obligation to the code")
     found.sort(key=lambda value: value.lineno)
     return found[-1 if last else 0]
 
 
 def added(function: Callable[..., Any], name: str) -> ast.expr:
-    """The expression that a function first adds to a local name."""
+    """The expression that a function first adds to a local name with `+=`. Raises LookupError if there is none."""
     sums = [
         node
         for node in ast.walk(source_of(function))
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and ast.unparse(node.target) == name
     ]
     if not sums:
-        raise LookupError(f"{function.__qualname__} adds nothing to {name}: say here what it is called now")
+        raise LookupError(f"{function.__qualname__} adds nothing to {name}; adapt the obligation to the code")
     return min(sums, key=lambda node: node.lineno).value
 
 
 def condition_of(function: Callable[..., Any], consequence: str) -> ast.expr:
-    """The condition of the innermost `if` that has a statement beginning with this text."""
+    """The condition of the innermost `if` with a statement that begins with this text. Raises LookupError."""
     found = [
         node.test
         for node in ast.walk(source_of(function))
         if isinstance(node, ast.If) and any(ast.unparse(one).startswith(consequence) for one in node.body)
     ]
     if not found:
-        raise LookupError(f"{function.__qualname__} has no `if` with {consequence}: say here what it does now")
+        raise LookupError(f"{function.__qualname__} has no `if` with {consequence}; adapt the obligation to the code")
     return found[-1]
 
 
 def returned_pair(function: Callable[..., Any]) -> tuple[ast.expr, ast.expr]:
-    """The two elements of the pairs that a function returns as a list."""
+    """The two elements of the pairs in the list that a function returns. Raises LookupError."""
     for node in ast.walk(source_of(function)):
         if isinstance(node, ast.Return) and isinstance(node.value, ast.ListComp):
             pair = node.value.elt
             if isinstance(pair, ast.Tuple) and len(pair.elts) == 2:
                 return pair.elts[0], pair.elts[1]
-    raise LookupError(f"{function.__qualname__} returns no list of pairs: say here what it returns now")
+    raise LookupError(f"{function.__qualname__} returns no list of pairs; adapt the obligation to the code")

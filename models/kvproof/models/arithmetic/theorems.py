@@ -1,4 +1,4 @@
-"""All obligations of the suite, on the source as it is or on another reading of it."""
+"""All obligations of the suite."""
 
 from collections.abc import Iterator
 
@@ -8,6 +8,6 @@ from kvproof.models.proofs.obligation import Obligation
 
 
 def obligations(sources: Sources | None = None) -> Iterator[Obligation]:
-    """Each theorem of the arithmetic of blocks."""
+    """The theorems of the arithmetic of blocks. sources: replaces the source code that they are about."""
     for part in (lengths, appends, admissions, windows, identifiers, memory):
         yield from part.obligations(sources or Sources())

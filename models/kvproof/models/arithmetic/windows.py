@@ -1,7 +1,7 @@
-"""The sliding window: what is dropped cannot be read, and what is held stays within a bound.
+"""The sliding window: a dropped block is never read again, and the number of held blocks is bounded.
 
-Attention at position p reads the positions above p - window, up to p. Every step to come is at a position of at least
-the number of computed tokens; so a block may go when its last position is at most that number minus the window.
+Attention at position p reads the positions above p - window, up to p. Every later step is at a position of at least the
+number of computed tokens; so a block may be dropped when its last position is at most that number minus the window.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ A_WINDOW = Hypothesis("a window has a token", WINDOW >= 1)
 
 
 def obligations(sources: Sources) -> Iterator[Obligation]:
-    """All claims about windows."""
-    about = Subject(
+    """The obligations about windows."""
+    subject = Subject(
         "a sliding window",
         sources,
         "window-kept",
@@ -29,8 +29,8 @@ def obligations(sources: Sources) -> Iterator[Obligation]:
         A_WINDOW,
         non_negative(COMPUTED, KNOWN, LOOKAHEAD, DROPPED),
     )
-    most = about.function("num_window_blocks", {"sliding_window": WINDOW, "block_size": BLOCK_SIZE})
-    kept = about.function(
+    most = subject.function("num_window_blocks", {"sliding_window": WINDOW, "block_size": BLOCK_SIZE})
+    kept = subject.function(
         "Growth.first_kept",
         {
             "table": None,
@@ -42,41 +42,45 @@ def obligations(sources: Sources) -> Iterator[Obligation]:
             "table.num_tokens": KNOWN,
         },
     )
-    no_window = about.function("Growth.first_kept", {"table": None, "seq": None, "self.max_block_sliding_window": None})
-    stop = about.function("num_blocks_for", {"num_slots": KNOWN + LOOKAHEAD, "block_size": BLOCK_SIZE})
-    bound = about.word("entries_in_window", COMPUTED, KNOWN + LOOKAHEAD, WINDOW)
+    no_window = subject.function(
+        "Growth.first_kept", {"table": None, "seq": None, "self.max_block_sliding_window": None}
+    )
+    stop = subject.function("num_blocks_for", {"num_slots": KNOWN + LOOKAHEAD, "block_size": BLOCK_SIZE})
+    bound = subject.word("entries_in_window", COMPUTED, KNOWN + LOOKAHEAD, WINDOW)
     computed_are_known = Hypothesis("computed tokens have slots", COMPUTED <= KNOWN)
     reads = Hypothesis("a step to come reads a position", z3.And(READER >= COMPUTED, POSITION > READER - WINDOW))
     in_new = Hypothesis(
         "the position lies in a block that this append drops",
         z3.And(DROPPED <= POSITION / BLOCK_SIZE, POSITION / BLOCK_SIZE < kept, POSITION >= 0),
     )
-    yield about.claim("what is dropped is not read", z3.BoolVal(False), reads, in_new)
-    yield about.claim("what was dropped stays dropped", kept >= DROPPED)
-    yield about.claim(
+    yield subject.claim("what is dropped is not read", z3.BoolVal(False), reads, in_new)
+    yield subject.claim("what was dropped stays dropped", kept >= DROPPED)
+    yield subject.claim(
         "no block is dropped that is not full of known tokens",
         z3.Or(kept == DROPPED, kept * BLOCK_SIZE <= KNOWN),
     )
-    yield about.claim("a table holds no more than the specification's bound", stop - kept <= bound, computed_are_known)
+    yield subject.claim(
+        "a table holds no more than the specification's bound", stop - kept <= bound, computed_are_known
+    )
     due = COMPUTED / BLOCK_SIZE - most
-    yield about.claim(
+    yield subject.claim(
         "it holds just that if it never dropped more than it had to",
         stop - kept == bound,
         computed_are_known,
         Hypothesis("no more dropped than due", DROPPED <= z3.If(due > 0, due, 0)),
     )
-    yield about.claim(
+    yield subject.claim(
         "while it decodes, a table holds one block more than the window's at most",
         stop - kept <= most + 1,
         Hypothesis("one token is not computed", z3.And(KNOWN == COMPUTED + 1, LOOKAHEAD == 0)),
     )
-    yield about.claim(
+    yield subject.claim(
         "a window reaches over no more than the window's blocks",
         POSITION / BLOCK_SIZE - READER / BLOCK_SIZE + 1 <= most,
         Hypothesis("from a position to one that it reads", z3.And(POSITION - WINDOW < READER, READER <= POSITION)),
         by_lemma(BLOCK_SIZE, READER / BLOCK_SIZE, POSITION / BLOCK_SIZE, most),
     )
-    table_kept = about.function(
+    table_kept = subject.function(
         "BlockTable._first_kept",
         {
             "num_computed_slots": COMPUTED,
@@ -85,10 +89,10 @@ def obligations(sources: Sources) -> Iterator[Obligation]:
             "self._block_size": BLOCK_SIZE,
         },
     )
-    yield about.claim(
+    yield subject.claim(
         "a block table drops the same blocks",
         kept == z3.If(table_kept > DROPPED, table_kept, DROPPED),
         computed_are_known,
     )
-    yield about.claim("without a window nothing is dropped", no_window == 0)
-    yield from about.well_defined()
+    yield subject.claim("without a window nothing is dropped", no_window == 0)
+    yield from subject.well_defined()

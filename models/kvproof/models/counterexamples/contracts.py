@@ -18,10 +18,11 @@ import z3
 from kvproof.models.counterexamples.case import RULES
 from kvproof.models.counterexamples.instances import INSTANCES, Search
 from kvproof.models.counterexamples.replay import OutOfRange, TooSmall, watched
-from kvproof.models.proofs.contracts import FIRED, LEFT_AT_FIRST, Proof
+from kvproof.models.proofs.contracts import LEFT_AT_FIRST, NUM_FIRED, Proof
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Parameter
+from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import COLLECTED, Contract
 from kvproof.spec.native import Machine, Sizes
 from kvproof.spec.text.state import State
@@ -69,7 +70,7 @@ class BrokenContract:
 
 def contract_case(obligation: Obligation) -> ContractCase | None:
     """What is to be shown; None where nothing is run: that words read what is there, and count."""
-    contract = next((one for one in COLLECTED.contracts if one.name == obligation.subject), None)
+    contract = next((one for one in CONTRACTS if one.name == obligation.subject), None)
     head, _, part = obligation.claim.partition(": ")
     kind, _, by = head.partition(", by ")
     if contract is None or kind not in KINDS or part == LEFT_AT_FIRST:
@@ -119,15 +120,15 @@ class _Search:
         solver = z3.Solver()
         solver.set("timeout", max(1, int(seconds * 1000)))
         solver.add(*(one.formula for one in obligation.hypotheses), obligation.negated_goal(), *self._room())
-        solver.add(self.proof.at_first.truth(self.case.contract.starts, self.proof.start))
+        solver.add(self.proof.at_first.truth(self.case.contract.precondition, start=self.proof.start))
         if solver.check() != z3.sat:
             return None
         model = self.search.preferred(solver, time.monotonic() + seconds)
-        given = self.search.read(model, self.proof.words.given).arguments
+        given = self.search.read(model, self.proof.given).arguments
         chosen = self.search.read(model, self._chosen()).arguments
         start = self.search.read_state(model, self.proof.start)
         if self.case.kind == BEGINS:
-            given = {name: 0 if name == FIRED else value for name, value in given.items()}
+            given = {name: 0 if name == NUM_FIRED else value for name, value in given.items()}
             return _Candidate(given, start, copy.deepcopy(start), chosen)
         return _Candidate(given, start, self.search.read_state(model, self.proof.state), chosen)
 
@@ -135,7 +136,7 @@ class _Search:
         return next((one.chosen for one in self.proof.firings if one.rule == self.case.rule), ())
 
     def _room(self) -> Iterator[Any]:
-        yield from self.search.room([*self.proof.words.given, *self._chosen()])
+        yield from self.search.room([*self.proof.given, *self._chosen()])
         for seq in range(self.search.sizes.num_seqs):
             yield self.proof.start.maps["num_blocks"].read(seq) < self.search.sizes.num_indexes  # type: ignore[operator]
 
@@ -146,7 +147,7 @@ class _Replay:
     def __init__(self, sizes: Sizes, text: Text, case: ContractCase) -> None:
         self.case, self.sizes = case, sizes
         functions = dict(text.functions)
-        word = case.contract.name if case.kind == HAS_DONE else case.contract.so_far
+        word = case.contract.name if case.kind == HAS_DONE else case.contract.loop_invariant
         if case.kind in (BEGINS, KEEPS_ON, HAS_DONE):
             functions[PART] = (_word_of(functions[word][0], case.part), functions[word][1])
         self.machine = Machine(sizes, with_ghosts=True, with_checks=False, text=functions)
@@ -163,19 +164,19 @@ class _Replay:
         start, before = watched(candidate.start), watched(candidate.before)
         if not all(self.machine.word(one.name)(state) for one in COLLECTED.invariants for state in (start, before)):
             return None
-        given = list(candidate.given.values())
-        given_at_first = [0 if name == FIRED else value for name, value in candidate.given.items()]
-        if not self.machine.word(contract.starts)(start, *given_at_first):
+        given = candidate.given
+        at_first = {name: 0 if name == NUM_FIRED else value for name, value in given.items()}
+        if not self._value(contract.precondition, at_first, start=start):
             return None
-        if case.kind != BEGINS and not self.machine.word(contract.so_far)(start, before, *given):
+        if case.kind != BEGINS and not self._value(contract.loop_invariant, given, start=start, state=before):
             return None
-        left = self.machine.word(contract.left)(before, *given)
+        left = self._value(contract.variant, given, state=before)
         if case.kind != BEGINS and (left == 0) != (case.kind == HAS_DONE):
             return None
         after, said = copy.deepcopy(before), ""
         if case.kind == GOES_ON:
             assert contract.can_choose is not None
-            said = "" if self.machine.word(contract.can_choose)(before, *given) else "nothing can be fired any more"
+            said = "" if self._value(contract.can_choose, given, state=before) else "nothing can be fired any more"
         elif case.rule:
             said = self._fired(candidate, start, before, after, left)
         elif not self._holds(start, before, given):
@@ -191,25 +192,29 @@ class _Replay:
         case, contract = self.case, self.case.contract
         given, chosen = candidate.given, candidate.chosen
         choice = dict(contract.firings)[case.rule]
-        if choice and not self.machine.word(choice)(before, *given.values(), *chosen.values()):
+        if choice and not self._value(choice, given, state=before, **chosen):
             return ""
         names = list(inspect.signature(RULES[case.rule]).parameters)[1:]
         arguments = copy.deepcopy([{**given, **chosen}[name] for name in names])
         refused = self.machine.rules[case.rule](after, *arguments)
         if refused is not None:
             return f"it is refused: {refused.sentence}" if case.kind == IS_ENABLED else ""
-        next_given = {name: value + 1 if name == FIRED else value for name, value in given.items()}
+        next_given = {name: value + 1 if name == NUM_FIRED else value for name, value in given.items()}
         if case.kind == KEEPS_ON:
-            return "" if self._holds(start, after, list(next_given.values())) else case.part
+            return "" if self._holds(start, after, next_given) else case.part
         if case.kind == ENDS:
-            left_after = self.machine.word(contract.left)(after, *next_given.values())
+            left_after = self._value(contract.variant, next_given, state=after)
             return "" if 0 <= left_after < left else f"{left} firings are left before, {left_after} after"
         return ""
 
-    def _holds(self, start: State, state: State, given: list[Any]) -> bool:
+    def _holds(self, start: State, state: State, given: dict[str, Any]) -> bool:
         if not self.case.part or PART not in self.machine.names:
             return True
-        return bool(self.machine.word(PART)(start, state, *given))
+        return bool(self._value(PART, given, start=start, state=state))
+
+    def _value(self, name: str, given: dict[str, Any], **values: Any) -> Any:
+        """The value of a function of the contract, given the states and the choices by name."""
+        return self.machine.value(name, {**self.case.contract.arguments(given), **values})
 
 
 def _word_of(function: ast.FunctionDef, part: str) -> ast.FunctionDef:

@@ -1,23 +1,26 @@
-"""The words: a copy, a list of copies, and when two copies do not disturb each other.
+"""Definitions: a copy, a list of copies, and the relations between two copies.
 
-A memory is a function from block to content, of which nothing is known but which contents are equal. It is written as
-a Python function from a block's term to a content's term, so an update is a case distinction and no array is needed.
-In the *tag memory* every block holds its own number: what differs anywhere differs there, so it decides necessity.
+A memory is a function from blocks to contents; of contents, only equality is known. It is represented by a Python
+function from the term of a block to the term of a content, so an update is a case distinction, and no array is needed.
+In the *tag memory* every block holds its own number. If two results differ on any memory, they differ on this one, so
+it shows that a condition is necessary.
 
-Of two copies a and b, in this order, where a *self copy* has its target for source and so changes nothing:
-
-    apart          neither writes what the other reads or writes
-    commute        b after a and a after b give the same bytes, whatever the memory
-    forward_free   b does not read what a has written: then a list may read everything first
-    race_free      reads and writes of both may be interleaved in any way
+The predicates of the specification (`kvproof.spec.text.mapping`) say when two copies disturb each other. They are read
+here as formulas, so the theorems are about the predicates that the judges run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import z3
+
+from kvproof.models.translation.rules import Run
+from kvproof.models.translation.sizes import Universe
+from kvproof.models.translation.text import specification
+from kvproof.models.translation.translator import Translator
 
 CONTENT = z3.DeclareSort("Content")
 INTEGER = z3.IntSort()
@@ -27,7 +30,7 @@ Memory = Callable[[z3.ArithRef], z3.ExprRef]
 
 @dataclass(frozen=True)
 class Copy:
-    """One pair: the content of `source` goes to `target`."""
+    """One pair: the content of `source` is written to `target`."""
 
     source: z3.ArithRef
     target: z3.ArithRef
@@ -56,12 +59,12 @@ class CopyList:
 
 
 def written(memory: Memory, block: z3.ArithRef, content: z3.ExprRef) -> Memory:
-    """The memory with one block replaced."""
+    """The memory after writing one block."""
     return lambda x: z3.If(x == block, content, memory(x))
 
 
 def any_memory(name: str) -> Memory:
-    """A memory of which nothing is known."""
+    """An arbitrary memory."""
     return z3.Function(name, INTEGER, CONTENT)
 
 
@@ -70,21 +73,28 @@ def tag_memory(block: z3.ArithRef) -> z3.ExprRef:
     return block
 
 
-def same(a: Copy, b: Copy) -> z3.BoolRef:
-    return z3.And(a.source == b.source, a.target == b.target)
+def _word(name: str, a: Copy, b: Copy) -> z3.BoolRef:
+    """A word of the specification about two pairs, as a formula."""
+    text = specification()
+    run = Run(text, Universe(), Translator(text=text).unknown_state())
+    return cast(z3.BoolRef, run.call(name, a.source, a.target, b.source, b.target).value)
 
 
 def apart(a: Copy, b: Copy) -> z3.BoolRef:
-    return z3.And(a.target != b.target, a.target != b.source, b.target != a.source)
+    """Neither copy writes what the other reads or writes."""
+    return _word("are_apart", a, b)
 
 
 def commute(a: Copy, b: Copy) -> z3.BoolRef:
-    return z3.Or(a.is_self(), b.is_self(), same(a, b), apart(a, b))
+    """Both orders give the same bytes."""
+    return _word("commute", a, b)
 
 
 def forward_free(a: Copy, b: Copy) -> z3.BoolRef:
-    return z3.Or(a.target != b.source, a.is_self())
+    """The second copy does not read what the first has written."""
+    return _word("is_forward_free", a, b)
 
 
 def race_free(a: Copy, b: Copy) -> z3.BoolRef:
-    return z3.Or(same(a, b), z3.And(a.target != b.target, forward_free(a, b), forward_free(b, a)))
+    """Reads and writes of both copies may be interleaved in any way."""
+    return _word("is_race_free", a, b)

@@ -1,8 +1,8 @@
-"""Any interleaving of the reads and writes of a list of any length: what a parallel kernel may do.
+"""Any interleaving of the reads and writes of a list of any length, as a parallel kernel may run it.
 
-There is a thread for each copy and each part of a block (a word, a slot, a layer: any cut) reads into a
-register, later writes. What a register holds is what the source held at the start, and what a written block holds is
-what some copy to it has read.
+There is a thread for each copy and each part of a block (a word, a slot or a layer: any division of a block). It reads
+its part into a register, and later writes it. The invariant: a register holds what the source held at the start, and a
+written block holds what one of the copies to it has read.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from kvproof.models.mapping.lists import (
     STEP,
     P,
     X,
-    about,
+    mapping_obligation,
 )
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 
 Part = Callable[[z3.ArithRef, z3.ArithRef], Any]  # of a block or a copy, and a part of it
 
-PART, HERE = z3.Ints("part here")  # any part of a block, and the one that the thread moves
+PART, HERE = z3.Ints("part here")  # any part of a block, and the part that the current thread moves
 
 
 def obligations() -> Iterator[Obligation]:
-    """That it holds before the first event and after each, and what it comes to at the end."""
+    """The invariant holds before the first event and after each event; and its consequence at the end."""
     subject = "any interleaving"
     start, now = (z3.Function(name, INTEGER, INTEGER, CONTENT) for name in ("start_part", "now_part"))
     register = z3.Function("register", INTEGER, INTEGER, CONTENT)
     phase, writer = (z3.Function(name, INTEGER, INTEGER, INTEGER) for name in ("phase_of", "writer"))
 
     def holds(memory: Part, registers: Part, phases: Part, writers: Part) -> z3.BoolRef:
-        """What is true between any two events: phase 0 before the read, 1 before the write, 2 after it."""
+        """The invariant between two events. Phase 0 is before the read of a thread, 1 before its write, 2 after it."""
         wrote = writers(X, PART)
         return z3.And(
             z3.ForAll(
@@ -76,14 +76,14 @@ def obligations() -> Iterator[Obligation]:
     )
     so_far = Hypothesis("so far", holds(now, register, phase, writer))
     copy = COPIES[STEP]
-    yield about(
+    yield mapping_obligation(
         subject,
         "before the first event",
         holds(now, register, phase, writer),
         Hypothesis("nothing done", nothing_done),
         Hypothesis("sizes", NUM_COPIES >= 0),
     )
-    yield about(
+    yield mapping_obligation(
         subject,
         "one read more",
         holds(
@@ -95,7 +95,7 @@ def obligations() -> Iterator[Obligation]:
         RACE_FREE,
         so_far,
     )
-    yield about(
+    yield mapping_obligation(
         subject,
         "one write more",
         holds(
@@ -110,7 +110,7 @@ def obligations() -> Iterator[Obligation]:
     )
     all_done = z3.ForAll([P, PART], z3.Implies(COPIES.has(P), phase(P, PART) == 2))
     this_part = z3.ForAll([X], z3.And(START(X) == start(X, HERE)))
-    yield about(
+    yield mapping_obligation(
         subject,
         "when all is done the bytes are those of one copy after the other",
         z3.ForAll([X], now(X, HERE) == NOW(X)),

@@ -1,15 +1,15 @@
 """Lists of every length, by induction.
 
-*Reading everything first.* After k copies, block x holds what the last copy to x among them has read at the start,
-or, if there is none, what it held at the start. `last(x)` is the number of that copy, or -1. The induction step needs
-that no copy reads what an earlier one has written (`forward_free`).
+*Reading everything first.* After k copies, block x holds what the source of the last copy to x held at the start, or,
+if there is no copy to x among them, what x held at the start. `last(x)` is the index of that copy, or -1. The induction
+step needs that no copy reads what an earlier one has written (`forward_free`).
 
-*Any order.* A rearrangement p of a race-free list is forward-free, whatever p; so both lists read as if everything was
-read first, and whichever copy to x came last, it has the same source.
+*Any order.* Every permutation of a race-free list is forward-free. So both lists give the same bytes as reading
+everything first, and the last copies to x in both have the same source.
 
-*Neighbours.* Where copies may be exchanged only in some pairs, as between the phases of a step: exchanging two
-neighbours that commute changes nothing after them, whatever stands before and after; and a list in which no neighbour
-stands wrong is sorted, so such exchanges reach the sorted order.
+*Neighbours.* Sometimes only some pairs of copies may be exchanged, for example between the phases of a step. Exchanging
+two neighbours that commute changes nothing, whatever comes before and after. A list in which no two neighbours are out
+of order is sorted, so such exchanges reach the sorted order.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ LAST = z3.Function("last", INTEGER, INTEGER)
 
 Numbers = Callable[[z3.ArithRef], z3.ArithRef]
 
-P, Q, X, STEP = z3.Ints("p q x step")  # copies p and q, a block, the copy made now
+P, Q, X, STEP = z3.Ints("p q x step")  # copies p and q, a block, the current copy
 
 
 def for_pairs(condition: z3.BoolRef, *where: z3.BoolRef) -> z3.BoolRef:
-    """The condition on copies i and j, for all in the list."""
+    """The condition for all copies P and Q of the list, where `where` holds."""
     return z3.ForAll([P, Q], z3.Implies(z3.And(COPIES.has(P), COPIES.has(Q), *where), condition))
 
 
@@ -47,7 +47,7 @@ A_STEP = Hypothesis("a copy of the list", COPIES.has(STEP))
 
 
 def as_read_first(copies: CopyList, num_done: z3.ArithRef | int, now: Memory, last: Numbers) -> z3.BoolRef:
-    """After `num_done` copies the memory `now` is as if everything had been read first; `last` says who wrote."""
+    """The memory `now` after `num_done` copies is as if all reads came first; `last` is the last writer of a block."""
     return z3.And(
         z3.ForAll(
             [X],
@@ -65,13 +65,13 @@ def as_read_first(copies: CopyList, num_done: z3.ArithRef | int, now: Memory, la
 AS_READ_FIRST = Hypothesis("the list as read first", as_read_first(COPIES, NUM_COPIES, NOW, LAST))
 
 
-def about(subject: str, claim: str, goal: z3.BoolRef, *hypotheses: Hypothesis) -> Obligation:
-    """An obligation of this suite on the order of copies."""
+def mapping_obligation(subject: str, claim: str, goal: z3.BoolRef, *hypotheses: Hypothesis) -> Obligation:
+    """An obligation of this suite, for the property mapping-hazard-free."""
     return Obligation("mapping", subject, claim, "mapping-hazard-free", hypotheses, goal)
 
 
 def obligations() -> Iterator[Obligation]:
-    """All theorems on lists."""
+    """The theorems about lists."""
     yield from reading_everything_first()
     yield from any_order()
     yield from neighbours()
@@ -81,11 +81,11 @@ def obligations() -> Iterator[Obligation]:
 def reading_everything_first() -> Iterator[Obligation]:
     subject = "one after the other is as reading everything first"
     nothing_done = z3.ForAll([X], z3.And(NOW(X) == START(X), LAST(X) == -1))
-    yield about(
+    yield mapping_obligation(
         subject, "before the first copy", as_read_first(COPIES, 0, NOW, LAST), Hypothesis("nothing done", nothing_done)
     )
     step = COPIES[STEP]
-    yield about(
+    yield mapping_obligation(
         subject,
         "one copy more",
         as_read_first(
@@ -117,7 +117,7 @@ def any_order() -> Iterator[Obligation]:
         "the rearranged list",
         z3.ForAll([P], z3.And(source(P) == COPIES.source(order(P)), target(P) == COPIES.target(order(P)))),
     )
-    yield about(
+    yield mapping_obligation(
         subject,
         "in no order does a copy read what an earlier one wrote",
         z3.ForAll([P, Q], z3.Implies(z3.And(other.has(P), other.has(Q), P < Q), forward_free(other[P], other[Q]))),
@@ -132,10 +132,10 @@ def any_order() -> Iterator[Obligation]:
         z3.Implies(COPIES.has(P), z3.And(other.has(place(P)), target(place(P)) == COPIES.target(P))),
         patterns=[COPIES.target(P)],
     )
-    yield about(subject, "every copy has its place in the rearranged list", found, rearranged, as_ordered)
+    yield mapping_obligation(subject, "every copy has its place in the rearranged list", found, rearranged, as_ordered)
     same_blocks = z3.ForAll([X], (LAST(X) >= 0) == (last_then(X) >= 0))
     stays = z3.ForAll([P], z3.Implies(COPIES.has(P), COPIES.has(order(P))))
-    yield about(
+    yield mapping_obligation(
         subject,
         "the same blocks are written",
         same_blocks,
@@ -145,7 +145,7 @@ def any_order() -> Iterator[Obligation]:
         AS_READ_FIRST,
         other_as_first,
     )
-    yield about(
+    yield mapping_obligation(
         subject,
         "the bytes are the same",
         z3.ForAll([X], NOW(X) == then(X)),
@@ -162,14 +162,14 @@ def neighbours() -> Iterator[Obligation]:
     subject = "neighbours"
     one, other = Copy(*z3.Ints("one_source one_target")), Copy(*z3.Ints("other_source other_target"))
     forwards, backwards = other.applied(one.applied(NOW)), one.applied(other.applied(NOW))
-    yield about(
+    yield mapping_obligation(
         subject,
         "exchanging two that commute changes no byte, whatever came before",
         z3.ForAll([X], forwards(X) == backwards(X)),
         Hypothesis("they commute", commute(one, other)),
     )
     then, after = z3.Function("then", INTEGER, CONTENT), COPIES[STEP]
-    yield about(
+    yield mapping_obligation(
         subject,
         "what follows keeps equal memories equal",
         z3.ForAll([X], after.applied(NOW)(X) == after.applied(then)(X)),
@@ -177,7 +177,7 @@ def neighbours() -> Iterator[Obligation]:
     )
     phase = z3.Function("phase", INTEGER, INTEGER)
     in_place = z3.ForAll([Q], z3.Implies(z3.And(Q >= 0, Q + 1 < NUM_COPIES), phase(Q) <= phase(Q + 1)))
-    yield about(
+    yield mapping_obligation(
         subject,
         "a list in which no neighbour stands wrong is sorted: one place further",
         phase(P) <= phase(STEP + 1),
@@ -188,18 +188,18 @@ def neighbours() -> Iterator[Obligation]:
 
 
 def contract() -> Iterator[Obligation]:
-    """What the cache engine asks of a list of copies within one pool, and what it gives for it."""
+    """The contract of the cache engine for a list of copies within one pool: its conditions, and the result."""
     subject = "distinct targets, none a source"
     asked = (DISTINCT_TARGETS, NO_TARGET_IS_A_SOURCE)
-    yield about(subject, "no two copies race", RACE_FREE.formula, *asked)
-    yield about(
+    yield mapping_obligation(subject, "no two copies race", RACE_FREE.formula, *asked)
+    yield mapping_obligation(
         subject,
         "every target holds what its source held",
         z3.ForAll([P], z3.Implies(COPIES.has(P), NOW(COPIES.target(P)) == START(COPIES.source(P)))),
         DISTINCT_TARGETS,
         AS_READ_FIRST,
     )
-    yield about(
+    yield mapping_obligation(
         subject,
         "every source keeps its bytes",
         z3.ForAll([P], z3.Implies(COPIES.has(P), NOW(COPIES.source(P)) == START(COPIES.source(P)))),
@@ -207,13 +207,13 @@ def contract() -> Iterator[Obligation]:
         AS_READ_FIRST,
     )
     is_target = z3.Exists([P], z3.And(COPIES.has(P), COPIES.target(P) == X))
-    yield about(
+    yield mapping_obligation(
         subject,
         "a block that is no target keeps its bytes",
         z3.ForAll([X], z3.Implies(z3.Not(is_target), NOW(X) == START(X))),
         AS_READ_FIRST,
     )
-    yield about(
+    yield mapping_obligation(
         subject,
         "one copy again changes nothing",
         z3.ForAll([X], COPIES[STEP].applied(NOW)(X) == NOW(X)),

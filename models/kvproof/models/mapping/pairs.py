@@ -1,7 +1,7 @@
 """Two copies: the exact condition under which each way to run them gives the same bytes.
 
-*Enough*: under the condition the results agree on every memory. *Needed*: where they agree on the tag memory, the
-condition holds; so no weaker condition would do.
+*Enough*: under the condition, the results agree on every memory. *Needed*: if they agree on the tag memory, the
+condition holds; so no weaker condition is enough.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECOND = Copy(z3.Int("second_source"), z3.Int("second_target"))
 PAIR = (FIRST, SECOND)
 BLOCK = z3.Int("block")
 
-Event = tuple[int, str]  # which copy, and whether it reads or writes
+Event = tuple[int, str]  # index of the copy; "read" or "write"
 
 SCHEDULES: list[tuple[Event, ...]] = [
     order
@@ -38,14 +38,14 @@ SCHEDULES: list[tuple[Event, ...]] = [
 
 
 def sequential(copies: Sequence[Copy], memory: Memory) -> Memory:
-    """One copy after the other."""
+    """The memory after the copies, one after the other."""
     for copy in copies:
         memory = copy.applied(memory)
     return memory
 
 
 def snapshot(copies: Sequence[Copy], memory: Memory) -> Memory:
-    """Everything is read first, then written in the order of the list."""
+    """The memory if all sources are read first, and then the targets are written in the order of the list."""
     result = memory
     for copy in copies:
         result = written(result, copy.target, memory(copy.source))
@@ -53,7 +53,7 @@ def snapshot(copies: Sequence[Copy], memory: Memory) -> Memory:
 
 
 def scheduled(copies: Sequence[Copy], schedule: Sequence[Event], memory: Memory) -> Memory:
-    """Reads into a register of each copy, and writes from it, in the given order."""
+    """The memory after these reads into registers and writes from them, in this order."""
     registers: dict[int, z3.ExprRef] = {}
     for copy, event in schedule:
         if event == "read":
@@ -64,12 +64,12 @@ def scheduled(copies: Sequence[Copy], schedule: Sequence[Event], memory: Memory)
 
 
 def agree(one: Memory, other: Memory) -> z3.BoolRef:
-    """Both memories hold the same in every block."""
+    """Both memories have the same content in every block."""
     return z3.ForAll([BLOCK], one(BLOCK) == other(BLOCK))
 
 
 def all_schedules_agree(memory: Memory) -> z3.BoolRef:
-    """Whatever the interleaving, the bytes are those of running one copy after the other."""
+    """Every interleaving gives the same bytes as running one copy after the other."""
     expected = sequential(PAIR, memory)
     return z3.And([agree(scheduled(PAIR, schedule, memory), expected) for schedule in SCHEDULES])
 

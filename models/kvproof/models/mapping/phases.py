@@ -1,16 +1,16 @@
 """The three lists of one step: swap-ins (host to GPU), swap-outs (GPU to host), copies (GPU to GPU).
 
-The worker runs swap-ins, then swap-outs, then copies, each list as a whole (`lists` says why that makes sense). Here a
-list is a function from a block to the block whose content it gets, or -1: one of each kind, of any size.
+The worker runs swap-ins, then swap-outs, then copies, each list as a whole (`lists` says when that is well-defined).
+Here a list of any length is a function from a target block to the source of its content, or -1.
 
-*Which orders are the same.* Two lists that follow each other may be exchanged exactly if neither writes what the
-other reads or writes; the three pairwise conditions make all six orders the same. None of the other five orders is the
-same as the worker's without a condition: `hazards` has an example of each.
+*Equivalent orders.* Two adjacent lists may be exchanged exactly if neither writes a block that the other reads or
+writes; under the three pairwise conditions all six orders are equivalent. Without a condition, none of the other five
+orders is equivalent to the worker's: `tests/models/mapping/test_hazards.py` has an example of each.
 
-*What the worker's order is good for.* The intended bytes: a block swapped in gets what the host held before the step,
-even if the host block is used again by a swap-out of the step; a block swapped out gives what it held before the step,
-even if it is used again as the target of a copy; a copy of a block swapped in gets what came in. One condition
-remains: no swap-in writes a block that is swapped out in the same step.
+*The purpose of the worker's order.* It gives the intended bytes: a block that is swapped in gets what the host block
+held before the step, even if a swap-out of the step uses that host block again; a block that is swapped out saves what
+it held before the step, even if it is the target of a copy; a copy of a block that is swapped in gets the new content.
+One condition remains: no swap-in writes a block that is swapped out in the same step.
 
 Source: vLLM 0.6, worker/worker.py, execute_worker.
 """
@@ -25,21 +25,21 @@ from typing import NamedTuple
 import z3
 
 from kvproof.models.mapping.copies import CONTENT, INTEGER, Memory, tag_memory
-from kvproof.models.mapping.lists import about
+from kvproof.models.mapping.lists import mapping_obligation
 from kvproof.models.mapping.pairs import agree
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.spec.text import mapping
 
-SWAP_IN, SWAP_OUT, COPY = "swap-in", "swap-out", "copy"
-WORKER_ORDER = (SWAP_IN, SWAP_OUT, COPY)
+SWAP_IN, SWAP_OUT, COPY = WORKER_ORDER = tuple(name.replace("_", "-") for name in mapping.WORKER_ORDER)
 OTHER_ORDERS = [order for order in permutations(WORKER_ORDER) if order != WORKER_ORDER]
 
 X, Y = z3.Ints("x y")
 
-Origin = Callable[[z3.ArithRef], z3.ArithRef]  # of a target the source, or -1
+Origin = Callable[[z3.ArithRef], z3.ArithRef]  # from a target to its source, or -1
 
 
 class Pools(NamedTuple):
-    """The memories of both pools, each numbered from 0."""
+    """The memories of both pools; the blocks of each are numbered from 0."""
 
     gpu: Memory
     host: Memory
@@ -50,7 +50,7 @@ TAGS = Pools(tag_memory, lambda block: -1 - block)
 
 
 def filled(memory: Memory, origin: Origin, source: Memory) -> Memory:
-    """The memory after a whole list that reads `source` as it is now."""
+    """The memory after a whole list, whose reads see `source` as it was before the list."""
     return lambda x: z3.If(origin(x) >= 0, source(origin(x)), memory(x))
 
 
@@ -111,7 +111,7 @@ ONE_TO_ONE = Hypothesis(
     z3.ForAll([X, Y], z3.Implies(z3.And(IS_IN, MOVES.swap_in(X) == MOVES.swap_in(Y)), X == Y)),
 )
 
-# Of two kinds in the worker's order: when the two lists may be exchanged, and what else makes that the exact condition.
+# For two kinds in the worker's order: the condition for exchanging the lists, and what else makes it a necessary one.
 EXCHANGES = {
     (SWAP_IN, SWAP_OUT): ((landing_is_not_swapped_out(MOVES), HOST_BLOCK_IS_NOT_REUSED), ()),
     (SWAP_IN, COPY): ((TARGETS_DIFFER, LANDING_IS_NOT_COPIED), (NO_SELF_COPY, ONE_TO_ONE)),
@@ -120,27 +120,27 @@ EXCHANGES = {
 
 
 def exchanged(order: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The pairs of kinds that stand in another order than the worker's."""
+    """The pairs of kinds that are not in the worker's order."""
     return [pair for pair in EXCHANGES if order.index(pair[0]) > order.index(pair[1])]
 
 
 def obligations() -> Iterator[Obligation]:
-    """All theorems on the three lists of a step."""
+    """The theorems about the three lists of a step."""
     yield from orders()
     yield from intended()
 
 
 def orders() -> Iterator[Obligation]:
-    """When the lists may be exchanged."""
+    """The conditions under which lists may be exchanged."""
     for pair, (conditions, regular) in EXCHANGES.items():
         subject = f"{pair[0]} and {pair[1]}"
-        yield about(
+        yield mapping_obligation(
             subject,
             "either order: enough",
             both_agree(MOVES.run(pair, START), MOVES.run(pair[::-1], START)),
             *conditions,
         )
-        yield about(
+        yield mapping_obligation(
             subject,
             "either order: needed",
             z3.And([condition.formula for condition in conditions]),
@@ -152,7 +152,7 @@ def orders() -> Iterator[Obligation]:
         )
     for order in OTHER_ORDERS:
         conditions = tuple(one for pair in exchanged(order) for one in EXCHANGES[pair][0])
-        yield about(
+        yield mapping_obligation(
             "order of the lists",
             f"{', '.join(order)}: the same as the worker's",
             both_agree(MOVES.run(WORKER_ORDER, START), MOVES.run(order, START)),
@@ -161,16 +161,16 @@ def orders() -> Iterator[Obligation]:
 
 
 def intended() -> Iterator[Obligation]:
-    """What the worker's order gives, as the manager meant it."""
+    """The worker's order gives the bytes that the manager intends."""
     subject = "the worker's order gives the intended bytes"
     for claim, goal, hypotheses in intentions(MOVES, WORKER_ORDER, START):
-        yield about(subject, claim, goal, *hypotheses)
+        yield mapping_obligation(subject, claim, goal, *hypotheses)
 
 
 def intentions(
     moves: Step, order: tuple[str, ...], start: Pools
 ) -> list[tuple[str, z3.BoolRef, tuple[Hypothesis, ...]]]:
-    """What a manager means by the lists of a step, said of the memories after this order."""
+    """The intentions of a manager: claims about the memories after the lists ran in this order, with hypotheses."""
     after = moves.run(order, start)
     is_in, is_out, is_copied = moves.swap_in(X) >= 0, moves.swap_out(X) >= 0, moves.copy(X) >= 0
     came_in, source = moves.swap_in(X), moves.copy(X)

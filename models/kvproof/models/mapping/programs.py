@@ -1,10 +1,10 @@
-"""A step as its manager decided on it: swap-ins, swap-outs and copies in any order, which the worker sorts by kind.
+"""The moves of a step in the order in which the manager decided on them; the worker sorts them by kind.
 
-The worker's order gives the bytes of the order in which the moves were decided if every two moves that the sorting
-exchanges commute: there are five ways not to. By `lists`, on neighbours, this holds for steps of any length. A list
-that goes from one pool to the other needs distinct targets and nothing else.
+The worker's order gives the same bytes as the manager's if every two moves that the sorting exchanges commute. There
+are five ways in which two moves do not. By the theorems of `lists` about neighbours, this holds for steps of any
+length. A list from one pool to the other needs distinct targets and nothing else.
 
-Here both pools are one address space: host blocks are numbered after the GPU's, as the manager numbers them.
+Here both pools are one address space: host blocks are numbered after the GPU's, as in the manager.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from collections.abc import Iterator
 import z3
 
 from kvproof.models.mapping.copies import Copy, Memory, any_memory, apart, tag_memory
-from kvproof.models.mapping.lists import about
+from kvproof.models.mapping.lists import mapping_obligation
 from kvproof.models.mapping.pairs import agree
 from kvproof.models.mapping.phases import COPY, SWAP_IN, SWAP_OUT
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 
 NUM_GPU_BLOCKS = z3.Int("num_gpu_blocks")
-# Two moves in the order in which a manager decided on them, which the worker runs the other way round.
+# Two moves in the order in which a manager decided on them; the worker runs them in the opposite order.
 DECIDED = Copy(z3.Int("decided_source"), z3.Int("decided_target"))
 THEN = Copy(z3.Int("then_source"), z3.Int("then_target"))
 
 
 def is_kind(kind: str, copy: Copy) -> z3.BoolRef:
-    """Both ends lie in the pools that this kind of move goes between, and a copy is no self copy."""
+    """Source and target are in the pools of this kind of move; a copy within a pool is not a self copy."""
     from_gpu, to_gpu = copy.source < NUM_GPU_BLOCKS, copy.target < NUM_GPU_BLOCKS
     ids = z3.And(copy.source >= 0, copy.target >= 0, NUM_GPU_BLOCKS >= 0)
     if kind == SWAP_IN:
@@ -36,7 +36,7 @@ def is_kind(kind: str, copy: Copy) -> z3.BoolRef:
     return z3.And(ids, from_gpu, to_gpu, copy.source != copy.target)
 
 
-# What was decided first, what then, and each way in which that order matters.
+# For each pair of kinds that the worker exchanges: the ways in which their order matters.
 INVERSIONS = {
     (SWAP_OUT, SWAP_IN): {
         "a block that was swapped out is swapped in again": DECIDED.target == THEN.source,
@@ -51,13 +51,13 @@ INVERSIONS = {
 
 
 def obligations() -> Iterator[Obligation]:
-    """All theorems on a step's moves."""
+    """The theorems about the moves of a step."""
     yield from programs()
     yield from two_pools()
 
 
 def programs() -> Iterator[Obligation]:
-    """When sorting the moves of a step by kind changes nothing: for each two kinds that it may exchange."""
+    """When sorting the moves of a step by kind changes nothing, for each pair of kinds that it may exchange."""
     for (first, second), ways in INVERSIONS.items():
         subject = f"{first} decided before {second}"
         kinds = (Hypothesis(f"a {first}", is_kind(first, DECIDED)), Hypothesis(f"a {second}", is_kind(second, THEN)))
@@ -66,9 +66,11 @@ def programs() -> Iterator[Obligation]:
         def same(memory: Memory) -> z3.BoolRef:
             return agree(THEN.applied(DECIDED.applied(memory)), DECIDED.applied(THEN.applied(memory)))
 
-        yield about(subject, "the order does not matter: enough", same(any_memory("memory")), *kinds, *excluded)
+        yield mapping_obligation(
+            subject, "the order does not matter: enough", same(any_memory("memory")), *kinds, *excluded
+        )
         agrees = Hypothesis("every block holds its own number, and the bytes agree", same(tag_memory))
-        yield about(
+        yield mapping_obligation(
             subject,
             "the order does not matter: needed",
             z3.And([one.formula for one in excluded]),
@@ -80,7 +82,7 @@ def programs() -> Iterator[Obligation]:
 def two_pools() -> Iterator[Obligation]:
     """Lists that go from one pool to the other."""
     for kind in (SWAP_IN, SWAP_OUT):
-        yield about(
+        yield mapping_obligation(
             f"a list of {kind}s",
             "distinct targets are enough",
             apart(DECIDED, THEN),

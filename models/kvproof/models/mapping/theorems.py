@@ -7,6 +7,6 @@ from kvproof.models.proofs.obligation import Obligation
 
 
 def obligations() -> Iterator[Obligation]:
-    """Each theorem of the algebra of copy mappings."""
+    """The theorems about copy mappings."""
     for part in (pairs, lists, interleavings, phases, programs):
         yield from part.obligations()

@@ -1,13 +1,13 @@
 """The contracts of operations, for all sizes: an operation that fires rules again and again does what it says.
 
-`kvproof.spec.language.Contract` lists what has to be shown of one firing; induction on the number of firings gives
-the rest. The states where the operation began and where it is can be reached, so they satisfy every invariant. What
-has several parts joined by `and` is proved part by part.
+`kvproof.spec.language.Contract` lists the obligations of one firing; induction on the number of firings gives the rest.
+The state in which the operation began and the state in which it is are both reachable, so they satisfy every invariant.
+The conjuncts of a predicate are proved one by one.
 """
 
 import ast
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,32 +20,33 @@ from kvproof.models.translation.rules import Outcome
 from kvproof.models.translation.terms import Number, Truth, are_same, conjunction, is_truth
 from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Parameter, Translator
+from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import COLLECTED, Contract
 
 SUITE = "operations"
-FIRED = "fired"  # the parameter of a contract that counts its firings
-LEFT_AT_FIRST = "something is left, or nothing"  # what is left is counted from the beginning
-SO_FAR = "so far"  # the hypothesis that says what holds after any number of them
+NUM_FIRED = "num_fired"  # the parameter of a contract that counts its firings
+LEFT_AT_FIRST = "something is left, or nothing"  # the variant is not negative at the start
+LOOP_INVARIANT = "so far"  # the hypothesis that the loop invariant holds
 
 
 def obligations(text: Text | None = None) -> Iterator[Obligation]:
-    """What is to be proved of every contract of the specification, or of another text."""
+    """The obligations of every contract of the specification, or of another text."""
     induction = Induction(Translator(text=text))
-    for contract in COLLECTED.contracts:
+    for contract in CONTRACTS:
         yield from contract_obligations(induction, contract)
 
 
 def contract_obligations(induction: Induction, contract: Contract) -> Iterator[Obligation]:
-    """What is to be proved of one contract, of the text that the induction is about."""
+    """The obligations of one contract, for the text of the induction."""
     return Proof(induction, contract).obligations()
 
 
-def _function(name: str) -> Callable[..., Any]:
-    return next(one for one in (*COLLECTED.words, *COLLECTED.rules) if one.__name__ == name)
+def _rule(name: str) -> Callable[..., Any]:
+    return next(one for one in COLLECTED.rules if one.__name__ == name)
 
 
-def _different(demands: Sequence[Demand]) -> list[Truth]:
-    """What is demanded, once."""
+def _distinct(demands: Sequence[Demand]) -> list[Truth]:
+    """Each demanded formula once."""
     found: list[Truth] = []
     for demand in demands:
         if not any(are_same(one, demand.formula) for one in found):
@@ -53,53 +54,56 @@ def _different(demands: Sequence[Demand]) -> list[Truth]:
     return found
 
 
-def _one_more(count: Any) -> Value:
-    more: Value = count + 1
-    return more
-
-
-@dataclass
-class _Words:
-    """The parameters of a contract, and its words read at given states."""
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the predicates and functions of a contract. arguments: its parameters by name."""
 
     translator: Translator
-    given: list[Parameter]
+    arguments: Mapping[str, Any]
 
-    def truth(self, word: str, *states: SymbolicState, chosen: tuple[Parameter, ...] = ()) -> Truth:
-        value = self._value(word, *states, chosen=chosen)
+    def truth(self, name: str, **values: Any) -> Truth:
+        """A predicate, given the states and the choices by name."""
+        value = self.translator.value(name, {**self.arguments, **values}).value
         assert is_truth(value)
         return value  # type: ignore[return-value]  # a truth value is no map
 
-    def number(self, word: str, *states: SymbolicState) -> Number:
-        value: Any = self._value(word, *states)
+    def number(self, name: str, **values: Any) -> Number:
+        """A function, given the states by name."""
+        value: Any = self.translator.value(name, {**self.arguments, **values}).value
         return value  # type: ignore[no-any-return]
 
-    def _value(self, word: str, *states: SymbolicState, chosen: tuple[Parameter, ...] = ()) -> Value:
-        return self.translator.call(word, *states, *(one.value for one in (*self.given, *chosen))).value
+    def demands(self, name: str, **values: Any) -> list[Demand]:
+        """What must hold for the value to be defined."""
+        return self.translator.value(name, {**self.arguments, **values}).demands
 
-    def parts(self, word: str, *states: SymbolicState) -> Iterator[tuple[str, Truth]]:
-        """What the word says, one part for each that it joins by `and`, with its text."""
-        function, _ = self.translator.text.functions[word]
+    def parts(self, name: str, **values: Any) -> Iterator[tuple[str, Truth]]:
+        """Each conjunct of a predicate, with its text."""
+        function, _ = self.translator.text.functions[name]
         statement = function.body[-1]
         assert isinstance(statement, ast.Return)
         whole = statement.value
         assert whole is not None
         for part in whole.values if isinstance(whole, ast.BoolOp) and isinstance(whole.op, ast.And) else [whole]:
-            alone = ast.FunctionDef(word, function.args, [ast.copy_location(ast.Return(part), part)], [])
+            alone = ast.FunctionDef(name, function.args, [ast.copy_location(ast.Return(part), part)], [])
             translator = copy.copy(self.translator)  # of the same sizes
-            translator.text = self.translator.text.replaced(word, ast.copy_location(alone, function))
-            yield ast.unparse(part), _Words(translator, self.given).truth(word, *states)
+            translator.text = self.translator.text.replaced(name, ast.copy_location(alone, function))
+            yield ast.unparse(part), replace(self, translator=translator).truth(name, **values)
 
 
 @dataclass(frozen=True)
 class _Firing:
-    """One rule that the operation fires: what is chosen for it, and what it gives."""
+    """One rule that the operation fires: its choice, the unknowns that are chosen, and the outcome."""
 
     rule: str
     choice: str | None
     chosen: tuple[Parameter, ...]
     known: tuple[Hypothesis, ...]
     outcome: Outcome
+
+    @property
+    def arguments(self) -> dict[str, Value]:
+        """The unknowns by name."""
+        return {one.name: one.value for one in self.chosen}
 
 
 class Proof:
@@ -108,62 +112,65 @@ class Proof:
     def __init__(self, induction: Induction, contract: Contract) -> None:
         self.contract, self.induction = contract, induction
         translator = induction.translator
-        given = list(translator.parameters(_function(contract.starts)))
-        self.words = _Words(translator, given)
-        self.at_first = _Words(translator, [replace(one, value=0) if one.name == FIRED else one for one in given])
-        self.afterwards = _Words(
-            translator, [replace(one, value=_one_more(one.value)) if one.name == FIRED else one for one in given]
-        )
+        self.given = [translator.unknown(name, annotation) for name, annotation in contract.values.items()]
+        self.now = self._reader(lambda fired: fired)
+        self.at_first = self._reader(lambda _: 0)
+        self.afterwards = self._reader(lambda fired: fired + 1)
         self.start, self.state = translator.unknown_state("start_"), induction.before
-        self.known = hypotheses((f"parameter {one.name}", one.known) for one in given)
+        self.known = hypotheses((f"parameter {one.name}", one.known) for one in self.given)
         self.firings = [self._firing(rule, choice) for rule, choice in contract.firings]
 
+    def _reader(self, num_fired: Callable[[Any], Any]) -> _Reader:
+        """A reader for which the count of firings is a function of the present count."""
+        values = {one.name: num_fired(one.value) if one.name == NUM_FIRED else one.value for one in self.given}
+        return _Reader(self.induction.translator, self.contract.arguments(values))
+
     def _firing(self, rule: str, choice: str | None) -> _Firing:
-        given, translator = self.words.given, self.induction.translator
-        names = {one.name for one in given}
-        parameters = list(translator.parameters(_function(rule)))
+        translator = self.induction.translator
+        names = {one.name for one in self.given}
+        parameters = list(translator.parameters(_rule(rule)))
         fresh = tuple(one for one in parameters if one.name not in names)
-        arguments = {one.name: one.value for one in (*given, *fresh)}
+        arguments = {one.name: one.value for one in (*self.given, *fresh)}
         outcome = translator.run(rule, self.state, *(arguments[one.name] for one in parameters))
         known = hypotheses((f"parameter {one.name}", one.known) for one in fresh)
         return _Firing(rule, choice, fresh, known, outcome)
 
     def obligations(self) -> Iterator[Obligation]:
-        """The six obligations of the contract, in their parts; and that all its words are defined."""
-        contract, words = self.contract, self.words
-        at_start = self._reachable("start", self.start)
-        started = at_start + hypotheses([("starts", self.at_first.truth(contract.starts, self.start))])
-        for text, part in self.at_first.parts(contract.so_far, self.start, self.start):
+        """The six kinds of obligations that `Contract` lists, conjunct by conjunct; and that every read is defined."""
+        contract, start, state = self.contract, self.start, self.state
+        at_start = self._reachable("start", start)
+        started = at_start + hypotheses([("starts", self.at_first.truth(contract.precondition, start=start))])
+        for text, part in self.at_first.parts(contract.loop_invariant, start=start, state=start):
             yield self._of(f"begins: {text}", started, part)
-        left_at_first = self.at_first.number(contract.left, self.start)
+        left_at_first = self.at_first.number(contract.variant, state=start)
         yield self._of(f"begins: {LEFT_AT_FIRST}", started, 0 <= left_at_first)
 
-        so_far = words.truth(contract.so_far, self.start, self.state)
+        loop_invariant = self.now.truth(contract.loop_invariant, start=start, state=state)
         reachable = at_start + self.induction.assumed
-        going = reachable + hypotheses([(SO_FAR, so_far)])
-        left = words.number(contract.left, self.state)
+        going = reachable + hypotheses([(LOOP_INVARIANT, loop_invariant)])
+        left = self.now.number(contract.variant, state=state)
         unfinished = going + hypotheses([("something is left", left > 0)])
         if contract.can_choose:
-            yield self._of("goes on", unfinished, words.truth(contract.can_choose, self.state))
+            yield self._of("goes on", unfinished, self.now.truth(contract.can_choose, state=state))
         for one in self.firings:
             yield from self._fired(one, unfinished + one.known, left)
         done = going + hypotheses([("nothing is left", left == 0)])
-        for text, part in words.parts(contract.name, self.start, self.state):
+        for text, part in self.now.parts(contract.name, start=start, state=state):
             yield self._of(f"has done: {text}", done, part)
         yield from self._defined(at_start, reachable, unfinished, done)
 
     def _fired(self, one: _Firing, firing: tuple[Hypothesis, ...], left: Number) -> Iterator[Obligation]:
-        """What has to be shown of one firing of one rule."""
-        contract = self.contract
+        """The obligations of one firing of one rule."""
+        contract, after = self.contract, one.outcome.state
         by = f", by {one.rule}" if contract.others else ""
         if one.choice:
-            firing += hypotheses([("choice", self.words.truth(one.choice, self.state, chosen=one.chosen))])
+            firing += hypotheses([("choice", self.now.truth(one.choice, state=self.state, **one.arguments))])
         for guard in one.outcome.guards:
             yield self._of(f"is enabled{by}: {guard.text}", firing, guard.formula)
         fired = firing + hypotheses((f"guard: {guard.text}", guard.formula) for guard in one.outcome.guards)
-        for text, part in self.afterwards.parts(contract.so_far, self.start, one.outcome.state):
+        for text, part in self.afterwards.parts(contract.loop_invariant, start=self.start, state=after):
             yield self._of(f"keeps on{by}: {text}", fired, part)
-        left_after = self.afterwards.number(contract.left, one.outcome.state)
+        left_after = self.afterwards.number(contract.variant, state=after)
         yield self._of(f"ends{by}: less is left", fired, conjunction(0 <= left_after, left_after < left))
 
     def _defined(
@@ -173,34 +180,33 @@ class Proof:
         unfinished: tuple[Hypothesis, ...],
         done: tuple[Hypothesis, ...],
     ) -> Iterator[Obligation]:
-        """Every word of the contract reads only what is there, where it is asked."""
+        """Every function of the contract is defined where it is read."""
         contract = self.contract
-        read: list[tuple[str | None, tuple[SymbolicState, ...], tuple[Parameter, ...], tuple[Hypothesis, ...]]] = [
-            (contract.starts, (self.start,), (), at_start),
-            (contract.left, (self.state,), (), reachable),
-            (contract.so_far, (self.start, self.state), (), reachable),
-            (contract.can_choose, (self.state,), (), unfinished),
-            (contract.name, (self.start, self.state), (), done),
-            *((one.choice, (self.state,), one.chosen, unfinished + one.known) for one in self.firings),
+        read: list[tuple[str | None, dict[str, Value], tuple[Hypothesis, ...]]] = [
+            (contract.precondition, {}, at_start),
+            (contract.variant, {}, reachable),
+            (contract.loop_invariant, {}, reachable),
+            (contract.can_choose, {}, unfinished),
+            (contract.name, {}, done),
+            *((one.choice, one.arguments, unfinished + one.known) for one in self.firings),
         ]
-        for word, states, chosen, assumed in read:
-            if word is not None:
-                arguments = [one.value for one in (*self.words.given, *chosen)]
-                demands = self.induction.translator.call(word, *states, *arguments).demands
-                yield from self._read(word, demands, assumed + self.known)
+        for name, chosen, assumed in read:
+            if name is not None:
+                demands = self.now.demands(name, start=self.start, state=self.state, **chosen)
+                yield from self._read(name, demands, assumed + self.known)
 
-    def _read(self, word: str, demands: Sequence[Demand], assumed: tuple[Hypothesis, ...]) -> Iterator[Obligation]:
-        """What a word reads is there; what it reads through one other word is one obligation."""
+    def _read(self, name: str, demands: Sequence[Demand], assumed: tuple[Hypothesis, ...]) -> Iterator[Obligation]:
+        """The value is defined; the demands of each other function that it calls are one obligation."""
         by_function: dict[str, list[Demand]] = {}
         for demand in demands:
             by_function.setdefault(demand.chain[-1], []).append(demand)
         for function, read in by_function.items():
-            inner = "" if function == word else f", in {function}"
-            claim, goal = f"{word}: all that it reads is there{inner}", conjunction(*_different(read))
+            inner = "" if function == name else f", in {function}"
+            claim, goal = f"{name}: all that it reads is there{inner}", conjunction(*_distinct(read))
             yield Obligation(SUITE, self.contract.name, claim, WELL_DEFINED, assumed, goal, read[0].place)
 
     def _reachable(self, which: str, state: SymbolicState) -> tuple[Hypothesis, ...]:
-        """Every invariant, of one of the states."""
+        """Every invariant of one of the states."""
         names = self.induction.invariants
         return hypotheses((f"{name} of {which}", self.induction.translator.holds(name, state)) for name in names)
 

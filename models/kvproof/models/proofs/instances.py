@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import z3
 
-from kvproof.models.proofs.contracts import FIRED, SO_FAR
+from kvproof.models.proofs.contracts import LOOP_INVARIANT, NUM_FIRED
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 
 
@@ -36,12 +36,12 @@ def where_denied(obligation: Obligation) -> Obligation:
 def where_next_fired(obligation: Obligation) -> Obligation:
     """The obligation, with what a contract says of all numbers said of the firing that comes next."""
     known = {one.name: one.formula for one in obligation.hypotheses}
-    so_far, counted = known.get(SO_FAR), known.get(f"parameter {FIRED}")
+    so_far, counted = known.get(LOOP_INVARIANT), known.get(f"parameter {NUM_FIRED}")
     if so_far is None or counted is None:
         return obligation
     (next_firing,) = (one for one in counted.children() if not z3.is_int_value(one))
     said = [_of(one, [next_firing]) for one in _parts(so_far) if isinstance(one, z3.QuantifierRef) and _is_simple(one)]
-    told = Hypothesis(f"{SO_FAR}, of the next firing", z3.And(said))
+    told = Hypothesis(f"{LOOP_INVARIANT}, of the next firing", z3.And(said))
     return replace(obligation, hypotheses=(*obligation.hypotheses, told))
 
 

@@ -1,10 +1,11 @@
 """What the text of the specification must satisfy for its proofs to mean what they say; decided by its syntax alone.
 
-guards-first        a guard stands before every write and every check: a rule that is not enabled changes nothing
+guards-first        guards stand before every write and every check: a rule that is not enabled changes nothing
 no-ghost-needed     no real field, and no guard, depends on a ghost field
-writes-constrained  some invariant, or some check of the rule, speaks of each field that a rule writes
-no-recursion        no word or step calls itself, on whatever way
+writes-constrained  for each field that a rule writes, an invariant or a check of the rule reads that field
+no-recursion        no function or step calls itself, directly or through others
 no-aliasing         rows that are changed in place are copied, so two names never stand for one row
+few-parameters      a predicate, function or step has at most six parameters, and reads all of them
 """
 
 import ast
@@ -14,25 +15,26 @@ from collections.abc import Callable, Iterator
 from kvproof.models.proofs.ghost_fields import ghost_findings
 from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.translation.dependencies import calls, fields_read, fields_written, reached
-from kvproof.models.translation.text import Text, place_of, specification
+from kvproof.models.translation.text import Text, parameters_of, place_of, specification
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import FIELDS, called, fields_in, target_of
 
 RULES, STEPS = COLLECTED.rules, COLLECTED.steps
+NUM_PARAMETERS_MAX = 6
 
 
 def lint_names() -> list[str]:
-    """What is looked for."""
+    """The names of the lints."""
     return list(_LINTS)
 
 
 def lint(name: str, text: Text | None = None) -> list[Finding]:
-    """What one lint finds in a text; in that of the specification if none is given."""
+    """The findings of one lint in a text; in the specification if none is given."""
     return list(_LINTS[name](text or specification()))
 
 
 def lints(text: Text | None = None) -> Iterator[tuple[str, list[Finding]]]:
-    """Every lint by name, with what it finds in a text; in that of the specification if none is given."""
+    """The name and the findings of every lint, for a text; for the specification if none is given."""
     return ((name, lint(name, text)) for name in _LINTS)
 
 
@@ -51,7 +53,7 @@ def _guards_first(text: Text) -> Iterator[Finding]:
 
 
 def _late_guards(body: list[ast.stmt], file: str, has_acted: list[bool]) -> Iterator[Finding]:
-    """Guards after a write or a check; `has_acted` is brought up to date."""
+    """Guards that stand after a write or a check. Updates `has_acted`."""
     for node in body:
         if isinstance(node, ast.If):
             sides = [[has_acted[0]], [has_acted[0]]]
@@ -83,19 +85,19 @@ def _writes_constrained(text: Text) -> Iterator[Finding]:
         checked = _fields_checked(text, rule.__name__)
         for name in sorted(fields_written(text, rule.__name__) - constrained - checked):
             yield Finding(
-                place_of(file, function), f"{function.name} writes {name}, and no invariant or check names it"
+                place_of(file, function), f"{function.name} writes {name}, and no invariant or check reads it"
             )
 
 
 def _fields_checked(text: Text, name: str) -> set[str]:
-    """The fields that the checks of a rule speak of, its steps and words included."""
+    """The fields that the checks of a rule read, those in its steps included."""
     found: set[str] = set()
     for one in reached(text, name):
         for node in ast.walk(text.functions[one][0]):
             if isinstance(node, ast.stmt) and called(node) == "check":
                 found |= fields_in(node)
-                words = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} & text.functions.keys()
-                found = found.union(*(fields_read(text, word) for word in words))
+                functions = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} & text.functions.keys()
+                found = found.union(*(fields_read(text, one) for one in functions))
     return found
 
 
@@ -112,6 +114,19 @@ def _no_recursion(text: Text) -> Iterator[Finding]:
         yield Finding(place_of(file, function), f"calls in a circle: {' < '.join(circle)}")
 
 
+def _few_parameters(text: Text) -> Iterator[Finding]:
+    for marked in (*COLLECTED.functions, *STEPS):
+        function, file = text.functions[marked.__name__]
+        place, parameters = place_of(file, function), parameters_of(function, file)
+        if len(parameters) > NUM_PARAMETERS_MAX:
+            what = f"{function.name} has {len(parameters)} parameters, more than {NUM_PARAMETERS_MAX}"
+            yield Finding(place, f"{what}; put them into a record")
+        read = {node.id for statement in function.body for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        for name in parameters:
+            if name not in read:
+                yield Finding(place, f"{function.name} does not read its parameter {name}; leave it out")
+
+
 def _no_aliasing(text: Text) -> Iterator[Finding]:
     for marked in (*RULES, *STEPS):
         function, file = text.functions[marked.__name__]
@@ -124,7 +139,7 @@ def _no_aliasing(text: Text) -> Iterator[Finding]:
 
 
 def _values(node: ast.expr) -> Iterator[ast.expr]:
-    """What an expression may give as it is."""
+    """The expressions that an expression may evaluate to without a copy."""
     if isinstance(node, ast.IfExp):
         yield from _values(node.body)
         yield from _values(node.orelse)
@@ -135,7 +150,7 @@ def _values(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _is_changeable_row(node: ast.expr) -> bool:
-    """Whether it is a row of a field that a write may change in place; rows of slots are replaced as a whole."""
+    """Whether it is a row of a field that a write may change in place. Rows of slots are replaced as a whole."""
     num_indexes = 0
     while isinstance(node, ast.Subscript):
         num_indexes, node = num_indexes + 1, node.value
@@ -146,7 +161,7 @@ def _is_changeable_row(node: ast.expr) -> bool:
 
 
 def _is_left_in_place(node: ast.Assign | ast.AugAssign, value: ast.expr) -> bool:
-    """`state.f = [… else state.f[b] for b in BLOCKS]` leaves a row where it was."""
+    """Whether the assignment leaves the row where it was: `state.f = [… else state.f[b] for b in BLOCKS]`."""
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
     match node.value:
         case ast.ListComp(generators=[ast.comprehension(target=ast.Name(id=name))]):
@@ -160,4 +175,5 @@ _LINTS: dict[str, Callable[[Text], Iterator[Finding]]] = {
     "writes-constrained": _writes_constrained,
     "no-recursion": _no_recursion,
     "no-aliasing": _no_aliasing,
+    "few-parameters": _few_parameters,
 }

@@ -6,6 +6,7 @@ point by point, of the state as it is where the comprehension stands.
 
 import ast
 from contextlib import AbstractContextManager
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from kvproof.models.translation.conditions import Conditions
@@ -43,10 +44,14 @@ class StateExpressions(Expressions):
         """Fields, subscripts and comprehensions."""
         match node:
             case ast.Attribute(value=ast.Name(id=name), attr=field):
-                state = frame.names.get(name)
-                if not isinstance(state, SymbolicState) or field not in state.maps:
-                    raise frame.error(node, f"{name}.{field} is no field of a state", "name a field of `State`")
-                return state.maps[field]
+                owner: Any = frame.names.get(name)
+                if isinstance(owner, SymbolicState) and field in owner.maps:
+                    return owner.maps[field]
+                is_record = is_dataclass(owner) and not isinstance(owner, (SymbolicState, Domain, type))
+                if is_record and field in (one.name for one in fields(owner)):
+                    return getattr(owner, field)
+                what = f"{name}.{field} is no field of a state or record"
+                raise frame.error(node, what, "name a field of `State`, or of the record of a contract")
             case ast.Subscript():
                 whole = self.value(node.value, frame)
                 if not isinstance(whole, Map):

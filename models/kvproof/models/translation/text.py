@@ -64,7 +64,7 @@ class Frame:
 
 
 def specification() -> Text:
-    """The text that `kvproof.spec.native` runs, whole."""
+    """The whole text of the specification, with the contracts."""
     constants: dict[str, Any] = {
         name: value for name, value in vars(language).items() if isinstance(value, Domain) and name == name.upper()
     }
@@ -72,7 +72,7 @@ def specification() -> Text:
         constants |= {
             name: value for name, value in vars(text).items() if isinstance(value, int) and name == name.upper()
         }
-    return Text(native.functions(), constants)
+    return Text({**native.functions(), **native.contract_functions()}, constants)
 
 
 def _is_docstring(node: ast.stmt) -> bool:

@@ -3,7 +3,7 @@
 import ast
 import inspect
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from kvproof.models.translation.maps import Map, SymbolicState, Value
 from kvproof.models.translation.rules import Outcome, Run
 from kvproof.models.translation.sizes import Universe
 from kvproof.models.translation.terms import Term, Truth, is_truth
-from kvproof.models.translation.text import Text, specification
+from kvproof.models.translation.text import Text, parameters_of, specification
 from kvproof.spec.language import SLOTS, Domain, Field
 from kvproof.spec.native import FIELDS, Sizes
 from kvproof.spec.text.state import State
@@ -56,7 +56,7 @@ class Translator:
         name = field.start.__name__
 
         def start(*indexes: Term) -> Term:
-            value = Run(self.text, self.universe, SymbolicState({})).call(name, *indexes).value
+            value = Run(self.text, self.universe, SymbolicState({})).call(name, *field.start_arguments(indexes)).value
             assert not isinstance(value, Map)
             return value
 
@@ -89,23 +89,27 @@ class Translator:
         found: Truth = value  # type: ignore[assignment]  # a truth value is no map
         return found
 
+    def value(self, name: str, values: Mapping[str, Any]) -> Outcome:
+        """Read a predicate or function, given those of the values that its parameters name. Raises NotInLanguage."""
+        return self.call(name, *(values[one] for one in parameters_of(*self.text.functions[name])))
+
     def parameters(self, rule: Callable[..., Any]) -> Iterator[Parameter]:
         """An unknown for each argument of a rule after the state."""
         for parameter in list(inspect.signature(rule).parameters.values())[1:]:
-            base, *domains = typing.get_args(parameter.annotation)
-            name = f"given_{parameter.name}"  # no field has such a name
-            if typing.get_origin(base) is list:
-                sorts = [z3.IntSort()] * (len(domains) + 1)
-                yield Parameter(parameter.name, Map(tuple(domains), z3.Function(name, *sorts)), True)
-            elif base is bool:
-                yield Parameter(parameter.name, z3.Bool(name), True)
-            else:
-                unknown = z3.Int(name)
-                (domain,) = domains
-                yield Parameter(parameter.name, unknown, self._known(unknown, domain), domain)
+            yield self.unknown(parameter.name, parameter.annotation)
 
-    def _known(self, unknown: z3.ArithRef, domain: Domain) -> Truth:
-        return self.universe.contains(domain, unknown)
+    def unknown(self, name: str, annotation: Any) -> Parameter:
+        """An unknown argument."""
+        base, *domains = typing.get_args(annotation)
+        term = f"given_{name}"  # no field has such a name
+        if typing.get_origin(base) is list:
+            sorts = [z3.IntSort()] * (len(domains) + 1)
+            return Parameter(name, Map(tuple(domains), z3.Function(term, *sorts)), True)
+        if base is bool:
+            return Parameter(name, z3.Bool(term), True)
+        (domain,) = domains
+        number = z3.Int(term)
+        return Parameter(name, number, self.universe.contains(domain, number), domain)
 
     def function_node(self, name: str) -> ast.FunctionDef:
         """The syntax tree of a function of the text."""

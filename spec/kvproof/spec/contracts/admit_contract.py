@@ -1,25 +1,25 @@
-"""What the admission of a prompt does, for every size: `admit`, hits, new blocks and their promotions, reserved ones.
+"""The contract of an admission: `admit`, then hits, new blocks and their promotions, and reserved entries.
 
-What it takes is told beforehand by the arithmetic of admission: one block for each entry that is no hit, and the
-evictable blocks that are hit. When that answers OK the whole program is enabled to its end, evictions included: it
-takes exactly these blocks, frees none that is used, and leaves every other sequence as it was. `admit_progress` says
-what the maps mean.
+The arithmetic of admission computes the cost in advance: one block for each entry that is no hit, and each evictable
+block that is hit. If admission answers OK, the whole program is enabled to its end, evictions included. It takes
+exactly these blocks, frees no used block, and does not change other sequences. `admit_progress` has the loop invariant.
 """
 
 from kvproof.spec.contracts.admit_progress import (
+    Prompt,
     awaits_promotion,
     cache_so_far,
     contents_so_far,
     entries_so_far,
     evictions_left,
-    hits_are_told_apart,
+    hits_are_distinct,
     lengths_so_far,
     num_new,
     promotions_so_far,
     prompt_is_found,
     prompt_so_far,
     references_so_far,
-    rows_are_told_apart,
+    rows_are_distinct,
     statuses_so_far,
     unused_so_far,
     woken_are_counted,
@@ -32,17 +32,13 @@ from kvproof.spec.language import (
     SLOTS,
     BlockId,
     Count,
-    EntryNumbers,
-    Flag,
     Index,
     Row,
-    Rows,
-    SeqId,
-    Slot,
     contract,
+    function,
     implies,
+    predicate,
     same,
-    word,
 )
 from kvproof.spec.text.admission import may_answer_ok, num_tokens_done, num_tokens_known
 from kvproof.spec.text.cache_rules import evict, hit, promote
@@ -50,294 +46,141 @@ from kvproof.spec.text.rules import admit, append, reserve
 from kvproof.spec.text.state import EVICTABLE, FREE, GPU, USED, State, at_rest, free_in, num_known, pool_of, unused_in
 
 
-@word
-def admission_cost(num_entries: int, num_hit: int, num_woken: EntryNumbers) -> int:
-    """Unused blocks that a prompt takes: one for each entry that is no hit, and those that its hits wake."""
-    return num_new(num_entries, num_hit) + num_woken[0]
+@function
+def admission_cost(prompt: Prompt) -> int:
+    """Unused blocks that a prompt takes: one for each entry that is no hit, and each block that a hit wakes."""
+    return num_new(prompt.num_entries, prompt.num_hit) + prompt.num_woken[0]
 
 
-@word
-def admitting_starts(
-    start: State,
-    seq: SeqId,
-    rows: Rows,
-    num_rows: Count,
-    num_tail: Slot,
-    num_entries: Count,
-    num_hit: Count,
-    found: EntryNumbers,
-    num_woken: EntryNumbers,
-    num_spared: Count,
-    num_watermark: Count,
-    caching: Flag,
-) -> bool:
-    """Admission says OK; as many blocks will be evicted as free ones are missing, or more."""
+@predicate
+def admission_precondition(start: State, prompt: Prompt) -> bool:
+    """Admission answers OK, and the planned evictions free at least as many blocks as are missing."""
     return (
-        not start.live[seq]
-        and num_hit <= num_rows
-        and num_rows + (1 if num_tail > 0 else 0) <= num_entries
-        and prompt_is_found(start, rows, num_hit, found)
-        and rows_are_told_apart(rows, num_hit)
-        and woken_are_counted(start, num_hit, found, num_woken)
-        and may_answer_ok(admission_cost(num_entries, num_hit, num_woken), unused_in(start, GPU), num_watermark)
-        and num_woken[0] + num_spared <= start.count[GPU][EVICTABLE]
-        and num_new(num_entries, num_hit)
-        <= start.count[GPU][FREE] + start.count[GPU][EVICTABLE] - num_woken[0] - num_spared
+        not start.live[prompt.seq]
+        and prompt.num_hit <= prompt.num_rows
+        and prompt.num_rows + (1 if prompt.num_tail > 0 else 0) <= prompt.num_entries
+        and prompt_is_found(start, prompt)
+        and rows_are_distinct(prompt)
+        and woken_are_counted(start, prompt)
+        and may_answer_ok(admission_cost(prompt), unused_in(start, GPU), prompt.num_watermark)
+        and prompt.num_woken[0] + prompt.num_spared <= start.count[GPU][EVICTABLE]
+        and num_new(prompt.num_entries, prompt.num_hit)
+        <= start.count[GPU][FREE] + start.count[GPU][EVICTABLE] - prompt.num_woken[0] - prompt.num_spared
     )
 
 
-@word
-def admission_left(
-    state: State,
-    seq: SeqId,
-    rows: Rows,
-    num_rows: Count,
-    num_tail: Slot,
-    num_entries: Count,
-    num_hit: Count,
-    found: EntryNumbers,
-    num_woken: EntryNumbers,
-    num_spared: Count,
-    num_watermark: Count,
-    caching: Flag,
-) -> int:
-    """Firings that are left: entries, a promotion for each that is new and full, evictions, and the first of all."""
+@function
+def admission_variant(state: State, prompt: Prompt) -> int:
+    """The firings left: the first one, one for each entry, one for each promotion, and the evictions."""
     return (
-        (0 if state.live[seq] else 1)
-        + 2 * (num_entries - state.num_blocks[seq])
-        + (1 if awaits_promotion(state, seq, num_hit, caching) else 0)
-        + evictions_left(state, seq, num_woken, num_spared)
+        (0 if state.live[prompt.seq] else 1)
+        + 2 * (prompt.num_entries - state.num_blocks[prompt.seq])
+        + (1 if awaits_promotion(state, prompt) else 0)
+        + evictions_left(state, prompt)
     )
 
 
-@word
-def admitting_so_far(
-    start: State,
-    state: State,
-    seq: SeqId,
-    rows: Rows,
-    num_rows: Count,
-    num_tail: Slot,
-    num_entries: Count,
-    num_hit: Count,
-    found: EntryNumbers,
-    num_woken: EntryNumbers,
-    num_spared: Count,
-    num_watermark: Count,
-    caching: Flag,
-) -> bool:
-    """The first entries are there, what they hold is the prompt, and they took what they were to take."""
+@predicate
+def admission_invariant(start: State, state: State, prompt: Prompt) -> bool:
+    """The first entries are in the table and hold the prompt, at the cost that was computed."""
     return (
-        admitting_starts(
-            start,
-            seq,
-            rows,
-            num_rows,
-            num_tail,
-            num_entries,
-            num_hit,
-            found,
-            num_woken,
-            num_spared,
-            num_watermark,
-            caching,
-        )
-        and hits_are_told_apart(num_hit, found)
-        and implies(state.live[seq], at_rest(state, seq) and state.home[seq] == GPU)
-        and lengths_so_far(state, seq, num_rows, num_tail, num_entries, num_hit)
-        and entries_so_far(start, state, seq, num_hit, found)
-        and prompt_so_far(state, seq, rows)
-        and unused_so_far(start, state, seq, num_hit, num_woken, num_spared)
-        and statuses_so_far(start, state, seq, num_hit)
-        and references_so_far(start, state, seq)
-        and cache_so_far(start, state, seq, num_hit)
-        and contents_so_far(start, state, seq)
-        and promotions_so_far(state, seq, num_hit, caching)
-        and other_tables_are_kept(start, state, seq)
+        admission_precondition(start, prompt)
+        and hits_are_distinct(prompt)
+        and implies(state.live[prompt.seq], at_rest(state, prompt.seq) and state.home[prompt.seq] == GPU)
+        and lengths_so_far(state, prompt)
+        and entries_so_far(start, state, prompt)
+        and prompt_so_far(state, prompt)
+        and unused_so_far(start, state, prompt)
+        and statuses_so_far(start, state, prompt)
+        and references_so_far(start, state, prompt.seq)
+        and cache_so_far(start, state, prompt)
+        and contents_so_far(start, state, prompt.seq)
+        and promotions_so_far(state, prompt)
+        and other_tables_are_kept(start, state, prompt.seq)
     )
 
 
-@word
-def is_created_first(
-    state: State,
-    seq: SeqId,
-    rows: Rows,
-    num_rows: Count,
-    num_tail: Slot,
-    num_entries: Count,
-    num_hit: Count,
-    found: EntryNumbers,
-    num_woken: EntryNumbers,
-    num_spared: Count,
-    num_watermark: Count,
-    caching: Flag,
-    window: Count,
-) -> bool:
+@predicate
+def is_not_created(state: State, prompt: Prompt) -> bool:
     """The sequence does not exist yet."""
-    return not state.live[seq]
+    return not state.live[prompt.seq]
 
 
-@word
-def next_is_hit(
-    state: State,
-    seq: SeqId,
-    rows: Rows,
-    num_rows: Count,
-    num_tail: Slot,
-    num_entries: Count,
-    num_hit: Count,
-    found: EntryNumbers,
-    num_woken: EntryNumbers,
-    num_spared: Count,
-    num_watermark: Count,
-    caching: Flag,
-    block: BlockId,
-    row: Row,
-) -> bool:
-    """The next entry is found."""
+@predicate
+def next_is_hit(state: State, prompt: Prompt, block: BlockId, row: Row) -> bool:
+    """The next entry is a cache hit."""
     return (
-        state.live[seq]
-        and state.num_blocks[seq] < num_hit
-        and block == found[state.num_blocks[seq]]
-        and same(row, rows[state.num_blocks[seq]], BLOCK_SIZE)
+        state.live[prompt.seq]
+        and state.num_blocks[prompt.seq] < prompt.num_hit
+        and block == prompt.found[state.num_blocks[prompt.seq]]
+        and same(row, prompt.rows[state.num_blocks[prompt.seq]], BLOCK_SIZE)
     )
 
 
-@word
-def next_is_new(
-    state: State,
-    seq: SeqId,
-    rows: Rows,
-    num_rows: Count,
-    num_tail: Slot,
-    num_entries: Count,
-    num_hit: Count,
-    found: EntryNumbers,
-    num_woken: EntryNumbers,
-    num_spared: Count,
-    num_watermark: Count,
-    caching: Flag,
-    block: BlockId,
-    row: Row,
-    stop: Count,
-) -> bool:
-    """The next entry knows tokens that were not found: as many as the prompt has there, in any free block."""
+@predicate
+def next_is_new(state: State, prompt: Prompt, block: BlockId, row: Row, stop: Count) -> bool:
+    """The next entry is no hit: it gets any free block, and knows all tokens of its row."""
     return (
-        state.live[seq]
-        and num_hit <= state.num_blocks[seq]
-        and stop == (BLOCK_SIZE if state.num_blocks[seq] < num_rows else num_tail)
-        and state.num_blocks[seq] < num_rows + (1 if num_tail > 0 else 0)
-        and not awaits_promotion(state, seq, num_hit, caching)
-        and same(row, rows[state.num_blocks[seq]], stop)
+        state.live[prompt.seq]
+        and prompt.num_hit <= state.num_blocks[prompt.seq]
+        and stop == (BLOCK_SIZE if state.num_blocks[prompt.seq] < prompt.num_rows else prompt.num_tail)
+        and state.num_blocks[prompt.seq] < prompt.num_rows + (1 if prompt.num_tail > 0 else 0)
+        and not awaits_promotion(state, prompt)
+        and same(row, prompt.rows[state.num_blocks[prompt.seq]], stop)
         and free_in(state, block, GPU)
     )
 
 
-@word
-def next_is_reserved(
-    state: State,
-    seq: SeqId,
-    rows: Rows,
-    num_rows: Count,
-    num_tail: Slot,
-    num_entries: Count,
-    num_hit: Count,
-    found: EntryNumbers,
-    num_woken: EntryNumbers,
-    num_spared: Count,
-    num_watermark: Count,
-    caching: Flag,
-    block: BlockId,
-) -> bool:
-    """The whole prompt is known, and the next entry is for lookahead."""
+@predicate
+def next_is_reserved(state: State, prompt: Prompt, block: BlockId) -> bool:
+    """The whole prompt is known, and the next entry is reserved for lookahead."""
     return (
-        state.live[seq]
-        and num_rows + (1 if num_tail > 0 else 0) <= state.num_blocks[seq]
-        and state.num_blocks[seq] < num_entries
-        and not awaits_promotion(state, seq, num_hit, caching)
+        state.live[prompt.seq]
+        and prompt.num_rows + (1 if prompt.num_tail > 0 else 0) <= state.num_blocks[prompt.seq]
+        and state.num_blocks[prompt.seq] < prompt.num_entries
+        and not awaits_promotion(state, prompt)
         and free_in(state, block, GPU)
     )
 
 
-@word
-def last_is_promoted(
-    state: State,
-    seq: SeqId,
-    rows: Rows,
-    num_rows: Count,
-    num_tail: Slot,
-    num_entries: Count,
-    num_hit: Count,
-    found: EntryNumbers,
-    num_woken: EntryNumbers,
-    num_spared: Count,
-    num_watermark: Count,
-    caching: Flag,
-    index: Index,
-) -> bool:
+@predicate
+def last_is_promoted(state: State, prompt: Prompt, index: Index) -> bool:
     """The last entry is new and full, and not cached yet."""
-    return awaits_promotion(state, seq, num_hit, caching) and index == state.num_blocks[seq] - 1
+    return awaits_promotion(state, prompt) and index == state.num_blocks[prompt.seq] - 1
 
 
-@word
-def one_is_evicted(
-    state: State,
-    seq: SeqId,
-    rows: Rows,
-    num_rows: Count,
-    num_tail: Slot,
-    num_entries: Count,
-    num_hit: Count,
-    found: EntryNumbers,
-    num_woken: EntryNumbers,
-    num_spared: Count,
-    num_watermark: Count,
-    caching: Flag,
-    block: BlockId,
-) -> bool:
-    """The hits are done, and a block is to be evicted: any of the GPU that is evictable."""
+@predicate
+def one_is_evicted(state: State, prompt: Prompt, block: BlockId) -> bool:
+    """The hits are done, and evictions are left: any evictable GPU block may be evicted."""
     return (
-        state.live[seq]
-        and num_hit <= state.num_blocks[seq]
-        and evictions_left(state, seq, num_woken, num_spared) > 0
+        state.live[prompt.seq]
+        and prompt.num_hit <= state.num_blocks[prompt.seq]
+        and evictions_left(state, prompt) > 0
         and state.status[block] == EVICTABLE
         and pool_of(block) == GPU
     )
 
 
-@word
-def admission_goes_on(
-    state: State,
-    seq: SeqId,
-    rows: Rows,
-    num_rows: Count,
-    num_tail: Slot,
-    num_entries: Count,
-    num_hit: Count,
-    found: EntryNumbers,
-    num_woken: EntryNumbers,
-    num_spared: Count,
-    num_watermark: Count,
-    caching: Flag,
-) -> bool:
-    """A block is hit, or promoted, or free where one is taken next, or there is one to evict."""
+@predicate
+def admission_can_continue(state: State, prompt: Prompt) -> bool:
+    """The next entry is a hit, or waits for its promotion, or finds a free block; or a block can be evicted."""
     return (
-        not state.live[seq]
-        or state.num_blocks[seq] < num_hit
-        or awaits_promotion(state, seq, num_hit, caching)
-        or (state.num_blocks[seq] < num_entries and state.count[GPU][FREE] > 0)
-        or (evictions_left(state, seq, num_woken, num_spared) > 0 and state.count[GPU][EVICTABLE] > 0)
+        not state.live[prompt.seq]
+        or state.num_blocks[prompt.seq] < prompt.num_hit
+        or awaits_promotion(state, prompt)
+        or (state.num_blocks[prompt.seq] < prompt.num_entries and state.count[GPU][FREE] > 0)
+        or (evictions_left(state, prompt) > 0 and state.count[GPU][EVICTABLE] > 0)
     )
 
 
 @contract(
     "admission-sound",
     admit,
-    starts=admitting_starts,
-    left=admission_left,
-    so_far=admitting_so_far,
-    choice=is_created_first,
-    can_choose=admission_goes_on,
+    precondition=admission_precondition,
+    variant=admission_variant,
+    loop_invariant=admission_invariant,
+    choice=is_not_created,
+    can_choose=admission_can_continue,
     others={
         hit: next_is_hit,
         append: next_is_new,
@@ -346,54 +189,48 @@ def admission_goes_on(
         evict: one_is_evicted,
     },
 )
-@word
-def an_admitted_prompt_takes_what_admission_said(
-    start: State,
-    state: State,
-    seq: SeqId,
-    rows: Rows,
-    num_rows: Count,
-    num_tail: Slot,
-    num_entries: Count,
-    num_hit: Count,
-    found: EntryNumbers,
-    num_woken: EntryNumbers,
-    num_spared: Count,
-    num_watermark: Count,
-    caching: Flag,
-) -> bool:
-    """A prompt takes one new block for each entry that is no hit, frees none, and what it hits holds its own KV."""
+@predicate
+def an_admitted_prompt_takes_what_admission_said(start: State, state: State, prompt: Prompt) -> bool:
+    """A prompt takes one new block for each entry that is no hit, frees none, and its hits hold its own KV."""
     return (
-        at_rest(state, seq)
-        and state.num_blocks[seq] == num_entries
-        and num_tokens_known(state, seq) == num_rows * BLOCK_SIZE + num_tail
-        and num_tokens_done(state, seq) == num_hit * BLOCK_SIZE
-        and unused_in(start, GPU) - unused_in(state, GPU) == num_entries - num_hit + num_woken[0]
-        and num_watermark <= unused_in(state, GPU)
+        at_rest(state, prompt.seq)
+        and state.num_blocks[prompt.seq] == prompt.num_entries
+        and num_tokens_known(state, prompt.seq) == prompt.num_rows * BLOCK_SIZE + prompt.num_tail
+        and num_tokens_done(state, prompt.seq) == prompt.num_hit * BLOCK_SIZE
+        and unused_in(start, GPU) - unused_in(state, GPU) == prompt.num_entries - prompt.num_hit + prompt.num_woken[0]
+        and prompt.num_watermark <= unused_in(state, GPU)
         and all(
             implies(
-                i < num_hit and o < BLOCK_SIZE,
-                state.table[seq][i] == found[i] and state.memory[state.table[seq][i]][o] == rows[i][o],
+                i < prompt.num_hit and o < BLOCK_SIZE,
+                state.table[prompt.seq][i] == prompt.found[i]
+                and state.memory[state.table[prompt.seq][i]][o] == prompt.rows[i][o],
             )
             for i in INDEXES
             for o in SLOTS
         )
         and all(
             implies(
-                num_hit <= i and i < num_entries,
-                state.refcount[state.table[seq][i]] == 1 and start.status[state.table[seq][i]] != USED,
+                prompt.num_hit <= i and i < prompt.num_entries,
+                state.refcount[state.table[prompt.seq][i]] == 1 and start.status[state.table[prompt.seq][i]] != USED,
             )
             for i in INDEXES
         )
         and all(
-            implies(i < num_entries and o < num_known(state, seq, i), state.tokens[seq][i][o] == rows[i][o])
+            implies(
+                i < prompt.num_entries and o < num_known(state, prompt.seq, i),
+                state.tokens[prompt.seq][i][o] == prompt.rows[i][o],
+            )
             for i in INDEXES
             for o in SLOTS
         )
         and all(
-            implies(caching == 1 and num_hit <= i and i < num_rows, state.cached[state.table[seq][i]]) for i in INDEXES
+            implies(
+                prompt.caching == 1 and prompt.num_hit <= i and i < prompt.num_rows,
+                state.cached[state.table[prompt.seq][i]],
+            )
+            for i in INDEXES
         )
         and all(implies(start.status[b] == USED, state.status[b] == USED) for b in BLOCKS)
-        and contents_so_far(start, state, seq)
-        and other_tables_are_kept(start, state, seq)
+        and contents_so_far(start, state, prompt.seq)
+        and other_tables_are_kept(start, state, prompt.seq)
     )

@@ -1,31 +1,31 @@
-"""What freeing a sequence does, for every size: `drop_last`, until no entry is left."""
+"""The contract of freeing a sequence: `drop_last`, until no entry is left."""
 
-from kvproof.spec.language import BLOCKS, INDEXES, SEQS, SeqId, contract, implies, word
+from kvproof.spec.language import BLOCKS, INDEXES, SEQS, SeqId, contract, function, implies, predicate
 from kvproof.spec.text.rules import drop_last
 from kvproof.spec.text.state import USED, State, holds, is_pending
 
 
-@word
-def freeing_starts(start: State, seq: SeqId) -> bool:
-    """The sequence has begun to be freed."""
+@predicate
+def free_precondition(start: State, seq: SeqId) -> bool:
+    """The sequence is live, and `begin_free` has fired."""
     return start.live[seq] and start.ending[seq]
 
 
-@word
-def entries_to_drop(state: State, seq: SeqId) -> int:
-    """How many entries are left to drop."""
+@function
+def free_variant(state: State, seq: SeqId) -> int:
+    """The entries left to drop."""
     return state.num_blocks[seq] - state.first[seq]
 
 
-@word
+@predicate
 def is_dropped(start: State, state: State, seq: SeqId, block: int) -> bool:
-    """The sequence has held the block, and holds it no more."""
+    """The sequence held the block at the start, and does not hold it any more."""
     return holds(start, seq, block) and start.position[seq][block] >= state.num_blocks[seq]
 
 
-@word
+@predicate
 def other_tables_are_kept(start: State, state: State, seq: SeqId) -> bool:
-    """Every other sequence has the table that it had."""
+    """The tables of all other sequences are unchanged."""
     return (
         all(
             implies(s != seq, state.live[s] == start.live[s] and state.num_blocks[s] == start.num_blocks[s])
@@ -37,9 +37,9 @@ def other_tables_are_kept(start: State, state: State, seq: SeqId) -> bool:
     )
 
 
-@word
-def freeing_so_far(start: State, state: State, seq: SeqId) -> bool:
-    """Every block has lost the references of the entries that were dropped, and no other."""
+@predicate
+def free_invariant(start: State, state: State, seq: SeqId) -> bool:
+    """Every block has lost the references of the dropped entries, and no others."""
     return (
         state.live[seq]
         and state.ending[seq]
@@ -54,10 +54,16 @@ def freeing_so_far(start: State, state: State, seq: SeqId) -> bool:
     )
 
 
-@contract("conservation", drop_last, starts=freeing_starts, left=entries_to_drop, so_far=freeing_so_far)
-@word
+@contract(
+    "conservation",
+    drop_last,
+    precondition=free_precondition,
+    variant=free_variant,
+    loop_invariant=free_invariant,
+)
+@predicate
 def free_gives_back_what_nobody_else_uses(start: State, state: State, seq: SeqId) -> bool:
-    """Freeing gives back exactly the blocks that no other sequence holds and nothing in flight uses."""
+    """Freeing gives back exactly the blocks that no other sequence holds and that nothing in flight uses."""
     return all(
         (state.status[b] != USED and start.status[b] == USED)
         == (holds(start, seq, b) and start.refcount[b] == 1 and not is_pending(start, b))

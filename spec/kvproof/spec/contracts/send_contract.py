@@ -1,11 +1,13 @@
-"""What a swap does that nobody waits for, for every size: `send_entry`, `arrive` in any order, `end_swap`.
+"""The contract of an asynchronous swap: `send_entry` for each entry, `arrive` in any order, and `end_swap`.
 
-It begins when the sequence has begun to be swapped, and ends when all has arrived. The sequence is at rest in its other
-pool as soon as all is sent. `send_progress` says what the maps mean. Evicting comes before: what is taken is free.
+The contract starts after `begin_swap` of the sequence, and ends when every entry has arrived. The sequence is at rest
+in its other pool once all entries are sent. `send_progress` has the parameters and the loop invariant. Evictions come
+before: every block it takes is free.
 """
 
 from kvproof.spec.contracts.free_contract import other_tables_are_kept
 from kvproof.spec.contracts.send_progress import (
+    Transfer,
     arrivals_so_far,
     contents_are_where_they_were,
     each_entry_arrives_once,
@@ -21,21 +23,7 @@ from kvproof.spec.contracts.send_progress import (
     table_so_far,
     turns_of_entries_so_far,
 )
-from kvproof.spec.language import (
-    BLOCKS,
-    INDEXES,
-    SLOTS,
-    BlockId,
-    Count,
-    EntryNumbers,
-    FlightId,
-    FlightNumbers,
-    SeqId,
-    StepNumbers,
-    contract,
-    implies,
-    word,
-)
+from kvproof.spec.language import BLOCKS, INDEXES, SLOTS, BlockId, FlightId, contract, function, implies, predicate
 from kvproof.spec.text.flight_rules import arrive, send_entry
 from kvproof.spec.text.state import (
     FREE,
@@ -53,205 +41,133 @@ from kvproof.spec.text.state import (
 from kvproof.spec.text.swap_rules import end_swap
 
 
-@word
-def sending_starts(
-    start: State,
-    seq: SeqId,
-    num_steps: Count,
-    place: StepNumbers,
-    arriving: StepNumbers,
-    arrival: EntryNumbers,
-    flight_of: EntryNumbers,
-    entry_of: FlightNumbers,
-    fired: Count,
-) -> bool:
-    """Nothing has moved, all that is to be sent is there, and there is a free block and a new flight for each entry."""
+@predicate
+def transfer_precondition(start: State, transfer: Transfer) -> bool:
+    """No entry has moved, no transfer fills one, and there is a free block and a new flight for each entry."""
     return (
-        start.live[seq]
-        and start.moving[seq] == start.first[seq]
-        and all(implies(has_entry(start, seq, i), start.filler[start.table[seq][i]] == NONE) for i in INDEXES)
-        and start.num_blocks[seq] - start.first[seq] <= start.count[1 - start.home[seq]][FREE]
-        and entries_are_sent_in_order(start, seq, num_steps, place, arriving)
-        and each_entry_arrives_once(start, seq, num_steps, place, arriving, arrival)
-        and flights_are_new(start, seq, flight_of, entry_of)
+        start.live[transfer.seq]
+        and start.moving[transfer.seq] == start.first[transfer.seq]
+        and all(
+            implies(has_entry(start, transfer.seq, i), start.filler[start.table[transfer.seq][i]] == NONE)
+            for i in INDEXES
+        )
+        and start.num_blocks[transfer.seq] - start.first[transfer.seq]
+        <= start.count[1 - start.home[transfer.seq]][FREE]
+        and entries_are_sent_in_order(start, transfer)
+        and each_entry_arrives_once(start, transfer)
+        and flights_are_new(start, transfer)
     )
 
 
-@word
-def firings_left(
-    state: State,
-    seq: SeqId,
-    num_steps: Count,
-    place: StepNumbers,
-    arriving: StepNumbers,
-    arrival: EntryNumbers,
-    flight_of: EntryNumbers,
-    entry_of: FlightNumbers,
-    fired: Count,
-) -> int:
-    """How often something is still sent, ended, or arrives."""
-    return num_steps - fired
+@function
+def transfer_variant(transfer: Transfer) -> int:
+    """The steps left."""
+    return transfer.num_steps - transfer.num_fired
 
 
-@word
-def sending_so_far(
-    start: State,
-    state: State,
-    seq: SeqId,
-    num_steps: Count,
-    place: StepNumbers,
-    arriving: StepNumbers,
-    arrival: EntryNumbers,
-    flight_of: EntryNumbers,
-    entry_of: FlightNumbers,
-    fired: Count,
-) -> bool:
-    """What was sent is over there or under way; where it flies from is kept until it has arrived."""
+@predicate
+def transfer_invariant(start: State, state: State, transfer: Transfer) -> bool:
+    """Sent entries are in the other pool or under way; the source of an entry is kept until the entry arrives."""
     return (
-        sending_starts(start, seq, num_steps, place, arriving, arrival, flight_of, entry_of, fired)
-        and fired <= num_steps
-        and turns_of_entries_so_far(start, seq, place, arrival, fired)
-        and sequence_so_far(start, state, seq, place, fired)
-        and table_so_far(start, state, seq, place, fired)
-        and flights_so_far(start, state, seq, place, arrival, entry_of, fired)
-        and pins_so_far(start, state, seq, place, arrival, fired)
-        and references_moved_so_far(start, state, seq, place, fired)
-        and fillers_so_far(start, state, seq, place, arrival, flight_of, fired)
-        and free_targets_so_far(start, state, seq, place, fired)
-        and sources_are_kept(start, state, seq, place, arrival, fired)
+        transfer_precondition(start, transfer)
+        and transfer.num_fired <= transfer.num_steps
+        and turns_of_entries_so_far(start, transfer)
+        and sequence_so_far(start, state, transfer)
+        and table_so_far(start, state, transfer)
+        and flights_so_far(start, state, transfer)
+        and pins_so_far(start, state, transfer)
+        and references_moved_so_far(start, state, transfer)
+        and fillers_so_far(start, state, transfer)
+        and free_targets_so_far(start, state, transfer)
+        and sources_are_kept(start, state, transfer)
         and contents_are_where_they_were(start, state)
-        and arrivals_so_far(start, state, seq, place, arrival, fired)
-        and other_tables_are_kept(start, state, seq)
+        and arrivals_so_far(start, state, transfer)
+        and other_tables_are_kept(start, state, transfer.seq)
     )
 
 
-@word
-def next_is_sent(
-    state: State,
-    seq: SeqId,
-    num_steps: Count,
-    place: StepNumbers,
-    arriving: StepNumbers,
-    arrival: EntryNumbers,
-    flight_of: EntryNumbers,
-    entry_of: FlightNumbers,
-    fired: Count,
-    block: BlockId,
-    flight: FlightId,
-) -> bool:
-    """The next entry is sent, to any free block, in its flight."""
+@predicate
+def next_is_sent(state: State, transfer: Transfer, block: BlockId, flight: FlightId) -> bool:
+    """The next entry is sent in its flight, to any free block."""
     return (
-        arriving[fired] == NONE
-        and place[fired] < state.num_blocks[seq]
-        and flight == flight_of[place[fired]]
-        and free_in(state, block, 1 - state.home[seq])
+        transfer.arriving[transfer.num_fired] == NONE
+        and transfer.next_index[transfer.num_fired] < state.num_blocks[transfer.seq]
+        and flight == transfer.flight_of[transfer.next_index[transfer.num_fired]]
+        and free_in(state, block, 1 - state.home[transfer.seq])
     )
 
 
-@word
-def all_is_sent(
-    state: State,
-    seq: SeqId,
-    num_steps: Count,
-    place: StepNumbers,
-    arriving: StepNumbers,
-    arrival: EntryNumbers,
-    flight_of: EntryNumbers,
-    entry_of: FlightNumbers,
-    fired: Count,
-) -> bool:
-    """The last entry was sent, and the sequence goes on."""
-    return arriving[fired] == NONE and place[fired] == state.num_blocks[seq]
-
-
-@word
-def next_arrives(
-    state: State,
-    seq: SeqId,
-    num_steps: Count,
-    place: StepNumbers,
-    arriving: StepNumbers,
-    arrival: EntryNumbers,
-    flight_of: EntryNumbers,
-    entry_of: FlightNumbers,
-    fired: Count,
-    flight: FlightId,
-) -> bool:
-    """An entry arrives whose turn it is."""
-    return arriving[fired] != NONE and flight == flight_of[arriving[fired]]
-
-
-@word
-def sending_goes_on(
-    state: State,
-    seq: SeqId,
-    num_steps: Count,
-    place: StepNumbers,
-    arriving: StepNumbers,
-    arrival: EntryNumbers,
-    flight_of: EntryNumbers,
-    entry_of: FlightNumbers,
-    fired: Count,
-) -> bool:
-    """An entry arrives, or all is sent, or there is a free block for the next."""
+@predicate
+def all_is_sent(state: State, transfer: Transfer) -> bool:
+    """The last entry was sent, and the swap of the sequence ends."""
     return (
-        arriving[fired] != NONE or place[fired] == state.num_blocks[seq] or state.count[1 - state.home[seq]][FREE] > 0
+        transfer.arriving[transfer.num_fired] == NONE
+        and transfer.next_index[transfer.num_fired] == state.num_blocks[transfer.seq]
+    )
+
+
+@predicate
+def next_arrives(transfer: Transfer, flight: FlightId) -> bool:
+    """The entry of this step arrives."""
+    return (
+        transfer.arriving[transfer.num_fired] != NONE
+        and flight == transfer.flight_of[transfer.arriving[transfer.num_fired]]
+    )
+
+
+@predicate
+def transfer_can_continue(state: State, transfer: Transfer) -> bool:
+    """An entry arrives, or all entries are sent, or there is a free block for the next one."""
+    return (
+        transfer.arriving[transfer.num_fired] != NONE
+        or transfer.next_index[transfer.num_fired] == state.num_blocks[transfer.seq]
+        or state.count[1 - state.home[transfer.seq]][FREE] > 0
     )
 
 
 @contract(
     "in-flight-held",
     send_entry,
-    starts=sending_starts,
-    left=firings_left,
-    so_far=sending_so_far,
+    precondition=transfer_precondition,
+    variant=transfer_variant,
+    loop_invariant=transfer_invariant,
     choice=next_is_sent,
-    can_choose=sending_goes_on,
+    can_choose=transfer_can_continue,
     others={end_swap: all_is_sent, arrive: next_arrives},
 )
-@word
-def what_is_sent_is_read_back_when_it_has_arrived(
-    start: State,
-    state: State,
-    seq: SeqId,
-    num_steps: Count,
-    place: StepNumbers,
-    arriving: StepNumbers,
-    arrival: EntryNumbers,
-    flight_of: EntryNumbers,
-    entry_of: FlightNumbers,
-    fired: Count,
-) -> bool:
-    """When all has arrived the sequence reads back its KV from the other pool, and nothing is left under way."""
+@predicate
+def what_is_sent_is_read_back_when_it_has_arrived(start: State, state: State, transfer: Transfer) -> bool:
+    """When all entries have arrived the sequence reads back its KV from the other pool, and nothing is in flight."""
     return (
-        at_rest(state, seq)
-        and state.home[seq] == 1 - start.home[seq]
-        and start.count[1 - start.home[seq]][FREE] - state.count[1 - start.home[seq]][FREE]
-        == start.num_blocks[seq] - start.first[seq]
+        at_rest(state, transfer.seq)
+        and state.home[transfer.seq] == 1 - start.home[transfer.seq]
+        and start.count[1 - start.home[transfer.seq]][FREE] - state.count[1 - start.home[transfer.seq]][FREE]
+        == start.num_blocks[transfer.seq] - start.first[transfer.seq]
         and all(
             implies(
-                has_entry(start, seq, i),
-                pool_of(state.table[seq][i]) == 1 - start.home[seq] and state.filler[state.table[seq][i]] == NONE,
+                has_entry(start, transfer.seq, i),
+                pool_of(state.table[transfer.seq][i]) == 1 - start.home[transfer.seq]
+                and state.filler[state.table[transfer.seq][i]] == NONE,
             )
             for i in INDEXES
         )
         and all(
             implies(
-                has_entry(start, seq, i) and o < num_done(start, seq, i),
-                o < state.num_written[state.table[seq][i]]
-                and state.memory[state.table[seq][i]][o] == start.tokens[seq][i][o]
-                and state.tokens[seq][i][o] == start.tokens[seq][i][o],
+                has_entry(start, transfer.seq, i) and o < num_done(start, transfer.seq, i),
+                o < state.num_written[state.table[transfer.seq][i]]
+                and state.memory[state.table[transfer.seq][i]][o] == start.tokens[transfer.seq][i][o]
+                and state.tokens[transfer.seq][i][o] == start.tokens[transfer.seq][i][o],
             )
             for i in INDEXES
             for o in SLOTS
         )
         and all(
             implies(
-                holds(start, seq, b),
+                holds(start, transfer.seq, b),
                 (state.status[b] != USED) == (start.refcount[b] == 1 and not is_pending(start, b)),
             )
             for b in BLOCKS
         )
         and all(state.pins[b] == start.pins[b] for b in BLOCKS)
-        and other_tables_are_kept(start, state, seq)
+        and other_tables_are_kept(start, state, transfer.seq)
     )

@@ -1,7 +1,7 @@
-"""What the swap of a group does, for every size: each entry is copied, follows its block, or is found again.
+"""The contract of a group swap: each entry is copied, follows its block, or finds its content in the other pool.
 
-It begins when every sequence of the group has begun to be swapped, and ends before they end their swap; `swap_schedule`
-says in which order entries move, and how many blocks that takes. Evicting comes before: what is taken is free.
+The contract starts after `begin_swap` of every sequence of the group, and ends before their `end_swap`. `swap_schedule`
+has the order of the entries and the number of blocks that it takes. Evictions come before.
 """
 
 from kvproof.spec.contracts.swap_progress import (
@@ -18,222 +18,133 @@ from kvproof.spec.contracts.swap_progress import (
     who_refers_is_known,
 )
 from kvproof.spec.contracts.swap_schedule import (
-    are_found_in_one,
+    Swap,
     blocks_are_at_one_place,
     blocks_are_counted,
     blocks_move_from_one_place,
     blocks_move_once,
-    entries_are_told_apart,
+    entries_are_distinct,
     entries_move_in_order,
+    have_one_twin,
     is_swapped,
     names_are_kept,
     nothing_has_moved,
     swap_is_admitted,
+    twins_are_distinct,
     twins_are_found,
-    twins_are_told_apart,
 )
-from kvproof.spec.language import (
-    BLOCKS,
-    INDEXES,
-    SEQS,
-    SLOTS,
-    BlockId,
-    BlockNumbers,
-    Count,
-    Places,
-    PoolId,
-    SeqId,
-    StepNumbers,
-    contract,
-    implies,
-    word,
-)
+from kvproof.spec.language import BLOCKS, INDEXES, SEQS, SLOTS, BlockId, SeqId, contract, function, implies, predicate
 from kvproof.spec.text.state import FREE, NONE, USED, State, free_in, has_entry, holds, is_pending, num_done, pool_of
 from kvproof.spec.text.swap_rules import follow_entry, move_entry, rehit_entry
 
 
-@word
-def swapping_starts(
-    start: State,
-    pool: PoolId,
-    num_steps: Count,
-    who: StepNumbers,
-    place: Places,
-    first_step: BlockNumbers,
-    found: BlockNumbers,
-    num_to_take: StepNumbers,
-    fired: Count,
-) -> bool:
-    """The group is to be moved in that order, and there are as many free blocks as that takes."""
+@predicate
+def swap_precondition(start: State, swap: Swap) -> bool:
+    """The entries of the group can move in that order, and there are as many free blocks as that takes."""
     return (
-        nothing_has_moved(start, pool)
-        and entries_move_in_order(start, pool, num_steps, who, place)
-        and blocks_move_once(start, num_steps, who, place, first_step)
-        and entries_are_told_apart(start, pool)
-        and twins_are_found(start, pool, found)
-        and blocks_are_counted(start, num_steps, who, place, first_step, found, num_to_take)
-        and swap_is_admitted(start, pool, num_to_take)
+        nothing_has_moved(start, swap.pool)
+        and entries_move_in_order(start, swap)
+        and blocks_move_once(start, swap)
+        and entries_are_distinct(start, swap.pool)
+        and twins_are_found(start, swap)
+        and blocks_are_counted(start, swap)
+        and swap_is_admitted(start, swap)
     )
 
 
-@word
-def entries_to_move(
-    state: State,
-    pool: PoolId,
-    num_steps: Count,
-    who: StepNumbers,
-    place: Places,
-    first_step: BlockNumbers,
-    found: BlockNumbers,
-    num_to_take: StepNumbers,
-    fired: Count,
-) -> int:
-    """How many entries have not moved."""
-    return num_steps - fired
+@function
+def swap_variant(swap: Swap) -> int:
+    """The entries that have not moved."""
+    return swap.num_steps - swap.num_fired
 
 
-@word
-def swapping_so_far(
-    start: State,
-    state: State,
-    pool: PoolId,
-    num_steps: Count,
-    who: StepNumbers,
-    place: Places,
-    first_step: BlockNumbers,
-    found: BlockNumbers,
-    num_to_take: StepNumbers,
-    fired: Count,
-) -> bool:
-    """Every entry whose turn has come is over there, its content with it; nothing else has changed."""
+@predicate
+def swap_invariant(start: State, state: State, swap: Swap) -> bool:
+    """Every entry whose step is done is in the other pool with its content; nothing else has changed."""
     return (
-        swapping_starts(start, pool, num_steps, who, place, first_step, found, num_to_take, fired)
-        and blocks_are_at_one_place(start, pool)
-        and blocks_move_from_one_place(start, num_steps, who, place, first_step)
-        and twins_are_told_apart(start, pool, found)
+        swap_precondition(start, swap)
+        and blocks_are_at_one_place(start, swap.pool)
+        and blocks_move_from_one_place(start, swap)
+        and twins_are_distinct(start, swap)
         and names_are_kept(start, state)
-        and places_so_far(start, state, pool, num_steps, who, place, fired)
-        and turns_so_far(start, state, pool, first_step, fired)
-        and tables_so_far(start, state, pool, found)
-        and targets_so_far(start, state, pool, found)
-        and sources_so_far(start, state, pool)
-        and twins_so_far(start, state, pool, found)
-        and free_blocks_so_far(start, state, pool, num_to_take, fired)
-        and blocks_so_far(start, state, pool)
+        and places_so_far(start, state, swap)
+        and turns_so_far(start, state, swap)
+        and tables_so_far(start, state, swap)
+        and targets_so_far(start, state, swap)
+        and sources_so_far(start, state, swap.pool)
+        and twins_so_far(start, state, swap)
+        and free_blocks_so_far(start, state, swap)
+        and blocks_so_far(start, state, swap.pool)
         and who_refers_is_known(state)
-        and contents_are_kept(start, state, pool)
-        and copies_so_far(start, state, pool, found)
+        and contents_are_kept(start, state, swap.pool)
+        and copies_so_far(start, state, swap)
     )
 
 
-@word
-def is_its_turn(state: State, who: StepNumbers, place: Places, first_step: BlockNumbers, fired: int) -> bool:
-    """The block of the next entry moves now, or has moved from the same place of another table."""
-    return (
-        0 <= first_step[next_block(state, who, fired)]
-        and first_step[next_block(state, who, fired)] <= fired
-        and place[who[first_step[next_block(state, who, fired)]]][first_step[next_block(state, who, fired)]]
-        == state.moving[who[fired]]
-    )
-
-
-@word
-def next_block(state: State, who: StepNumbers, fired: int) -> int:
+@function
+def next_block(state: State, swap: Swap) -> int:
     """The block that the next entry names."""
-    return state.table[who[fired]][state.moving[who[fired]]]
+    return state.table[swap.seq_of[swap.num_fired]][state.moving[swap.seq_of[swap.num_fired]]]
 
 
-@word
-def next_is_copied(
-    state: State,
-    pool: PoolId,
-    num_steps: Count,
-    who: StepNumbers,
-    place: Places,
-    first_step: BlockNumbers,
-    found: BlockNumbers,
-    num_to_take: StepNumbers,
-    fired: Count,
-    seq: SeqId,
-    block: BlockId,
-) -> bool:
-    """The next entry is the first of its block, whose content is found nowhere: it moves to any free block."""
+@predicate
+def is_its_turn(state: State, swap: Swap) -> bool:
+    """The block of the next entry moves now, or has moved from the same index of another table."""
     return (
-        seq == who[fired]
-        and is_its_turn(state, who, place, first_step, fired)
-        and first_step[next_block(state, who, fired)] == fired
-        and found[next_block(state, who, fired)] == NONE
-        and free_in(state, block, 1 - pool)
+        0 <= swap.first_step[next_block(state, swap)]
+        and swap.first_step[next_block(state, swap)] <= swap.num_fired
+        and swap.next_index[swap.seq_of[swap.first_step[next_block(state, swap)]]][
+            swap.first_step[next_block(state, swap)]
+        ]
+        == state.moving[swap.seq_of[swap.num_fired]]
     )
 
 
-@word
-def next_follows(
-    state: State,
-    pool: PoolId,
-    num_steps: Count,
-    who: StepNumbers,
-    place: Places,
-    first_step: BlockNumbers,
-    found: BlockNumbers,
-    num_to_take: StepNumbers,
-    fired: Count,
-    seq: SeqId,
-    leader: SeqId,
-) -> bool:
-    """The block of the next entry has moved with another sequence, which is followed."""
+@predicate
+def next_is_copied(state: State, swap: Swap, seq: SeqId, block: BlockId) -> bool:
+    """The next entry is the first of its block, and the block has no twin: it moves to any free block."""
     return (
-        seq == who[fired]
-        and is_its_turn(state, who, place, first_step, fired)
-        and first_step[next_block(state, who, fired)] < fired
-        and leader == who[first_step[next_block(state, who, fired)]]
+        seq == swap.seq_of[swap.num_fired]
+        and is_its_turn(state, swap)
+        and swap.first_step[next_block(state, swap)] == swap.num_fired
+        and swap.twin_of[next_block(state, swap)] == NONE
+        and free_in(state, block, 1 - swap.pool)
     )
 
 
-@word
-def next_is_found(
-    state: State,
-    pool: PoolId,
-    num_steps: Count,
-    who: StepNumbers,
-    place: Places,
-    first_step: BlockNumbers,
-    found: BlockNumbers,
-    num_to_take: StepNumbers,
-    fired: Count,
-    seq: SeqId,
-    twin: BlockId,
-) -> bool:
-    """The next entry is the first of its block, and its content is found."""
+@predicate
+def next_follows(state: State, swap: Swap, seq: SeqId, leader: SeqId) -> bool:
+    """The block of the next entry has moved with another sequence, and the entry follows it."""
     return (
-        seq == who[fired]
-        and is_its_turn(state, who, place, first_step, fired)
-        and first_step[next_block(state, who, fired)] == fired
-        and twin == found[next_block(state, who, fired)]
+        seq == swap.seq_of[swap.num_fired]
+        and is_its_turn(state, swap)
+        and swap.first_step[next_block(state, swap)] < swap.num_fired
+        and leader == swap.seq_of[swap.first_step[next_block(state, swap)]]
     )
 
 
-@word
-def the_next_entry_can_move(
-    state: State,
-    pool: PoolId,
-    num_steps: Count,
-    who: StepNumbers,
-    place: Places,
-    first_step: BlockNumbers,
-    found: BlockNumbers,
-    num_to_take: StepNumbers,
-    fired: Count,
-) -> bool:
-    """Its block has moved, or is found, or there is a free block over there."""
-    return is_its_turn(state, who, place, first_step, fired) and (
-        first_step[next_block(state, who, fired)] < fired
-        or found[next_block(state, who, fired)] != NONE
-        or state.count[1 - pool][FREE] > 0
+@predicate
+def next_is_found(state: State, swap: Swap, seq: SeqId, twin: BlockId) -> bool:
+    """The next entry is the first of its block, and moves to the twin of the block."""
+    return (
+        seq == swap.seq_of[swap.num_fired]
+        and is_its_turn(state, swap)
+        and swap.first_step[next_block(state, swap)] == swap.num_fired
+        and twin == swap.twin_of[next_block(state, swap)]
     )
 
 
-@word
+@predicate
+def the_next_entry_can_move(state: State, swap: Swap) -> bool:
+    """The block of the next entry has moved, or has a twin, or there is a free block in the other pool."""
+    return is_its_turn(state, swap) and (
+        swap.first_step[next_block(state, swap)] < swap.num_fired
+        or swap.twin_of[next_block(state, swap)] != NONE
+        or state.count[1 - swap.pool][FREE] > 0
+    )
+
+
+@predicate
 def is_only_in_group(start: State, block: int, pool: int) -> bool:
     """No sequence outside of the group holds the block."""
     return all(implies(holds(start, s, block), is_swapped(start, s, pool)) for s in SEQS)
@@ -242,39 +153,28 @@ def is_only_in_group(start: State, block: int, pool: int) -> bool:
 @contract(
     "swap-mapping",
     move_entry,
-    starts=swapping_starts,
-    left=entries_to_move,
-    so_far=swapping_so_far,
+    precondition=swap_precondition,
+    variant=swap_variant,
+    loop_invariant=swap_invariant,
     choice=next_is_copied,
     can_choose=the_next_entry_can_move,
     others={follow_entry: next_follows, rehit_entry: next_is_found},
 )
-@word
-def a_swap_moves_what_is_shared_once(
-    start: State,
-    state: State,
-    pool: PoolId,
-    num_steps: Count,
-    who: StepNumbers,
-    place: Places,
-    first_step: BlockNumbers,
-    found: BlockNumbers,
-    num_to_take: StepNumbers,
-    fired: Count,
-) -> bool:
-    """A swap takes exactly the blocks that admission has counted, keeps what is shared, and its content arrives."""
+@predicate
+def a_swap_moves_what_is_shared_once(start: State, state: State, swap: Swap) -> bool:
+    """A swap takes exactly the blocks that admission has counted, keeps sharing, and brings every content along."""
     return (
-        start.count[1 - pool][FREE] - state.count[1 - pool][FREE] == num_to_take[0]
-        and all(implies(is_swapped(start, s, pool), state.moving[s] == state.num_blocks[s]) for s in SEQS)
+        start.count[1 - swap.pool][FREE] - state.count[1 - swap.pool][FREE] == swap.num_to_take[0]
+        and all(implies(is_swapped(start, s, swap.pool), state.moving[s] == state.num_blocks[s]) for s in SEQS)
         and all(
             implies(
-                is_swapped(start, s, pool)
+                is_swapped(start, s, swap.pool)
                 and has_entry(start, s, i)
-                and is_swapped(start, r, pool)
+                and is_swapped(start, r, swap.pool)
                 and has_entry(start, r, j),
                 (
                     start.table[s][i] == start.table[r][j]
-                    or are_found_in_one(found, start.table[s][i], start.table[r][j])
+                    or have_one_twin(swap.twin_of, start.table[s][i], start.table[r][j])
                 )
                 == (state.table[s][i] == state.table[r][j]),
             )
@@ -285,7 +185,7 @@ def a_swap_moves_what_is_shared_once(
         )
         and all(
             implies(
-                is_swapped(start, s, pool)
+                is_swapped(start, s, swap.pool)
                 and has_entry(start, s, i)
                 and o < num_done(start, s, i)
                 and state.filler[state.table[s][i]] == NONE,
@@ -298,13 +198,13 @@ def a_swap_moves_what_is_shared_once(
         )
         and all(
             implies(
-                pool_of(b) == pool and start.status[b] == USED,
-                (state.status[b] != USED) == (is_only_in_group(start, b, pool) and not is_pending(start, b)),
+                pool_of(b) == swap.pool and start.status[b] == USED,
+                (state.status[b] != USED) == (is_only_in_group(start, b, swap.pool) and not is_pending(start, b)),
             )
             for b in BLOCKS
         )
         and all(
-            implies(not is_swapped(start, s, pool), state.table[s][i] == start.table[s][i])
+            implies(not is_swapped(start, s, swap.pool), state.table[s][i] == start.table[s][i])
             for s in SEQS
             for i in INDEXES
         )

@@ -1,44 +1,33 @@
-"""How far the swap of a group has come: what holds after any number of its firings, one word each.
+"""The parts of the loop invariant of a group swap: what holds after any number of its steps.
 
-`swap_schedule` says what the maps mean; `swap_contract` puts the words together.
+`swap_schedule` has the parameters; `swap_contract` puts the parts together.
 """
 
-from kvproof.spec.contracts.swap_schedule import are_found_in_one, is_swapped
-from kvproof.spec.language import (
-    BLOCKS,
-    FLIGHTS,
-    INDEXES,
-    SEQS,
-    SLOTS,
-    STEPS,
-    BlockNumbers,
-    Places,
-    StepNumbers,
-    implies,
-    word,
-)
+from kvproof.spec.contracts.swap_schedule import Swap, have_one_twin, is_swapped
+from kvproof.spec.language import BLOCKS, FLIGHTS, INDEXES, SEQS, SLOTS, STEPS, implies, predicate
 from kvproof.spec.text.state import FREE, NONE, USED, State, holds, pool_of
 
 
-@word
+@predicate
 def has_moved(start: State, state: State, seq: int, index: int, pool: int) -> bool:
-    """The entry is one of the group, and over there."""
+    """The entry belongs to the group and has moved to the other pool."""
     return is_swapped(start, seq, pool) and start.first[seq] <= index and index < state.moving[seq]
 
 
-@word
-def tables_so_far(start: State, state: State, pool: int, found: BlockNumbers) -> bool:
-    """What has not moved is as it was; of what has moved, two entries share a block if they did, or if it was found."""
+@predicate
+def tables_so_far(start: State, state: State, swap: Swap) -> bool:
+    """Entries that have not moved are unchanged. Two that have moved share a block if they did before, or by a twin."""
     return all(
-        implies(not has_moved(start, state, s, i, pool), state.table[s][i] == start.table[s][i])
+        implies(not has_moved(start, state, s, i, swap.pool), state.table[s][i] == start.table[s][i])
         for s in SEQS
         for i in INDEXES
     ) and all(
         implies(
-            has_moved(start, state, s, i, pool) and has_moved(start, state, r, j, pool),
+            has_moved(start, state, s, i, swap.pool) and has_moved(start, state, r, j, swap.pool),
             (state.table[s][i] == state.table[r][j])
             == (
-                start.table[s][i] == start.table[r][j] or are_found_in_one(found, start.table[s][i], start.table[r][j])
+                start.table[s][i] == start.table[r][j]
+                or have_one_twin(swap.twin_of, start.table[s][i], start.table[r][j])
             ),
         )
         for s in SEQS
@@ -48,46 +37,51 @@ def tables_so_far(start: State, state: State, pool: int, found: BlockNumbers) ->
     )
 
 
-@word
-def places_so_far(
-    start: State, state: State, pool: int, num_steps: int, who: StepNumbers, place: Places, fired: int
-) -> bool:
-    """Each sequence of the group is at its place, the others are where they were."""
+@predicate
+def places_so_far(start: State, state: State, swap: Swap) -> bool:
+    """Each sequence of the group has moved its entries before `next_index`; the others have moved none."""
     return (
-        fired <= num_steps
-        and all(state.moving[s] == (place[s][fired] if is_swapped(start, s, pool) else start.moving[s]) for s in SEQS)
-        and all(implies(k < fired, place[who[k]][k] < state.moving[who[k]]) for k in STEPS)
+        swap.num_fired <= swap.num_steps
+        and all(
+            state.moving[s]
+            == (swap.next_index[s][swap.num_fired] if is_swapped(start, s, swap.pool) else start.moving[s])
+            for s in SEQS
+        )
+        and all(
+            implies(k < swap.num_fired, swap.next_index[swap.seq_of[k]][k] < state.moving[swap.seq_of[k]])
+            for k in STEPS
+        )
     )
 
 
-@word
-def turns_so_far(start: State, state: State, pool: int, first_step: BlockNumbers, fired: int) -> bool:
-    """What has moved had its turn."""
+@predicate
+def turns_so_far(start: State, state: State, swap: Swap) -> bool:
+    """The first step of every block that has moved is done."""
     return all(
-        implies(has_moved(start, state, s, i, pool), first_step[start.table[s][i]] < fired)
+        implies(has_moved(start, state, s, i, swap.pool), swap.first_step[start.table[s][i]] < swap.num_fired)
         for s in SEQS
         for i in INDEXES
     )
 
 
-@word
-def targets_so_far(start: State, state: State, pool: int, found: BlockNumbers) -> bool:
-    """What has moved is in the block that was found, or in one that was free."""
+@predicate
+def targets_so_far(start: State, state: State, swap: Swap) -> bool:
+    """An entry that has moved names its twin, or else a block that was free."""
     return all(
         implies(
-            has_moved(start, state, s, i, pool),
+            has_moved(start, state, s, i, swap.pool),
             start.status[state.table[s][i]] == FREE
-            if found[start.table[s][i]] == NONE
-            else state.table[s][i] == found[start.table[s][i]],
+            if swap.twin_of[start.table[s][i]] == NONE
+            else state.table[s][i] == swap.twin_of[start.table[s][i]],
         )
         for s in SEQS
         for i in INDEXES
     )
 
 
-@word
+@predicate
 def sources_so_far(start: State, state: State, pool: int) -> bool:
-    """Over here each sequence holds what it held, but for what has moved."""
+    """In the old pool, each sequence holds the blocks that it held, except for those that have moved."""
     return all(
         implies(
             pool_of(b) == pool,
@@ -99,33 +93,35 @@ def sources_so_far(start: State, state: State, pool: int) -> bool:
     )
 
 
-@word
-def twins_so_far(start: State, state: State, pool: int, found: BlockNumbers) -> bool:
-    """What was found for an entry that has not moved is not held by its sequence."""
+@predicate
+def twins_so_far(start: State, state: State, swap: Swap) -> bool:
+    """A sequence does not hold the twin of a block that has not moved."""
     return all(
         implies(
-            is_swapped(start, s, pool)
+            is_swapped(start, s, swap.pool)
             and holds(start, s, b)
             and start.position[s][b] >= state.moving[s]
-            and found[b] != NONE,
-            not holds(state, s, found[b]),
+            and swap.twin_of[b] != NONE,
+            not holds(state, s, swap.twin_of[b]),
         )
         for s in SEQS
         for b in BLOCKS
     )
 
 
-@word
-def free_blocks_so_far(start: State, state: State, pool: int, num_to_take: StepNumbers, fired: int) -> bool:
-    """As many free blocks were taken as the firings so far take; nothing became free over there."""
-    return start.count[1 - pool][FREE] - state.count[1 - pool][FREE] == num_to_take[0] - num_to_take[fired] and all(
-        implies(pool_of(b) == 1 - pool and state.status[b] == FREE, start.status[b] == FREE) for b in BLOCKS
+@predicate
+def free_blocks_so_far(start: State, state: State, swap: Swap) -> bool:
+    """The steps took as many free blocks as counted, and no block of the other pool became free."""
+    return start.count[1 - swap.pool][FREE] - state.count[1 - swap.pool][FREE] == swap.num_to_take[
+        0
+    ] - swap.num_to_take[swap.num_fired] and all(
+        implies(pool_of(b) == 1 - swap.pool and state.status[b] == FREE, start.status[b] == FREE) for b in BLOCKS
     )
 
 
-@word
+@predicate
 def blocks_so_far(start: State, state: State, pool: int) -> bool:
-    """What was not free over there is as it was; what is used over here still holds what it held."""
+    """Blocks of the new pool that were not free, and blocks of the old pool still in use, keep their contents."""
     return (
         all(
             state.uses[f] == start.uses[f] and state.fills[f] == start.fills[f] and state.brings[f] == start.brings[f]
@@ -142,15 +138,15 @@ def blocks_so_far(start: State, state: State, pool: int) -> bool:
     )
 
 
-@word
+@predicate
 def who_refers_is_known(state: State) -> bool:
-    """A block that is referred to has a first holder."""
+    """A block with references has a first holder."""
     return all(implies(state.refcount[b] > 0, holds(state, state.holder[b][0], b)) for b in BLOCKS)
 
 
-@word
+@predicate
 def contents_are_kept(start: State, state: State, pool: int) -> bool:
-    """No KV was written but in blocks that were free over there; no token and no content has changed."""
+    """KV was written only to blocks of the other pool that were free; no token and no content changed."""
     return (
         all(
             implies(pool_of(b) == pool or start.status[b] != FREE, state.memory[b][o] == start.memory[b][o])
@@ -162,19 +158,19 @@ def contents_are_kept(start: State, state: State, pool: int) -> bool:
     )
 
 
-@word
-def copies_so_far(start: State, state: State, pool: int, found: BlockNumbers) -> bool:
-    """What was copied is there, as far as it was written."""
+@predicate
+def copies_so_far(start: State, state: State, swap: Swap) -> bool:
+    """The copy of a block has all that was written in the block."""
     return all(
         implies(
-            has_moved(start, state, s, i, pool) and found[start.table[s][i]] == NONE,
+            has_moved(start, state, s, i, swap.pool) and swap.twin_of[start.table[s][i]] == NONE,
             state.num_written[state.table[s][i]] == start.num_written[start.table[s][i]],
         )
         for s in SEQS
         for i in INDEXES
     ) and all(
         implies(
-            has_moved(start, state, s, i, pool) and found[start.table[s][i]] == NONE,
+            has_moved(start, state, s, i, swap.pool) and swap.twin_of[start.table[s][i]] == NONE,
             state.memory[state.table[s][i]][o] == start.memory[start.table[s][i]][o],
         )
         for s in SEQS

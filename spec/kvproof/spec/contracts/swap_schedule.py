@@ -1,14 +1,14 @@
-"""What a swap of a group shall do, entry by entry, in whatever order: the words of its contracts.
+"""The parameters of a group swap, and what its contract requires of them.
 
-The group is every sequence that has begun to be swapped out of `pool`. Its entries move one at a time, each table from
-its front: the n-th firing moves the next entry of sequence `who[n]`, and before it sequence s is at `place[s][n]`. A
-block that several of the group name moves once: with firing `first_step[b]`. `found[b]` says in which block of the
-other pool its content is found; NONE where it is found in none, and is copied. So the blocks that the firings from the
-n-th on take are a number that these maps determine, counted from the end: `num_to_take[n]`.
+The group is every sequence that has begun to be swapped out of `pool`. Its entries move one at a time, in any order of
+the sequences, and each table from its front. A block that several sequences of the group name moves once. Its content
+may be found in a block of the other pool, its *twin*; otherwise it is copied to a free block.
 
-An identity fixes its position (`identity`), which rules do not ask for and a swap must: so entries that name one block
-are at one place of their tables, and no two entries of one table are found in one block of the other pool.
+An identity fixes its position (`identity`). Rules do not require this, but a swap must: entries that name one block are
+at the same index of their tables, and no two entries of one table have the same twin.
 """
+
+from dataclasses import dataclass
 
 from kvproof.spec.language import (
     BLOCK_SIZE,
@@ -19,51 +19,71 @@ from kvproof.spec.language import (
     SEQS,
     STEPS,
     BlockNumbers,
+    Count,
     Places,
+    PoolId,
     StepNumbers,
+    function,
     implies,
+    predicate,
     same,
-    word,
 )
 from kvproof.spec.text.admission import may_answer_ok
 from kvproof.spec.text.state import FREE, NONE, State, has_entry, holds, num_done, num_known, num_promised, pool_of
 
 
-@word
+@dataclass(frozen=True)
+class Swap:
+    """What a group swap is given: the order of its steps. Each step moves one table entry."""
+
+    pool: PoolId  # the pool that the group leaves
+    num_steps: Count
+    seq_of: StepNumbers  # the sequence that each step moves an entry of
+    next_index: Places  # of each sequence, the first entry that has not moved before each step
+    first_step: BlockNumbers  # the first step that moves each block
+    twin_of: BlockNumbers  # the block of the other pool that has the same content; NONE if there is none
+    num_to_take: StepNumbers  # free blocks that are taken from each step on
+    num_fired: Count  # steps done
+
+
+@predicate
 def is_swapped(start: State, seq: int, pool: int) -> bool:
-    """The sequence is one of the group."""
+    """The sequence is in the group."""
     return start.moving[seq] != NONE and start.home[seq] == pool
 
 
-@word
-def block_of_step(state: State, who: StepNumbers, place: Places, step: int) -> int:
-    """The block that a firing moves from; in a later state, the one that it has moved to."""
-    return state.table[who[step]][place[who[step]][step]]
+@function
+def block_of_step(state: State, swap: Swap, step: int) -> int:
+    """The block that a step moves from; in a state after the step, the block that it moved to."""
+    return state.table[swap.seq_of[step]][swap.next_index[swap.seq_of[step]][step]]
 
 
-@word
-def entries_move_in_order(start: State, pool: int, num_steps: int, who: StepNumbers, place: Places) -> bool:
-    """Each firing moves the next entry of a sequence of the group, until none is left."""
+@predicate
+def entries_move_in_order(start: State, swap: Swap) -> bool:
+    """Each step moves the next entry of a sequence of the group, until none is left."""
     return (
         all(
             implies(
-                is_swapped(start, s, pool),
-                place[s][0] == start.first[s] and place[s][num_steps] == start.num_blocks[s],
+                is_swapped(start, s, swap.pool),
+                swap.next_index[s][0] == start.first[s] and swap.next_index[s][swap.num_steps] == start.num_blocks[s],
             )
             for s in SEQS
         )
         and all(
             implies(
-                k < num_steps,
-                0 <= who[k]
-                and who[k] < NUM_SEQS
-                and is_swapped(start, who[k], pool)
-                and has_entry(start, who[k], place[who[k]][k]),
+                k < swap.num_steps,
+                0 <= swap.seq_of[k]
+                and swap.seq_of[k] < NUM_SEQS
+                and is_swapped(start, swap.seq_of[k], swap.pool)
+                and has_entry(start, swap.seq_of[k], swap.next_index[swap.seq_of[k]][k]),
             )
             for k in STEPS
         )
         and all(
-            implies(k < num_steps and n == k + 1, place[s][n] == place[s][k] + (1 if who[k] == s else 0))
+            implies(
+                k < swap.num_steps and n == k + 1,
+                swap.next_index[s][n] == swap.next_index[s][k] + (1 if swap.seq_of[k] == s else 0),
+            )
             for s in SEQS
             for k in STEPS
             for n in STEPS
@@ -71,24 +91,24 @@ def entries_move_in_order(start: State, pool: int, num_steps: int, who: StepNumb
     )
 
 
-@word
-def blocks_move_once(start: State, num_steps: int, who: StepNumbers, place: Places, first_step: BlockNumbers) -> bool:
-    """The first firing that moves from a block is known, and every other comes later."""
+@predicate
+def blocks_move_once(start: State, swap: Swap) -> bool:
+    """The first step that moves a block is known, and every other step that moves it comes later."""
     return all(
         implies(
-            k < num_steps,
-            0 <= first_step[block_of_step(start, who, place, k)]
-            and first_step[block_of_step(start, who, place, k)] <= k
-            and block_of_step(start, who, place, first_step[block_of_step(start, who, place, k)])
-            == block_of_step(start, who, place, k),
+            k < swap.num_steps,
+            0 <= swap.first_step[block_of_step(start, swap, k)]
+            and swap.first_step[block_of_step(start, swap, k)] <= k
+            and block_of_step(start, swap, swap.first_step[block_of_step(start, swap, k)])
+            == block_of_step(start, swap, k),
         )
         for k in STEPS
     )
 
 
-@word
-def entries_are_told_apart(start: State, pool: int) -> bool:
-    """Blocks in which two of the group begin with one identity are at one place of their tables."""
+@predicate
+def entries_are_distinct(start: State, pool: int) -> bool:
+    """Entries of the group that begin with the same identity are at the same index of their tables."""
     return all(
         implies(
             is_swapped(start, s, pool)
@@ -107,9 +127,9 @@ def entries_are_told_apart(start: State, pool: int) -> bool:
     )
 
 
-@word
+@predicate
 def blocks_are_at_one_place(start: State, pool: int) -> bool:
-    """Entries of the group that name one block are at one place of their tables: so it follows."""
+    """It follows that entries of the group that name one block are at the same index of their tables."""
     return all(
         implies(
             is_swapped(start, s, pool) and is_swapped(start, r, pool) and holds(start, s, b) and holds(start, r, b),
@@ -121,24 +141,24 @@ def blocks_are_at_one_place(start: State, pool: int) -> bool:
     )
 
 
-@word
-def blocks_move_from_one_place(
-    start: State, num_steps: int, who: StepNumbers, place: Places, first_step: BlockNumbers
-) -> bool:
-    """Every firing that moves from a block does so from where the first one did."""
+@predicate
+def blocks_move_from_one_place(start: State, swap: Swap) -> bool:
+    """Every step that moves a block moves it from the same index as the first such step."""
     return all(
         implies(
-            k < num_steps,
-            place[who[first_step[block_of_step(start, who, place, k)]]][first_step[block_of_step(start, who, place, k)]]
-            == place[who[k]][k],
+            k < swap.num_steps,
+            swap.next_index[swap.seq_of[swap.first_step[block_of_step(start, swap, k)]]][
+                swap.first_step[block_of_step(start, swap, k)]
+            ]
+            == swap.next_index[swap.seq_of[k]][k],
         )
         for k in STEPS
     )
 
 
-@word
+@predicate
 def is_found(start: State, seq: int, index: int, twin: int, pool: int) -> bool:
-    """The other pool has the content of the entry, written as far as the sequence may read it."""
+    """The block of the other pool has the content of the entry, written as far as the sequence may read it."""
     return (
         0 <= twin
         and twin < NUM_BLOCKS
@@ -151,40 +171,43 @@ def is_found(start: State, seq: int, index: int, twin: int, pool: int) -> bool:
     )
 
 
-@word
-def twins_are_found(start: State, pool: int, found: BlockNumbers) -> bool:
-    """What `found` names has the content, for every entry of that block."""
+@predicate
+def twins_are_found(start: State, swap: Swap) -> bool:
+    """The twin of a block has the content of every entry that names the block."""
     return all(
         implies(
-            is_swapped(start, s, pool) and has_entry(start, s, i) and found[start.table[s][i]] != NONE,
-            is_found(start, s, i, found[start.table[s][i]], pool),
+            is_swapped(start, s, swap.pool) and has_entry(start, s, i) and swap.twin_of[start.table[s][i]] != NONE,
+            is_found(start, s, i, swap.twin_of[start.table[s][i]], swap.pool),
         )
         for s in SEQS
         for i in INDEXES
     ) and all(
         implies(
-            found[b] != NONE,
-            0 <= found[b]
-            and found[b] < NUM_BLOCKS
-            and pool_of(found[b]) == 1 - pool
-            and start.status[found[b]] != FREE,
+            swap.twin_of[b] != NONE,
+            0 <= swap.twin_of[b]
+            and swap.twin_of[b] < NUM_BLOCKS
+            and pool_of(swap.twin_of[b]) == 1 - swap.pool
+            and start.status[swap.twin_of[b]] != FREE,
         )
         for b in BLOCKS
     )
 
 
-@word
-def are_found_in_one(found: BlockNumbers, block: int, other: int) -> bool:
-    """The other pool has one block for the contents of both: they were computed apart, and are one from then on."""
-    return found[block] != NONE and found[block] == found[other]
+@predicate
+def have_one_twin(twin_of: BlockNumbers, block: int, other: int) -> bool:
+    """The two blocks have the same twin: their contents were computed separately, and share one block from now on."""
+    return twin_of[block] != NONE and twin_of[block] == twin_of[other]
 
 
-@word
-def twins_are_told_apart(start: State, pool: int, found: BlockNumbers) -> bool:
-    """No two blocks of one sequence are found in one: so it follows."""
+@predicate
+def twins_are_distinct(start: State, swap: Swap) -> bool:
+    """It follows that no two blocks of one sequence have the same twin."""
     return all(
         implies(
-            is_swapped(start, s, pool) and holds(start, s, b) and holds(start, s, c) and are_found_in_one(found, b, c),
+            is_swapped(start, s, swap.pool)
+            and holds(start, s, b)
+            and holds(start, s, c)
+            and have_one_twin(swap.twin_of, b, c),
             b == c,
         )
         for s in SEQS
@@ -193,35 +216,25 @@ def twins_are_told_apart(start: State, pool: int, found: BlockNumbers) -> bool:
     )
 
 
-@word
-def takes_a_block(
-    start: State, who: StepNumbers, place: Places, first_step: BlockNumbers, found: BlockNumbers, step: int
-) -> bool:
-    """The firing is the first of its block, whose content is found nowhere."""
+@predicate
+def takes_a_block(start: State, swap: Swap, step: int) -> bool:
+    """The step is the first that moves its block, and the block has no twin."""
     return (
-        first_step[block_of_step(start, who, place, step)] == step
-        and found[block_of_step(start, who, place, step)] == NONE
+        swap.first_step[block_of_step(start, swap, step)] == step
+        and swap.twin_of[block_of_step(start, swap, step)] == NONE
     )
 
 
-@word
-def blocks_are_counted(
-    start: State,
-    num_steps: int,
-    who: StepNumbers,
-    place: Places,
-    first_step: BlockNumbers,
-    found: BlockNumbers,
-    num_to_take: StepNumbers,
-) -> bool:
-    """From each firing on as many blocks are taken as firings from there on take one."""
+@predicate
+def blocks_are_counted(start: State, swap: Swap) -> bool:
+    """`num_to_take` counts, from each step on, the steps that take a block."""
     return (
-        num_to_take[num_steps] == 0
-        and all(num_to_take[k] >= 0 for k in STEPS)
+        swap.num_to_take[swap.num_steps] == 0
+        and all(swap.num_to_take[k] >= 0 for k in STEPS)
         and all(
             implies(
-                k < num_steps and n == k + 1,
-                num_to_take[k] == num_to_take[n] + (1 if takes_a_block(start, who, place, first_step, found, k) else 0),
+                k < swap.num_steps and n == k + 1,
+                swap.num_to_take[k] == swap.num_to_take[n] + (1 if takes_a_block(start, swap, k) else 0),
             )
             for k in STEPS
             for n in STEPS
@@ -229,9 +242,9 @@ def blocks_are_counted(
     )
 
 
-@word
+@predicate
 def nothing_has_moved(start: State, pool: int) -> bool:
-    """The whole group is where it was, and what it holds has arrived there."""
+    """No entry of the group has moved, and no transfer fills a block of the group."""
     return all(
         implies(is_swapped(start, s, pool), start.live[s] and start.moving[s] == start.first[s]) for s in SEQS
     ) and all(
@@ -241,15 +254,15 @@ def nothing_has_moved(start: State, pool: int) -> bool:
     )
 
 
-@word
-def swap_is_admitted(start: State, pool: int, num_to_take: StepNumbers) -> bool:
-    """Admission says OK: the other pool has as many free blocks as all firings take."""
-    return may_answer_ok(num_to_take[0], start.count[1 - pool][FREE], 0)
+@predicate
+def swap_is_admitted(start: State, swap: Swap) -> bool:
+    """Admission answers OK: the other pool has as many free blocks as all steps take."""
+    return may_answer_ok(swap.num_to_take[0], start.count[1 - swap.pool][FREE], 0)
 
 
-@word
+@predicate
 def names_are_kept(start: State, state: State) -> bool:
-    """What is no place of a sequence is as it was."""
+    """Everything about a sequence except its table and `moving` is unchanged."""
     return all(
         state.live[s] == start.live[s]
         and state.ending[s] == start.ending[s]

@@ -7,35 +7,35 @@ admission; an idle pool admits up to its last block. Costs are in blocks, length
 Source: `AllocStatus` and `BlockSpaceManager` of vLLM's V0 line.
 """
 
-from kvproof.spec.language import BLOCK_SIZE, POOLS, SEQS, word
+from kvproof.spec.language import BLOCK_SIZE, POOLS, SEQS, function, predicate
 from kvproof.spec.text.state import GPU, USED, State
 
 
-@word
+@function
 def blocks_for(num_tokens: int) -> int:
     """The number of blocks that hold `num_tokens` tokens."""
     return (num_tokens + BLOCK_SIZE - 1) // BLOCK_SIZE
 
 
-@word
+@function
 def num_tokens_known(state: State, seq: int) -> int:
     """The number of known tokens of the sequence; each has a slot."""
     return state.num_full[seq] * BLOCK_SIZE + state.num_filled[seq]
 
 
-@word
+@function
 def num_tokens_done(state: State, seq: int) -> int:
     """The number of tokens whose KV the sequence may read."""
     return state.done_full[seq] * BLOCK_SIZE + state.done_filled[seq]
 
 
-@word
+@predicate
 def tail_is_shared(state: State, seq: int) -> bool:
     """The next token goes to an entry that exists, and another sequence names its block."""
     return state.num_full[seq] < state.num_blocks[seq] and state.refcount[state.table[seq][state.num_full[seq]]] > 1
 
 
-@word
+@function
 def entries_missing(state: State, seq: int, num_slots: int) -> int:
     """The missing table entries for `num_slots` slots beyond the known tokens of the sequence."""
     return (
@@ -45,19 +45,19 @@ def entries_missing(state: State, seq: int, num_slots: int) -> int:
     )
 
 
-@word
+@predicate
 def may_answer_ok(num_blocks: int, num_unused: int, num_watermark: int) -> bool:
     """The pool has `num_blocks` unused blocks now, and the watermark is left for running sequences."""
     return num_blocks + num_watermark <= num_unused
 
 
-@word
+@function
 def blocks_needed(num_tokens: int, num_lookahead: int, num_tables: int) -> int:
     """Blocks that a sequence needs in all its tables if it shares none of them, lookahead slots included."""
     return blocks_for(num_tokens + num_lookahead) * num_tables
 
 
-@word
+@function
 def blocks_kept(num_reserved: int, has_null: bool) -> int:
     """Blocks that no sequence can get: the reserved ones, and the null block, even before the manager reserves it.
 
@@ -66,31 +66,31 @@ def blocks_kept(num_reserved: int, has_null: bool) -> int:
     return 1 if has_null and num_reserved == 0 else num_reserved
 
 
-@word
+@predicate
 def may_end_for_good(num_blocks: int, num_kept: int, num_watermark: int, pool_blocks: int) -> bool:
     """A group may be refused or ended for good only if the pool, all free, does not have the blocks that it needs."""
     return num_blocks > pool_blocks - num_kept - num_watermark
 
 
-@word
+@predicate
 def something_runs(state: State) -> bool:
     """A sequence has its blocks on the GPU, so that some may become free there."""
     return any(state.live[s] and state.home[s] == GPU for s in SEQS)
 
 
-@word
+@predicate
 def may_wait(state: State) -> bool:
     """LATER may be answered only while something runs: in an idle pool, who waits would wait for ever."""
     return something_runs(state)
 
 
-@word
+@predicate
 def may_reset(state: State) -> bool:
     """The prefix cache is reset when no block of either pool is in use, and only then: else the reset is refused."""
     return all(state.count[p][USED] == 0 for p in POOLS)
 
 
-@word
+@function
 def entries_in_window(num_done: int, num_slots: int, window: int) -> int:
     """Table entries that a sequence with a window of `window` tokens may hold: those in reach, and two more."""
     return (

@@ -43,5 +43,3 @@ SENTENCES: dict[str, str] = {
 }
 
 NOTES = frozenset({"hit-complete"})  # reported, but no failure: a missed hit costs time, not correctness
-
-ONLY_AT_LOOP_LEVEL = frozenset({"in-flight-held", "budget-kept", "progress"})

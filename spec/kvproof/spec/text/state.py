@@ -50,9 +50,10 @@ from kvproof.spec.language import (
     SLOTS,
     STATUSES,
     derived,
+    function,
     ghost,
+    predicate,
     real,
-    word,
 )
 
 NONE = -1
@@ -60,31 +61,31 @@ FREE, USED, EVICTABLE, RESERVED = 0, 1, 2, 3
 GPU, HOST = 0, 1
 
 
-@word
+@function
 def pool_of(block: int) -> int:
     """The pool that a block lies in."""
     return GPU if block < NUM_GPU_BLOCKS else HOST
 
 
-@word
+@function
 def pool_size(pool: int) -> int:
     """How many blocks a pool has."""
     return NUM_GPU_BLOCKS if pool == GPU else NUM_BLOCKS - NUM_GPU_BLOCKS
 
 
-@word
+@function
 def all_free(pool: int, status: int) -> int:
     """The length of each list in the first state: every block is free."""
     return pool_size(pool) if status == FREE else 0
 
 
-@word
-def block_at(pool: int, status: int, place: int) -> int:
-    """Which block is listed where at first."""
-    return place if pool == GPU else place + NUM_GPU_BLOCKS
+@function
+def block_at(pool: int, rank: int) -> int:
+    """The block at each place of a full list, in the first state."""
+    return rank if pool == GPU else rank + NUM_GPU_BLOCKS
 
 
-@word
+@function
 def place_at(block: int) -> int:
     """The place of each block in the free list, in the first state."""
     return block if block < NUM_GPU_BLOCKS else block - NUM_GPU_BLOCKS
@@ -131,61 +132,61 @@ class State:
     place: list[int] = ghost(BLOCKS, to=RANKS, start=place_at)  # and where each block is in its list
 
 
-@word
+@predicate
 def at_rest(state: State, seq: int) -> bool:
     """The sequence is live, and neither being swapped nor freed."""
     return state.live[seq] and not state.ending[seq] and state.moving[seq] == NONE
 
 
-@word
+@predicate
 def free_in(state: State, block: int, pool: int) -> bool:
     """The block is free in that pool."""
     return 0 <= block and block < NUM_BLOCKS and state.status[block] == FREE and pool_of(block) == pool
 
 
-@word
+@predicate
 def holds(state: State, seq: int, block: int) -> bool:
     """The table of the sequence names the block."""
     return state.position[seq][block] != NONE
 
 
-@word
+@predicate
 def is_pending(state: State, block: int) -> bool:
     """Something in flight still reads or writes the block."""
     return state.pins[block] > 0 or state.filler[block] != NONE
 
 
-@word
+@predicate
 def is_idle(state: State, flight: int) -> bool:
     """No flight has that id."""
     return 0 <= flight and flight < NUM_FLIGHTS and state.uses[flight] == NONE
 
 
-@word
+@function
 def num_promised(state: State, block: int) -> int:
     """Slots that are written, or that the transfer which fills the block will write."""
     return state.num_written[block] if state.filler[block] == NONE else state.brings[state.filler[block]]
 
 
-@word
+@predicate
 def has_arrived(state: State, seq: int) -> bool:
     """No transfer under way fills a block of the sequence."""
     return NUM_FLIGHTS == 0 or all(state.fills[f] == NONE or not holds(state, seq, state.fills[f]) for f in FLIGHTS)
 
 
-@word
+@predicate
 def has_entry(state: State, seq: int, index: int) -> bool:
     """The table of the sequence names a block at that index."""
     return state.first[seq] <= index and index < state.num_blocks[seq]
 
 
-@word
+@function
 def num_known(state: State, seq: int, index: int) -> int:
     """How many tokens of that table entry are known."""
     return BLOCK_SIZE if index < state.num_full[seq] else (state.num_filled[seq] if index == state.num_full[seq] else 0)
 
 
-@word
+@function
 def num_done(state: State, seq: int, index: int) -> int:
     """How many slots of that table entry the sequence may read."""
     return (
@@ -193,13 +194,13 @@ def num_done(state: State, seq: int, index: int) -> int:
     )
 
 
-@word
+@function
 def pool_of_entry(state: State, seq: int, index: int) -> int:
     """The pool of an entry: during a swap, the entries before `moving` are in the other pool."""
     return 1 - state.home[seq] if index < state.moving[seq] else state.home[seq]
 
 
-@word
+@predicate
 def is_within(state: State, seq: int, index: int, window: int) -> bool:
     """With that window, a token that is not done yet reads a slot of the entry."""
     return window == 0 or (index + 1) * BLOCK_SIZE + window > (
@@ -207,13 +208,13 @@ def is_within(state: State, seq: int, index: int, window: int) -> bool:
     )
 
 
-@word
+@predicate
 def can_still_be_read(state: State, seq: int, index: int) -> bool:
     """A token that is not done yet reads a slot of the entry."""
     return is_within(state, seq, index, state.window[seq])
 
 
-@word
+@function
 def unused_in(state: State, pool: int) -> int:
     """Blocks of a pool that can be taken: free ones, and evictable ones after their eviction."""
     return state.count[pool][FREE] + state.count[pool][EVICTABLE]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.oracle.coverage_scheduler import expected_witnesses
+from kvproof.check.oracle.coverage import expected_witnesses
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.finding import Finding
@@ -177,7 +177,9 @@ RUN: list[Operation] = [("schedule",), ("launch", (0,))]
 def test_steps_ahead_are_not_refuted_and_every_witness_is_met() -> None:
     done = walk_loop(Ahead(), 1, max_operations=10_000, seconds=100.0)
     assert done.finding is None, done.finding
-    expected = {name for name, is_expected in expected_witnesses(Ahead()).items() if is_expected}
+    expected = {
+        name for name, is_expected in expected_witnesses("scheduler", Ahead.capabilities).items() if is_expected
+    }
     met = {name for name in expected if done.witnesses[name]}
     assert expected - met == {"preempted"}  # it has room for whom it lets in
     assert {"scheduled while another is under way", "aborted in flight"} <= met

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.oracle.coverage_scheduler import expected_witnesses
+from kvproof.check.oracle.coverage import expected_witnesses
 from kvproof.check.oracle.expected import ExpectedSequence as Truth
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
@@ -50,7 +50,7 @@ def test_nothing_is_refuted_in_20_000_operations() -> None:
 def test_nothing_is_refuted_in_200_000_operations_and_everything_was_met() -> None:
     done = walk_loop(make(), 1, max_operations=200_000, seconds=1000.0)
     assert done.finding is None, done.finding
-    expected = expected_witnesses(make())
+    expected = expected_witnesses("scheduler", make().capabilities)
     assert [name for name, is_expected in expected.items() if is_expected and not done.witnesses[name]] == []
 
 

@@ -15,7 +15,7 @@ from kvproof.check.protocol.manager import Observation, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs import explore_stage
 from kvproof.check.runs.session import StageBudget
-from kvproof.check.runs.verdicts import about_scopes
+from kvproof.check.runs.verdicts import planned_checks_of_scopes
 from kvproof.check.search.exhaustive.pool import EnabledPoolOperations, config_of, explore_pool, state_key
 from kvproof.check.search.exhaustive.runs import Runs, SubjectExploration, search
 from kvproof.check.subjects.builtin.pool import OwnPool
@@ -138,6 +138,6 @@ def test_a_hunt_says_nothing_of_a_scope_that_it_did_not_come_to(monkeypatch: pyt
 
 
 def test_only_what_a_scope_has_is_said_of_it() -> None:
-    said = {check.id for check in about_scopes("explorer", {"blocks": BLOCKS, "pages": PAGES}, OwnPool())}  # type: ignore[arg-type]
+    said = {check.id for check in planned_checks_of_scopes("explorer", {"blocks": BLOCKS, "pages": PAGES}, OwnPool())}
     assert {"explorer/hit-computed/pages", "explorer/lists-agree/blocks", "explorer/read-back"} <= said
     assert "explorer/hit-computed/blocks" not in said

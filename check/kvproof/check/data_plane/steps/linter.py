@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvproof.check.data_plane.steps.moves import Moves, Pair, PoolId
+from kvproof.spec.text import mapping
 
 RULES = {
     "id-out-of-range": "every id lies in its pool",
@@ -58,50 +59,56 @@ def _out_of_range(moves: Moves, sizes: dict[PoolId, int]) -> Iterator[Complaint]
     for name, source, target, pairs in moves.lists():
         for pair in pairs:
             for block, pool in zip(pair, (source, target), strict=True):
-                if 0 <= block < sizes[pool]:
+                if mapping.is_block_of(block, sizes[pool]):
                     continue
                 where = f"{name} pair {pair[0]} -> {pair[1]}: {pool} has no block {block}, only 0 to {sizes[pool] - 1}"
                 relative = block - sizes[PoolId.GPU]
-                if pool is PoolId.CPU and 0 <= relative < sizes[pool]:
+                if pool is PoolId.CPU and mapping.is_block_of(relative, sizes[pool]):
                     hint = f"; if ids count over both pools, it is block {relative}"
                     yield Complaint("absolute-id", name, pair, where + hint)
                 else:
                     yield Complaint("id-out-of-range", name, pair, where)
 
 
+# The words decide whether two pairs disturb each other; the dictionaries only spare looking at every two pairs.
+
+
 def _twice(name: str, pool: PoolId, pairs: tuple[Pair, ...]) -> Iterator[Complaint]:
-    sources: dict[int, int] = {}
-    for source, target in pairs:
-        if target in sources:
-            text = f"{name} writes block {target} of {pool} twice, from block {sources[target]} and from block {source}"
-            yield Complaint("target-twice", name, (source, target), text)
-        sources.setdefault(target, source)
+    writer: dict[int, Pair] = {}
+    for pair in pairs:
+        source, target = pair
+        first = writer.get(target)
+        if first is not None and mapping.write_one_block(*first, *pair):
+            text = f"{name} writes block {target} of {pool} twice, from block {first[0]} and from block {source}"
+            yield Complaint("target-twice", name, pair, text)
+        writer.setdefault(target, pair)
 
 
 def _read_and_written(name: str, pairs: tuple[Pair, ...]) -> Iterator[Complaint]:
     writer = {target: (source, target) for source, target in pairs}
-    for source, target in pairs:
-        if source == target:
-            yield Complaint("copied-onto-itself", name, (source, target), f"{name} copies block {source} onto itself")
-        elif source in writer:
+    for pair in pairs:
+        source, target = pair
+        if mapping.is_self_copy(source, target):
+            yield Complaint("copied-onto-itself", name, pair, f"{name} copies block {source} onto itself")
+        elif source in writer and mapping.reads_what_was_written(*writer[source], *pair):
             first = writer[source]
             text = f"{name} writes block {source} by {first[0]} -> {first[1]} and reads it by {source} -> {target}"
-            yield Complaint("target-read", name, (source, target), text)
+            yield Complaint("target-read", name, pair, text)
 
 
 def _between_lists(moves: Moves) -> Iterator[Complaint]:
-    into = {target: source for source, target in moves.swap_in}
+    landing = {target: (source, target) for source, target in moves.swap_in}
     for source, target in moves.swap_out:
-        if source in into:
+        if source in landing and mapping.reads_what_was_written(*landing[source], source, target):
             text = (
-                f"block {source} of the GPU pool is overwritten by a swap in from block {into[source]} before it is "
+                f"block {source} of the GPU pool is overwritten by a swap in from block {landing[source][0]} before it is "
                 f"swapped out to block {target}"
             )
             yield Complaint("swapped-in-too-early", "swap_out", (source, target), text)
     for source, target in moves.copy:
-        if target in into:
+        if target in landing and mapping.write_one_block(*landing[target], source, target):
             text = (
-                f"block {target} of the GPU pool is the target of a swap in from block {into[target]} and of a copy "
-                f"from block {source}"
+                f"block {target} of the GPU pool is the target of a swap in from block {landing[target][0]} and of a "
+                f"copy from block {source}"
             )
             yield Complaint("written-by-two-lists", "copy", (source, target), text)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
+from kvproof.spec.text import mapping
+
 Pair = tuple[int, int]  # source block, target block
 
 
@@ -33,9 +35,12 @@ class Moves:
 
     def lists(self) -> Iterator[tuple[str, PoolId, PoolId, tuple[Pair, ...]]]:
         """Name, source pool, target pool and pairs of each list, in order."""
-        yield "swap_in", PoolId.CPU, PoolId.GPU, self.swap_in
-        yield "swap_out", PoolId.GPU, PoolId.CPU, self.swap_out
-        yield "copy", PoolId.GPU, PoolId.GPU, self.copy
+        lists = {
+            mapping.SWAP_IN: (PoolId.CPU, PoolId.GPU, self.swap_in),
+            mapping.SWAP_OUT: (PoolId.GPU, PoolId.CPU, self.swap_out),
+            mapping.COPY: (PoolId.GPU, PoolId.GPU, self.copy),
+        }
+        return ((name, *lists[name]) for name in mapping.WORKER_ORDER)
 
     @property
     def num_pairs(self) -> int:

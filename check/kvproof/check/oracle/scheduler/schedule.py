@@ -20,6 +20,7 @@ from kvproof.check.oracle.scheduler.running_ahead import Ahead
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Pair
 from kvproof.check.protocol.scheduler import Chunk, Load, Step
+from kvproof.spec.text.budgets import exceeds_limits, have_places
 
 ABOUT = "schedule()"
 WAITING, RUNNING, SWAPPED = Status.WAITING, Status.RUNNING, Status.SWAPPED
@@ -82,7 +83,7 @@ class Scheduling(Ahead):
         """Somebody was let in: there are places for all. Forks alone may take more, since nobody asks the scheduler."""
         members = [seq for r in self.requests.values() if not r.is_doomed for seq in r.members]
         num_running = sum([seq.status is RUNNING and seq.id not in self.apart for seq in members])
-        if num_running > self.config.max_num_seqs and not self.capabilities.bounds_only_steps:
+        if not self.capabilities.bounds_only_steps and not have_places(num_running, self.config.max_num_seqs):
             raise Finding(
                 "budget-kept",
                 f"{ABOUT}: somebody was let in, and {num_running} sequences run, {self.config.max_num_seqs} may",
@@ -146,9 +147,8 @@ class Scheduling(Ahead):
         """A request may be ended for good only if no later state of this pool could run it."""
         config = self.config
         length = max(len(seq.tokens) for seq in request.members)
-        if length > config.max_model_len or len(request.members) > config.max_num_seqs:
-            return
-        if len(request.members) > 1 and length > config.max_num_batched_tokens:
+        limits = config.max_model_len, config.max_num_batched_tokens, config.max_num_seqs
+        if exceeds_limits(length, len(request.members), *limits):
             return
         if not self._may_end_for_good(request):
             need = self._num_blocks_needed(request, config.lookahead)

@@ -11,6 +11,7 @@ from kvproof.check.oracle.scheduler.schedule import ABOUT, Scheduling
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import Step
+from kvproof.spec.text.budgets import is_within_budget
 
 GROUP_MEMBERS_MAX = 4
 
@@ -44,7 +45,7 @@ class SchedulerStepping(Arriving, Scheduling):
     def _hold_budgets(self, step: Step) -> None:
         num_tokens = sum([chunk.stop - chunk.start for chunk in step.chunks])
         limits = self.config.max_num_batched_tokens, self.config.max_num_seqs
-        if num_tokens > limits[0] or len(step.chunks) > limits[1]:
+        if not is_within_budget(num_tokens, len(step.chunks), *limits):
             raise Finding(
                 "budget-kept",
                 f"{ABOUT}: {num_tokens} tokens of {len(step.chunks)} sequences; a step has at most "

@@ -1,0 +1,72 @@
+"""One row for each property: at which level it can be decided, and the reason where nothing can be said of it."""
+
+import pytest
+
+from kvproof.check.oracle.coverage import PROPERTIES, RECORDING, Facts, facts_of, has_meaning, unsupported
+from kvproof.check.oracle.level import LEVELS, MANAGER
+from kvproof.check.protocol.manager import Capabilities, Config, Observation, Unsupported
+from kvproof.check.protocol.scopes import SCOPES, Scope
+from kvproof.check.subjects.builtin.manager import BuiltIn
+from kvproof.spec.text.properties import SENTENCES
+
+
+def test_every_property_has_a_row_with_every_level() -> None:
+    assert [*PROPERTIES] == [*SENTENCES]
+    levels = {level.name for level in LEVELS} | {RECORDING}
+    assert {name for name, needs in PROPERTIES.items() if needs.keys() != levels} == set()
+
+
+def test_every_property_can_be_decided_at_some_level() -> None:
+    names = [field for field in Capabilities.__dataclass_fields__ if field != "async_steps"]
+    everything = Facts(Capabilities(**dict.fromkeys(names, True)))
+    open_names = {name for name, needs in PROPERTIES.items() if any(need.is_met(everything) for need in needs.values())}
+    assert open_names == SENTENCES.keys() - {"nondeterministic"}  # which the walker decides, by repeating runs
+
+
+@pytest.mark.parametrize(
+    ("property", "can", "reason"),
+    [
+        ("swap-mapping", Capabilities(), "the subject cannot swap"),
+        ("swap-mapping", Capabilities(swap=True), None),
+        ("sharing-equal", Capabilities(fork=True), None),
+        ("sharing-equal", Capabilities(), "the subject shares nothing: no fork, no prefix cache"),
+        ("progress", Capabilities(), "seen only where a whole scheduler is driven"),
+    ],
+)
+def test_a_need_that_is_not_met_is_the_reason(property: str, can: Capabilities, reason: str | None) -> None:
+    assert unsupported(property, "manager", Facts(can)) == reason
+
+
+class Hides(BuiltIn):
+    """It shows no refcounts."""
+
+    def observe(self) -> Observation:
+        return super().observe()._replace(refs=None)
+
+
+class TakesNothing(BuiltIn):
+    """It takes no configuration."""
+
+    def open(self, config: Config) -> None:
+        raise Unsupported("nothing")
+
+
+def test_what_a_subject_does_not_show_is_unsupported() -> None:
+    assert unsupported("refcount-exact", "manager", facts_of(MANAGER, Hides())) == "the subject shows no refcounts"
+    assert unsupported("refcount-exact", "manager", facts_of(MANAGER, BuiltIn())) is None
+    assert unsupported("refcount-exact", "manager", facts_of(MANAGER, TakesNothing())) is None
+
+
+def test_a_scope_says_something_of_what_can_happen_in_it() -> None:
+    scope = Scope(num_gpu_blocks=3, window=2, fork=False)
+    assert has_meaning("window-kept", scope)
+    assert not has_meaning("cow-copied", scope)
+    assert not has_meaning("swap-mapping", scope)
+    assert [name for name, one in SCOPES.items() if has_meaning("in-flight-held", one)] == [
+        "flights",
+        "transfers",
+        "transfers-of-tails",
+        "rules-flights",
+        "rules-transfers",
+        "rules-cache-and-transfers",
+    ]
