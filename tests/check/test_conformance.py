@@ -163,7 +163,7 @@ def test_an_adapter_that_misses_a_call_is_told_which(tmp_path: Path) -> None:
 
 
 def test_what_is_no_subject_at_all_is_an_adapter_error(tmp_path: Path) -> None:
-    with pytest.raises(AdapterError, match="object is no subject"):
+    with pytest.raises(AdapterError, match="object is not a manager subject"):
         run_conformance(object, crashes=tmp_path)  # type: ignore[arg-type]
 
 

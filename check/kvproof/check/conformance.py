@@ -20,7 +20,7 @@ from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_search import explore_subject, shortest, walk
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.replay import confirm
-from kvproof.check.protocol.adapter_check import check_adapter
+from kvproof.check.protocol.adapter_check import MANAGER_CALLS, check_adapter
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import Scope
@@ -87,7 +87,7 @@ def run_conformance(
         raise AdapterError(f"{error} (in a process of its own; isolation=False keeps it in this one)") from None
     try:
         subject = make()
-        check_adapter(subject)
+        check_adapter(subject, MANAGER_CALLS)
         found = _explore(make, seconds * EXPLORE_SHARE) if config is None else None
         found = found or _walk(subject, operations, seconds, seed, config, set(expect))
         if found is not None:

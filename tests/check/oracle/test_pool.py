@@ -15,7 +15,7 @@ from kvproof.check.oracle.coverage import PROPERTIES, expected_witnesses, facts_
 from kvproof.check.oracle.level import POOL
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.oracle.replay import confirm
-from kvproof.check.protocol.adapter_check_pool import is_pool_subject
+from kvproof.check.protocol.adapter_check import is_pool_subject
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Observation, Refused
 from kvproof.check.protocol.pool import PoolConfig

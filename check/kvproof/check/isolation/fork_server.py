@@ -20,8 +20,7 @@ from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import limit_memory
 from kvproof.check.isolation.messages import SEARCH, Connection, pack
 from kvproof.check.oracle.refinement import Explainer
-from kvproof.check.protocol.adapter_check_pool import is_pool_subject
-from kvproof.check.protocol.adapter_check_scheduler import is_scheduler_subject
+from kvproof.check.protocol.adapter_check import is_pool_subject, is_scheduler_subject
 from kvproof.check.protocol.manager import Config, Observation
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.registry import Factory, find

@@ -13,17 +13,15 @@ from kvproof.check.isolation.fork_server_client import Fork, ForkClient
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import CALLS_ONLY, SEARCH, pack, unpack
-from kvproof.check.protocol.adapter_check import CALLS
-from kvproof.check.protocol.adapter_check_pool import CALLS as POOL_CALLS
-from kvproof.check.protocol.adapter_check_scheduler import EVERY_CALL
+from kvproof.check.protocol.adapter_check import MANAGER_CALLS, POOL_CALLS, SCHEDULER_CALLS
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
 from kvproof.check.subjects import UnknownSubject
 
 CALLS_OF_LEVEL = {
-    "manager": frozenset(CALLS),
-    "loop": frozenset(EVERY_CALL),
-    "pool": frozenset(POOL_CALLS),
+    "manager": frozenset(MANAGER_CALLS.all),
+    "loop": frozenset(SCHEDULER_CALLS.all),
+    "pool": frozenset(POOL_CALLS.all),
 }
 HANG, CRASH = "hang", "crash"  # the end of a finding's cause: the call, and this
 

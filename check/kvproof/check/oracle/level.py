@@ -12,11 +12,13 @@ from typing import Any, Protocol
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
-from kvproof.check.protocol.adapter_check import CALLS as MANAGER_CALLS
-from kvproof.check.protocol.adapter_check_pool import CALLS as POOL_CALLS
-from kvproof.check.protocol.adapter_check_pool import is_pool_subject
-from kvproof.check.protocol.adapter_check_scheduler import EVERY_CALL as SCHEDULER_CALLS
-from kvproof.check.protocol.adapter_check_scheduler import is_scheduler_subject
+from kvproof.check.protocol.adapter_check import (
+    MANAGER_CALLS,
+    POOL_CALLS,
+    SCHEDULER_CALLS,
+    is_pool_subject,
+    is_scheduler_subject,
+)
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.protocol.scheduler import SchedulerConfig
@@ -54,9 +56,9 @@ class Level:
     replay_seconds_max: float
 
 
-MANAGER = Level("manager", Config, MANAGER_CALLS, ManagerJudge, 5.0)
-SCHEDULER = Level("scheduler", SchedulerConfig, SCHEDULER_CALLS, SchedulerJudge, 20.0)
-POOL = Level("pool", PoolConfig, POOL_CALLS, PoolJudge, 5.0)
+MANAGER = Level("manager", Config, MANAGER_CALLS.all, ManagerJudge, 5.0)
+SCHEDULER = Level("scheduler", SchedulerConfig, SCHEDULER_CALLS.all, SchedulerJudge, 20.0)
+POOL = Level("pool", PoolConfig, POOL_CALLS.all, PoolJudge, 5.0)
 LEVELS = (MANAGER, SCHEDULER, POOL)
 
 

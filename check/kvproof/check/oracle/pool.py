@@ -11,8 +11,7 @@ from typing import Any, cast
 
 from kvproof.check.oracle.manager.base import Judge
 from kvproof.check.oracle.refinement import Explainer
-from kvproof.check.protocol.adapter_check import check_answer, check_observation
-from kvproof.check.protocol.adapter_check_pool import check_pool_adapter
+from kvproof.check.protocol.adapter_check import POOL_CALLS, check_adapter, check_answer, check_observation
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import ManagerSubject, Refused
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
@@ -31,7 +30,7 @@ class PoolJudge(Judge):
     """One opened pool, its holders, and the specification beside it."""
 
     def __init__(self, subject: PoolSubject, config: PoolConfig, identities: Identities | None = None) -> None:
-        check_pool_adapter(subject)
+        check_adapter(subject, POOL_CALLS)
         self.subject = cast(ManagerSubject, subject)  # of whose calls only `open` and `observe` are used by name
         self.config, self.capabilities = config, subject.capabilities
         self.identities = Identities() if identities is None else identities

@@ -1,28 +1,87 @@
-"""Whether an adapter keeps the protocol: it has every call, and what it answers has the right type.
+"""Check that an adapter keeps the protocol of its level: it has every call, and its answers have the right types.
 
-Types are not checked in each call, for speed: they are checked when a subject is opened, and again before a finding
-is believed, so that nonsense is reported as the adapter's fault and not as the manager's.
+Types are not checked at each call, for speed. They are checked when a subject is opened, and again before a finding is
+believed, so that a wrong type is reported as a fault of the adapter and not as one of the engine.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Capabilities, ManagerSubject, Observation
+from kvproof.check.protocol.pool import PoolSubject
+from kvproof.check.protocol.scheduler import AheadSubject, ForkingSubject, SchedulerSubject, TransferringSubject
 
-CALLS = tuple(
-    name for name in vars(ManagerSubject) if not name.startswith("_") and callable(vars(ManagerSubject)[name])
+
+def _calls_of(protocol: type) -> tuple[str, ...]:
+    return tuple(name for name, value in vars(protocol).items() if callable(value) and not name.startswith("_"))
+
+
+@dataclass(frozen=True)
+class RequiredCalls:
+    """The calls that a subject of one level must have.
+
+    noun: what a message calls such a subject. always: calls that each of them has. declared: capabilities, each with
+    the words for it and the calls that a subject which declares it must have in addition.
+    """
+
+    noun: str
+    always: tuple[str, ...]
+    declared: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every call that a subject of this level can have."""
+        return (*self.always, *(name for _, _, calls in self.declared for name in calls))
+
+
+MANAGER_CALLS = RequiredCalls("manager subject", _calls_of(ManagerSubject))
+SCHEDULER_CALLS = RequiredCalls(
+    "scheduler subject",
+    _calls_of(SchedulerSubject),
+    (
+        ("transfers", "transfers KV", _calls_of(TransferringSubject)),
+        ("runs_ahead", "runs ahead", _calls_of(AheadSubject)),
+        ("forks_itself", "forks by itself", _calls_of(ForkingSubject)),
+    ),
 )
+POOL_CALLS = RequiredCalls("pool subject", _calls_of(PoolSubject))
 
 
-def check_adapter(subject: Any) -> None:
-    """Raise AdapterError unless the subject has every call, its capabilities and its assumptions."""
-    missing = [name for name in CALLS if not callable(getattr(subject, name, None))]
-    if missing:
-        raise AdapterError(f"{type(subject).__name__} is no subject: it has no {', '.join(missing)}")
+def is_scheduler_subject(subject: Any) -> bool:
+    """Whether the subject is a whole scheduler, by its calls."""
+    return _has(subject, "schedule") and _has(subject, "add_request")
+
+
+def is_pool_subject(subject: Any) -> bool:
+    """Whether the subject is a pool, by its calls."""
+    return all(_has(subject, name) for name in ("allocate", "free", "find")) and not _has(subject, "admit")
+
+
+def required_calls(subject: Any) -> RequiredCalls:
+    """What the subject must have. An object that is neither a scheduler nor a pool counts as a manager."""
+    if is_scheduler_subject(subject):
+        return SCHEDULER_CALLS
+    return POOL_CALLS if is_pool_subject(subject) else MANAGER_CALLS
+
+
+def check_adapter(subject: Any, required: RequiredCalls) -> None:
+    """Raise AdapterError unless the subject has the required calls, its capabilities and its name."""
+    name = type(subject).__name__
+    if missing := [call for call in required.always if not _has(subject, call)]:
+        raise AdapterError(f"{name} is not a {required.noun}: it has no {', '.join(missing)}")
     if not isinstance(getattr(subject, "capabilities", None), Capabilities):
-        raise AdapterError(f"{type(subject).__name__}.capabilities must be a Capabilities")
+        raise AdapterError(f"{name}.capabilities must be a Capabilities")
+    for capability, words, calls in required.declared:
+        missing = [call for call in calls if not _has(subject, call)]
+        if getattr(subject.capabilities, capability) and missing:
+            raise AdapterError(f"{name} declares that it {words}, and has no {', '.join(missing)}")
     if not isinstance(getattr(subject, "name", None), str):
-        raise AdapterError(f"{type(subject).__name__}.name must be a string")
+        raise AdapterError(f"{name}.name must be a string")
+
+
+def _has(subject: Any, call: str) -> bool:
+    return callable(getattr(subject, call, None))
 
 
 def check_answer(name: str, answer: Any, *types: type) -> None:
@@ -40,25 +99,32 @@ def check_pairs(name: str, pairs: Any) -> None:
             raise AdapterError(f"{name} must return pairs of ints; one is {_short(pair)}")
 
 
-def check_observation(seen: Any, num_groups: int) -> None:
-    """Raise AdapterError unless this is an Observation all through."""
-    check_answer("observe", seen, Observation)
-    if not isinstance(seen.tables, dict):
-        raise AdapterError(f"observe().tables must be a dict; it is {_short(seen.tables)}")
-    for seq, tables in seen.tables.items():
+def check_observation(observed: Any, num_groups: int) -> None:
+    """Raise AdapterError unless this is an Observation whose every field has the right type.
+
+    num_groups: the number of KV groups, and so of tables of each sequence.
+    """
+    check_answer("observe", observed, Observation)
+    if not isinstance(observed.tables, dict):
+        raise AdapterError(f"observe().tables must be a dict; it is {_short(observed.tables)}")
+    for seq, tables in observed.tables.items():
         if type(seq) is not int or not isinstance(tables, list) or len(tables) not in (0, num_groups):
             raise AdapterError(
                 f"observe().tables must map sequences to lists of {num_groups} tables; found {seq!r}: {_short(tables)}"
             )
         for table in tables:
             _check_ids(f"observe().tables[{seq}]", table)
-    if not isinstance(seen.free, tuple) or len(seen.free) != 2 or any(type(x) is not int for x in seen.free):
-        raise AdapterError(f"observe().free must be two ints, for GPU and host; it is {_short(seen.free)}")
-    if not isinstance(seen.reserved, tuple):
-        raise AdapterError(f"observe().reserved must be a tuple of block ids; it is {_short(seen.reserved)}")
+    if (
+        not isinstance(observed.free, tuple)
+        or len(observed.free) != 2
+        or any(type(x) is not int for x in observed.free)
+    ):
+        raise AdapterError(f"observe().free must be two ints, for GPU and host; it is {_short(observed.free)}")
+    if not isinstance(observed.reserved, tuple):
+        raise AdapterError(f"observe().reserved must be a tuple of block ids; it is {_short(observed.reserved)}")
     for field in ("refs", "free_ids"):
-        if getattr(seen, field) is not None:
-            _check_ids(f"observe().{field}", getattr(seen, field))
+        if getattr(observed, field) is not None:
+            _check_ids(f"observe().{field}", getattr(observed, field))
 
 
 def _check_ids(what: str, ids: Any) -> None:

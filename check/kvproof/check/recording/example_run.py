@@ -10,8 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from kvproof.check.protocol.adapter_check_pool import is_pool_subject
-from kvproof.check.protocol.adapter_check_scheduler import is_scheduler_subject
+from kvproof.check.protocol.adapter_check import is_pool_subject, is_scheduler_subject
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.recording.attach import record

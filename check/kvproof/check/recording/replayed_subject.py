@@ -2,7 +2,7 @@
 
 from typing import Any, NoReturn
 
-from kvproof.check.protocol.adapter_check import CALLS
+from kvproof.check.protocol.adapter_check import MANAGER_CALLS
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation
 from kvproof.check.recording.format import VLLM_V0, Call, Header, RecordedSequence
 
@@ -75,7 +75,7 @@ class Played:
         return self.observed
 
     def __getattr__(self, name: str) -> Any:
-        if name in CALLS:
+        if name in MANAGER_CALLS.all:
             return self._answered
         raise AttributeError(name)
 

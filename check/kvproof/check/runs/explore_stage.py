@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kvproof.check.isolation.remote_search import explore_pool, explore_subject
-from kvproof.check.protocol.adapter_check_pool import is_pool_subject
+from kvproof.check.protocol.adapter_check import is_pool_subject
 from kvproof.check.protocol.manager import ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.save_findings import Saving

@@ -28,8 +28,7 @@ def factory_of(
 
 def level_of(subject: object) -> str:
     """Whether this is a pool, a manager or a whole scheduler."""
-    from kvproof.check.protocol.adapter_check_pool import is_pool_subject
-    from kvproof.check.protocol.adapter_check_scheduler import is_scheduler_subject
+    from kvproof.check.protocol.adapter_check import is_pool_subject, is_scheduler_subject
 
     if is_pool_subject(subject):
         return "pool"

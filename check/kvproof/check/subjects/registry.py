@@ -10,9 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kvproof.check.protocol.adapter_check import check_adapter
-from kvproof.check.protocol.adapter_check_pool import check_pool_adapter, is_pool_subject
-from kvproof.check.protocol.adapter_check_scheduler import check_scheduler_adapter, is_scheduler_subject
+from kvproof.check.protocol.adapter_check import check_adapter, required_calls
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.subjects import UnknownSubject
@@ -199,10 +197,7 @@ def _checked(name: str, factory: Callable[[], Any]) -> Factory:
         except BaseException as error:
             raise UnknownSubject(f"{name}: the subject cannot be made: {type(error).__name__}: {error}") from error
         try:
-            if is_pool_subject(subject):
-                check_pool_adapter(subject)
-            else:
-                (check_scheduler_adapter if is_scheduler_subject(subject) else check_adapter)(subject)
+            check_adapter(subject, required_calls(subject))
         except AdapterError as error:
             raise UnknownSubject(f"{name}: what the factory returned is not a subject: {error}") from error
         return subject  # type: ignore[no-any-return]

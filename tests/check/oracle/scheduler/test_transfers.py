@@ -260,5 +260,5 @@ def test_a_run_with_transfers_is_saved_and_told() -> None:
 
 
 def test_a_subject_that_transfers_must_be_told_when_a_transfer_is_over() -> None:
-    with pytest.raises(AdapterError, match="says that it transfers KV, and has no arrived"):
+    with pytest.raises(AdapterError, match="declares that it transfers KV, and has no arrived"):
         SchedulerJudge(HasNoCalls(), CONFIG)

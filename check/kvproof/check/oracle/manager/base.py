@@ -7,7 +7,7 @@ from typing import Any
 
 from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.refinement import Explainer
-from kvproof.check.protocol.adapter_check import check_adapter, check_answer, check_observation
+from kvproof.check.protocol.adapter_check import MANAGER_CALLS, check_adapter, check_answer, check_observation
 from kvproof.check.protocol.finding import CONTRACT, AdapterError, Finding
 from kvproof.check.protocol.manager import (
     KINDS,
@@ -34,7 +34,7 @@ class Judge:
     """One opened subject, the truth it was told, and the specification beside it."""
 
     def __init__(self, subject: ManagerSubject, config: Config, identities: Identities | None = None) -> None:
-        check_adapter(subject)
+        check_adapter(subject, MANAGER_CALLS)
         check_kv_groups(config, subject.capabilities)
         self.subject, self.config, self.capabilities = subject, config, subject.capabilities
         self.identities = identities or Identities()

@@ -16,8 +16,7 @@ from kvproof.check.oracle.manager.stepping import Stepping
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.scheduler.in_flight import Pending, num_flights_max
 from kvproof.check.oracle.scheduler.requests import Request
-from kvproof.check.protocol.adapter_check import check_observation
-from kvproof.check.protocol.adapter_check_scheduler import check_scheduler_adapter
+from kvproof.check.protocol.adapter_check import SCHEDULER_CALLS, check_adapter, check_observation
 from kvproof.check.protocol.manager import ManagerSubject, Unsupported
 from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject, Step
 from kvproof.spec.text.identity import Identities
@@ -41,7 +40,7 @@ class SchedulerJudgeBase(Admitting, Growing, Stepping):
     def __init__(
         self, subject: SchedulerSubject, config: SchedulerConfig, identities: Identities | None = None
     ) -> None:
-        check_scheduler_adapter(subject)
+        check_adapter(subject, SCHEDULER_CALLS)
         check_kv_groups(config, subject.capabilities)
         if len(config.kv_groups) > 1 and (config.num_host_blocks or config.transfers):
             raise Unsupported("several KV groups of a scheduler are judged without swap and transfers")
