@@ -101,8 +101,8 @@ def _between_lists(moves: Moves) -> Iterator[Complaint]:
     for source, target in moves.swap_out:
         if source in landing and mapping.reads_what_was_written(*landing[source], source, target):
             text = (
-                f"block {source} of the GPU pool is overwritten by a swap in from block {landing[source][0]} before it is "
-                f"swapped out to block {target}"
+                f"block {source} of the GPU pool is overwritten by a swap in from block {landing[source][0]} before it "
+                f"is swapped out to block {target}"
             )
             yield Complaint("swapped-in-too-early", "swap_out", (source, target), text)
     for source, target in moves.copy:
