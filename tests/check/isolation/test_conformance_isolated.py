@@ -79,7 +79,7 @@ def test_what_has_no_name_is_judged_here_and_not_isolated_by_force(ends: Path) -
     right = own(f"{ends}:Right")
     run_conformance(lambda: right(), operations=100, crashes=ends.parent)
     assert set((ends.parent / "pids").read_text().split()) == {str(os.getpid())}
-    with pytest.raises(ValueError, match="what makes the subject has no name"):
+    with pytest.raises(ValueError, match="the factory of the subject has no name"):
         run_conformance(find("kvproof"), isolation=True)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kvproof.check.oracle.firing import NUM_ENTRIES_MAX, NUM_SEQS_MAX
 from kvproof.check.recording.example_run import record_run
-from kvproof.check.recording.reader import Reading
+from kvproof.check.recording.reader import RecordingReader
 from kvproof.check.recording.validate import validate
 from kvproof.check.subjects.builtin import manager, scheduler
 from kvproof.impl.scheduler import PreemptionMode
@@ -55,11 +55,11 @@ def test_more_sequences_and_longer_tables_than_the_specification_first_has_room_
     assert (done.finding, done.reason) == (None, "")
     live: set[int] = set()
     num_live = num_entries = 0
-    with Reading(path) as reading:
-        for told in (told for call in reading.calls() for told in call.seqs if told.tables is not None):
-            (live.add if told.tables else live.discard)(told.seq)
+    with RecordingReader(path) as reading:
+        for recorded in (recorded for call in reading.calls() for recorded in call.seqs if recorded.tables is not None):
+            (live.add if recorded.tables else live.discard)(recorded.seq)
             num_live = max(num_live, len(live))
-            num_entries = max([num_entries, *(table.kept + len(table.rest) for table in told.tables or ())])
+            num_entries = max([num_entries, *(table.kept + len(table.rest) for table in recorded.tables or ())])
     assert num_live > NUM_SEQS_MAX
     assert num_entries > NUM_ENTRIES_MAX
 

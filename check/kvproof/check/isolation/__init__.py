@@ -1,19 +1,19 @@
-"""Isolation: a subject that is not ours lives in a process of its own, and cannot end ours.
+"""Isolation: run a foreign subject in a separate process, so that it cannot end this one.
 
 Theory of operation
 -------------------
-A *template* process imports the subject once, makes one, and tells what it is; from then on it only forks. A *fork* is
-a fresh subject for a few milliseconds: nothing that an earlier run left in the modules of the engine is in it. A fork
-does one of two things for us:
+A *fork server* process imports the subject once, creates one to learn its capabilities, and from then on only forks. A
+*fork* costs a few milliseconds and has a fresh subject: it contains nothing that an earlier run left in the modules of
+the engine. A fork has one of two uses:
 
-- *calls*: one message each way per call. The subject then looks like any other (`RemoteSubject`), so whatever confirms,
-  shrinks and tells a finding works on it unchanged. A call that outlives its limit, or ends the process, is a finding
-  about that call; the next `open` gets a new fork.
-- *searches*: a whole walk or exploration, with the judge in the fork beside the subject, at the speed of one process.
-  Every operation is written to a *journal* in shared memory before it is done. When the fork dies or stops advancing,
-  the journal has the very run; it is done again call by call, which names the call at fault.
+- *calls*: each call is one message in each direction. The subject then looks like any other (`RemoteSubject`), so the
+  code that confirms, shrinks and reports a finding works without changes. A call that exceeds its time limit or ends
+  the process is a finding about this call; the next `open` gets a new fork.
+- *searches*: a complete walk or exhaustive search, with the judge and the subject in the same fork, at the speed of one
+  process. Each operation is written to a *journal* in shared memory before it is executed. If the fork dies or hangs,
+  the journal contains the run up to that point. The run is then repeated call by call, which identifies the call.
 
-The subject's standard output goes to our standard error, so that a document on ours stays one. Its address space is
-limited to what it had when it was made, and an allowance. When we end, however we end, the template sees the end of its
-socket, and ends its forks and itself.
+The standard output of the subject is redirected to standard error, so that a document on standard output stays valid.
+The address space of a fork is limited to what it had at its start plus an allowance. When the parent process ends for
+any reason, the fork server sees the end of its socket, kills its forks and ends.
 """

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kvproof.check.isolation.journal import Journal
-from kvproof.check.isolation.messages import Connection, pack, shown, unpack
+from kvproof.check.isolation.messages import Connection, pack, text_of, unpack
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
 from kvproof.check.search.exhaustive.manager import explore_subject
@@ -61,7 +61,7 @@ def _text(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:
-        text = shown(error)
+        text = text_of(error)
     return text[:TEXT_MAX].encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -1,7 +1,7 @@
-"""Which subjects live in a process of their own: those that are not ours, unless the user says otherwise.
+"""Decide which subjects run in a separate process: foreign ones, unless the user chooses otherwise.
 
-Such a process makes the subject by its name. What has no name (a lambda, a function within another) is not to be had
-there, and neither is what a test patched here.
+The other process creates the subject from its name. So a factory without a name (a lambda, a nested function) cannot be
+isolated, and patches that a test makes in this process have no effect there.
 """
 
 from collections.abc import Callable
@@ -12,18 +12,18 @@ from kvproof.check.subjects.own import name_of
 from kvproof.check.subjects.registry import find
 
 OURS = "kvproof"
-PIPE = "pipe:"  # a process already
+PIPE = "pipe:"  # such a subject is a separate program anyway
 
 
 def is_foreign(name: str) -> bool:
-    """Whether a subject of this name is not ours, and would share our process."""
+    """Whether the subject of this name is foreign code that would run in this process."""
     return not name.startswith(PIPE) and (":" in name or name.partition("==")[0].partition("-")[0] != OURS)
 
 
 def factory_for(name: str, isolation: bool | None = None, limits: Limits | None = None) -> Callable[[], ManagerSubject]:
-    """What makes the subject of this name, in a process of its own if so chosen. Raises UnknownSubject.
+    """A factory of the subject of this name. Raises UnknownSubject.
 
-    isolation: None isolates what is not ours.
+    isolation: whether to use a separate process; None isolates foreign subjects.
     """
     if name.startswith(PIPE):
         from kvproof.check.isolation.pipe.subject import factory_of
@@ -40,9 +40,10 @@ def factory_for(name: str, isolation: bool | None = None, limits: Limits | None 
 def isolated(
     factory: Callable[[], ManagerSubject], isolation: bool | None = None, limits: Limits | None = None
 ) -> Callable[[], ManagerSubject]:
-    """What makes subjects like this factory, in a process of its own if so chosen. Raises UnknownSubject, ValueError.
+    """A factory like the given one, which may use a separate process. An isolating factory has a `close`.
 
-    isolation: None isolates what is not ours and has a name. What is isolated has a `close`.
+    isolation: None isolates a foreign factory that has a name. Raises ValueError if a factory without a name shall be
+    isolated, UnknownSubject if the other process cannot create the subject.
     """
     from kvproof.check.isolation.remote_subject import RemoteFactory
 
@@ -53,7 +54,7 @@ def isolated(
         return factory
     if name is None:
         raise ValueError(
-            "what makes the subject has no name: in a process of its own, only a class or function of a "
-            "module can be made"
+            "the factory of the subject has no name, so it cannot be isolated: use a class or function at the top "
+            "level of a module, or isolation=False"
         )
     return RemoteFactory(name, limits)

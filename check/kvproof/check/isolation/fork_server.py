@@ -1,7 +1,7 @@
-"""The template process: it imports a subject once, and forks a fresh one whenever it is asked.
+"""The fork server process: it imports a subject once, and forks a process with a fresh one on each request.
 
-Run as `python -m kvproof.check.isolation.fork_server FD`, with FD a socket to the process that wants the subject.
-Nothing else is started from here, so a fork is a process with one thread.
+It is run as `python -m kvproof.check.isolation.fork_server FD`; FD is a socket to the process that wants the subject.
+The server starts no threads, so each fork is a process with one thread.
 """
 
 import os
@@ -26,12 +26,12 @@ from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.registry import Factory, find
 from kvproof.spec.text.identity import Identities
 
-FAULT = 70  # the exit code of a fork that failed by a fault of ours
+FAULT = 70  # the exit code of a fork that failed because of an error in kvproof
 
 
 def main(descriptor: int) -> None:
-    """Make the subject, tell what it is, and fork until the other side has gone."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # the other side decides when this ends
+    """Create the subject, describe it to the parent, and fork until the parent closes the socket."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides when this process ends
         signal.signal(number, signal.SIG_IGN)
     control = Connection(socket.socket(fileno=descriptor))
     hello = control.receive()
@@ -50,7 +50,7 @@ def main(descriptor: int) -> None:
 
 @cache
 def compile_rules() -> None:
-    """What every judge of a search does first, done before the fork: forks then have it."""
+    """Compile the rules of the specification before forking, so that each fork inherits them."""
     Explainer(Config(), Observation({}, (0, 0)), Identities(), Counter())
 
 
@@ -61,7 +61,7 @@ def _level(subject: Any) -> str:
 
 
 class ForkServer:
-    """Forks on demand, and reports how each fork ended."""
+    """Forks on request, and reports the exit status of each fork."""
 
     def __init__(self, control: Connection, factory: Factory, memory_bytes: int) -> None:
         self.control, self.factory, self.memory_bytes = control, factory, memory_bytes
@@ -74,7 +74,7 @@ class ForkServer:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
 
     def run(self) -> None:
-        """Serve until the other side has gone; then end every fork."""
+        """Serve until the parent closes the socket; then kill every fork."""
         with suppress(ConnectionError):
             self._serve()
         for pid in self.forks:
@@ -90,11 +90,11 @@ class ForkServer:
                     os.read(self.woken, 4096)
                 self._reap()
             if stream.fileno() in ready:
-                # One byte asks for a fork, to call or to search; with it come a socket and a journal.
-                asked, descriptors, _, _ = socket.recv_fds(stream, 1, 2)
-                if not asked:
+                # A request is one byte (CALLS_ONLY or SEARCH) with two descriptors: a socket and a journal.
+                request, descriptors, _, _ = socket.recv_fds(stream, 1, 2)
+                if not request:
                     return
-                if asked == SEARCH:
+                if request == SEARCH:
                     compile_rules()
                 self._fork(*descriptors)
 
@@ -133,7 +133,7 @@ class ForkServer:
         except BaseException:
             traceback.print_exc()
             os._exit(FAULT)
-        os._exit(0)  # whatever the subject registered for the end of a process is not ours to run
+        os._exit(0)  # without running exit handlers that the subject registered
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Our side of a template process: start it, ask it for forks, and learn how they ended."""
+"""The client of a fork server: start it, request forks, and learn how they ended."""
 
 import os
 import signal
@@ -16,18 +16,21 @@ from kvproof.check.protocol.manager import Assumption, Capabilities
 from kvproof.check.subjects import UnknownSubject
 
 COMMAND = (sys.executable, "-m", "kvproof.check.isolation.fork_server")
-END_SECONDS_MAX = 10.0  # for a process that was killed to be gone
-GONE_SECONDS_MAX = 2.0  # for one that ended of itself
+END_SECONDS_MAX = 10.0  # to wait for a process that was killed
+GONE_SECONDS_MAX = 2.0  # to wait for a process that ended by itself
 FORK_SECONDS_MAX = 20.0
 
 
 class ForkClient:
-    """A template process of one subject. Raises UnknownSubject if it gives none."""
+    """The fork server of one subject. Raises UnknownSubject if the subject cannot be created.
+
+    level, name, capabilities, assumptions: those of the subject.
+    """
 
     def __init__(self, name: str, limits: Limits) -> None:
         self.subject, self.limits = name, limits
         ours, theirs = socket.socketpair()
-        # A hash seed of its own for each start would make a run hard to repeat; 0 is as good as any.
+        # A fixed hash seed makes runs repeatable.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         self.process = subprocess.Popen(
             [*COMMAND, str(theirs.fileno())],
@@ -41,55 +44,55 @@ class ForkClient:
         self.control = Connection(ours)
         self.close = weakref.finalize(self, _close, self.process, self.control)
         self._ended: dict[int, int] = {}
-        self.level, self.name, self.capabilities, self.assumptions = self._met()
+        self.level, self.name, self.capabilities, self.assumptions = self._handshake()
 
-    def _met(self) -> tuple[str, str, Capabilities, tuple[Assumption, ...]]:
+    def _handshake(self) -> tuple[str, str, Capabilities, tuple[Assumption, ...]]:
         self.control.stream.settimeout(self.limits.start_seconds)
         try:
             self.control.send([self.subject, sys.path, self.limits.memory_bytes])
-            said = self.control.receive()
+            answer = self.control.receive()
         except TimeoutError:
             self.process.kill()
-            said = ["unknown", f"{self.subject}: it was not made within {self.limits.start_seconds:g} s"]
+            answer = ["unknown", f"{self.subject}: the subject was not ready within {self.limits.start_seconds:g} s"]
         except OSError:
-            said = None
-        if said is None:
+            answer = None
+        if answer is None:
             self.process.wait(END_SECONDS_MAX)
             how = how_it_ended(self.process.returncode)
-            said = ["unknown", f"{self.subject}: the subject cannot be made: its process {how}"]
-        if said[0] == "unknown":
+            answer = ["unknown", f"{self.subject}: the subject cannot be created: its process {how}"]
+        if answer[0] == "unknown":
             self.close()
-            raise UnknownSubject(said[1])
-        return said[1], said[2], unpack(said[3]), unpack(said[4])
+            raise UnknownSubject(answer[1])
+        return answer[1], answer[2], unpack(answer[3]), unpack(answer[4])
 
     def fork(self, journal: Journal, purpose: bytes) -> "Fork":
-        """A fresh subject, for calls or for a search."""
+        """A fork with a fresh subject. purpose: CALLS_ONLY or SEARCH."""
         ours, theirs = socket.socketpair()
         try:
             socket.send_fds(self.control.stream, [purpose], [theirs.fileno(), journal.descriptor])
         finally:
             theirs.close()
-        pid = self._heard("forked")
-        self._ended.pop(pid, None)  # of an earlier process with that number
+        pid = self._await("forked")
+        self._ended.pop(pid, None)  # the status of an earlier process with the same id
         return Fork(self, Connection(ours), pid)
 
     def status(self, pid: int, seconds: float) -> int | None:
-        """With what status a fork ended; None if it does not end in time."""
+        """The wait status with which a fork ended; None if it does not end within the given time."""
         with suppress(TimeoutError):
             while pid not in self._ended:
-                self._heard("ended", seconds)
+                self._await("ended", seconds)
         return self._ended.pop(pid, None)
 
-    def _heard(self, wanted: str, seconds: float = FORK_SECONDS_MAX) -> int:
+    def _await(self, wanted: str, seconds: float = FORK_SECONDS_MAX) -> int:
         self.control.stream.settimeout(seconds)
         while True:
-            said = self.control.receive()
-            if said is None:
-                raise AssertionError(f"the template process of {self.subject} ended; it only forks")
-            if said[0] == "ended":
-                self._ended[said[1]] = said[2]
-            if said[0] == wanted:
-                return int(said[1])
+            answer = self.control.receive()
+            if answer is None:
+                raise AssertionError(f"the fork server of {self.subject} ended unexpectedly")
+            if answer[0] == "ended":
+                self._ended[answer[1]] = answer[2]
+            if answer[0] == wanted:
+                return int(answer[1])
 
 
 def _close(process: "subprocess.Popen[bytes]", control: Connection) -> None:
@@ -102,39 +105,39 @@ def _close(process: "subprocess.Popen[bytes]", control: Connection) -> None:
 
 
 class Fork:
-    """One fresh subject in a process of its own."""
+    """A process with one fresh subject."""
 
-    def __init__(self, template: ForkClient, connection: Connection, pid: int) -> None:
-        self.template, self.connection, self.pid = template, connection, pid
+    def __init__(self, server: ForkClient, connection: Connection, pid: int) -> None:
+        self.server, self.connection, self.pid = server, connection, pid
         self.is_alive = True
         weakref.finalize(self, connection.close)
 
     def ask(self, message: list[Any], seconds: float | None = None) -> Any:
-        """The answer to a message; None if the process ended instead. Raises TimeoutError."""
+        """Send a message and return the answer; None if the process ended instead. Raises TimeoutError."""
         self.connection.stream.settimeout(seconds)
         with suppress(ConnectionError):
             self.connection.send(message)
         return self.connection.receive()
 
     def end(self, has_gone: bool = False) -> str:
-        """Be rid of it; how it ended. has_gone: it seems to have ended of itself."""
+        """Kill the fork. Returns how it ended, in words. has_gone: its connection is closed, so it may have ended."""
         self.is_alive = False
         self.connection.close()
-        status = self.template.status(self.pid, GONE_SECONDS_MAX) if has_gone else None
+        status = self.server.status(self.pid, GONE_SECONDS_MAX) if has_gone else None
         if status is None:
             self._kill()
-            status = self.template.status(self.pid, END_SECONDS_MAX)
+            status = self.server.status(self.pid, END_SECONDS_MAX)
         return "does not end" if status is None else how_it_ended(os.waitstatus_to_exitcode(status))
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        with suppress(ProcessLookupError, PermissionError):  # it has not made its own group yet
+        with suppress(ProcessLookupError, PermissionError):  # it may not have its own process group yet
             os.kill(self.pid, signal.SIGKILL)
 
 
 def how_it_ended(code: int) -> str:
-    """In words: the exit code of a process, or the signal."""
+    """The exit code of a process in words; a negative one is the signal that killed it."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

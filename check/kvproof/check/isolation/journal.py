@@ -1,7 +1,8 @@
-"""The journal: the run that a search is in, in memory that two processes share.
+"""The journal: the current run of a search, in memory that two processes share.
 
-The searching process writes an operation before it does it, so whatever happens to that process then, the other one
-knows the configuration and the operations, the last of which did not end. It also sees whether the search advances.
+The searching process writes each operation before it executes it. If that process dies or hangs, the other process
+knows the configuration and the operations, the last of which did not return. It can also see whether the search
+advances.
 """
 
 import mmap
@@ -20,11 +21,11 @@ from kvproof.check.protocol.manager import Config
 from kvproof.spec.trace import Operation
 
 SIZE_BYTES = 1 << 22  # a run of 80 operations takes a few thousand
-HEADER = struct.Struct("=QQQ")  # runs begun, operations of all runs, where the run ends
+HEADER = struct.Struct("=QQQ")  # number of runs, number of operations of all runs, end of the last run
 
 
 class Journal:
-    """One shared file. The parent makes it; the fork opens it by its descriptor."""
+    """One shared file. The parent creates it; the fork opens it by its descriptor."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         if descriptor is None:
@@ -39,14 +40,14 @@ class Journal:
     # The searching side ---------------------------------------------------------------------------------------------
 
     def begin(self, config: Config) -> list[Operation]:
-        """A run begins; the list that its operations go to."""
+        """Begin a run. Returns the list to which its operations must be appended."""
         self.num_runs += 1
         self.end = HEADER.size
         self._write(pack(config))
         return Journaled(self)
 
     def note(self, operation: Operation) -> None:
-        """An operation is about to be done."""
+        """Write an operation that is about to be executed."""
         self.num_operations += 1
         self._write(operation)
 
@@ -62,12 +63,12 @@ class Journal:
     # The other side -------------------------------------------------------------------------------------------------
 
     def look(self) -> tuple[int, int]:
-        """Runs begun and operations noted so far."""
+        """The number of runs, and the number of operations of all runs, so far."""
         runs, operations, _ = HEADER.unpack_from(self.memory, 0)
         return runs, operations
 
     def last_run(self) -> tuple[Config, list[Operation]] | None:
-        """The run that was begun last, once the process that wrote it has ended; None if there is none."""
+        """The last run; None if there is none. The writing process must have ended."""
         runs, _, end = HEADER.unpack_from(self.memory, 0)
         if not runs:
             return None
@@ -79,13 +80,13 @@ class Journal:
         return unpack(items[0]), [frozen(item) for item in items[1:]]
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self.memory.close()
         os.close(self.descriptor)
 
 
 def _shared_file() -> int:
-    """The descriptor of a file without a name: of memory where there are such files, so that no disk can be full."""
+    """The descriptor of an unnamed file; in memory if the system supports it, so that a full disk does not matter."""
     if sys.platform == "linux":
         return os.memfd_create("kvproof-journal")
     with tempfile.TemporaryFile() as file:
@@ -93,22 +94,22 @@ def _shared_file() -> int:
 
 
 class Journaled(list[Operation]):
-    """The operations of a run, noted as they come."""
+    """The operations of a run, which are written to the journal as they are appended."""
 
     def __init__(self, journal: Journal) -> None:
         super().__init__()
         self.journal = journal
 
     def append(self, operation: Operation) -> None:
-        """Note it, and keep it."""
+        """Write the operation to the journal and append it."""
         self.journal.note(operation)
         super().append(operation)
 
     def extend(self, operations: Iterable[Operation]) -> None:
-        """Note each, and keep it."""
+        """Write the operations to the journal and append them."""
         for operation in operations:
             self.append(operation)
 
     def pop(self, index: SupportsIndex = -1) -> Operation:
-        """It was not enabled: forget it here. In the journal it stays, since a replay passes over it."""
+        """Remove an operation that was not enabled. It stays in the journal; a replay skips it."""
         return super().pop(index)

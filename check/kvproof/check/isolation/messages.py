@@ -1,7 +1,8 @@
-"""What two processes say to each other: values as data, and messages on a socket.
+"""Messages between two processes: pack values as data, and send messages over a socket.
 
-Types are kept, because a judge tells a tuple from a list and an `Admitted` from a pair. A value that no protocol knows
-(an engine's own object where an id was due) arrives as `Foreign`: it is of no right type, and shows as it showed there.
+Types are preserved, because a judge distinguishes a tuple from a list and an `Admitted` from a pair. A value of a type
+outside the protocols (for example an engine's object in place of an id) arrives as `Foreign`: its type is wrong for
+every check, and its text is the same as in the other process.
 """
 
 import select
@@ -40,26 +41,26 @@ RECORDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (Assumption, Capabilities, Config, SchedulerConfig, PoolConfig, Scope, SubjectExploration, Walk)
 }
-SHOWN_MAX = 200  # characters of a foreign value
-CALLS_ONLY, SEARCH = b"c", b"s"  # what a fork is asked for
+TEXT_MAX = 200  # characters of a foreign value
+CALLS_ONLY, SEARCH = b"c", b"s"  # the purposes of a fork
 HEADER = struct.Struct("!I")
 
-# Tags of packed values. What is not a list is itself.
+# Tags of packed values. A value that is not a list stands for itself.
 INTS, LIST, TUPLE, NAMED, DICT, COUNTER, RECORD, ADMISSION, FINDING, FOREIGN = range(10)
 
 
 class Foreign:
-    """Something that a subject answered, of a type that no protocol has."""
+    """An answer of a subject whose type is outside the protocols."""
 
-    def __init__(self, shown: str) -> None:
-        self.shown = shown
+    def __init__(self, text: str) -> None:
+        self.text = text
 
     def __repr__(self) -> str:
-        return self.shown
+        return self.text
 
 
 def pack(value: Any) -> Any:
-    """The value as data."""
+    """Convert a value to data for MessagePack."""
     kind = type(value)
     if value is None or kind in (bool, float, str) or (kind is int and -(2**63) <= value < 2**63):
         return value
@@ -82,11 +83,11 @@ def pack(value: Any) -> Any:
     if kind is Finding:
         data = value.expected, value.observed, value.blocks
         return [FINDING, value.property, value.sentence, value.cause, value.call, value.sequence, pack(data)]
-    return [FOREIGN, shown(value)]
+    return [FOREIGN, text_of(value)]
 
 
 def unpack(data: Any) -> Any:
-    """The value that `pack` was given."""
+    """The inverse of `pack`. Raises ValueError for data that `pack` does not produce."""
     if type(data) is not list:
         return data
     match data:
@@ -112,20 +113,20 @@ def unpack(data: Any) -> Any:
             return Finding(property, sentence, cause, call=call, **fields_of)
         case [_, text]:
             return Foreign(text)
-    raise ValueError(f"this is no packed value: {data!r}")
+    raise ValueError(f"not a packed value: {data!r}")
 
 
-def shown(value: object) -> str:
-    """How a value shows, whatever its own `__repr__` does."""
+def text_of(value: object) -> str:
+    """The text of a value, even if its `__repr__` raises."""
     try:
         text = value.name if isinstance(value, Enum) else repr(value)
     except Exception as error:
         text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
-    return text[:SHOWN_MAX].encode("utf-8", "backslashreplace").decode("utf-8")
+    return text[:TEXT_MAX].encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class Connection:
-    """Messages on a stream socket, each a length and MessagePack."""
+    """Sends and receives messages over a stream socket. A message is a length followed by MessagePack data."""
 
     def __init__(self, stream: socket.socket) -> None:
         self.stream = stream
@@ -137,13 +138,13 @@ class Connection:
         self.stream.sendall(HEADER.pack(len(data)) + data)
 
     def receive(self) -> Any:
-        """The next message; None where the other side has gone. Raises TimeoutError after the socket's own limit."""
+        """The next message; None if the other side has closed. Raises TimeoutError after the timeout of the socket."""
         header = self._exactly(HEADER.size)
         data = None if header is None else self._exactly(HEADER.unpack(header)[0])
         return None if data is None else self._decoder.decode(data)
 
     def is_ready(self, seconds: float) -> bool:
-        """Whether something comes within so long: a message, or the end."""
+        """Whether a message or the end of the connection arrives within the given time."""
         return bool(select.select([self.stream], [], [], seconds)[0])
 
     def _exactly(self, size: int) -> bytes | None:
@@ -159,5 +160,5 @@ class Connection:
         return data
 
     def close(self) -> None:
-        """No more messages."""
+        """Close the connection."""
         self.stream.close()

@@ -177,10 +177,10 @@ def _searched(
 ) -> Any:
     """The result of a search in a fresh fork, which may note nothing for so many seconds. Raises Stuck."""
     journal = Journal()
-    fork = new_fork(subject.template, journal)
+    fork = new_fork(subject.server, journal)
     try:
         stream = fork.connection.stream
-        patience = quiet_seconds + subject.template.limits.call_seconds * CALLS_OF_OPERATION_MAX
+        patience = quiet_seconds + subject.server.limits.call_seconds * CALLS_OF_OPERATION_MAX
         fork.connection.send(["search", search, [[key, pack(value)] for key, value in named.items()]])
         seen, advanced = (0, 0), time.monotonic()
         while not fork.connection.is_ready(LOOK_SECONDS):

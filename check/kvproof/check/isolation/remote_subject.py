@@ -1,8 +1,8 @@
-"""A subject in a process of its own, as a subject: every call is a message.
+"""A proxy for a subject in a separate process: every call is a message.
 
-What the subject raises is raised here again, under the name of its type. A call that ends the process, or that is not
-answered in time, refutes `total-calls`; so does memory that grows beyond its limit. Whatever broke a call off, the next
-`open` gets a fresh fork.
+An exception of the subject is raised again in this process, with a type of the same name. A call that ends the process,
+is not answered in time or exceeds the memory limit refutes `total-calls`. After a call was aborted for any reason, the
+next `open` gets a new fork.
 """
 
 from collections.abc import Callable
@@ -23,41 +23,41 @@ CALLS_OF_LEVEL = {
     "loop": frozenset(SCHEDULER_CALLS.all),
     "pool": frozenset(POOL_CALLS.all),
 }
-HANG, CRASH = "hang", "crash"  # the end of a finding's cause: the call, and this
+HANG, CRASH = "hang", "crash"  # the cause of a finding is the name of the call followed by one of these
 
 
 class Raised(Exception):
-    """What a subject raised in its process; the type has the name that it had there."""
+    """Base of the exceptions that a subject raised in its process. The type has the same name as there."""
 
 
 @cache
 def raised_as(name: str) -> type[Raised]:
-    """An exception type of that name."""
+    """An exception type of this name."""
     return type(name, (Raised,), {})
 
 
 class RemoteFactory:
-    """Makes subjects that live in forks of one template process. Raises UnknownSubject."""
+    """A factory of subjects in forks of one fork server. Raises UnknownSubject if the subject cannot be created."""
 
     def __init__(self, name: str, limits: Limits | None = None) -> None:
-        self.template = ForkClient(name, limits or Limits())
+        self.server = ForkClient(name, limits or Limits())
 
     def __call__(self) -> Any:
-        """A fresh subject."""
-        return RemoteSubject(self.template)
+        """A fresh subject, in a new fork."""
+        return RemoteSubject(self.server)
 
     def close(self) -> None:
-        """End every process of it."""
-        self.template.close()
+        """End the fork server and its forks."""
+        self.server.close()
 
 
 class RemoteSubject:
-    """A subject of whichever level, call by call."""
+    """A subject of any level, in a fork; every call is a message."""
 
-    def __init__(self, template: ForkClient) -> None:
-        self.template = template
-        self.name, self.capabilities, self.assumptions = template.name, template.capabilities, template.assumptions
-        self._calls = CALLS_OF_LEVEL[template.level]
+    def __init__(self, server: ForkClient) -> None:
+        self.server = server
+        self.name, self.capabilities, self.assumptions = server.name, server.capabilities, server.assumptions
+        self._calls = CALLS_OF_LEVEL[server.level]
         self._fork: Fork | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -70,42 +70,44 @@ class RemoteSubject:
     def _call(self, name: str, *arguments: Any) -> Any:
         context = f"{name}({', '.join(str(argument) for argument in arguments)})"
         fork = self._alive(name, context)
-        seconds = self.template.limits.call_seconds
+        seconds = self.server.limits.call_seconds
         try:
-            said = fork.ask(["call", name, [pack(argument) for argument in arguments]], seconds)
+            answer = fork.ask(["call", name, [pack(argument) for argument in arguments]], seconds)
         except TimeoutError:
             fork.end()
             raise Finding("total-calls", f"{context} gave no answer within {seconds:g} s", f"{name} {HANG}") from None
-        except BaseException:  # a time limit of ours: an answer that comes late must not pass for the next one
+        except (
+            BaseException
+        ):  # for example a time limit: a late answer must not be taken for the answer to the next call
             fork.end()
             raise
-        if said is None:
+        if answer is None:
             how = fork.end(has_gone=True)
             raise Finding("total-calls", f"{context} ended its process, which {how}", f"{name} {CRASH}")
-        return answered(said)
+        return answered(answer)
 
     def _alive(self, name: str, context: str) -> Fork:
         if self._fork is None or not self._fork.is_alive:
             if name != "open" and self._fork is not None:
                 raise AssertionError(f"{context} was called after the process of the subject had ended")
-            self._fork = new_fork(self.template)
+            self._fork = new_fork(self.server)
         return self._fork
 
 
-def new_fork(template: ForkClient, journal: Journal | None = None) -> Fork:
-    """A fork to search, with that journal; or to call, which needs none."""
+def new_fork(server: ForkClient, journal: Journal | None = None) -> Fork:
+    """A new fork: for a search if a journal is given, otherwise for calls."""
     if journal is not None:
-        return template.fork(journal, SEARCH)
+        return server.fork(journal, SEARCH)
     unused = Journal()
     try:
-        return template.fork(unused, CALLS_ONLY)
+        return server.fork(unused, CALLS_ONLY)
     finally:
         unused.close()
 
 
-def answered(said: list[Any]) -> Any:
-    """The value of an answer, or the exception that it stands for."""
-    match said:
+def answered(answer: list[Any]) -> Any:
+    """The value of an answer. Raises the exception that the answer describes."""
+    match answer:
         case ["done", value]:
             return unpack(value)
         case ["unsupported", text]:
@@ -122,4 +124,4 @@ def answered(said: list[Any]) -> Any:
             raise raised_as(name)(text)
         case ["fault", text]:
             raise AssertionError(f"the judge failed in the process of the subject:\n{text}")
-    raise AssertionError(f"this is no answer: {said!r}")
+    raise AssertionError(f"not an answer: {answer!r}")

@@ -75,7 +75,7 @@ class Call(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     num_hit: int = 0
     num_seqs: int = 0
     status: str = ""
-    besides: list[str] = []
+    unjudged: list[str] = msgspec.field(default_factory=list, name="besides")
     refs: list[int] | None = None
     free_ids: list[int] | None = None
 

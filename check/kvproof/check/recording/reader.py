@@ -29,7 +29,7 @@ class RecordingError(DocumentError):
     """The file is no recording that can be read; the message is for the user."""
 
 
-class Reading:
+class RecordingReader:
     """An opened recording: its header, and then its lines."""
 
     def __init__(self, path: Path) -> None:
@@ -46,7 +46,7 @@ class Reading:
             self.close()
             raise
 
-    def __enter__(self) -> "Reading":
+    def __enter__(self) -> "RecordingReader":
         return self
 
     def __exit__(self, *error: object) -> None:

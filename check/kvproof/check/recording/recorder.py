@@ -42,7 +42,7 @@ class Written:
 
 
 class Recorder:
-    """Writes the lines of one manager. Subclasses say which calls there are, and what of each is told.
+    """Writes the lines of one manager. Subclasses say which calls there are, and what of each is recorded.
 
     A call `name` is told by the method `on_name(answer, *arguments)`, which gives the line without number and counts.
     """
@@ -115,7 +115,7 @@ class Recorder:
     # Calls ----------------------------------------------------------------------------------------------------------
 
     def _recorded(self, name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
-        tell = getattr(self, f"on_{name}")
+        describe = getattr(self, f"on_{name}")
 
         def recorded(*arguments: Any, **options: Any) -> Any:
             if not self.is_on or self._is_inside or os.getpid() != self._process:
@@ -124,21 +124,21 @@ class Recorder:
             try:
                 answer = inner(*arguments, **options)
             except Exception as error:
-                self._tell(name, tell, None, f"{type(error).__name__}: {error}"[:300], arguments, options)
+                self._write_line(name, describe, None, f"{type(error).__name__}: {error}"[:300], arguments, options)
                 raise
             finally:
                 self._is_inside = False
-            self._tell(name, tell, answer, "", arguments, options)
+            self._write_line(name, describe, answer, "", arguments, options)
             return answer
 
         return recorded
 
-    def _tell(
-        self, name: str, tell: Callable[..., Call | None], answer: Any, raised: str, arguments: Any, options: Any
+    def _write_line(
+        self, name: str, describe: Callable[..., Call | None], answer: Any, raised: str, arguments: Any, options: Any
     ) -> None:
         self._is_inside = True
         try:
-            line = tell(answer, *arguments, **options)
+            line = describe(answer, *arguments, **options)
             if line is None:
                 return
             line.n, line.call, line.raised = self.num_lines + 1, name, raised
@@ -172,15 +172,17 @@ class Recorder:
 
     # What is told of a sequence -------------------------------------------------------------------------------------
 
-    def new_tokens(self, told: RecordedSequence, num_tokens: int, tokens_from: Callable[[int], Iterable[int]]) -> None:
+    def new_tokens(
+        self, recorded: RecordedSequence, num_tokens: int, tokens_from: Callable[[int], Iterable[int]]
+    ) -> None:
         """Tell the tokens that no earlier line told; `tokens_from(position)` gives those from there on."""
-        known = self.known.setdefault(told.seq, Written())
+        known = self.known.setdefault(recorded.seq, Written())
         if num_tokens < known.num_tokens:  # tokens were taken back: all are told anew
             known.num_tokens, known.last = 0, b""
-        told.start = known.num_tokens
+        recorded.start = known.num_tokens
         if num_tokens > known.num_tokens:
-            told.tokens = self._numbers(known, tokens_from(known.num_tokens))
-            known.num_tokens = told.start + len(told.tokens)
+            recorded.tokens = self._numbers(known, tokens_from(known.num_tokens))
+            known.num_tokens = recorded.start + len(recorded.tokens)
 
     def _numbers(self, known: Written, tokens: Iterable[int]) -> list[int]:
         if not self.has_digests:
@@ -191,13 +193,13 @@ class Recorder:
             numbers.append(int.from_bytes(known.last, "big") & POSITIVE)
         return numbers
 
-    def new_tables(self, told: RecordedSequence, tables: list[list[int]]) -> None:
+    def new_tables(self, recorded: RecordedSequence, tables: list[list[int]]) -> None:
         """Tell the tables by what changed since the line before."""
-        known = self.known.setdefault(told.seq, Written())
+        known = self.known.setdefault(recorded.seq, Written())
         if len(known.tables) != len(tables):
             known.tables = [[] for _ in tables]
-        told.tables = [Table(_num_kept(old, new), new) for old, new in zip(known.tables, tables, strict=True)]
-        for table in told.tables:
+        recorded.tables = [Table(_num_kept(old, new), new) for old, new in zip(known.tables, tables, strict=True)]
+        for table in recorded.tables:
             table.rest = table.rest[table.kept :]
         known.tables = tables
 

@@ -18,7 +18,7 @@ class Unjudged(Exception):
     """From here on the recording cannot be explained, and that is no fault of the manager; the message says why."""
 
 
-class Played:
+class ReplayedManager:
     """A subject that gives what the line gave, or raises what it raised."""
 
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
@@ -51,21 +51,23 @@ class Played:
     def play(self, line: Call) -> None:
         """Show what the manager showed after this line."""
         self._raised = line.raised
-        changed = [told for told in line.seqs if told.tables is not None]
+        changed = [recorded for recorded in line.seqs if recorded.tables is not None]
         if changed:
             self._tables = dict(self._tables)
-            for told in changed:
-                self._show(told)
+            for recorded in changed:
+                self._show(recorded)
         self.observed = Observation(self._tables, line.free, tuple(line.reserved), line.refs, line.free_ids)
 
-    def _show(self, told: RecordedSequence) -> None:
-        before = self._tables.pop(told.seq, [])
-        if not told.tables:
+    def _show(self, recorded: RecordedSequence) -> None:
+        before = self._tables.pop(recorded.seq, [])
+        if not recorded.tables:
             return
-        rows = before if len(before) == len(told.tables) else [[] for _ in told.tables]
-        if any(not 0 <= table.kept <= len(row) for table, row in zip(told.tables, rows, strict=True)):
-            raise Unjudged(f"it keeps more entries of the table of sequence {told.seq} than any line before showed")
-        self._tables[told.seq] = [row[: table.kept] + table.rest for table, row in zip(told.tables, rows, strict=True)]
+        rows = before if len(before) == len(recorded.tables) else [[] for _ in recorded.tables]
+        if any(not 0 <= table.kept <= len(row) for table, row in zip(recorded.tables, rows, strict=True)):
+            raise Unjudged(f"it keeps more entries of the table of sequence {recorded.seq} than any line before showed")
+        self._tables[recorded.seq] = [
+            row[: table.kept] + table.rest for table, row in zip(recorded.tables, rows, strict=True)
+        ]
 
     def open(self, config: Config) -> None:
         """It is open."""

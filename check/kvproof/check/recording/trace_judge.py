@@ -20,7 +20,7 @@ from kvproof.check.oracle.manager.stepping import Stepping
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.recording.bounded_state import BoundedIdentities, enlarge
 from kvproof.check.recording.format import ENDED, STOPPED, Call, Header, RecordedSequence
-from kvproof.check.recording.replayed_subject import Played, Unjudged
+from kvproof.check.recording.replayed_subject import ReplayedManager, Unjudged
 from kvproof.spec.text.identity import Image, Key
 
 SPARE_ENTRIES = 8
@@ -49,10 +49,10 @@ class RecordingJudge(Admitting, Releasing, Stepping):
                 "the recording begins when the manager is in use: what its blocks hold is not known; "
                 "record from before the first request on"
             )
-        self.played = Played(header)
+        self.replayed = ReplayedManager(header)
         self.names = BoundedIdentities()
-        super().__init__(cast(ManagerSubject, self.played), config_of(header), self.names)
-        self.is_step_told = False  # what the step computes is told; the next line that is no part of it ends it
+        super().__init__(cast(ManagerSubject, self.replayed), config_of(header), self.names)
+        self.is_step_scheduled = False  # what the step computes is told; the next line that is no part of it ends it
         self._group_numbers: dict[str, int] = {}
         self._num_groups = 0
 
@@ -62,14 +62,14 @@ class RecordingJudge(Admitting, Releasing, Stepping):
             return
         if line.call == STOPPED:
             raise Unjudged(f"the recorder stopped here: {line.answer}")
-        if line.besides:
-            raise Unjudged(f"{line.call} with {', '.join(line.besides)} is not judged from a recording")
+        if line.unjudged:
+            raise Unjudged(f"{line.call} with {', '.join(line.unjudged)} is not judged from a recording")
         handler: Callable[[Call], None] | None = getattr(self, f"on_{line.call}", None)
         if handler is None:
             raise Unjudged(f"no call {line.call!r} is known for this interface")
         if self.ends_step(line):
             self.end_step()
-        self.played.play(line)
+        self.replayed.play(line)
         handler(line)
         if self.names.is_full:
             self._forget_names()
@@ -80,7 +80,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
 
     def end_step(self) -> None:
         """The step under way is executed, and everyone reads back."""
-        self.is_step_told = False
+        self.is_step_scheduled = False
         size = self.config.block_size
         if any(stop > min(map(len, seq.tables)) * size for seq, _, stop in self.worker.writes):
             self.explainer.executed(self.worker.writes)  # the specification refuses what has no slots
@@ -92,11 +92,11 @@ class RecordingJudge(Admitting, Releasing, Stepping):
 
     # What lines are about -------------------------------------------------------------------------------------------
 
-    def known(self, told: RecordedSequence) -> ExpectedSequence:
+    def known(self, recorded: RecordedSequence) -> ExpectedSequence:
         """A sequence that has tables."""
-        seq = self.seqs.get(told.seq)
+        seq = self.seqs.get(recorded.seq)
         if seq is None:
-            raise Unjudged(f"sequence {told.seq} was given blocks by no line before")
+            raise Unjudged(f"sequence {recorded.seq} was given blocks by no line before")
         return seq
 
     def group_number(self, name: str) -> int:
@@ -124,19 +124,21 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         if number in self.groups or not line.seqs:
             raise Unjudged(f"request {line.group} is given tables and has some, or has no sequence")
         group = self.groups[number] = Group(number)
-        for told in line.seqs:
-            if told.seq in self.seqs or told.start or not told.tokens:
-                raise Unjudged(f"sequence {told.seq} is given a table, and has one or its tokens were not told")
-            images = tuple(Image(one.name, one.start, one.length) for one in told.images)
-            key = Key(None, told.adapter, told.extra or None)
-            group.members.append(self._new_sequence(told.seq, group, key, images, told.tokens))
+        for recorded in line.seqs:
+            if recorded.seq in self.seqs or recorded.start or not recorded.tokens:
+                raise Unjudged(f"sequence {recorded.seq} is given a table, and has one or its tokens were not told")
+            images = tuple(Image(one.name, one.start, one.length) for one in recorded.images)
+            key = Key(None, recorded.adapter, recorded.extra or None)
+            group.members.append(self._new_sequence(recorded.seq, group, key, images, recorded.tokens))
         self.make_room(line)
         return group
 
     def make_room(self, line: Call) -> None:
         """Let the specification have room for what the line is about."""
         sizes = self.explainer.machine.sizes
-        longest = max((table.kept + len(table.rest) for told in line.seqs for table in told.tables or ()), default=0)
+        longest = max(
+            (table.kept + len(table.rest) for recorded in line.seqs for table in recorded.tables or ()), default=0
+        )
         num_needed = len(line.seqs) * len(self.config.kv_groups)
         if longest + SPARE_ENTRIES <= sizes.num_indexes and num_needed <= len(self.explainer.free_slots):
             return
@@ -144,14 +146,16 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         num_seqs = sizes.num_seqs if num_needed <= len(self.explainer.free_slots) else 2 * sizes.num_seqs + num_needed
         self.state = enlarge(self.explainer, num_seqs, num_indexes)
 
-    def learn(self, seq: ExpectedSequence, told: RecordedSequence) -> None:
+    def learn(self, seq: ExpectedSequence, recorded: RecordedSequence) -> None:
         """The tokens that a line tells of a sequence that has tables."""
         num_known = len(seq.tokens)
-        if not 0 <= told.start <= num_known:
-            raise Unjudged(f"tokens of sequence {seq.id} are told from position {told.start} on, {num_known} are known")
-        if seq.tokens[told.start :] != told.tokens[: num_known - told.start]:
+        if not 0 <= recorded.start <= num_known:
+            raise Unjudged(
+                f"tokens of sequence {seq.id} are told from position {recorded.start} on, {num_known} are known"
+            )
+        if seq.tokens[recorded.start :] != recorded.tokens[: num_known - recorded.start]:
             raise Unjudged(f"tokens of sequence {seq.id} are told anew, and are others")
-        for token in told.tokens[num_known - told.start :]:
+        for token in recorded.tokens[num_known - recorded.start :]:
             seq.grow(self.identities, token)
 
     def set_lookahead(self, num_slots: int) -> None:
@@ -171,10 +175,10 @@ class RecordingJudge(Admitting, Releasing, Stepping):
 
     def leave(self, line: Call) -> None:
         """A sequence gives up every block, whether it is over or waits again."""
-        told, before = line.seqs[0], self.explainer.observed
-        seq, context = self.seqs.get(told.seq), f"free({told.seq})"
+        recorded, before = line.seqs[0], self.explainer.observed
+        seq, context = self.seqs.get(recorded.seq), f"free({recorded.seq})"
         if seq is None:
-            self._call("total-calls", "free", told.seq)
+            self._call("total-calls", "free", recorded.seq)
             self._unchanged(before, f"{context} is of a sequence without blocks")
             return
         if seq.is_busy:
@@ -193,7 +197,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
     def on_reset_prefix_cache(self, line: Call) -> None:
         """The prefix cache is forgotten."""
         before = self.explainer.observed
-        self.played.answer = line.answer
+        self.replayed.answer = line.answer
         if not self.op_reset():
             self._call("total-calls", "reset_cache")
             self._unchanged(before, "reset_prefix_cache has nothing to forget")
@@ -201,7 +205,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
     def look_up(self, line: Call) -> None:
         """A question about the prefix cache."""
         before = self.explainer.observed
-        self.played.answer = line.answer
+        self.replayed.answer = line.answer
         self._call("total-calls", "hits", line.seqs[0].seq if line.seqs else 0)
         self._unchanged(before, "a look-up only asks")
 

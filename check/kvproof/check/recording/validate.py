@@ -13,7 +13,7 @@ from kvproof.check.oracle import coverage
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Assumption, Capabilities, Unsupported
 from kvproof.check.recording.format import ENDED, VLLM_V0, Call, Header
-from kvproof.check.recording.reader import Reading, RecordingError
+from kvproof.check.recording.reader import RecordingError, RecordingReader
 from kvproof.check.recording.replayed_subject import ASSUMPTIONS, Unjudged
 from kvproof.check.recording.trace_judge import RecordingJudge
 from kvproof.check.recording.vllm_v0.judge import V0Judge
@@ -56,7 +56,7 @@ class Validation:
 
 def validate(path: Path, progress: Callable[[int], None] | None = None) -> Validation:
     """Explain a recording. Raises RecordingError for a file that is none."""
-    with Reading(path) as reading:
+    with RecordingReader(path) as reading:
         done = Validation(reading.name, reading.header)
         began = time.monotonic()
         _explain_all(reading, done, progress)
@@ -64,7 +64,7 @@ def validate(path: Path, progress: Callable[[int], None] | None = None) -> Valid
     return done
 
 
-def _explain_all(reading: Reading, done: Validation, progress: Callable[[int], None] | None) -> None:
+def _explain_all(reading: RecordingReader, done: Validation, progress: Callable[[int], None] | None) -> None:
     last: deque[tuple[int, bytes]] = deque(maxlen=NUM_LAST_LINES)
     judge: RecordingJudge | None = None
     has_end = False

@@ -110,8 +110,8 @@ def test_a_hunt_takes_the_command_with_its_arguments(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('print("no JSON")', "hits(tokens [0]) was answered by a line that is no JSON"),
-        ('print("[1]")', "was answered by '[1]', which is no object"),
+        ('print("no JSON")', "hits(tokens [0]) was answered by a line that is not JSON"),
+        ('print("[1]")', "was answered by '[1]', which is not a JSON object"),
         ('print("{\\"value\\":1}")', "was answered by an object with ['value']; it must have `answer`"),
         (
             'print("{\\"answer\\":\\"many\\"}")',
@@ -169,14 +169,14 @@ def test_errors_and_configurations_refused_have_their_own_answers(odd: Callable[
     [
         ("pipe:", "pipe: names no program"),
         ("pipe:./nowhere", "./nowhere cannot be started: No such file or directory"),
-        ("pipe:sh 'open", "this is no command line: No closing quotation"),
+        ("pipe:sh 'open", "not a valid command line: No closing quotation"),
         ("pipe:true", "its first line ended the program, which ended with exit code 0"),
-        ("pipe:echo hello", "its first line was answered by a line that is no JSON"),
-        ("""pipe:echo '{"kvproof":2,"name":"x"}'""", "it speaks protocol 2; this is 1"),
+        ("pipe:echo hello", "its first line was answered by a line that is not JSON"),
+        ("""pipe:echo '{"kvproof":2,"name":"x"}'""", "it uses protocol 2; kvproof supports 1"),
         ("""pipe:echo '{"kvproof":1}'""", "its first line is wrong: Object missing required field `name`"),
         (
             """pipe:echo '{"kvproof":1,"name":"x","capabilities":{"forks":true}}'""",
-            "there is no capability 'forks'; there are has_admission_query, swap, fork",
+            "there is no capability 'forks'; choose from has_admission_query, swap, fork",
         ),
     ],
 )

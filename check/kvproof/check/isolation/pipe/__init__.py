@@ -1,1 +1,1 @@
-"""Managers in any language: a program that answers JSON lines on its standard output; see `docs/pipe.md`."""
+"""Managers in any language: a program that answers with JSON lines on standard output; see `docs/pipe.md`."""

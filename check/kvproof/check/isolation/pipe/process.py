@@ -1,8 +1,7 @@
-"""A program that answers one line of JSON with one line of JSON.
+"""Run a program that answers each line of JSON with one line of JSON.
 
-What it does wrong has one of two names. A program that ends, or does not answer in time, refutes `total-calls`, as a
-manager in this process would that raises or hangs. A line that is not what the protocol asks for is the adapter's
-fault, and no manager is blamed.
+There are two kinds of errors. A program that ends or does not answer in time refutes `total-calls`, like a manager in
+this process that raises or hangs. A line that violates the protocol is an error of the adapter, not of the manager.
 """
 
 import os
@@ -26,7 +25,7 @@ from kvproof.check.subjects import UnknownSubject
 
 LINE_BYTES_MAX = 1 << 20
 END_SECONDS_MAX = 0.5
-SHOWN_MAX = 120  # characters of a line that is not right
+TEXT_MAX = 120  # characters of a wrong line that a message quotes
 CHUNK_BYTES = 1 << 16
 
 
@@ -38,7 +37,7 @@ class Program:
         try:
             words = shlex.split(command)
         except ValueError as error:
-            raise UnknownSubject(f"pipe:{command}: this is no command line: {error}") from error
+            raise UnknownSubject(f"pipe:{command}: not a valid command line: {error}") from error
         if not words:
             raise UnknownSubject("pipe: names no program; write pipe:./manager, with its arguments")
         try:
@@ -48,18 +47,18 @@ class Program:
         except OSError as error:
             raise UnknownSubject(f"pipe:{command}: {words[0]} cannot be started: {error.strerror}") from error
         self._end = weakref.finalize(self, _ended, self.process)
-        with suppress(OSError, ValueError):  # it may have ended
+        with suppress(OSError, ValueError):  # the program may have ended already
             resource.prlimit(self.process.pid, resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
         self._rest = b""
         self._encoder = msgspec.json.Encoder()
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has not been ended."""
+        """Whether `end` has not been called."""
         return self._end.alive
 
     def hello(self) -> dict[str, Any]:
-        """The first line, which it says of itself. Raises UnknownSubject."""
+        """The first line of the program, in which it describes itself. Raises UnknownSubject."""
         try:
             return self._answer("its first line", "hello", self.limits.start_seconds)
         except (Finding, AdapterError) as error:
@@ -72,7 +71,7 @@ class Program:
         context = f"{call}({', '.join(f'{name} {value}' for name, value in arguments.items())})"
         try:
             return self._asked(call, context, arguments)
-        except BaseException:  # what would be answered later is no answer to the next call
+        except BaseException:  # a late answer must not be taken for the answer to the next call
             self.end()
             raise
 
@@ -90,9 +89,9 @@ class Program:
         try:
             answer = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise AdapterError(f"{context} was answered by a line that is no JSON ({error}): {_cut(line)}") from None
+            raise AdapterError(f"{context} was answered by a line that is not JSON ({error}): {_cut(line)}") from None
         if not isinstance(answer, dict):
-            raise AdapterError(f"{context} was answered by {_cut(line)}, which is no object")
+            raise AdapterError(f"{context} was answered by {_cut(line)}, which is not a JSON object")
         return answer
 
     def _line(self, context: str, call: str, seconds: float) -> bytes:
@@ -117,7 +116,7 @@ class Program:
         return line
 
     def end(self) -> None:
-        """Be rid of it."""
+        """End the program."""
         self._end()
 
 
@@ -127,7 +126,7 @@ def _ended(process: "subprocess.Popen[bytes]") -> None:
             with suppress(OSError):
                 stream.close()
     try:
-        process.wait(END_SECONDS_MAX)  # the end of its input ends a program that is well, and a crash has ended
+        process.wait(END_SECONDS_MAX)  # a working program ends when its input ends
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -136,4 +135,4 @@ def _ended(process: "subprocess.Popen[bytes]") -> None:
 
 def _cut(line: bytes) -> str:
     text = line.decode("utf-8", "backslashreplace")
-    return repr(text if len(text) <= SHOWN_MAX else text[: SHOWN_MAX - 3] + "...")
+    return repr(text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 3] + "...")

@@ -1,4 +1,4 @@
-"""A program behind a pipe as a subject of manager level, sequence by sequence; see `docs/pipe.md`."""
+"""A program behind a pipe as a manager subject. `docs/pipe.md` describes the protocol."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -35,8 +35,8 @@ class Hello(msgspec.Struct, forbid_unknown_fields=True):
     assumptions: list[dict[str, str]] = []
 
 
-class Shown(msgspec.Struct, forbid_unknown_fields=True):
-    """The answer to `observe`: block ids run over both devices, host block b is num_gpu_blocks + b."""
+class ObservedState(msgspec.Struct, forbid_unknown_fields=True):
+    """The answer to `observe`. Block ids count over both devices: host block b has id num_gpu_blocks + b."""
 
     tables: dict[int, list[int]]
     free: int
@@ -50,74 +50,74 @@ class Failed(Exception):
 
 
 class Refusal(Exception):
-    """The program refused."""
+    """The program refused a call."""
 
 
 def factory_of(name: str, limits: Limits | None = None) -> Callable[[], "PipeSubject"]:
-    """What makes the subject of `pipe:COMMAND`: each a program of its own. Raises UnknownSubject."""
+    """A factory of the subject `pipe:COMMAND`. Each subject starts its own program and may raise UnknownSubject."""
     return lambda: PipeSubject(name.removeprefix(PREFIX), limits or Limits())
 
 
 class PipeSubject(ManagerAdapter):
-    """One program. It is started anew after it has ended."""
+    """A manager in one program. After the program has ended, the next `open` starts it again."""
 
     refusals = (Refusal,)
 
     def __init__(self, command: str, limits: Limits) -> None:
         self.command, self.limits = command, limits
         self.program = Program(command, limits)
-        self._seen: Shown | None = None
-        hello = self._met()
+        self._observed: ObservedState | None = None
+        hello = self._handshake()
         self.name = hello.name
         foreign = sorted(hello.capabilities.keys() - Capabilities.__dataclass_fields__.keys())
         if foreign:
             names = ", ".join(Capabilities.__dataclass_fields__)
-            raise UnknownSubject(f"pipe:{command}: there is no capability {foreign[0]!r}; there are {names}")
+            raise UnknownSubject(f"pipe:{command}: there is no capability {foreign[0]!r}; choose from {names}")
         self.capabilities = Capabilities(**hello.capabilities)
         try:
             self.assumptions = (BOOLEAN_ADMISSION, *(Assumption(**one) for one in hello.assumptions))
         except TypeError:
-            raise UnknownSubject(f"pipe:{command}: an assumption has a name and a sentence") from None
+            raise UnknownSubject(f"pipe:{command}: each assumption must have a name and a sentence") from None
 
-    def _met(self) -> Hello:
-        said = self.program.hello()
+    def _handshake(self) -> Hello:
+        answer = self.program.hello()
         try:
-            hello = msgspec.convert(said, Hello)
+            hello = msgspec.convert(answer, Hello)
         except msgspec.ValidationError as error:
             self.program.end()
             raise UnknownSubject(f"pipe:{self.command}: its first line is wrong: {error}") from error
         if hello.kvproof != PROTOCOL:
             self.program.end()
-            raise UnknownSubject(f"pipe:{self.command}: it speaks protocol {hello.kvproof}; this is {PROTOCOL}")
+            raise UnknownSubject(f"pipe:{self.command}: it uses protocol {hello.kvproof}; kvproof supports {PROTOCOL}")
         return hello
 
     def _ask(self, call: str, kind: Any, **arguments: Any) -> Any:
-        """The answer to a call, of that type."""
-        self._seen = None
-        said = self.program.ask(call, **arguments)
-        if "unsupported" in said:
-            raise Unsupported(str(said["unsupported"]))
-        if "refused" in said:
-            raise Refusal(str(said["refused"]))
-        if "error" in said:
-            raise raised_as(str(said.get("type", Failed.__name__)))(str(said["error"]))
-        if not {"answer"} <= said.keys() <= {"answer", "seen"}:
-            raise AdapterError(f"{call} was answered by an object with {sorted(said)}; it must have `answer`")
-        if "seen" in said:
-            self._seen = self._typed(call, said["seen"], Shown)
-        return self._typed(call, said["answer"], kind)
+        """The answer to a call, converted to the type `kind`."""
+        self._observed = None
+        answer = self.program.ask(call, **arguments)
+        if "unsupported" in answer:
+            raise Unsupported(str(answer["unsupported"]))
+        if "refused" in answer:
+            raise Refusal(str(answer["refused"]))
+        if "error" in answer:
+            raise raised_as(str(answer.get("type", Failed.__name__)))(str(answer["error"]))
+        if not {"answer"} <= answer.keys() <= {"answer", "seen"}:
+            raise AdapterError(f"{call} was answered by an object with {sorted(answer)}; it must have `answer`")
+        if "seen" in answer:
+            self._observed = self._typed(call, answer["seen"], ObservedState)
+        return self._typed(call, answer["answer"], kind)
 
     def _typed(self, call: str, answer: Any, kind: Any) -> Any:
         try:
-            return msgspec.convert(answer, kind, strict=kind is not Shown)
+            return msgspec.convert(answer, kind, strict=kind is not ObservedState)
         except msgspec.ValidationError as error:
             raise AdapterError(f"{call} was answered by {answer!r}, which is wrong: {error}") from None
 
     def make(self, config: Config) -> Program:
-        """Tell the program to begin anew."""
+        """Open the manager in the program, after starting the program again if it has ended."""
         if not self.program.is_alive:
             self.program = Program(self.command, self.limits)
-            self._met()
+            self._handshake()
         self._ask(
             "open",
             None,
@@ -132,10 +132,10 @@ class PipeSubject(ManagerAdapter):
         return self.program
 
     def _require_complete(self) -> None:
-        """What the program lacks, its answers say."""
+        """Check nothing: the answers of the program show which calls it lacks."""
 
     def _content(self, seq: int) -> dict[str, Any]:
-        """What the KV of a sequence depends on; what is as usual is left out."""
+        """Everything that the KV of a sequence depends on. Default values are omitted."""
         key, images = self.keys[seq], self.images[seq]
         content: dict[str, Any] = {"tokens": self.tokens[seq]}
         if key.adapter_id:
@@ -147,54 +147,56 @@ class PipeSubject(ManagerAdapter):
         return content
 
     def can_admit(self, group: int) -> Admission:
-        """`can_allocate`, of the first sequence."""
+        """Ask `can_allocate` about the first sequence of the group."""
         answer = self._ask("can_allocate", bool | str, **self._content(self.groups[group][0]))
         if isinstance(answer, str):
             if answer not in Admission.__members__:
-                raise AdapterError(f"can_allocate was answered by {answer!r}; it must be true, false, OK, LATER, NEVER")
+                raise AdapterError(
+                    f"can_allocate was answered by {answer!r}; it must be true, false, OK, LATER or NEVER"
+                )
             return Admission(answer)
         if answer:
             return Admission.OK
         return Admission.LATER if self._admitted else Admission.NEVER
 
     def allocate(self, seq: int, tokens: list[int]) -> int | None:
-        """`allocate`."""
+        """Call `allocate`. Returns the number of tokens found in the prefix cache, or None."""
         return self._ask("allocate", int | None, seq=seq, **self._content(seq))  # type: ignore[no-any-return]
 
     def can_append(self, group: int) -> bool:
-        """`can_append`, for every sequence of the group."""
+        """Ask `can_append` about all sequences of the group."""
         seqs = self.groups[group]
         return bool(self._ask("can_append", bool, seqs=seqs, lengths=[len(self.tokens[seq]) for seq in seqs]))
 
     def append(self, seq: int, num_tokens: int) -> Sequence[Pair] | None:
-        """`append`; the copies."""
+        """Call `append`. Returns the copies that the worker must make."""
         return self._pairs("append", seq=seq, num_tokens=num_tokens, **self._content(seq))
 
     def _pairs(self, call: str, **arguments: Any) -> list[Pair]:
         return [(a, b) for a, b in self._ask(call, list[tuple[int, int]] | None, **arguments) or ()]
 
     def release(self, seq: int) -> None:
-        """`release`."""
+        """Call `release`: free all blocks of the sequence."""
         self._ask("release", None, seq=seq)
 
     def share(self, parent: int, child: int) -> None:
-        """`share`."""
+        """Call `share`: let the child share all blocks of the parent."""
         self._ask("share", None, parent=parent, child=child)
 
     def hits(self, group: int) -> int:
-        """`hits`, a question."""
+        """Ask `hits`: the number of tokens found in the prefix cache, without changing anything."""
         return int(self._ask("hits", int, **self._content(self.groups[group][0])))
 
     def reset_cache(self) -> bool:
-        """`reset_cache`."""
+        """Call `reset_cache`. Returns whether the cache was reset."""
         return bool(self._ask("reset_cache", bool))
 
     def can_swap_out(self, group: int) -> Admission:
-        """`can_swap_out`; no is later."""
+        """Ask `can_swap_out`; false means LATER."""
         return self._can("can_swap_out", group)
 
     def can_swap_in(self, group: int) -> Admission:
-        """`can_swap_in`; no is later."""
+        """Ask `can_swap_in`; false means LATER."""
         return self._can("can_swap_in", group)
 
     def _can(self, call: str, group: int) -> Admission:
@@ -203,28 +205,28 @@ class PipeSubject(ManagerAdapter):
         return Admission.OK if is_ok else Admission.LATER
 
     def swap_out(self, group: int) -> list[Pair]:
-        """`swap_out`; the pairs."""
+        """Call `swap_out`. Returns the pairs of the swap."""
         return self._pairs("swap_out", seqs=self.groups[group])
 
     def swap_in(self, group: int) -> list[Pair]:
-        """`swap_in`; the pairs."""
+        """Call `swap_in`. Returns the pairs of the swap."""
         return self._pairs("swap_in", seqs=self.groups[group])
 
     def step_done(self, step: list[Scheduled]) -> None:
-        """`computed`: told to a program with a prefix cache."""
+        """Call `computed`, if the program has a prefix cache."""
         if self.config.caching:
             self._ask("computed", None, seqs=[s.seq for s in step], stops=[s.stop for s in step])
 
     def tables(self) -> Mapping[int, Sequence[int]]:
-        """Told by `observe`, like all that is seen."""
+        """The block table of each sequence, from `observe`."""
         return {seq: table for seq, [table] in self.observe().tables.items()}
 
     def num_free(self) -> int:
-        """Told by `observe`."""
+        """The number of free GPU blocks, from `observe`."""
         return self.observe().free[0]
 
     def observe(self) -> Observation:
-        """What the last answer showed beside itself, or else `observe`."""
-        shown = self._ask("observe", Shown) if self._seen is None else self._seen
-        tables = {seq: [table] for seq, table in shown.tables.items()}
-        return Observation(tables, (shown.free, shown.free_host), (), shown.refs, shown.free_ids)
+        """The state that came with the last answer; if there was none, the answer to `observe`."""
+        state = self._ask("observe", ObservedState) if self._observed is None else self._observed
+        tables = {seq: [table] for seq, table in state.tables.items()}
+        return Observation(tables, (state.free, state.free_host), (), state.refs, state.free_ids)

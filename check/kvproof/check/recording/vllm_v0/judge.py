@@ -25,7 +25,7 @@ class V0Judge(RecordingJudge):
 
     def ends_step(self, line: Call) -> bool:
         """After the step is told; a swap in comes before any swap out of its step."""
-        if self.is_step_told:
+        if self.is_step_scheduled:
             return line.call not in TELLS_STEP
         return line.call == "swap_in" and bool(self.worker.swap_out)
 
@@ -44,7 +44,7 @@ class V0Judge(RecordingJudge):
         """OK, LATER or NEVER."""
         self.set_lookahead(line.lookahead)
         group, context = self.phantom(line), f"can_allocate({line.group})"
-        self.played.answer = _admission(line)
+        self.replayed.answer = _admission(line)
         answer = self._ask("can_admit", group)
         self.coverage[f"admission {answer.value}"] += 1
         if answer is Admission.OK:
@@ -63,15 +63,15 @@ class V0Judge(RecordingJudge):
         """Blocks that the step need not compute."""
         self.look_up(line)
         if isinstance(line.answer, int):
-            for told in line.seqs:
-                self._common[told.seq] = line.answer * self.config.block_size
+            for recorded in line.seqs:
+                self._common[recorded.seq] = line.answer * self.config.block_size
 
     def on_allocate(self, line: Call) -> None:
         """A waiting group gets its tables; what is computed of it is told later."""
         group, size = self.arrive(line), self.config.block_size
         found = [self._hits.pop(seq.id, 0) for seq in group.members]
         hit = min(found) // size * size if self.config.caching else 0
-        self.played.answer = Admitted(hit)
+        self.replayed.answer = Admitted(hit)
         self._call("admission-sound", "admit", group.id, 0)
         self._admitted(group, hit, 1, f"allocate({line.group})")
         for seq in group.members:
@@ -79,17 +79,17 @@ class V0Judge(RecordingJudge):
 
     def on_can_append_slots(self, line: Call) -> None:
         """Yes or no."""
-        self.played.answer = line.answer
+        self.replayed.answer = line.answer
         self._may_append(self._group(line))
 
     def on_append_slots(self, line: Call) -> None:
         """Slots for new tokens; how many of them the step computes is told later."""
-        told = line.seqs[0]
-        seq = self.known(told)
+        recorded = line.seqs[0]
+        seq = self.known(recorded)
         self.make_room(line)
-        self.learn(seq, told)
+        self.learn(seq, recorded)
         self.set_lookahead(line.lookahead)
-        self.played.answer = Reserved(line.answer if isinstance(line.answer, list) else [])
+        self.replayed.answer = Reserved(line.answer if isinstance(line.answer, list) else [])
         computed = seq.computed
         self._reserve(seq, computed if computed < seq.num_prompt else len(seq.tokens), f"append_slots({seq.id})")
         self.unscheduled(seq, computed)
@@ -99,19 +99,19 @@ class V0Judge(RecordingJudge):
         before = self.explainer.observed
         self._call("total-calls", "step_scheduled", line.group)
         self._unchanged(before, "mark_blocks_as_computed gives and takes no block")
-        self.is_step_told = True
-        for place, told in enumerate(line.seqs):
-            if told.seq in self.seqs:
-                self._schedule(told, line.num_tokens, place)
+        self.is_step_scheduled = True
+        for place, recorded in enumerate(line.seqs):
+            if recorded.seq in self.seqs:
+                self._schedule(recorded, line.num_tokens, place)
 
-    def _schedule(self, told: RecordedSequence, num_tokens: int, place: int) -> None:
-        seq = self.seqs[told.seq]
+    def _schedule(self, recorded: RecordedSequence, num_tokens: int, place: int) -> None:
+        seq = self.seqs[recorded.seq]
         known = len(seq.tokens)
-        stop = min(told.num_computed + num_tokens, known) if num_tokens else known
+        stop = min(recorded.num_computed + num_tokens, known) if num_tokens else known
         start = seq.computed
         if not start:
             start = stop if place else min(seq.hit, stop - 1)  # who comes with the first shares what that computes
-        if told.is_prefill and seq.id in self._common:
+        if recorded.is_prefill and seq.id in self._common:
             start = max(start, min(self._common[seq.id], stop - 1))
         if start <= stop:
             self.scheduled(seq, start, stop)
@@ -137,12 +137,12 @@ class V0Judge(RecordingJudge):
 
     def on_can_swap_out(self, line: Call) -> None:
         """Yes or no."""
-        self.played.answer = _admission(line)
+        self.replayed.answer = _admission(line)
         self._ask("can_swap_out", self._group(line))
 
     def on_swap_out(self, line: Call) -> None:
         """The running sequences of a group go to the host."""
-        self.played.answer = line.answer
+        self.replayed.answer = line.answer
         self.worker.swap_out += self._swap(self._group(line), "swap_out", Status.SWAPPED)
         self.preempted_in_step = True
 
@@ -150,13 +150,13 @@ class V0Judge(RecordingJudge):
         """OK, LATER or NEVER."""
         group = self._group(line)
         self.set_lookahead(line.lookahead)
-        self.played.answer = _admission(line)
-        if self.played.answer is Admission.OK or not self.op_swap_in(group.id):
+        self.replayed.answer = _admission(line)
+        if self.replayed.answer is Admission.OK or not self.op_swap_in(group.id):
             self._ask("can_swap_in", group)
 
     def on_swap_in(self, line: Call) -> None:
         """A swapped group comes back."""
-        self.played.answer = line.answer
+        self.replayed.answer = line.answer
         self.worker.swap_in += self._swap(self._group(line), "swap_in", Status.RUNNING)
 
 

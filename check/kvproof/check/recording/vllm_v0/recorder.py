@@ -103,23 +103,23 @@ class V0Recorder(Recorder):
 
     # What is told of sequences and groups ---------------------------------------------------------------------------
 
-    def _told(self, seq: Any, with_tokens: bool = False, with_table: bool = True) -> RecordedSequence:
-        told = RecordedSequence(seq.seq_id)
-        told.num_computed, told.is_prefill = seq.data.get_num_computed_tokens(), bool(seq.is_prefill())
+    def _sequence(self, seq: Any, with_tokens: bool = False, with_table: bool = True) -> RecordedSequence:
+        recorded = RecordedSequence(seq.seq_id)
+        recorded.num_computed, recorded.is_prefill = seq.data.get_num_computed_tokens(), bool(seq.is_prefill())
         if with_tokens:
-            self._tell_tokens(told, seq)
+            self._add_tokens(recorded, seq)
         if with_table:
-            self.new_tables(told, self._tables(seq))
-        return told
+            self.new_tables(recorded, self._tables(seq))
+        return recorded
 
-    def _tell_tokens(self, told: RecordedSequence, seq: Any) -> None:
+    def _add_tokens(self, recorded: RecordedSequence, seq: Any) -> None:
         tokens = seq.get_token_ids()
-        told.extra = self.digest(seq.extra_hash())
+        recorded.extra = self.digest(seq.extra_hash())
         block_extra = getattr(seq, "block_extra", None)
         if block_extra is None:
-            self.new_tokens(told, len(tokens), lambda start: tokens[start:])
+            self.new_tokens(recorded, len(tokens), lambda start: tokens[start:])
         else:
-            self.new_tokens(told, len(tokens), lambda start: self._with_extras(tokens, start, block_extra))
+            self.new_tokens(recorded, len(tokens), lambda start: self._with_extras(tokens, start, block_extra))
 
     def _with_extras(self, tokens: Sequence[int], start: int, block_extra: Any) -> Iterable[int]:
         """Where a block depends on more than tokens, such as an image that lies in it, its tokens are other ones."""
@@ -145,13 +145,13 @@ class V0Recorder(Recorder):
         if group is not None:
             line.group = str(group.request_id)
             if group.is_encoder_decoder():
-                line.besides = ["encoder"]
+                line.unjudged = ["encoder"]
         return line
 
     # Calls ----------------------------------------------------------------------------------------------------------
 
     def on_can_allocate(self, answer: Any, seq_group: Any, num_lookahead_slots: int = 0) -> Call:
-        """A question: the length of the prompt is all that is told."""
+        """A question: the length of the prompt is all that is recorded."""
         waiting = self._members(seq_group, WAITING)
         line = self._line(seq_group, _name(answer))
         line.num_tokens, line.num_seqs = len(waiting[0].get_token_ids()) if waiting else 0, len(waiting)
@@ -163,7 +163,7 @@ class V0Recorder(Recorder):
         line = self._line(seq_group)
         for seq in self._members(seq_group, WAITING):
             self.known.pop(seq.seq_id, None)
-            line.seqs.append(self._told(seq, with_tokens=True))
+            line.seqs.append(self._sequence(seq, with_tokens=True))
         return line
 
     def on_can_append_slots(self, answer: Any, seq_group: Any, num_lookahead_slots: int) -> Call:
@@ -174,20 +174,20 @@ class V0Recorder(Recorder):
 
     def on_append_slots(self, answer: Any, seq: Any, num_lookahead_slots: int) -> Call:
         """Slots for new tokens, and copies."""
-        line = Call(0, "", seqs=[self._told(seq, with_tokens=True)], answer=_pairs(answer))
+        line = Call(0, "", seqs=[self._sequence(seq, with_tokens=True)], answer=_pairs(answer))
         line.lookahead = num_lookahead_slots
         return line
 
     def on_fork(self, answer: Any, parent_seq: Any, child_seq: Any) -> Call:
         """The child has all its tokens told, once."""
         self.known.pop(child_seq.seq_id, None)
-        return Call(0, "", seqs=[self._told(parent_seq), self._told(child_seq, with_tokens=True)])
+        return Call(0, "", seqs=[self._sequence(parent_seq), self._sequence(child_seq, with_tokens=True)])
 
     def on_free(self, answer: Any, seq: Any) -> Call:
         """The sequence has no table any more."""
-        told = self._told(seq)
+        recorded = self._sequence(seq)
         self.known.pop(seq.seq_id, None)
-        return Call(0, "", seqs=[told], status=seq.status.name)
+        return Call(0, "", seqs=[recorded], status=seq.status.name)
 
     def on_can_swap_out(self, answer: Any, seq_group: Any) -> Call:
         """A question."""
@@ -196,7 +196,7 @@ class V0Recorder(Recorder):
     def on_swap_out(self, answer: Any, seq_group: Any) -> Call:
         """The running sequences are on the host."""
         line = self._line(seq_group, _pairs(answer))
-        line.seqs = [self._told(seq) for seq in self._members(seq_group, RUNNING)]
+        line.seqs = [self._sequence(seq) for seq in self._members(seq_group, RUNNING)]
         return line
 
     def on_can_swap_in(self, answer: Any, seq_group: Any, num_lookahead_slots: int = 0) -> Call:
@@ -208,13 +208,13 @@ class V0Recorder(Recorder):
     def on_swap_in(self, answer: Any, seq_group: Any) -> Call:
         """The swapped sequences are on the GPU."""
         line = self._line(seq_group, _pairs(answer))
-        line.seqs = [self._told(seq) for seq in self._members(seq_group, SWAPPED)]
+        line.seqs = [self._sequence(seq) for seq in self._members(seq_group, SWAPPED)]
         return line
 
     def on_mark_blocks_as_computed(self, answer: Any, seq_group: Any, token_chunk_size: int = 0) -> Call:
         """What the step computes of each running sequence."""
         line = self._line(seq_group)
-        line.seqs = [self._told(seq, with_table=False) for seq in self._members(seq_group, RUNNING)]
+        line.seqs = [self._sequence(seq, with_table=False) for seq in self._members(seq_group, RUNNING)]
         line.num_tokens = token_chunk_size
         return line
 
@@ -224,8 +224,8 @@ class V0Recorder(Recorder):
 
     def on_get_common_computed_block_ids(self, answer: Any, seqs: Sequence[Any]) -> Call:
         """What the step need not compute."""
-        told = [RecordedSequence(seq.seq_id) for seq in seqs]
-        return Call(0, "", seqs=told, answer=None if answer is None else len(answer))
+        recorded = [RecordedSequence(seq.seq_id) for seq in seqs]
+        return Call(0, "", seqs=recorded, answer=None if answer is None else len(answer))
 
     def on_reset_prefix_cache(self, answer: Any, device: Any = None) -> Call:
         """The cache is forgotten, or in use."""

@@ -43,7 +43,7 @@ class V1Judge(RecordingJudge):
         if line.seqs[0].num_computed:
             raise Unjudged(f"request {line.group} has no blocks, and counts tokens as computed")
         group = self.arrive(line)
-        self.played.answer = Admitted(line.num_hit) if line.answer else GAVE_NONE
+        self.replayed.answer = Admitted(line.num_hit) if line.answer else GAVE_NONE
         if not self.op_admit(group.id, line.num_tokens):
             raise Unjudged(f"request {line.group} is admitted, and does not wait")
         if not line.answer:
@@ -53,13 +53,13 @@ class V1Judge(RecordingJudge):
             del self._group_numbers[line.group]
 
     def _go_on(self, line: Call) -> None:
-        told = line.seqs[0]
-        seq = self.known(told)
+        recorded = line.seqs[0]
+        seq = self.known(recorded)
         self.make_room(line)
-        self.learn(seq, told)
-        self.num_over = told.num_computed - told.num_in_flight
-        self.played.answer = Reserved() if line.answer else GAVE_NONE
-        stop = min(told.num_computed + line.num_tokens, len(seq.tokens))
+        self.learn(seq, recorded)
+        self.num_over = recorded.num_computed - recorded.num_in_flight
+        self.replayed.answer = Reserved() if line.answer else GAVE_NONE
+        stop = min(recorded.num_computed + line.num_tokens, len(seq.tokens))
         self._reserve(seq, max(stop, seq.computed), f"allocate_slots({seq.id})")
 
     def _hold_window(self, seq: ExpectedSequence, num_done: int, context: str) -> None:
@@ -68,12 +68,12 @@ class V1Judge(RecordingJudge):
 
     def on_cache_blocks(self, line: Call) -> None:
         """Tokens that were sampled ahead are known now, and their KV is there."""
-        told = line.seqs[0]
-        if told.seq not in self.seqs:
+        recorded = line.seqs[0]
+        if recorded.seq not in self.seqs:
             return
-        seq, context = self.known(told), f"cache_blocks({told.seq})"
-        self.learn(seq, told)
-        self._call("total-calls", "step_done", told.seq)
+        seq, context = self.known(recorded), f"cache_blocks({recorded.seq})"
+        self.learn(seq, recorded)
+        self._call("total-calls", "step_done", recorded.seq)
         self._observe(context, [seq])
         self.explainer.extended(seq, (), self.config.caching, context)
         self._settle(context)

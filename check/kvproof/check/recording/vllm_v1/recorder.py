@@ -86,24 +86,24 @@ class V1Recorder(Recorder):
         if number is None:
             self._num_requests += 1
             number = self._numbers_of[name] = self._num_requests
-        told = RecordedSequence(number, num_computed=request.num_computed_tokens)
-        told.num_in_flight = getattr(request, "num_in_flight_tokens", 0)
+        recorded = RecordedSequence(number, num_computed=request.num_computed_tokens)
+        recorded.num_in_flight = getattr(request, "num_in_flight_tokens", 0)
         if with_tokens:
-            self._tell_tokens(told, request)
+            self._add_tokens(recorded, request)
         if with_tables:
-            self.new_tables(told, self._tables(request.request_id))
-        return Call(0, "", group=name, seqs=[told], answer=answer)
+            self.new_tables(recorded, self._tables(request.request_id))
+        return Call(0, "", group=name, seqs=[recorded], answer=answer)
 
-    def _tell_tokens(self, told: RecordedSequence, request: Any) -> None:
+    def _add_tokens(self, recorded: RecordedSequence, request: Any) -> None:
         tokens = request.all_token_ids
         adapter = request.lora_request
-        told.adapter = 0 if adapter is None else int(getattr(adapter, "lora_int_id", adapter.adapter_id))
-        told.extra = self.digest(request.cache_salt)
+        recorded.adapter = 0 if adapter is None else int(getattr(adapter, "lora_int_id", adapter.adapter_id))
+        recorded.extra = self.digest(request.cache_salt)
         features = getattr(request, "mm_features", None) or ()
-        told.images = [
+        recorded.images = [
             Picture(self.digest(one.identifier), one.mm_position.offset, one.mm_position.length) for one in features
         ]
-        self.new_tokens(told, request.num_tokens, lambda start: tokens[start:])
+        self.new_tokens(recorded, request.num_tokens, lambda start: tokens[start:])
 
     def _tables(self, name: Any) -> list[list[int]]:
         null = self._null
@@ -145,7 +145,7 @@ class V1Recorder(Recorder):
             "encoder tokens": num_encoder_tokens,
             "reserved blocks": reserved_blocks,
         }
-        line.besides = [name for name, value in asked.items() if value]
+        line.unjudged = [name for name, value in asked.items() if value]
         if not line.seqs[0].tables:
             self._forget(line)
         return line
@@ -182,7 +182,7 @@ class V1Recorder(Recorder):
 
     def _not_judged(self, answer: Any, *arguments: Any, **options: Any) -> Call:
         """A call that works with other memory, or frees later: told, and not judged."""
-        return Call(0, "", besides=["call"])
+        return Call(0, "", unjudged=["call"])
 
     on_get_computed_blocks_for_connector = _not_judged
     on_pop_blocks_for_free = _not_judged
