@@ -34,7 +34,7 @@ def make_group() -> MakeGroup:
 
 @pytest.fixture
 def run() -> Callable[[SequenceGroup], SequenceGroup]:
-    """Set a group's sequences running, with everything computed that is known."""
+    """Set every sequence of a group running, with all its tokens computed."""
 
     def start(group: SequenceGroup) -> SequenceGroup:
         for seq in group.seqs:
@@ -43,6 +43,29 @@ def run() -> Callable[[SequenceGroup], SequenceGroup]:
         return group
 
     return start
+
+
+@pytest.fixture
+def compute() -> Callable[[Any, SequenceGroup, int], None]:
+    """`compute(manager, group, num_tokens)`: a step that computes the next tokens of every sequence of the group."""
+
+    def step(manager: Any, group: SequenceGroup, num_tokens: int) -> None:
+        manager.mark_blocks_as_computed(group, num_tokens)
+        for seq in group.seqs:
+            seq.data.update_num_computed_tokens(num_tokens)
+
+    return step
+
+
+@pytest.fixture
+def set_status() -> Callable[[SequenceGroup, SequenceStatus], None]:
+    """Give every sequence of a group the same status."""
+
+    def set_all(group: SequenceGroup, status: SequenceStatus) -> None:
+        for seq in group.seqs:
+            seq.status = status
+
+    return set_all
 
 
 BLOCK_SIZE = 4

@@ -3,7 +3,7 @@
 `generation1` is the manager of the first generation, on the same state. `kv_cache_engine` holds and moves the KV
 tensors; it needs torch, which is imported when one of its names is asked for.
 
-Known faults of earlier managers, and what is done here (each has a test in `tests/impl/test_not_repeated*.py`):
+Known faults of earlier managers, and what is done here (each has a test in `tests/impl/test_known_upstream_faults.py`):
 
 - *OK, then no blocks*: admission counts the whole prompt, window or not; swap-in counts the waiting token, the
   lookahead, copies, the null block, and every block it moves; an append counts its own null block.
