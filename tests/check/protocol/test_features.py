@@ -7,7 +7,7 @@ import pytest
 
 from kvproof.check.protocol import features
 from kvproof.check.protocol.features import FEATURES, Feature
-from kvproof.check.protocol.manager import Capabilities, Config, Unsupported
+from kvproof.check.protocol.manager import Capabilities, Config, PromptKeys, Unsupported
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.check.runs.fixed_fields import Narrowed
 from kvproof.check.search import configurations, suppression
@@ -26,7 +26,7 @@ def test_no_feature_is_on_by_default() -> None:
 
 
 def test_a_missing_feature_is_named_by_its_phrase() -> None:
-    config = Config(caching=True, keys=2, window=3, kv_groups=("full", "window"))
+    config = Config(caching=True, keys=PromptKeys.ADAPTERS, window=3, kv_groups=("full", "window"))
     assert features.missing(config, Capabilities(window=True)) == ["prefix cache", "adapters", "several KV groups"]
 
 

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.manager import Config, PromptKeys
 from kvproof.check.search import manager_operations
 from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.suppression import Features, disabled_features, every_feature, features_of, is_duplicate
@@ -30,7 +30,9 @@ class TwoFaults(BuiltIn):
 
 def test_the_features_of_a_run_are_its_flags_and_the_operations_that_it_could_do_without() -> None:
     run: list[Operation] = [("new", 1, (1,), (0,)), ("admit", 1, 1), ("run", 0), ("fork", 1, 2)]
-    assert features_of(Config(window=2, block_size=1, num_gpu_blocks=3, keys=3, cross=True), run) == ("window", "fork")
+    assert features_of(
+        Config(window=2, block_size=1, num_gpu_blocks=3, keys=PromptKeys.ADAPTERS_AND_SALTS, cross=True), run
+    ) == ("window", "fork")
 
 
 def test_keys_images_and_encoders_are_features_of_the_prompts_that_have_them() -> None:

@@ -23,6 +23,7 @@ from kvproof.check.protocol.manager import (
     Capabilities,
     Config,
     Observation,
+    PromptKeys,
     Refused,
     Reserved,
     Scheduled,
@@ -76,6 +77,8 @@ def pack(value: Any) -> Any:
         return [DICT, [[pack(key), pack(item)] for key, item in value.items()]]
     if kind is Counter:
         return [COUNTER, list(value.items())]
+    if kind is PromptKeys:
+        return value.value
     if kind is Admission:
         return [ADMISSION, value.value]
     if RECORDS.get(kind.__name__) is kind:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from random import Random
 from typing import Any
 
-from kvproof.check.protocol.manager import FULL, WINDOW, Capabilities, Config
+from kvproof.check.protocol.manager import FULL, WINDOW, Capabilities, Config, PromptKeys
 from kvproof.check.protocol.scheduler import SchedulerConfig
 
 NUM_BLOCKS_MAX = 16  # of a configuration that is drawn, on each device and for each KV group
@@ -112,12 +112,12 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
     ),
     Feature(
         "keys",
-        lambda config: range(1, config.keys),
+        lambda config: [keys for keys in PromptKeys if keys < config.keys],
         phrase="adapters",
         capability="adapters",
-        draw=lambda random, drawn, fixed: random.choice((1, 1, 2, 3)),
+        draw=lambda random, drawn, fixed: random.choice((PromptKeys.TOKENS, *PromptKeys)),
         draw_order=8,
-        uses=lambda keys: keys > 1,
+        uses=lambda keys: keys > PromptKeys.TOKENS,
         argument="key",
     ),
     Feature(

@@ -11,7 +11,7 @@ call that the manager may refuse returns `Refused`.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any, NamedTuple, Protocol
 
 from kvproof.spec.text.identity import Image, Key
@@ -27,6 +27,17 @@ class Admission(Enum):
     OK = "OK"
     LATER = "LATER"
     NEVER = "NEVER"
+
+
+class PromptKeys(IntEnum):
+    """What the prompts of a run may differ in, in addition to their tokens. Shown by its number, as in a trace file."""
+
+    TOKENS = 1  # nothing
+    ADAPTERS = 2
+    ADAPTERS_AND_SALTS = 3
+
+    __repr__ = int.__repr__
+    __str__ = int.__str__
 
 
 class Unsupported(Exception):
@@ -54,7 +65,7 @@ class Config:
     lookahead: int = 0  # slots beyond the known tokens, contents undefined
     chunked: bool = False  # a prompt may be computed in several steps
     group_size: int = 1  # sequences of a new group
-    keys: int = 1  # what differs besides tokens: 1 nothing, 2 adapters, 3 adapters and salts
+    keys: PromptKeys = PromptKeys.TOKENS
     images: bool = False
     cross: bool = False  # groups may have an encoder sequence with a cross-attention table
     kv_groups: tuple[str, ...] = ("full",)  # of layers, each with its tables; of several, those of "window" have it

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from kvproof.check.protocol.features import NUM_BLOCKS_MAX, SIZES, in_config_order, in_draw_order, window_drawn
-from kvproof.check.protocol.manager import FULL, KINDS, WINDOW, Capabilities, Config
+from kvproof.check.protocol.manager import FULL, KINDS, WINDOW, Capabilities, Config, PromptKeys
 
 BLOCK_SIZES = (1, 2, 2, 3, 4)
 NUM_BLOCKS_MIN = 3
@@ -36,6 +36,8 @@ def check_fixed(fixed: dict[str, Any]) -> None:
         raise ValueError(
             f"a configuration has no field {foreign[0]!r}; it has {', '.join(Config.__dataclass_fields__)}"
         )
+    if "keys" in fixed and fixed["keys"] not in [*PromptKeys]:
+        raise ValueError(f"keys is 1 (tokens only), 2 (adapters) or 3 (adapters and salts); {fixed['keys']} was given")
     try:
         config = asdict(msgspec.convert({**asdict(Config()), **fixed}, Config))
     except msgspec.ValidationError as error:
@@ -48,8 +50,6 @@ def check_fixed(fixed: dict[str, Any]) -> None:
         raise ValueError(f"watermark is a fraction of the GPU blocks, 0 to 1; {config['watermark']} was given")
     if not config["kv_groups"] or not set(config["kv_groups"]) <= set(KINDS):
         raise ValueError(f"kv_groups are of {' or '.join(KINDS)}; {', '.join(config['kv_groups'])} was given")
-    if config["keys"] not in (1, 2, 3):
-        raise ValueError(f"keys is 1 (nothing), 2 (adapters) or 3 (and salts); {config['keys']} was given")
 
 
 def settled(drawn: dict[str, Any], caps: Capabilities, fixed: dict[str, Any]) -> dict[str, Any]:
@@ -61,6 +61,6 @@ def settled(drawn: dict[str, Any], caps: Capabilities, fixed: dict[str, Any]) ->
             drawn["window"], drawn["caching"], drawn["kv_groups"] = None, False, (FULL,)
         else:
             drawn["cross"] = False
-    if drawn["keys"] == 3 and not caps.salts:
-        drawn["keys"] = 2
+    if drawn["keys"] == PromptKeys.ADAPTERS_AND_SALTS and not caps.salts:
+        drawn["keys"] = PromptKeys.ADAPTERS
     return drawn

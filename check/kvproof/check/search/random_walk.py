@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
 
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Capabilities, Config, Unsupported
+from kvproof.check.protocol.manager import Capabilities, Config, PromptKeys, Unsupported
 from kvproof.check.protocol.time_limit import time_limit
 from kvproof.check.search import suppression
 from kvproof.spec.trace import Operation
@@ -172,8 +172,8 @@ class Walker(Generic[S, C]):
 
 def draw_key(random: Random, config: Config) -> tuple[str | None, int, str | None]:
     """An adapter and a salt, as far as prompts of this configuration have them."""
-    name, number = random.choice(ADAPTERS) if config.keys > 1 else ADAPTERS[0]
-    return name, number, random.choice(SALTS) if config.keys > 2 else None
+    name, number = random.choice(ADAPTERS) if config.keys >= PromptKeys.ADAPTERS else ADAPTERS[0]
+    return name, number, random.choice(SALTS) if config.keys >= PromptKeys.ADAPTERS_AND_SALTS else None
 
 
 def draw_images(random: Random, config: Config, num_tokens: int) -> tuple[tuple[str, int, int], ...]:
