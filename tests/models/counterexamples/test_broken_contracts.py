@@ -39,7 +39,7 @@ def test_an_append_that_takes_more_than_was_counted_is_shown_to_be_stuck() -> No
     found = broken_contract(obligation_of(text, "append", "goes on"), text, 60)
     assert found is not None
     assert found.before.count[found.before.home[found.given["seq"]]][0] == 0
-    assert "Here nothing can be fired any more." in contract_lines(found)
+    assert "Here no rule can be fired any more." in contract_lines(found)
 
 
 def test_a_policy_that_evicts_in_another_order_is_shown() -> None:
@@ -52,7 +52,7 @@ def test_a_policy_that_evicts_in_another_order_is_shown() -> None:
     assert any(ages[other] <= ages[evicted] for other in others)
     picture, as_data = contract_lines(found), contract_data(found)
     assert picture[0].startswith("As many blocks are free as are wanted")
-    assert picture[1] == "Afterwards this is false:"
+    assert picture[1] == "This is false afterwards:"
     assert f"evict is fired next, block {evicted}" in picture
     assert as_data["start"].keys() == as_data["before"].keys() == as_data["after"].keys() == FIELDS.keys()
 

@@ -12,6 +12,7 @@ from kvproof.models.counterexamples.replay import Replay
 from kvproof.models.counterexamples.search import counterexample
 from kvproof.models.proofs.induction import Induction
 from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.proofs.vacuity import FIRING_EFFORT
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.native import FIELDS, Machine
@@ -52,7 +53,7 @@ def test_a_forgotten_increment_in_fork_is_shown() -> None:
         "    block 0: used, refcount 1",
         "    GPU: 1 free, 1 used, 0 evictable, 0 reserved",
         "fork(parent 0, child 1)",
-        "After, * is what changed:",
+        "After (* marks what changed):",
         "    sequence 0: table block 0 [· ·]; knows 0, may read 0",
         "  * sequence 1: table block 0 [· ·]; knows 0, may read 0",
         "    block 0: used, refcount 1",
@@ -89,7 +90,7 @@ def test_the_eviction_of_a_referenced_block_is_shown() -> None:
     check = "check state.refcount[block] == 0 and (not is_pending(state, block))"
     picture = lines(shown(text, "evict", check))
     assert picture[0] == "Only unreferenced blocks are evicted."
-    assert "At the check, * is what changed:" in picture
+    assert "At the check (* marks what changed):" in picture
 
 
 def test_an_append_that_is_off_by_one_is_shown() -> None:
@@ -188,6 +189,6 @@ def test_a_negative_subscript_is_no_way_to_read_from_the_end() -> None:
 
 def test_a_state_that_is_read_from_a_model_satisfies_the_invariants_natively() -> None:
     search = Search(INSTANCES[2], specification())
-    candidate = search.enabled(RULES["append"], time.monotonic() + 20)
+    candidate = search.enabled(RULES["append"], FIRING_EFFORT)
     assert candidate is not None
     assert Machine(search.sizes).broken_claims(candidate.state) == []

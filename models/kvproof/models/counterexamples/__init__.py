@@ -1,10 +1,10 @@
-"""Why something is not proved: a small concrete state from which running the specification breaks the claim.
+"""Counterexamples to obligations that are not proved: small states from which a run breaks a claim.
 
-`search.py` asks for one, `instances.py` has the sizes in which it looks and reads the solver's model, `replay.py` runs
-the text natively on it, `shrinking.py` puts back whatever does not matter, `clauses.py` finds the clause that is false
-and `picture.py` shows the state before and after. What a solver says is a candidate; only what the run confirms is a
-counterexample.
+`search.py` looks for one; `instances.py` has the sizes that are searched, and reads the solver's model; `replay.py`
+runs the specification natively on it; `shrinking.py` resets the values that do not matter; `clauses.py` finds the part
+of the claim that is false; `picture.py` prints the states before and after. `contracts.py` does this for contracts of
+operations. A solver's model is only a candidate: it is a counterexample if the run confirms it.
 
-A counterexample to an inductive step begins in a state that satisfies every invariant. Whether that state can be
-reached is another question: if it cannot, an invariant is missing that says so.
+A counterexample to an inductive step begins in a state that satisfies every invariant. This state need not be
+reachable; if it is not, an invariant that excludes it is missing.
 """

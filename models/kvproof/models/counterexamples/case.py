@@ -1,4 +1,4 @@
-"""What is to be shown of an obligation, and what has been shown."""
+"""Cases, which are claims that a run can break, and counterexamples to them."""
 
 import builtins
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ CLAIMS = {claim.name: claim for claim in (*COLLECTED.invariants, *COLLECTED.theo
 
 
 class Kind(Enum):
-    """How a claim about the specification can be false."""
+    """The ways in which a claim about the specification can be false."""
 
-    INITIAL = "the first state does not satisfy it"
-    THEOREM = "a state satisfies every invariant, and not the theorem"
+    INITIAL = "the initial state does not satisfy it"
+    THEOREM = "a state satisfies every invariant, but not the theorem"
     INVARIANT = "a rule leads from a state that satisfies every invariant to one that does not"
     CHECK = "a rule reaches a check that does not hold"
-    RANGE = "something is read or written that is not there"
+    RANGE = "a subscript is out of range"
 
 
 @dataclass(frozen=True)
 class Case:
-    """One claim about a rule, a theorem or the first state. function: where a check or a subscript stands."""
+    """A claim about a rule, a theorem or the initial state. function: the one that has the check or the subscript."""
 
     kind: Kind
     subject: str
@@ -38,12 +38,12 @@ class Case:
 
     @builtins.property
     def is_of_rule(self) -> bool:
-        """Whether a rule is run."""
+        """Whether the claim is about a rule, so that a rule is fired."""
         return self.subject in RULES
 
 
 def case_of(obligation: Obligation) -> Case | None:
-    """What is to be shown; None where no run of the specification can show it."""
+    """The case of an obligation; None if no run of the specification can break it."""
     subject, claim = obligation.subject, obligation.claim
     if obligation.suite != SUITE:
         return None
@@ -61,10 +61,10 @@ def case_of(obligation: Obligation) -> Case | None:
 
 @dataclass(frozen=True)
 class Clause:
-    """The part of a claim that is false.
+    """A part of a claim that is false.
 
-    place: file and line. text: as it stands there. at: the values of the names it is quantified over. values: what
-    each field it reads is there.
+    place: file and line. text: its source. at: the values of the quantified variables. values: the value of each
+    field and predicate that it reads, by source text.
     """
 
     place: str
@@ -75,10 +75,10 @@ class Clause:
 
 @dataclass(frozen=True, eq=False)
 class Counterexample:
-    """A state, the rule that is fired with its arguments, and the state it leaves, as running them has shown.
+    """A state, a rule with its arguments, and the state after firing it, confirmed by a native run.
 
-    after: of a check or a subscript, the state as it is where it stands. sentence: what the claim says in words.
-    place: where it stands, file and line.
+    after: for a check or a subscript, the state at that point of the rule. sentence: the claim in words. place: file
+    and line of the claim.
     """
 
     case: Case

@@ -1,7 +1,7 @@
-"""The part of a claim that is false: which of the conditions that it joins, for which blocks and sequences.
+"""The part of a claim that is false: which of its conditions, and for which blocks and sequences.
 
-A claim is taken apart as it is written: what `and` joins, what `all` runs over, the conclusion of an `implies`. Each
-part is compiled as a word of its own and read natively.
+A claim is split at its `and`, its `all` and the conclusions of its `implies`. Each part is compiled as a function of
+its own and evaluated natively.
 """
 
 import ast
@@ -17,19 +17,19 @@ from kvproof.spec.native import FIELDS, Machine, Sizes
 from kvproof.spec.text.state import State
 
 Domains = tuple[tuple[str, str], ...]  # name of a variable -> name of its domain
-CLAUSES_MAX = 3  # shown of one claim
-NOT_THERE = (IndexError, OutOfRange, TooSmall)  # of a list, and of one that is watched
+CLAUSES_MAX = 3  # printed of one claim
+NOT_THERE = (IndexError, OutOfRange, TooSmall)  # raised for a subscript out of range
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
     condition: ast.expr
     domains: Domains
-    reads: tuple[ast.expr, ...]  # fields with subscripts, and words
+    reads: tuple[ast.expr, ...]  # fields with subscripts, and calls of predicates and functions
 
 
 def false_clauses(text: Text, sizes: Sizes, claim: str, state: State) -> tuple[Clause, ...]:
-    """The parts of an invariant or theorem that are false of a state, the first few of them."""
+    """The first few parts of an invariant or theorem that are false in a state."""
     function, file = text.functions[claim]
     result = function.body[-1]
     if not isinstance(result, ast.Return) or result.value is None:
@@ -69,7 +69,7 @@ def _parts(node: ast.expr, domains: Domains, conditions: list[ast.expr], words: 
 
 
 def _reads(node: ast.AST, words: frozenset[str]) -> Iterator[ast.expr]:
-    """Words, and fields with all their subscripts; what a quantifier within the part reads is not one value."""
+    """Calls, and fields with all their subscripts. Those inside a quantifier are left out: they have many values."""
     if isinstance(node, (ast.GeneratorExp, ast.ListComp)):
         return
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in words:
@@ -85,7 +85,7 @@ def _reads(node: ast.AST, words: frozenset[str]) -> Iterator[ast.expr]:
 
 
 def _name(number: int, place: int = 0) -> str:
-    """What a part is compiled as: 0 the condition, then each field that it reads."""
+    """The name of a compiled part: place 0 is the condition, the next ones are the expressions that it reads."""
     return f"clause_{number}_{place}"
 
 
@@ -102,7 +102,7 @@ def _false_at(machine: Machine, number: int, part: _Part, state: State) -> Itera
         try:
             is_true = machine.names[_name(number)](state, *values)
         except NOT_THERE:
-            continue  # a part to the left is false, and is shown
+            continue  # an earlier part of the claim is false, and is printed
         if not is_true:
             yield dict(zip((name for name, _ in part.domains), values, strict=True))
 
@@ -113,5 +113,5 @@ def _clause(machine: Machine, number: int, part: _Part, at: dict[str, int], stat
         try:
             values[ast.unparse(expression)] = machine.names[_name(number, place)](state, *at.values())
         except NOT_THERE:
-            continue  # a part to the left decides before it is read
+            continue  # an earlier operand decides the condition before this is read
     return Clause(place_of(file, part.condition), ast.unparse(part.condition), at, values)

@@ -1,8 +1,8 @@
-"""Why the contract of an operation is not proved: where it began, where it is, and what one more firing does to it.
+"""Counterexamples to contracts: the state where an operation began, the state where it is, and its next firing.
 
-As for rules a solver is asked in small instances, and what it says is run natively: both states satisfy every
-invariant, the operation has come from one to the other as far as its contract can tell, and from there it is refused
-on its way, leaves a state in which the contract does not hold any more, or has ended without doing what it says.
+As for rules, a solver is asked in small instances, and its answer is run natively: both states satisfy every invariant,
+and the contract allows that the operation came from the first to the second. Then its next rule is refused, or leaves a
+state that violates the loop invariant, or the operation has ended without establishing its postcondition.
 """
 
 import ast
@@ -36,13 +36,13 @@ BEGINS, GOES_ON, IS_ENABLED, KEEPS_ON, ENDS, HAS_DONE = (
     "has done",
 )
 KINDS = (BEGINS, GOES_ON, IS_ENABLED, KEEPS_ON, ENDS, HAS_DONE)
-PART = "the_part"  # the name of the part of a word that is not proved, compiled as a word of its own
+PART = "the_part"  # the name under which the part of a predicate that is not proved is compiled
 NOT_THERE = (IndexError, OutOfRange, TooSmall)
 
 
 @dataclass(frozen=True)
 class ContractCase:
-    """One claim of a contract. rule: the one that is fired next, where one is. part: what is to be false."""
+    """A claim of a contract. rule: the rule that is fired next, if there is one. part: the condition to be broken."""
 
     contract: Contract
     kind: str
@@ -52,10 +52,11 @@ class ContractCase:
 
 @dataclass(frozen=True, eq=False)
 class BrokenContract:
-    """An operation that does not do what its contract says, as running it has shown.
+    """An operation that breaks its contract, confirmed by a native run.
 
-    given: what the operation was given, by name. start: where it began. before: where it is. chosen: what is chosen for
-    the next firing. after: what that leaves; where nothing is fired, the state before. said: what is wrong, in words.
+    given: the arguments of the operation, by name. start: the state where it began. before: the state where it is.
+    chosen: the arguments of the next firing. after: the state after it; if nothing is fired, the state before. reason:
+    what is wrong, in words.
     """
 
     case: ContractCase
@@ -65,11 +66,11 @@ class BrokenContract:
     before: State
     chosen: dict[str, Any]
     after: State
-    said: str
+    reason: str
 
 
 def contract_case(obligation: Obligation) -> ContractCase | None:
-    """What is to be shown; None where nothing is run: that words read what is there, and count."""
+    """The case of an obligation; None if no run can break it: subscripts in range, and the variant at the start."""
     contract = next((one for one in CONTRACTS if one.name == obligation.subject), None)
     head, _, part = obligation.claim.partition(": ")
     kind, _, by = head.partition(", by ")
@@ -80,7 +81,7 @@ def contract_case(obligation: Obligation) -> ContractCase | None:
 
 
 def broken_contract(obligation: Obligation, text: Text | None, seconds: float) -> BrokenContract | None:
-    """Where an operation breaks its contract, natively run; None if nothing is found in time."""
+    """Search for a native run in which an operation breaks its contract; None if none is found in time."""
     case = contract_case(obligation)
     if case is None:
         return None
@@ -113,7 +114,7 @@ class _Search:
         self.proof = Proof(self.search.induction, case.contract)
 
     def candidate(self, id: str, seconds: float) -> _Candidate | None:
-        """What the solver says breaks the contract; None if nothing does, or it does not say in time."""
+        """The solver's candidate for breaking the contract; None if it finds none in time."""
         obligation = next((one for one in self.proof.obligations() if one.id == id), None)
         if obligation is None or obligation.is_trivial():
             return None
@@ -153,7 +154,7 @@ class _Replay:
         self.machine = Machine(sizes, with_ghosts=True, with_checks=False, text=functions)
 
     def run(self, candidate: _Candidate) -> BrokenContract | None:
-        """What the run shows to be wrong; None if it shows nothing."""
+        """The broken contract; None if the run does not confirm the candidate."""
         try:
             return self._run(candidate)
         except NOT_THERE:
@@ -173,22 +174,22 @@ class _Replay:
         left = self._value(contract.variant, given, state=before)
         if case.kind != BEGINS and (left == 0) != (case.kind == HAS_DONE):
             return None
-        after, said = copy.deepcopy(before), ""
+        after, reason = copy.deepcopy(before), ""
         if case.kind == GOES_ON:
             assert contract.can_choose is not None
-            said = "" if self._value(contract.can_choose, given, state=before) else "nothing can be fired any more"
+            reason = "" if self._value(contract.can_choose, given, state=before) else "no rule can be fired any more"
         elif case.rule:
-            said = self._fired(candidate, start, before, after, left)
+            reason = self._fire(candidate, start, before, after, left)
         elif not self._holds(start, before, given):
-            said = case.part
-        if not said:
+            reason = case.part
+        if not reason:
             return None
         return BrokenContract(
-            case, self.sizes, candidate.given, candidate.start, candidate.before, candidate.chosen, after, said
+            case, self.sizes, candidate.given, candidate.start, candidate.before, candidate.chosen, after, reason
         )
 
-    def _fired(self, candidate: _Candidate, start: State, before: State, after: State, left: int) -> str:
-        """What is wrong with the firing that comes next; empty if it is right, or not chosen."""
+    def _fire(self, candidate: _Candidate, start: State, before: State, after: State, left: int) -> str:
+        """Fire the next rule in `after`. Returns what is wrong; empty if nothing is, or if the rule is not chosen."""
         case, contract = self.case, self.case.contract
         given, chosen = candidate.given, candidate.chosen
         choice = dict(contract.firings)[case.rule]
@@ -204,7 +205,7 @@ class _Replay:
             return "" if self._holds(start, after, next_given) else case.part
         if case.kind == ENDS:
             left_after = self._value(contract.variant, next_given, state=after)
-            return "" if 0 <= left_after < left else f"{left} firings are left before, {left_after} after"
+            return "" if 0 <= left_after < left else f"{left} firings are left before it, {left_after} after it"
         return ""
 
     def _holds(self, start: State, state: State, given: dict[str, Any]) -> bool:
@@ -218,7 +219,7 @@ class _Replay:
 
 
 def _word_of(function: ast.FunctionDef, part: str) -> ast.FunctionDef:
-    """A part of a word, as a word."""
+    """A part of a predicate, as a function with the same parameters."""
     found = copy.deepcopy(function)
     found.name, found.decorator_list = PART, []
     expression = ast.parse(part, mode="eval").body

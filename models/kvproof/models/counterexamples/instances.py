@@ -1,8 +1,8 @@
-"""Small instances of the specification: where a solver looks for a state, and how the state is read from its model.
+"""Small instances of the specification: sizes in which a solver looks for a state, and the state of its model.
 
 In an instance the numbers of blocks, sequences, slots and flights are known, and quantifiers are unrolled. Tables and
-enumerations have no end there either; they are looked at only as far as the instance goes, so a state is asked for
-whose tables have room for one entry more.
+enumerations are infinite there too, but only a finite part of them is read; so the state must have tables with room for
+one more entry in that part.
 """
 
 import time
@@ -24,27 +24,27 @@ from kvproof.spec.language import Domain
 from kvproof.spec.native import FIELDS, Sizes
 from kvproof.spec.text.state import FREE, NONE, State
 
-# From the smallest on: each has something that those before it have not.
+# In increasing size; each has something that the smaller ones lack.
 INSTANCES = (
     Sizes(num_gpu_blocks=2, num_host_blocks=0, block_size=2, num_seqs=2, num_indexes=2),
     Sizes(num_gpu_blocks=2, num_host_blocks=2, block_size=2, num_seqs=2, num_indexes=3),
     Sizes(num_gpu_blocks=2, num_host_blocks=2, block_size=2, num_seqs=2, num_indexes=3, num_flights=2),
     Sizes(num_gpu_blocks=3, num_host_blocks=2, block_size=2, num_seqs=3, num_indexes=4, num_flights=2),
 )
-WISH_EFFORT = 2_000_000  # as Z3 counts it: what each wish for a state that is easy to read may cost
+WISH_EFFORT = 2_000_000  # in Z3's units, for each wish for a state that is easier to read
 
 
 class Instance(Universe):
-    """Known sizes, but for tables and enumerations."""
+    """Known sizes, except for tables and enumerations."""
 
     def contains(self, domain: Domain, term: Number) -> Truth:
-        """Whether the number is one of the domain."""
+        """Whether the number is in the domain."""
         return is_between(0, term, None if domain.size in WITHOUT_END else self.size(domain))
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """What a model says: a state, and the arguments of the rule."""
+    """A state and the arguments of a rule, from a model of the solver."""
 
     state: State
     arguments: dict[str, Any]
@@ -61,7 +61,7 @@ class Search:
         self.before = self.induction.before
 
     def candidate(self, case: Case, rule: Any, id: str, deadline: float) -> Candidate | None:
-        """A state from which the solver says the claim to be false; None if there is none, or no time is left."""
+        """A state for which the solver finds the claim to be false; None if it finds none in time."""
         obligation = self._obligation(case, rule, id)
         seconds = deadline - time.monotonic()
         if obligation is None or obligation.is_trivial() or seconds <= 0:
@@ -75,12 +75,12 @@ class Search:
         model = self.preferred(solver, deadline)
         return self.read(model, parameters)
 
-    def enabled(self, rule: Any, deadline: float) -> Candidate | None:
-        """A state of the invariants in which a rule is enabled; None if there is none, or no time is left."""
+    def enabled(self, rule: Any, effort: int) -> Candidate | None:
+        """A state that satisfies the invariants and enables a rule; None if the solver finds none with this effort."""
         parameters = list(self.translator.parameters(rule))
         outcome = self.translator.run(rule.__name__, self.before, *(one.value for one in parameters))
         solver = z3.Solver()
-        solver.set("timeout", max(1, int((deadline - time.monotonic()) * 1000)))
+        solver.set("rlimit", effort)
         solver.add(*(one.formula for one in self.induction.assumed), *(one.known for one in parameters))
         solver.add(outcome.guard, *self.room(parameters))
         return self.read(solver.model(), parameters) if solver.check() == z3.sat else None
@@ -97,7 +97,7 @@ class Search:
         return next((one for one in made if one.id == id), None)
 
     def room(self, parameters: Iterable[Parameter]) -> Iterator[Truth]:
-        """Every table has room for one entry more, and indexes that are given are looked at."""
+        """Every table has room for one more entry, and index parameters are in the finite part."""
         for seq in range(self.sizes.num_seqs):
             yield self.before.maps["num_blocks"].read(seq) < self.sizes.num_indexes  # type: ignore[operator]
         for one in parameters:
@@ -107,7 +107,7 @@ class Search:
     # States that are easy to read
 
     def preferred(self, solver: z3.Solver, deadline: float) -> z3.ModelRef:
-        """The model of a state in which as little as possible is going on."""
+        """A model of a simple state: as many wishes as possible are fulfilled. The solver must have a model."""
         model = solver.model()
         solver.set("rlimit", WISH_EFFORT)
         for wish in self._wishes():
@@ -127,7 +127,7 @@ class Search:
         return model
 
     def _wishes(self) -> Iterator[Truth]:
-        """What makes a state simple, the most telling first."""
+        """Conditions that make a state simple, the most important first."""
         maps, sizes = self.before.maps, self.sizes
         seqs, blocks = range(sizes.num_seqs), range(sizes.num_gpu_blocks + sizes.num_host_blocks)
         yield from (maps["uses"].read(flight) == NONE for flight in range(sizes.num_flights))
@@ -144,12 +144,12 @@ class Search:
     # Reading a model
 
     def read(self, model: z3.ModelRef, parameters: Iterable[Parameter]) -> Candidate:
-        """The state and the arguments of a model; what it leaves open is 0 or false."""
+        """The state and the arguments of a model; values that it leaves open are 0 or false."""
         arguments = {one.name: self._argument(model, one) for one in parameters}
         return Candidate(self.read_state(model, self.before), arguments)
 
     def read_state(self, model: z3.ModelRef, state: SymbolicState) -> State:
-        """A state of the model, in the lists of `kvproof.spec.native`."""
+        """A state of the model, as the lists of `kvproof.spec.native`."""
         found = State()
         for name, field in FIELDS.items():
             setattr(found, name, self._values(model, state.maps[name], field.domains, ()))
@@ -178,5 +178,5 @@ def _known(model: z3.ModelRef, term: Any) -> int | bool:
 
 
 def instances_for(case: Case) -> tuple[Sizes, ...]:
-    """The instances in which a case is looked for; of the first state there is one, with blocks in both pools."""
+    """The instances in which a case is searched; for the initial state only one, with blocks in both pools."""
     return INSTANCES if case.kind is not Kind.INITIAL else (INSTANCES[1],)

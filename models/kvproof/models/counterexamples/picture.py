@@ -1,7 +1,7 @@
-"""A counterexample for people: what is false and where, the state before, the rule, the state after with marks.
+"""Print a counterexample: what is false and where, the state before, the rule, and the state after with marks.
 
-Sequences and blocks that are idle before and after are left out. What a slot shall hold or holds is a letter; equal
-letters are equal content, a dot is nothing that matters.
+Sequences and blocks that are idle before and after are left out. The expected or actual content of a slot is a letter;
+equal letters mean equal content, and a dot is content that does not matter.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,12 +21,12 @@ CONTENTS = tuple(f"state.{name}[" for name, field in FIELDS.items() if field.to 
 
 
 def lines(found: Counterexample) -> list[str]:
-    """The whole counterexample, line by line, without its name."""
-    return [*_what(found), *_states(found)]
+    """The lines of the whole counterexample, without its name."""
+    return [*_broken_claim(found), *_states(found)]
 
 
 def data(found: Counterexample) -> dict[str, Any]:
-    """The same as data: each field of the state before and after, and the clauses that are false."""
+    """The counterexample as data: each field of the states before and after, and the clauses that are false."""
     return {
         "subject": found.case.subject,
         "claim": found.case.claim,
@@ -49,31 +49,34 @@ def _plain(values: Any) -> Any:
 
 
 def contract_lines(found: BrokenContract) -> list[str]:
-    """An operation that breaks its contract: where it began, where it is, and the firing that breaks it."""
-    case, shown = found.case, {name: _shown(getattr(found, name), found.sizes) for name in ("start", "before", "after")}
-    wanted = [name for name in shown["start"] if any(states[name] not in IDLE for states in shown.values())]
-    heads = {BEGINS: "Where it begins this is false:", HAS_DONE: "Where it ends this is false:"}
-    said = [heads.get(case.kind, "Afterwards this is false:"), f"  {found.said}"]
-    lines = [case.contract.sentence, *(said if case.part and case.kind != IS_ENABLED else [f"Here {found.said}."])]
-    given = (f"{name} {_given(value)}" for name, value in found.given.items())
-    lines += [f"Given: {', '.join(given)}", f"It began, with {_sizes(found.sizes)}:"]
-    lines += [f"    {name}: {shown['start'][name]}" for name in wanted]
+    """The lines about a broken contract: where the operation began, where it is, and the firing that breaks it."""
+    case = found.case
+    parts = {name: _parts(getattr(found, name), found.sizes) for name in ("start", "before", "after")}
+    wanted = [name for name in parts["start"] if any(state[name] not in IDLE for state in parts.values())]
+    heads = {BEGINS: "This is false where the operation begins:", HAS_DONE: "This is false where the operation ends:"}
+    if case.part and case.kind != IS_ENABLED:
+        reason = [heads.get(case.kind, "This is false afterwards:"), f"  {found.reason}"]
+    else:
+        reason = [f"Here {found.reason}."]
+    given = (f"{name} {_plain(value)}" for name, value in found.given.items())
+    lines = [case.contract.sentence, *reason, f"Given: {', '.join(given)}", f"Start, with {_sizes(found.sizes)}:"]
+    lines += [f"    {name}: {parts['start'][name]}" for name in wanted]
     if case.kind != BEGINS:
-        lines.append("It is now, * is what changed since:")
-        lines += _marked(wanted, shown["start"], shown["before"])
+        lines.append("Now (* marks what has changed since the start):")
+        lines += _marked(wanted, parts["start"], parts["before"])
     if case.rule:
-        chosen = (f"{name} {_given(value)}" for name, value in found.chosen.items())
+        chosen = (f"{name} {_plain(value)}" for name, value in found.chosen.items())
         lines.append(f"{case.rule} is fired next{''.join(f', {one}' for one in chosen)}")
     if case.rule and case.kind != IS_ENABLED:
-        lines += ["After, * is what changed:", *_marked(wanted, shown["before"], shown["after"])]
+        lines += ["After (* marks what changed):", *_marked(wanted, parts["before"], parts["after"])]
     return lines
 
 
 def contract_data(found: BrokenContract) -> dict[str, Any]:
-    """The same as data: each field of the three states."""
+    """The broken contract as data: each field of the three states."""
     return {
         "subject": found.case.contract.name,
-        "claim": found.said,
+        "claim": found.reason,
         "sentence": found.case.contract.sentence,
         "rule": found.case.rule,
         "sizes": asdict(found.sizes),
@@ -89,14 +92,10 @@ def _marked(wanted: list[str], before: dict[str, str], after: dict[str, str]) ->
     return (f"  {'*' if before[name] != after[name] else ' '} {name}: {after[name]}" for name in wanted)
 
 
-def _given(value: Any) -> str:
-    return str(_plain(value))
+# The claim that is false ---------------------------------------------------------------------------------------------
 
 
-# What is false -----------------------------------------------------------------------------------------------------
-
-
-def _what(found: Counterexample) -> Iterator[str]:
+def _broken_claim(found: Counterexample) -> Iterator[str]:
     case = found.case
     if found.sentence:
         yield found.sentence
@@ -105,13 +104,13 @@ def _what(found: Counterexample) -> Iterator[str]:
             yield f"This check does not hold ({found.place}):"
             yield f"  {case.claim}"
         case Kind.RANGE:
-            yield f"This is not so ({found.place}):"
+            yield f"This is false ({found.place}):"
             yield f"  {case.claim}"
         case _:
             for clause in found.clauses:
                 yield from _clause(clause, case.is_of_rule)
             if not found.clauses:
-                yield f"It is false ({found.place})."
+                yield f"The claim is false ({found.place})."
 
 
 def _clause(clause: Clause, is_after: bool) -> Iterator[str]:
@@ -124,24 +123,24 @@ def _clause(clause: Clause, is_after: bool) -> Iterator[str]:
 
 
 def _value(text: str, value: Any) -> str:
-    """A value as the states below show it."""
+    """A value in the notation of the states."""
     is_identity = text.startswith(CONTENTS)
     return _letter(value) if is_identity else str(value)
 
 
-# States ------------------------------------------------------------------------------------------------------------
+# States --------------------------------------------------------------------------------------------------------------
 
 
 def _states(found: Counterexample) -> Iterator[str]:
-    before, after = _shown(found.before, found.sizes), _shown(found.after, found.sizes)
+    before, after = _parts(found.before, found.sizes), _parts(found.after, found.sizes)
     wanted = [name for name in before if not (before[name] == after[name] and before[name] in IDLE)]
     yield f"{'Before' if found.case.is_of_rule else 'The state'}, with {_sizes(found.sizes)}:"
     yield from (f"    {name}: {before[name]}" for name in wanted)
     if not found.case.is_of_rule:
         return
     yield f"{found.case.subject}({', '.join(_arguments(found))})"
-    stops = {Kind.CHECK: "At the check", Kind.RANGE: "There"}
-    yield f"{stops.get(found.case.kind, 'After')}, * is what changed:"
+    stops = {Kind.CHECK: "At the check", Kind.RANGE: "At the subscript"}
+    yield f"{stops.get(found.case.kind, 'After')} (* marks what changed):"
     yield from _marked(wanted, before, after)
 
 
@@ -158,15 +157,15 @@ ABSENT, ALL_FREE = "none", "free"
 IDLE = {ABSENT, ALL_FREE}
 
 
-def _shown(state: State, sizes: Sizes) -> dict[str, str]:
-    """Each sequence, block, flight and pool by name, with all that is to be known of it."""
-    shown = {f"sequence {seq}": _sequence(state, seq, sizes) for seq in range(sizes.num_seqs)}
-    shown |= {f"block {block}": _block(state, block) for block in range(sizes.num_gpu_blocks + sizes.num_host_blocks)}
-    shown |= {f"flight {flight}": _flight(state, flight) for flight in range(sizes.num_flights)}
-    shown["GPU"] = _counters(state.count[0])
+def _parts(state: State, sizes: Sizes) -> dict[str, str]:
+    """A description of each sequence, block, flight and pool, by name."""
+    parts = {f"sequence {seq}": _sequence(state, seq, sizes) for seq in range(sizes.num_seqs)}
+    parts |= {f"block {block}": _block(state, block) for block in range(sizes.num_gpu_blocks + sizes.num_host_blocks)}
+    parts |= {f"flight {flight}": _flight(state, flight) for flight in range(sizes.num_flights)}
+    parts["GPU"] = _counters(state.count[0])
     if sizes.num_host_blocks:
-        shown["host"] = _counters(state.count[HOST])
-    return shown
+        parts["host"] = _counters(state.count[HOST])
+    return parts
 
 
 def _sequence(state: State, seq: int, sizes: Sizes) -> str:
@@ -218,9 +217,9 @@ def _counters(counts: Sequence[int]) -> str:
     return ", ".join(f"{count} {LISTS[status]}" for status, count in enumerate(counts))
 
 
-def _slots(values: Iterable[int], num_shown: int) -> str:
-    """Letters for what matters; what lies beyond only if it is not as at first."""
-    return f"[{' '.join(_letter(v) if at < num_shown or v else NOTHING for at, v in enumerate(values))}]"
+def _slots(values: Iterable[int], num_relevant: int) -> str:
+    """Letters for the first slots, which matter; of later slots only those that differ from the initial state."""
+    return f"[{' '.join(_letter(v) if at < num_relevant or v else NOTHING for at, v in enumerate(values))}]"
 
 
 def _letter(identity: int) -> str:

@@ -1,7 +1,7 @@
-"""A candidate run natively: the text itself, compiled for the sizes of the instance, decides whether a claim is false.
+"""Run a candidate natively: the specification's text, compiled for the instance, decides whether the claim is false.
 
-The lists of the state watch their subscripts: natively a negative one would silently read from the end. A subscript
-past the end of a table is the instance's, which is too small; it shows nothing.
+The lists of the state check their subscripts, because a negative one would silently read from the end. A subscript past
+the end of a table only means that the instance is too small; then the run confirms nothing.
 """
 
 import ast
@@ -20,15 +20,15 @@ from kvproof.spec.text.state import State
 
 
 class OutOfRange(Exception):
-    """A subscript that is not in its domain."""
+    """A subscript is not in its domain."""
 
 
 class TooSmall(Exception):
-    """A subscript past the end of a table that has no end in the specification."""
+    """A subscript is past the end of a table that is infinite in the specification."""
 
 
 class Watched(list[Any]):
-    """A list without subscripts from its end."""
+    """A list that raises OutOfRange for a negative subscript or one past its end."""
 
     has_end = True
 
@@ -50,14 +50,14 @@ class Watched(list[Any]):
 
 
 class Endless(Watched):
-    """A list that stands for a table or an enumeration."""
+    """A list for a table or an enumeration; it raises TooSmall for a subscript past its end."""
 
     has_end = False
 
 
 @dataclass(frozen=True, eq=False)
 class Replayed:
-    """What a run has left: the state after, or where it stopped."""
+    """The result of a run that confirms a candidate: the state after the rule, or where it stopped."""
 
     after: State
 
@@ -74,7 +74,7 @@ class Replay:
         self.machine = Machine(sizes, with_ghosts=True, with_checks=has_checks, text=functions)
 
     def run(self, candidate: Candidate) -> Replayed | None:
-        """What the run leaves if it shows that the claim is false; None if it does not."""
+        """The result if the run confirms that the claim is false; None if it does not."""
         state = watched(candidate.state)
         try:
             if self.case.kind is not Kind.INITIAL and not self._satisfies_the_invariants(state):
@@ -82,11 +82,11 @@ class Replay:
         except (OutOfRange, TooSmall, IndexError):
             return None
         if self.case.is_of_rule:
-            return self._fired(state, candidate)
-        return self._read(state)
+            return self._fire(state, candidate)
+        return self._evaluate(state)
 
     def is_enabled(self, candidate: Candidate) -> bool:
-        """Whether the rule fires from there, a state that satisfies every invariant before."""
+        """Whether the state satisfies every invariant, and the rule fires from it."""
         state = watched(candidate.state)
         try:
             if not self._satisfies_the_invariants(state):
@@ -96,37 +96,37 @@ class Replay:
             return False
 
     def _satisfies_the_invariants(self, state: State) -> bool:
-        """All of them; where the case is that one of them reads what is not there, the others."""
+        """Whether all invariants hold, without the one whose subscript is out of range in this case."""
         names = (claim.name for claim in COLLECTED.invariants)
-        read = self.case.subject if self.case.kind is Kind.RANGE else ""
-        return all(self.machine.word(name)(state) for name in names if name != read)
+        skipped = self.case.subject if self.case.kind is Kind.RANGE else ""
+        return all(self.machine.word(name)(state) for name in names if name != skipped)
 
-    def _fired(self, state: State, candidate: Candidate) -> Replayed | None:
+    def _fire(self, state: State, candidate: Candidate) -> Replayed | None:
         arguments = copy.deepcopy(list(candidate.arguments.values()))
         try:
             if self.machine.rules[self.case.subject](state, *arguments) is not None:
                 return None
         except CheckFailed:
-            return Replayed(state)  # there is no other check in this text
+            return Replayed(state)  # the text has no other check
         except OutOfRange as error:
-            return Replayed(state) if self._stands_there(error) else None
+            return Replayed(state) if self._is_in_function(error) else None
         except (TooSmall, IndexError):
             return None
-        return self._read(state) if self.case.kind is Kind.INVARIANT else None
+        return self._evaluate(state) if self.case.kind is Kind.INVARIANT else None
 
-    def _read(self, state: State) -> Replayed | None:
-        """Whether a claim is false of the state, or reads what is not there."""
+    def _evaluate(self, state: State) -> Replayed | None:
+        """The result if the claim is false of the state, or has a subscript out of range."""
         name = self.case.subject if self.case.kind is Kind.RANGE else self.case.claim
         try:
             is_true = self.machine.word(name)(state)
         except OutOfRange as error:
-            return Replayed(state) if self._stands_there(error) else None
+            return Replayed(state) if self._is_in_function(error) else None
         except (TooSmall, IndexError):
             return None
         return None if is_true or self.case.kind is Kind.RANGE else Replayed(state)
 
-    def _stands_there(self, error: OutOfRange) -> bool:
-        """Whether the subscript stands in the function that the case is about."""
+    def _is_in_function(self, error: OutOfRange) -> bool:
+        """Whether the subscript is in the function that the case is about."""
         if self.case.kind is not Kind.RANGE:
             return False
         innermost, trace = "", error.__traceback__
@@ -139,7 +139,7 @@ class Replay:
 
 
 def watched(state: State) -> State:
-    """A copy of the state whose lists watch their subscripts."""
+    """A copy of the state whose lists check their subscripts."""
     found = State()
     for name, field in FIELDS.items():
         setattr(found, name, _watched(getattr(state, name), field.domains))
@@ -154,7 +154,7 @@ def _watched(values: Any, domains: tuple[Domain, ...]) -> Any:
 
 
 def _with_one_check(function: ast.FunctionDef, name: str, case: Case) -> ast.FunctionDef:
-    """The function without any check but the one that the case is about."""
+    """The function without its checks, except the one that the case is about."""
     found = copy.deepcopy(function)
     found.body = list(_without_checks(found.body, case.claim if name == case.function else None))
     return found
@@ -172,7 +172,7 @@ def _without_checks(body: list[ast.stmt], kept: str | None) -> Iterator[ast.stmt
 
 
 def replays(sizes: Sizes, text: Text) -> Iterator[tuple[str, Replay]]:
-    """For each rule one that only fires it."""
+    """A replay for each rule, for `is_enabled`."""
     whole = Replay(Case(Kind.INVARIANT, "", "", "", ""), sizes, text)
     for name in RULES:
         one = copy.copy(whole)

@@ -1,4 +1,4 @@
-"""A counterexample for an obligation that is not proved: asked for in growing instances, confirmed by a run."""
+"""Search for a counterexample to an obligation that is not proved, in growing instances; a run must confirm it."""
 
 import copy
 import time
@@ -7,7 +7,7 @@ from kvproof.models.counterexamples.case import CLAIMS, RULES, Case, Counterexam
 from kvproof.models.counterexamples.clauses import false_clauses
 from kvproof.models.counterexamples.instances import Candidate, Search, instances_for
 from kvproof.models.counterexamples.replay import Replay, Replayed
-from kvproof.models.counterexamples.shrinking import shrunk
+from kvproof.models.counterexamples.shrinking import shrink
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.translation.text import Text, place_of, specification
 from kvproof.spec.native import Sizes
@@ -18,9 +18,9 @@ SHRINKING_SECONDS = 5.0
 
 
 def counterexample(obligation: Obligation, text: Text | None = None, seconds: float = SECONDS) -> Counterexample | None:
-    """A state from which running the text breaks the obligation; None if none is found in time.
+    """Search for a state from which running the text breaks the obligation; None if none is found in time.
 
-    text: the one of which the obligation is not proved; that of the specification if none is given.
+    text: the text that the obligation is about; by default that of the specification.
     """
     case = case_of(obligation)
     if case is None:
@@ -37,10 +37,10 @@ def counterexample(obligation: Obligation, text: Text | None = None, seconds: fl
         if replay.run(candidate) is None:
             continue
         if case.kind is not Kind.INITIAL:
-            candidate = shrunk(replay, candidate, time.monotonic() + SHRINKING_SECONDS)
+            candidate = shrink(replay, candidate, time.monotonic() + SHRINKING_SECONDS)
         done = replay.run(candidate)
         assert done is not None
-        return _shown(case, sizes, text, obligation, candidate, done)
+        return _described(case, sizes, text, obligation, candidate, done)
     return None
 
 
@@ -50,7 +50,7 @@ def _candidate(case: Case, id: str, sizes: Sizes, text: Text, deadline: float) -
     return Search(sizes, text).candidate(case, RULES.get(case.subject), id, deadline)
 
 
-def _shown(
+def _described(
     case: Case, sizes: Sizes, text: Text, obligation: Obligation, candidate: Candidate, done: Replayed
 ) -> Counterexample:
     clauses = false_clauses(text, sizes, case.claim, done.after) if case.kind not in (Kind.CHECK, Kind.RANGE) else ()

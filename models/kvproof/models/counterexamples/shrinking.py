@@ -1,4 +1,4 @@
-"""A counterexample without what does not matter: each value that can be as in the first state is so."""
+"""Shrink a counterexample: reset every value that can equal the one of the initial state."""
 
 import copy
 import time
@@ -11,8 +11,8 @@ from kvproof.spec.language import IDENTITIES
 from kvproof.spec.native import FIELDS
 
 
-def shrunk(replay: Replay, candidate: Candidate, deadline: float) -> Candidate:
-    """A candidate that the run confirms as well, with fewer values that differ from those of the first state."""
+def shrink(replay: Replay, candidate: Candidate, deadline: float) -> Candidate:
+    """A candidate that the run confirms too, and that differs from the initial state in fewer values."""
     found = _renamed(candidate)
     if replay.run(found) is None:
         found = candidate
@@ -29,7 +29,7 @@ def shrunk(replay: Replay, candidate: Candidate, deadline: float) -> Candidate:
 
 
 def _renamed(candidate: Candidate) -> Candidate:
-    """The same with other identities, from 1 on in the order in which they occur: only whether two are equal counts."""
+    """The candidate with identities renumbered from 1 in the order of occurrence; only their equality matters."""
     numbers: dict[int, int] = {}
 
     def renamed(values: Any) -> Any:
@@ -46,7 +46,7 @@ def _renamed(candidate: Candidate) -> Candidate:
 
 
 def cells(values: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Each value within lists, with its indexes."""
+    """Each value in nested lists, with its indexes."""
     if not isinstance(values, list):
         yield (), values
         return
@@ -56,7 +56,7 @@ def cells(values: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
 
 
 def value_at(values: Any, at: tuple[int, ...]) -> Any:
-    """The value, or the list that is left, at these indexes."""
+    """The value, or the inner list, at these indexes."""
     for index in at:
         values = values[index]
     return values
