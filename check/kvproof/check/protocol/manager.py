@@ -1,12 +1,16 @@
-"""What a block manager must offer to be judged at manager level, and what each call shows.
+"""The protocol of a block manager: the calls that it must offer to be judged, and what each call returns.
 
-A subject is a manager behind an adapter. The judge owns the truth (tokens, keys, what was computed) and tells the
-adapter of it; the adapter owns the engine's objects. Block ids are absolute: GPU block b is b, host block b is
-`num_gpu_blocks + b`; the null block is -1. Pairs of a swap are device-relative, as the manager emitted them.
+A *subject* is a manager behind an adapter. The judge owns the expected state: which sequences exist, their tokens and
+keys, and what was computed. It passes all of this to the adapter. The adapter owns the engine's objects, hands each
+call on to them, and decides nothing.
 
-An adapter raises `Unsupported` in `open` for a configuration its manager cannot have, and `OutsideContract` from a call
-that the engine's own documentation rules out. Any other exception, from any call, is a finding about the subject. A
-call that the manager may refuse returns `Refused`.
+Numbers. Groups and sequences are numbers that the judge chooses. Block ids are absolute: GPU block b is b, host block b
+is `num_gpu_blocks + b`, and the null block (a table entry without a block) is -1. Only the pairs of a swap are relative
+to their device, because that is how managers emit them. Lengths and positions are in tokens, sizes of pools in blocks.
+
+Errors. `open` raises `Unsupported` for a configuration that the manager cannot have. Any call may raise
+`OutsideContract` if the engine's documentation rules that call out. A call that the manager may refuse returns
+`Refused`. Any other exception, from any call, is a finding about the subject.
 """
 
 from collections.abc import Sequence
@@ -17,12 +21,12 @@ from typing import Any, NamedTuple, Protocol
 from kvproof.spec.text.identity import Image, Key
 
 NULL_BLOCK = -1
-FULL, WINDOW = KINDS = "full", "window"  # what layers of a KV group read back: all, or so many tokens
-Pair = tuple[int, int]
+FULL, WINDOW = KINDS = "full", "window"  # what the layers of a KV group attend to: every token, or the last ones
+Pair = tuple[int, int]  # source block, target block
 
 
 class Admission(Enum):
-    """What a manager answers before a call: it succeeds, not now, or never in this pool."""
+    """The answer of a manager that is asked before a call: the call would succeed, not now, or never in this pool."""
 
     OK = "OK"
     LATER = "LATER"
@@ -41,11 +45,14 @@ class PromptKeys(IntEnum):
 
 
 class Unsupported(Exception):
-    """The subject cannot be put into this configuration."""
+    """The subject cannot be opened in this configuration. The run is skipped; nothing is refuted."""
 
 
 class OutsideContract(Exception):
-    """An adapter says: this call breaks a precondition that the engine documents. No fault of the engine."""
+    """The call breaks a precondition that the engine documents, so that its result is no fault of the engine.
+
+    assumption: the name of the precondition. sentence: what it says, for the report.
+    """
 
     def __init__(self, assumption: str, sentence: str) -> None:
         super().__init__(assumption, sentence)
@@ -54,98 +61,103 @@ class OutsideContract(Exception):
 
 @dataclass(frozen=True)
 class Config:
-    """One configuration of a manager. Sizes in blocks and tokens; the watermark is a fraction of the GPU blocks."""
+    """One configuration of a manager.
 
-    block_size: int = 4
+    The default of each field switches its feature off; `protocol.features` has a row for each.
+    """
+
+    block_size: int = 4  # tokens
     num_gpu_blocks: int = 8
     num_host_blocks: int = 0
-    watermark: float = 0.0
-    window: int | None = None  # tokens
-    caching: bool = False
-    lookahead: int = 0  # slots beyond the known tokens, contents undefined
+    watermark: float = 0.0  # fraction of the GPU blocks that an admission must leave free
+    window: int | None = None  # tokens that a sequence attends to; None: all
+    caching: bool = False  # the prefix cache is on
+    lookahead: int = 0  # slots reserved beyond the known tokens; their contents are undefined
     chunked: bool = False  # a prompt may be computed in several steps
     group_size: int = 1  # sequences of a new group
     keys: PromptKeys = PromptKeys.TOKENS
-    images: bool = False
-    cross: bool = False  # groups may have an encoder sequence with a cross-attention table
-    kv_groups: tuple[str, ...] = ("full",)  # of layers, each with its tables; of several, those of "window" have it
+    images: bool = False  # prompts may have images
+    cross: bool = False  # groups may have an encoder sequence, with a cross-attention table
+    kv_groups: tuple[str, ...] = (FULL,)  # one entry for each group of layers that has its own tables
 
     @property
     def windows(self) -> tuple[int, ...]:
-        """For each KV group, how many tokens its layers read back, 0 for all; a group that is alone has the window."""
+        """For each KV group, the tokens that its layers attend to, 0 for all. A single group has the window, if any."""
         if len(self.kv_groups) == 1:
             return (self.window or 0,)
         return tuple((self.window or 0) if kind == WINDOW else 0 for kind in self.kv_groups)
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields that differ from the default."""
+        """The fields that differ from their defaults, by name."""
         default = asdict(Config())
         return {name: value for name, value in asdict(self).items() if value != default[name]}
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What the subject can do. What it cannot do is unsupported, never passed."""
+    """What a subject can do. A property that needs a missing capability is reported as unsupported, never as passed."""
 
-    has_admission_query: bool = True  # can_x must say OK before x; else x itself answers Refused
-    swap: bool = False
+    has_admission_query: bool = True  # can_x is asked before x; without it, x itself returns Refused
+    swap: bool = False  # groups move between GPU and host blocks
     fork: bool = False
     window: bool = False
     caching: bool = False
-    window_with_caching: bool = False
+    window_with_caching: bool = False  # both in one configuration
     lookahead: bool = False
     chunked: bool = False
-    adapters: bool = False
-    salts: bool = False
+    adapters: bool = False  # prompts may name a LoRA adapter
+    salts: bool = False  # prompts may have a cache salt
     images: bool = False
     cross: bool = False  # cross-attention tables
-    reset: bool = False
-    waiting_groups: bool = False  # a group may hold several sequences before it is admitted
+    reset: bool = False  # the prefix cache can be reset
+    waiting_groups: bool = False  # a group may have several sequences before it is admitted
     watermark: bool = False
-    window_drop_when_refused: bool = False  # a refused append may still drop what no one can read
-    ordered_steps: bool = False  # a step appends and swaps out first, then swaps in, then admits
-    block_aligned_chunks: bool = False  # with caching, every chunk of a prompt but the last ends where a block ends
-    evicts_lru: bool = False  # its policy: the least recently used first, among equals the longest prefix
-    same_step_hits: bool = False  # a hit may name blocks computed in the very step of the reader
-    async_steps: int = 0  # of a scheduler: steps that may be under way when the next one is scheduled
-    aborts: bool = True  # of a scheduler: a request may be aborted at any time
-    bounds_only_steps: bool = False  # of a scheduler: its limit of sequences is one of a step, not of all that run
-    runs_ahead: bool = False  # of a scheduler: it launches a step before it looks at the results of the one before
-    forks_itself: bool = False  # of a scheduler: of several sequences it computes one, and forks it when it sees fit
-    transfers: bool = False  # of a scheduler: KV comes from elsewhere and is sent there while steps run
-    steps_in_order: bool = False  # the device starts no step before the one before has ended
-    kv_groups: bool = False  # several groups of layers, each with tables of its own, over one pool of GPU blocks
-    dedups_after_step: bool = False  # after a step, blocks that it filled may give way to cached ones of equal content
+    window_drop_when_refused: bool = False  # a refused append may still release blocks that left the window
+    ordered_steps: bool = False  # a step first appends and swaps out, then swaps in, then admits
+    block_aligned_chunks: bool = False  # with caching, each chunk of a prompt but the last ends at a block boundary
+    evicts_lru: bool = False  # evicts the least recently used block; of equally old ones, that of the longest prefix
+    same_step_hits: bool = False  # a hit may name blocks that are computed in the very step of the reader
+    kv_groups: bool = False  # several groups of layers, each with its own tables, over one pool of GPU blocks
+    steps_in_order: bool = False  # the device starts no step before the previous one has ended
+    dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content
+
+    # Of schedulers only
+    async_steps: int = 0  # steps that may be under way when the next one is scheduled
+    aborts: bool = True  # a request may be aborted at any time
+    bounds_only_steps: bool = False  # `max_num_seqs` bounds the sequences of one step, not all that are running
+    runs_ahead: bool = False  # a step is launched before the results of the previous one are read
+    forks_itself: bool = False  # of a request with several sequences it computes one, and forks it by itself
+    transfers: bool = False  # KV is loaded from elsewhere and sent there while steps run
 
 
 @dataclass(frozen=True)
 class Assumption:
-    """A precondition of the subject that the judge keeps, printed with every verdict."""
+    """A precondition of the subject that the judge respects. It is printed with every verdict."""
 
     name: str
     sentence: str
 
 
 class Refused(NamedTuple):
-    """The manager did not do what it was asked, and says so."""
+    """The manager did not do what it was asked to do. Its observable state must be as before."""
 
     reason: str = ""
 
 
 class Admitted(NamedTuple):
-    """A group was admitted. hit: tokens of the prompt that need not be computed."""
+    """A group was admitted. hit: tokens of its prompt found in the prefix cache, which need not be computed."""
 
     hit: int = 0
 
 
 class Reserved(NamedTuple):
-    """Slots for more tokens were given. copies: pairs (source, target) the worker shall copy first, absolute ids."""
+    """Slots were reserved. copies: (source, target) pairs that the worker must copy before it writes, absolute ids."""
 
     copies: Sequence[Pair] = ()
 
 
 class Scheduled(NamedTuple):
-    """One sequence of a step: `num_tokens` tokens are computed, up to position `stop`."""
+    """One sequence of a step. `num_tokens` tokens are computed; `stop` is the position after the last of them."""
 
     seq: int
     num_tokens: int
@@ -153,12 +165,13 @@ class Scheduled(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What the subject shows after a call.
+    """The state that a subject shows after a call.
 
-    tables: for each sequence that has one (cross-attention tables under the encoder sequence), per KV group, block
-    ids. free: blocks that could be taken, per device (GPU, host), as the subject counts them. reserved: ids the
-    manager keeps for itself. refs: refcount of each block over both devices, reserved ones 0; None where it cannot
-    be seen. free_ids: all free or evictable ids, duplicates kept; None where it cannot be seen.
+    tables: for each sequence that has blocks, one table per KV group, of absolute block ids; a cross-attention table
+    stands under the number of the encoder sequence. free: the number of blocks that could be taken on each device (GPU,
+    host), as the subject counts them. reserved: ids of blocks that the manager keeps for itself. refs: the refcount of
+    each block, GPU blocks first, then host blocks, 0 for reserved ones; None if the manager does not show refcounts.
+    free_ids: the ids of all free and evictable blocks, duplicates included; None if the manager does not show them.
     """
 
     tables: dict[int, list[list[int]]]
@@ -169,71 +182,75 @@ class Observation(NamedTuple):
 
 
 class ManagerSubject(Protocol):
-    """A block manager behind an adapter."""
+    """A block manager behind an adapter.
+
+    A group waits, then runs, may be swapped out and back, or preempted (it then waits again), until its sequences are
+    freed. The judge never makes a call that needs a capability which the subject does not declare.
+    """
 
     name: str
     capabilities: Capabilities
     assumptions: tuple[Assumption, ...]
 
     def open(self, config: Config) -> None:
-        """Make a new, idle manager. Raises Unsupported."""
+        """Make a new, idle manager, and forget the old one. Raises Unsupported."""
 
     def new(self, group: int, seqs: list[int], tokens: list[int], key: Key, images: tuple[Image, ...]) -> None:
-        """A group of waiting sequences with the same prompt exists."""
+        """A group arrives and waits. All its sequences have the prompt `tokens`, and the same key and images."""
 
     def new_encoder(self, group: int, seq: int, tokens: list[int]) -> None:
-        """The group, still waiting, has an encoder sequence: admission gives it a cross-attention table."""
+        """The waiting group also has an encoder sequence, which gets a cross-attention table when it is admitted."""
 
     def grow(self, seq: int, token: int) -> None:
-        """A token was sampled; it has no slot yet."""
+        """The model sampled a token for the sequence. The token has no slot yet."""
 
     def hits(self, group: int) -> int:
-        """Look a waiting group up: tokens of its prompt that need not be computed."""
+        """Look a waiting group up in the prefix cache, and return the tokens of its prompt that need no computation."""
 
     def forget(self, group: int) -> None:
-        """The group was looked up, and not admitted."""
+        """The group was looked up, and was not admitted. Drop what the look-up kept."""
 
     def can_admit(self, group: int) -> Admission:
-        """Whether `admit` would succeed."""
+        """Whether `admit` would succeed now."""
 
     def can_append(self, group: int) -> bool:
-        """Whether every running sequence of the group gets a slot for one token, and its lookahead slots."""
+        """Whether each running sequence of the group would get a slot for one token, and its lookahead slots."""
 
     def can_swap_out(self, group: int) -> Admission:
-        """Whether `swap_out` would succeed."""
+        """Whether `swap_out` would succeed now."""
 
     def can_swap_in(self, group: int) -> Admission:
-        """Whether `swap_in` would succeed, and the append of the same step after it."""
+        """Whether `swap_in` would succeed now, and the append of the same step after it."""
 
     def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
-        """Give a waiting group its tables, for at least the first `num_tokens` tokens that are not hit."""
+        """Give a waiting group its tables, at least for the first `num_tokens` tokens that are not hit."""
 
     def reserve(self, seq: int, num_tokens: int) -> Reserved | Refused:
         """Give a running sequence slots for its next `num_tokens` tokens."""
 
     def fork(self, parent: int, child: int) -> None:
-        """A new running sequence of the same group shares every block of its parent."""
+        """Start the running sequence `child` in the group of `parent`. It shares every block of its parent."""
 
     def free(self, seq: int) -> None:
-        """The sequence is over."""
+        """The sequence is over, waiting or running. Release its blocks."""
 
     def preempt(self, group: int) -> None:
-        """The group waits again, with its tokens and without blocks."""
+        """Release the blocks of a running group. It waits again, and keeps its tokens."""
 
     def swap_out(self, group: int) -> list[Pair]:
-        """Move the group to host blocks: (GPU block, host block), device-relative."""
+        """Move a running group to host blocks. Returns (GPU block, host block) pairs, each relative to its device."""
 
     def swap_in(self, group: int) -> list[Pair]:
-        """Move the group to GPU blocks: (host block, GPU block), device-relative."""
+        """Move a swapped group to GPU blocks. Returns (host block, GPU block) pairs, each relative to its device."""
 
     def step_scheduled(self, step: list[Scheduled], now: int) -> None:
-        """What an engine tells its manager before the step is launched."""
+        """The step is about to be launched. now: seconds since the start of the run."""
 
     def step_done(self, step: list[Scheduled]) -> None:
         """The worker has executed the step."""
 
     def reset_cache(self) -> bool:
-        """Forget the prefix cache; False if blocks are in use."""
+        """Forget the prefix cache. Returns False, and forgets nothing, if blocks are in use."""
 
     def observe(self) -> Observation:
-        """What the manager shows. Changes nothing."""
+        """The current state. Changes nothing, and returns copies."""

@@ -1,8 +1,10 @@
-"""What a block pool must offer to be judged at pool level: ids, and what cached blocks are found by.
+"""The protocol of a block pool: the calls that it must offer to be judged, with block ids only.
 
-A pool knows no sequences. Whoever holds blocks (a *holder*, here as there) got them by `allocate`, or by `share` after
-it found them or knew another holder's, and gives up each by `free`. A block stands for one page: content is told as
-the list of all pages up to it, a small number each, and two blocks have the same content when those lists are equal.
+A pool knows no sequences. A *holder* got blocks by `allocate`, or by `share` after it found them in the cache or took
+over another holder's, and gives each of them up by `free`. A block stands for one page. Its content is named by the
+list of all pages up to it, small numbers; two blocks have equal contents if these lists are equal.
+
+Block ids and errors are as in `protocol.manager`.
 """
 
 from dataclasses import dataclass
@@ -19,32 +21,32 @@ class PoolConfig(Config):
 
 
 class PoolSubject(Protocol):
-    """A block pool behind an adapter. Of its capabilities `fork` (blocks are shared), `caching` and `reset` matter."""
+    """A block pool behind an adapter. Of its capabilities, only `fork` (to share), `caching` and `reset` are used."""
 
     name: str
     capabilities: Capabilities
     assumptions: tuple[Assumption, ...]
 
     def open(self, config: PoolConfig) -> None:
-        """Make a new pool, every block free. Raises Unsupported."""
+        """Make a new pool in which every block is free, and forget the old one. Raises Unsupported."""
 
     def allocate(self, num_blocks: int) -> list[int] | Refused:
-        """So many blocks without content, each with one reference. It must not refuse what it counts as free."""
+        """Take blocks without content, and hold one reference to each. It may only refuse if fewer are free."""
 
     def share(self, blocks: list[int]) -> None:
-        """One more reference to each block: of a live holder, or just found."""
+        """Hold one more reference to each block. Each is held already, or was just found in the cache."""
 
     def free(self, blocks: list[int]) -> None:
-        """One reference less for each mention of a block; it is mentioned twice where two holders give up at once."""
+        """Give up one reference for each mention of a block. A block that two holders give up at once occurs twice."""
 
     def cache(self, blocks: list[int], pages: list[int]) -> None:
-        """The KV of each block is computed: block i can be found under `pages[: i + 1]`."""
+        """The KV of the blocks is computed. From now on block i can be found under `pages[: i + 1]`."""
 
     def find(self, pages: list[int]) -> list[int]:
-        """The blocks cached for the longest prefix of these pages that is there. Changes nothing."""
+        """The blocks that are cached for the longest cached prefix of the pages. Changes nothing."""
 
     def reset_cache(self) -> bool:
-        """Forget what is cached; False if a block is held."""
+        """Forget what is cached. Returns False, and forgets nothing, if a block is held."""
 
     def observe(self) -> Observation:
-        """Free blocks as (count, 0), refcounts and free ids if they can be seen; no tables. Changes nothing."""
+        """The current state: no tables, free blocks as (count, 0), and refcounts and free ids if they can be shown."""

@@ -1,17 +1,20 @@
-"""What a whole scheduler must offer to be judged at loop level, and what each step shows.
+"""The protocol of a whole scheduler: the calls that it must offer to be judged, and what each step returns.
 
-A subject is a scheduler with its block manager behind an adapter. The judge owns the truth (requests, tokens, keys) and
-plays the model and its worker: it executes what a step says, samples tokens, and gives them back. A step is split into
-`schedule`, `launch` and `complete`, so that requests can arrive and be aborted between any two of them.
+A *subject* is a scheduler together with its block manager, behind an adapter. The judge owns the expected state
+(requests, tokens, keys) and plays the users, the model and the worker: it sends and aborts requests, executes what a
+step says, samples tokens, and gives them back. A step has three calls, `schedule`, `launch` and `complete`, so that
+requests can arrive and be aborted between any two of them.
 
-A subject may fork by itself (`ForkingSubject`), and may run ahead (`AheadSubject`).
+Some schedulers need more calls: one that launches a step before it reads the results of the previous one
+(`AheadSubject`), one that forks requests by itself (`ForkingSubject`), and one that loads and sends KV while steps run
+(`TransferringSubject`).
 
-With `async_steps`, so many steps may be launched and not complete when the next one is scheduled. They complete in the
-order in which they were launched. The next step may go on with a token that a step under way samples; a sequence that
-turns out to be over has then run in vain, and what is sampled of it is not given back.
+With `async_steps`, that many launched steps may be incomplete when the next one is scheduled. Steps complete in the
+order in which they were launched. The next step may continue with a token that an incomplete step samples. If the
+sequence turns out to be over, that computation was in vain, and the token sampled from it is not given back.
 
-Ids and observations are those of `kvproof.check.protocol.manager`. An adapter raises `Unsupported` in `open` for a
-configuration that its scheduler cannot have. Any other exception, from any call, is a finding about the subject.
+Numbers and observations are those of `protocol.manager`; requests are numbers as well. `open` raises `Unsupported` for
+a configuration that the scheduler cannot have. Any other exception, from any call, is a finding about the subject.
 """
 
 from collections.abc import Sequence
@@ -28,25 +31,25 @@ PREEMPTION_MODES = ("auto", "recompute", "swap")
 class SchedulerConfig(Config):
     """One configuration of a scheduler and its manager. `group_size` bounds the sequences of a new request."""
 
-    max_num_batched_tokens: int = 64  # computed in one step
-    max_num_seqs: int = 16  # of one step; also running at once, but for those that forked
+    max_num_batched_tokens: int = 64  # tokens computed in one step
+    max_num_seqs: int = 16  # sequences of one step, and of all that run, but for those that were forked
     max_model_len: int = 64  # tokens of one sequence; the engine ends a sequence that has as many
-    preemption: str = "auto"
+    preemption: str = "auto"  # what becomes of a preempted sequence, one of PREEMPTION_MODES
     async_steps: int = 0  # steps that may be under way when the next one is scheduled
-    transfers: bool = False  # KV may come from elsewhere, or be sent there when a request is over, while steps run
+    transfers: bool = False  # KV is loaded from elsewhere, or sent there after a request, while steps run
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields that differ from the default."""
+        """The fields that differ from their defaults, by name."""
         default = asdict(SchedulerConfig())
         return {name: value for name, value in asdict(self).items() if value != default[name]}
 
 
 class Chunk(NamedTuple):
-    """A sequence of a step: its tokens from position `start` up to `stop` are computed.
+    """One sequence of a step: its tokens at positions `start` to `stop - 1` are computed.
 
-    hit: where it is admitted, the tokens found in the prefix cache, whole blocks; it may be more than `start`, because
-    the last token of a prompt is always computed. Sequences of one request that are admitted together share what the
-    first one computes: for the others, start is stop.
+    hit: if the step admits the sequence, the tokens found in the prefix cache, in whole blocks. It can exceed `start`,
+    because the last token of a prompt is always computed. Sequences of one request that are admitted together share
+    what the first one computes: for the others, `start` equals `stop`.
     """
 
     seq: int
@@ -56,7 +59,7 @@ class Chunk(NamedTuple):
 
 
 class Load(NamedTuple):
-    """A sequence got its table, and waits: the KV of positions `hit` (so far it is cached) to `stop` is coming."""
+    """A sequence got its table, and waits. Its first `hit` positions are cached; those up to `stop - 1` are loaded."""
 
     seq: int
     hit: int
@@ -66,9 +69,10 @@ class Load(NamedTuple):
 class Step(NamedTuple):
     """What the scheduler wants done, in this order: swap in, swap out, copies, chunks.
 
-    Pairs of a swap are device-relative, those of a copy absolute. chunks: in the order in which sequences got their
-    slots. ignored: requests that it ended because no later step could run them. failed: requests that it ended because
-    it could not make room for them. loads: of sequences that wait for KV from elsewhere, and are in no chunk yet.
+    chunks: in the order in which the sequences got their slots. swap_in, swap_out: pairs relative to their devices.
+    copies: (source, target) pairs of absolute ids. ignored: requests that it ended because no step could ever run them.
+    failed: requests that it ended because it could not make room for them. loads: sequences that wait for KV from
+    elsewhere; they are in no chunk yet.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -88,7 +92,7 @@ class SchedulerSubject(Protocol):
     assumptions: tuple[Assumption, ...]
 
     def open(self, config: SchedulerConfig) -> None:
-        """Make a new scheduler without requests. Raises Unsupported."""
+        """Make a new scheduler without requests, and forget the old one. Raises Unsupported."""
 
     def add_request(
         self,
@@ -100,47 +104,65 @@ class SchedulerSubject(Protocol):
         max_tokens: int,
         encoder: tuple[int, list[int]] | None,
     ) -> None:
-        """A request arrives: its sequences, their common prompt, and how many tokens each shall generate."""
+        """A request arrives.
+
+        seqs: its sequences; all have the prompt `tokens`. max_tokens: the tokens that each of them generates at most.
+        encoder: the number and the tokens of its encoder sequence, if it has one.
+        """
 
     def abort(self, request: int) -> None:
-        """The user has left. At any time; what a step under way still uses is given up when it completes."""
+        """The user has left. This can happen at any time. Blocks that a step still uses are released when it ends."""
 
     def schedule(self) -> Step:
         """Decide the next step."""
 
     def launch(self) -> None:
-        """The step scheduled last is being executed; with `async_steps`, another may be scheduled meanwhile."""
+        """The worker starts the step that was scheduled last. With `async_steps`, others may be scheduled meanwhile."""
 
     def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
-        """The oldest step under way is executed. First each pair of `forks` (parent, child): the child has the
-        parent's tokens. Then each sequence of `sampled` gets its token. Then those that are `finished` are over."""
+        """The oldest step under way is executed.
+
+        First, for each (parent, child) of `forks`, the child begins with the tokens of its parent. Then each sequence
+        of `sampled` gets its token. Then the sequences of `finished` are over.
+        """
 
     def observe(self) -> Observation:
-        """What the block manager shows. Changes nothing."""
+        """The current state of the block manager. Changes nothing, and returns copies."""
 
 
 class AheadSubject(SchedulerSubject, Protocol):
-    """A scheduler that launches a step before it looks at the results of the one before (`runs_ahead`)."""
+    """A scheduler that launches a step before it reads the results of the previous one (`runs_ahead`)."""
 
     def computed(self, tokens: dict[int, int]) -> None:
-        """With `async_steps`, after each launch: what the step samples of each sequence, as far as anybody wants it. It
-        is on the device, for the next step to go on with; the scheduler learns of it when the step completes."""
+        """With `async_steps`, after each launch: the token that the step samples for each sequence that still needs it.
+
+        The tokens are on the device, for the next step to continue with. The scheduler gets them again with `complete`.
+        """
 
 
 class ForkingSubject(SchedulerSubject, Protocol):
-    """A scheduler that forks a request of several sequences by itself (`forks_itself`). It is given all their ids."""
+    """A scheduler that forks a request of several sequences by itself (`forks_itself`). It gets all their numbers."""
 
     def forked(self) -> tuple[list[tuple[int, int]], list[Pair]]:
-        """Since it was asked last, after each complete: pairs (parent, child), and the copies made for those children
-        that have tables, absolute ids. A child is a request from now on; its id is the negative of its sequence's."""
+        """What was forked since the last call; asked after each `complete`.
+
+        Returns the (parent, child) pairs of sequences, and the copies (absolute ids) made for children that have
+        tables. From now on the child is a request of its own, whose number is the negative of its sequence's.
+        """
 
 
 class TransferringSubject(SchedulerSubject, Protocol):
-    """A scheduler that works with transfers, which run beside the steps. What a transfer uses stays held meanwhile."""
+    """A scheduler with KV transfers, which run while steps run. A transfer holds its blocks until it is over."""
 
     def elsewhere(self, request: int, num_tokens: int, is_sent: bool) -> None:
-        """Of a request that is about to be added: so many tokens of its prompt have KV elsewhere, in whole blocks; and
-        whether its KV shall be sent when it has ended by itself."""
+        """Describe the request that is added next.
+
+        num_tokens: tokens of its prompt whose KV can be loaded from elsewhere, in whole blocks. is_sent: whether its KV
+        is sent away when the request ends by itself.
+        """
 
     def arrived(self, sent: list[int], received: list[int]) -> None:
-        """The sequences whose KV has been sent, or has come, since the last `complete`; called before the next one."""
+        """The sequences whose KV was sent, and those whose KV was loaded, since the last `complete`.
+
+        Called before each `complete`.
+        """

@@ -1,7 +1,7 @@
-"""A time limit for a subject in this process: a call that does not return becomes a finding.
+"""A time limit for a subject in this process: a call that does not return in time becomes a finding.
 
-An interval timer interrupts Python code in the main thread. Code that never returns to the interpreter, and other
-threads, are out of its reach; the walker then hangs, and the whole command's own time limit has to end it.
+An interval timer interrupts Python code in the main thread. It cannot interrupt code that never returns to the
+interpreter, nor other threads. There the command hangs; run the subject in its own process to end it in time.
 """
 
 import signal
@@ -14,12 +14,12 @@ from kvproof.check.protocol.finding import Finding
 
 
 class Expired(BaseException):
-    """Time is up. No subject's own `except Exception` may catch it."""
+    """Time is up. A BaseException, so that an `except Exception` of the subject does not catch it."""
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise a finding in the block if it takes longer than `seconds`."""
+    """Raise a Finding inside the `with` block if it takes longer than `seconds`. No limit outside the main thread."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return

@@ -209,7 +209,7 @@ def test_an_answer_of_another_type_is_the_adapters_fault() -> None:
 
 
 def test_a_subject_without_a_call_is_none() -> None:
-    with pytest.raises(AdapterError, match="no loop subject: it has no open, add_request"):
+    with pytest.raises(AdapterError, match="not a scheduler subject: it has no open, add_request"):
         SchedulerJudge(object(), SchedulerConfig())  # type: ignore[arg-type]
 
 
