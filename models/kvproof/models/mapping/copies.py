@@ -73,28 +73,28 @@ def tag_memory(block: z3.ArithRef) -> z3.ExprRef:
     return block
 
 
-def _word(name: str, a: Copy, b: Copy) -> z3.BoolRef:
-    """A word of the specification about two pairs, as a formula."""
+def _predicate(name: str, *blocks: z3.ArithRef) -> z3.BoolRef:
+    """A predicate of the specification about two pairs, as a formula."""
     text = specification()
     run = Run(text, Universe(), Translator(text=text).unknown_state())
-    return cast(z3.BoolRef, run.call(name, a.source, a.target, b.source, b.target).value)
+    return cast(z3.BoolRef, run.call(name, *blocks).value)
 
 
 def apart(a: Copy, b: Copy) -> z3.BoolRef:
     """Neither copy writes what the other reads or writes."""
-    return _word("are_apart", a, b)
+    return _predicate("are_apart", a.source, a.target, b.source, b.target)
 
 
 def commute(a: Copy, b: Copy) -> z3.BoolRef:
     """Both orders give the same bytes."""
-    return _word("commute", a, b)
+    return _predicate("commute", a.source, a.target, b.source, b.target)
 
 
 def forward_free(a: Copy, b: Copy) -> z3.BoolRef:
     """The second copy does not read what the first has written."""
-    return _word("is_forward_free", a, b)
+    return _predicate("is_forward_free", a.source, a.target, b.source)
 
 
 def race_free(a: Copy, b: Copy) -> z3.BoolRef:
     """Reads and writes of both copies may be interleaved in any way."""
-    return _word("is_race_free", a, b)
+    return _predicate("is_race_free", a.source, a.target, b.source, b.target)

@@ -38,14 +38,14 @@ def are_same(source: int, target: int, other_source: int, other_target: int) -> 
 
 
 @predicate
-def write_one_block(source: int, target: int, other_source: int, other_target: int) -> bool:
-    """Both pairs write the same block."""
+def write_one_block(target: int, other_target: int) -> bool:
+    """Two pairs with these targets write the same block."""
     return target == other_target
 
 
 @predicate
-def reads_what_was_written(source: int, target: int, other_source: int, other_target: int) -> bool:
-    """The other pair, which comes later, reads the block that this one writes."""
+def reads_what_was_written(target: int, other_source: int) -> bool:
+    """A later pair reads the block that a pair with this target writes."""
     return target == other_source
 
 
@@ -53,9 +53,9 @@ def reads_what_was_written(source: int, target: int, other_source: int, other_ta
 def are_apart(source: int, target: int, other_source: int, other_target: int) -> bool:
     """Neither pair writes what the other reads or writes."""
     return not (
-        write_one_block(source, target, other_source, other_target)
-        or reads_what_was_written(source, target, other_source, other_target)
-        or reads_what_was_written(other_source, other_target, source, target)
+        write_one_block(target, other_target)
+        or reads_what_was_written(target, other_source)
+        or reads_what_was_written(other_target, source)
     )
 
 
@@ -71,16 +71,16 @@ def commute(source: int, target: int, other_source: int, other_target: int) -> b
 
 
 @predicate
-def is_forward_free(source: int, target: int, other_source: int, other_target: int) -> bool:
+def is_forward_free(source: int, target: int, other_source: int) -> bool:
     """The other pair, which comes later, does not read what this one wrote: both may be read before either writes."""
-    return not reads_what_was_written(source, target, other_source, other_target) or is_self_copy(source, target)
+    return not reads_what_was_written(target, other_source) or is_self_copy(source, target)
 
 
 @predicate
 def is_race_free(source: int, target: int, other_source: int, other_target: int) -> bool:
     """The reads and writes of both pairs may be interleaved in any way."""
     return are_same(source, target, other_source, other_target) or (
-        not write_one_block(source, target, other_source, other_target)
-        and is_forward_free(source, target, other_source, other_target)
-        and is_forward_free(other_source, other_target, source, target)
+        not write_one_block(target, other_target)
+        and is_forward_free(source, target, other_source)
+        and is_forward_free(other_source, other_target, source)
     )

@@ -78,7 +78,7 @@ def _twice(name: str, pool: PoolId, pairs: tuple[Pair, ...]) -> Iterator[Complai
     for pair in pairs:
         source, target = pair
         first = writer.get(target)
-        if first is not None and mapping.write_one_block(*first, *pair):
+        if first is not None and mapping.write_one_block(first[1], target):
             text = f"{name} writes block {target} of {pool} twice, from block {first[0]} and from block {source}"
             yield Complaint("target-twice", name, pair, text)
         writer.setdefault(target, pair)
@@ -90,7 +90,7 @@ def _read_and_written(name: str, pairs: tuple[Pair, ...]) -> Iterator[Complaint]
         source, target = pair
         if mapping.is_self_copy(source, target):
             yield Complaint("copied-onto-itself", name, pair, f"{name} copies block {source} onto itself")
-        elif source in writer and mapping.reads_what_was_written(*writer[source], *pair):
+        elif source in writer and mapping.reads_what_was_written(writer[source][1], source):
             first = writer[source]
             text = f"{name} writes block {source} by {first[0]} -> {first[1]} and reads it by {source} -> {target}"
             yield Complaint("target-read", name, pair, text)
@@ -99,14 +99,14 @@ def _read_and_written(name: str, pairs: tuple[Pair, ...]) -> Iterator[Complaint]
 def _between_lists(moves: Moves) -> Iterator[Complaint]:
     landing = {target: (source, target) for source, target in moves.swap_in}
     for source, target in moves.swap_out:
-        if source in landing and mapping.reads_what_was_written(*landing[source], source, target):
+        if source in landing and mapping.reads_what_was_written(landing[source][1], source):
             text = (
                 f"block {source} of the GPU pool is overwritten by a swap in from block {landing[source][0]} before it "
                 f"is swapped out to block {target}"
             )
             yield Complaint("swapped-in-too-early", "swap_out", (source, target), text)
     for source, target in moves.copy:
-        if target in landing and mapping.write_one_block(*landing[target], source, target):
+        if target in landing and mapping.write_one_block(landing[target][1], target):
             text = (
                 f"block {target} of the GPU pool is the target of a swap in from block {landing[target][0]} and of a "
                 f"copy from block {source}"
