@@ -10,9 +10,8 @@ import time
 from typing import Any
 
 from kvproof.check.protocol.scopes import SCOPES, Scope
-from kvproof.check.search.exhaustive.specification import explore
-from kvproof.check.search.exhaustive.specification_calls import CallLevel
-from kvproof.check.search.exhaustive.specification_rules import RuleLevel
+from kvproof.check.search.exhaustive.specification import explore_specification, space_of
+from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.spec.native import FIELDS, Machine, Sizes
 from kvproof.spec.text.state import State
 
@@ -26,17 +25,17 @@ Program = list[tuple[str, tuple[Any, ...]]]
 
 def prepared(num_steps: int, seed: int = 1) -> Program:
     """Enabled firings of a random walk, rules drawn evenly and then their arguments."""
-    source, level = random.Random(seed), RuleLevel(SCOPE)
+    source, space = random.Random(seed), RuleSpace(SCOPE)
     program: Program = []
-    state = level.machine.first_state()
+    state = space.machine.first_state()
     while len(program) < num_steps:
         by_rule: dict[str, list[tuple[Any, ...]]] = {}
-        for rule, *arguments in level.candidates(state):
+        for rule, *arguments in space.candidates(state):
             by_rule.setdefault(rule, []).append(tuple(arguments))
         # Several draws from one list: arguments that have gone stale are refused, and left out.
         for rule in source.choices(sorted(by_rule), k=12):
             drawn = source.choice(by_rule[rule])
-            if level.machine.rules[rule](state, *drawn) is None:
+            if space.machine.rules[rule](state, *drawn) is None:
                 program.append((rule, drawn))
     return program[:num_steps]
 
@@ -86,13 +85,13 @@ def main() -> None:
     assert all(end == ends[0] for end in ends), "the ways of running the program end in different states"
     for name in ("tables-6x4x8", "rules-tables"):
         scope = SCOPES[name]
-        level = RuleLevel(scope) if scope.level == "rules" else CallLevel(scope)
+        space = space_of(scope)
         began = time.process_time()
-        found = explore(level, scope, seconds=600)
+        found = explore_specification(scope, seconds=600, space=space)
         seconds = time.process_time() - began
         print(
-            f"  {found.states / seconds:>12,.0f} states/s  {name}: {found.states:,} canonical states, "
-            f"{found.transitions:,} transitions in {seconds:.2f} s"
+            f"  {found.num_states / seconds:>12,.0f} states/s  {name}: {found.num_states:,} canonical states, "
+            f"{found.num_operations:,} transitions in {seconds:.2f} s"
         )
 
 

@@ -164,7 +164,7 @@ def test_an_adapter_that_misses_a_call_is_told_which(tmp_path: Path) -> None:
 
 def test_what_is_no_subject_at_all_is_an_adapter_error(tmp_path: Path) -> None:
     with pytest.raises(AdapterError, match="object is not a manager subject"):
-        run_conformance(object, crashes=tmp_path)  # type: ignore[arg-type]
+        run_conformance(object, crashes=tmp_path)
 
 
 def test_a_manager_that_accepts_no_configuration_does_not_pass(altered: Altered, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_walk_that_does_not_meet_what_is_expected_does_not_pass(altered: Alter
         ({"config": {"blocksize": 4}}, "a configuration has no field 'blocksize'; it has block_size, "),
         (
             {"config": {"block_size": "four"}},
-            r"this makes no configuration: Expected `int`, got `str` - at `\$.block_size`",
+            r"these fields make no configuration: Expected `int`, got `str` - at `\$.block_size`",
         ),
         ({"config": {"num_gpu_blocks": 0}}, "num_gpu_blocks is at least 1; 0 was given"),
         ({"config": {"watermark": 1.5}}, "watermark is a fraction of the GPU blocks, 0 to 1; 1.5 was given"),
@@ -201,7 +201,7 @@ def test_an_argument_that_makes_no_sense_is_refused(altered: Altered, arguments:
 
 
 def test_a_subject_in_place_of_its_class_is_refused(altered: Altered) -> None:
-    with pytest.raises(ValueError, match="give what makes a subject"):
+    with pytest.raises(ValueError, match="factory must be a callable that makes a subject"):
         run_conformance(altered()())  # type: ignore[arg-type]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kvproof.check.counterexample.store import make_trace, save
+from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.subjects.registry import find
@@ -32,7 +33,8 @@ def manager(pytester: pytest.Pytester) -> Path:
 def trace(pytester: pytest.Pytester, manager: Path) -> Path:
     """The counterexample, in the folder `crashes`, without its regression test."""
     finding, config = Finding("refcount-exact", "fork(1, 2): refcount"), Config(block_size=1, num_gpu_blocks=2)
-    saved = make_trace("broken.py:Adapter", finding, config, RUN, "walker", 7, make=find(f"{manager}:Adapter"))
+    found = Counterexample(config, RUN, finding)
+    saved = make_trace("broken.py:Adapter", found, "walker", 7, make=find(f"{manager}:Adapter"))
     path = save(pytester.path / "crashes", saved)
     for test in path.parent.glob("test_*.py"):
         test.unlink()

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kvproof.check.search.manager_operations import walk
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.registry import find
 from kvproof.impl.evictor import LRUEvictor, Rank
 
@@ -21,12 +22,12 @@ def test_an_evictor_that_takes_another_is_found(fault: str, monkeypatch: pytest.
     monkeypatch.setattr(
         LRUEvictor, "add_all", lambda self, ranks, contents: add_all(self, [FAULTS[fault](r) for r in ranks], contents)
     )
-    finding = walk(find("kvproof")(), 0, max_operations=50_000, seconds=20, fixed=SMALL).finding
+    finding = walk(MANAGERS, find("kvproof")(), 0, max_operations=50_000, seconds=20, fixed=SMALL).finding
     assert finding is not None
     assert finding.property == "eviction-order"
 
 
 def test_the_evictor_of_kvproof_is_believed_only_after_it_had_a_choice() -> None:
-    done = walk(find("kvproof")(), 0, max_operations=10_000, seconds=20, fixed=SMALL)
+    done = walk(MANAGERS, find("kvproof")(), 0, max_operations=10_000, seconds=20, fixed=SMALL)
     assert done.finding is None
-    assert done.witnesses["eviction with a choice"] > 0
+    assert done.coverage["eviction with a choice"] > 0

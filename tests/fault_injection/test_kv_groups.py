@@ -14,12 +14,14 @@ from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.counterexample.steps import describe_steps
 from kvproof.check.counterexample.store import make_trace, save
 from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.oracle.replay import finding_of as run_on
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Scheduled
 from kvproof.check.runs.replay import replay
-from kvproof.check.search.manager_operations import walk
-from kvproof.check.search.shrinking.shorter_runs import shorten
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.strategies import MANAGERS
 from kvproof.spec.trace import Operation
 
 NUM_OPERATIONS = 6_000
@@ -244,22 +246,25 @@ Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
 def test_one_wrong_line_is_found_and_named(fault: Fault, plant: Plant) -> None:
     with plant(__name__, f"HybridManager.{fault.function}", fault.line, fault.replacement):
-        done = walk(Adapter(), 1, max_operations=NUM_OPERATIONS, seconds=float("inf"), fixed=HYBRID | fault.config)
-        assert done.finding is not None, "not found"
-        assert done.finding.property in fault.properties, done.finding.text
-        config, operations, finding = shorten(Adapter, done.config, done.operations, done.finding, SHORTEN_SECONDS_MAX)
-        assert (len(operations) <= 12, finding.kind) == (True, done.finding.kind)
-    assert run_on(Adapter(), config, operations) is None
+        done = walk(
+            MANAGERS, Adapter(), 1, max_operations=NUM_OPERATIONS, seconds=float("inf"), fixed=HYBRID | fault.config
+        )
+        found = done.counterexample
+        assert found is not None, "not found"
+        assert found.finding.property in fault.properties, found.finding.text
+        short = shrink(Adapter(), found, SHORTEN_SECONDS_MAX)
+        assert (len(short.operations) <= 12, short.finding.kind) == (True, found.finding.kind)
+    assert run_on(Adapter(), short.config, short.operations) is None
 
 
 @pytest.mark.parametrize("groups", [("full", "window"), ("window", "full"), ("full", "window", "window"), ("full",)])
 @pytest.mark.parametrize("caching", [False, True], ids=["no-cache", "cache"])
 def test_the_right_manager_is_not_refuted(groups: tuple[str, ...], caching: bool) -> None:
     fixed = HYBRID | {"kv_groups": groups, "caching": caching, "num_gpu_blocks": 6 * len(groups)}
-    done = walk(Adapter(), 2, max_operations=NUM_OPERATIONS, seconds=float("inf"), fixed=fixed)
+    done = walk(MANAGERS, Adapter(), 2, max_operations=NUM_OPERATIONS, seconds=float("inf"), fixed=fixed)
     assert (done.finding, done.num_operations) == (None, NUM_OPERATIONS)
     wanted = {"slide", "pool full", "admitted", *({"hit", "hit past a window", "evict"} if caching else ())}
-    assert wanted <= done.witnesses.keys()
+    assert wanted <= done.coverage.keys()
 
 
 def test_a_run_tells_the_tables_of_every_group() -> None:
@@ -310,6 +315,8 @@ def test_a_counterexample_of_several_groups_is_saved_and_replayed(plant: Plant, 
     with plant(__name__, "HybridManager.free", "self.tables.pop(seq):", "self.tables.pop(seq)[:1]:"):
         finding = run_on(Adapter(), config, operations)
         assert finding is not None
-        path = save(tmp_path, make_trace("hybrid", finding, config, operations, "walker", 1, make=Adapter))
+        path = save(
+            tmp_path, make_trace("hybrid", Counterexample(config, operations, finding), "walker", 1, make=Adapter)
+        )
         assert replay(path, Adapter).status is ReplayStatus.FAILED
     assert replay(path, Adapter).status is ReplayStatus.FIXED

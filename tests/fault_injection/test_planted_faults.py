@@ -15,8 +15,9 @@ from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.counterexample.store import make_trace, save
 from kvproof.check.oracle.replay import confirm
 from kvproof.check.runs.replay import replay
-from kvproof.check.search.manager_operations import walk
-from kvproof.check.search.shrinking.shorter_runs import shortest
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.shrinking.shrink import shortest
+from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.registry import find
 
 FIND_SECONDS_MAX = 20.0
@@ -346,21 +347,19 @@ Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 def test_a_planted_fault_is_found_named_shortened_and_replayed(fault: Fault, plant: Plant, tmp_path: Path) -> None:
     module, prefix = fault.where
     with plant(module, prefix + fault.function, fault.line, fault.replacement):
-        done = walk(make(), SEED, max_operations=10_000_000, seconds=FIND_SECONDS_MAX, fixed=fault.config)
-        assert done.finding is not None, "not found"
-        believed = confirm(make, done.config, done.operations, done.finding)
-        config, operations, finding = shortest(
-            make, done.config, done.operations, believed, SEED, SHORTEN_SECONDS_MAX, fault.num_operations
-        )
-        trace = make_trace("kvproof", finding, config, operations, "walker", SEED, make=make)
+        done = walk(MANAGERS, make(), SEED, max_operations=10_000_000, seconds=FIND_SECONDS_MAX, fixed=fault.config)
+        assert done.counterexample is not None, "not found"
+        believed, limits = confirm(make, done.counterexample), {"seed": SEED, "long": fault.num_operations}
+        short = shortest(MANAGERS, make, believed, seconds=SHORTEN_SECONDS_MAX, **limits)
+        trace = make_trace("kvproof", short, "walker", SEED, make=make)
         path = save(tmp_path, trace)
         broken = replay(path)
-    mended = replay(path)
+    fixed = replay(path)
 
-    assert finding.property in fault.properties, finding.text
-    assert len(operations) <= fault.num_operations, "\n".join(trace.steps)
+    assert short.finding.property in fault.properties, short.finding.text
+    assert len(short.operations) <= fault.num_operations, "\n".join(trace.steps)
     assert broken.status is ReplayStatus.FAILED, broken.text
-    assert mended.status is ReplayStatus.FIXED, mended.text
+    assert fixed.status is ReplayStatus.FIXED, fixed.text
 
 
 def test_a_fault_whose_line_is_gone_is_an_error(plant: Plant) -> None:

@@ -6,7 +6,8 @@ So no two of them may land on one block, even if the block was given up in betwe
 from __future__ import annotations
 
 from kvproof.check.protocol.manager import Config, Pair, Scheduled
-from kvproof.check.search.manager_operations import walk
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.builtin.manager import BuiltIn
 
 # With one lookahead slot, an append of these blocks gives up a block in another step than it takes one.
@@ -38,6 +39,6 @@ class DistinctLandings(BuiltIn):
 
 def test_two_swap_ins_of_a_step_land_on_different_blocks() -> None:
     subject = DistinctLandings()
-    done = walk(subject, 2, max_operations=10_000, seconds=200, fixed=GIVES_UP_BEFORE_IT_TAKES)
+    done = walk(MANAGERS, subject, 2, max_operations=10_000, seconds=200, fixed=GIVES_UP_BEFORE_IT_TAKES)
     assert done.finding is None
     assert subject.num_beside > 10

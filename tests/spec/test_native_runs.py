@@ -10,7 +10,7 @@ import pytest
 
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.mutants import mutated
-from kvproof.check.search.exhaustive.specification_rules import RuleLevel
+from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.models.mutation.operators import Mutant
 from kvproof.spec.native import FIELDS, CheckFailed, Machine, Sizes
 from kvproof.spec.text.state import State
@@ -23,7 +23,7 @@ REAL = [name for name, f in FIELDS.items() if f.kind != "ghost"]
 
 def walked(scope: Scope, seed: int, num_steps: int) -> list[Step]:
     """A random walk over rules and arguments that are tried: each with whether it was enabled."""
-    source, level = random.Random(seed), RuleLevel(scope)
+    source, level = random.Random(seed), RuleSpace(scope)
     state = level.machine.first_state()
     steps: list[Step] = []
     while len(steps) < num_steps:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check.cli import faults_run
 from kvproof.check.cli.app import app
-from kvproof.check.search.exhaustive.mutation_score import ALIVE, EXPLORER, PROVER, Judged
+from kvproof.check.search.exhaustive.mutation_score import ALIVE, EXPLORER, PROVER, MutantResult
 from kvproof.models.mutation.operators import deletions
 
 
@@ -29,7 +29,11 @@ def test_every_fault_of_a_rule_is_noticed_and_the_matrix_says_by_whom(tmp_path: 
 
 def test_a_fault_that_nobody_notices_fails_the_run_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, third = list(deletions())[:3]
-    found = [Judged(first, PROVER, "an obligation"), Judged(second, EXPLORER, "a state less"), Judged(third, ALIVE)]
+    found = [
+        MutantResult(first, PROVER, "an obligation"),
+        MutantResult(second, EXPLORER, "a state less"),
+        MutantResult(third, ALIVE),
+    ]
     monkeypatch.setattr(faults_run, "judge_all", lambda *_: iter(found))
     done = kvproof_faults()
     assert done.exit_code == 1

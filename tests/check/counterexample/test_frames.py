@@ -6,6 +6,7 @@ from typing import Any
 
 from kvproof.check.counterexample.frames import replay_frames
 from kvproof.check.counterexample.store import draw, make_trace, save
+from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Observation
 from kvproof.check.protocol.pool import PoolConfig
@@ -24,7 +25,7 @@ APPENDED: list[Operation] = [*FORKED, ("sample", 1, (0, 0)), ("append", 1)]
 
 def filmed(make: Factory, operations: list[Operation], config: Config = CONFIG) -> ReplayFrames:
     finding = Finding("refcount-exact", "as it was found")
-    trace = make_trace("examples", finding, config, operations, "walker", 1, make=make)
+    trace = make_trace("examples", Counterexample(config, operations, finding), "walker", 1, make=make)
     return replay_frames(make, trace, Path("one.json"))
 
 
@@ -169,7 +170,8 @@ def test_the_page_is_drawn_beside_the_trace_and_named_with_it(altered: Callable[
         self.manager.tables[child] = self.manager.tables[parent].copy()
 
     make = altered(share=forgets)
-    trace = make_trace("examples", Finding("refcount-exact", "x"), CONFIG, FORKED, "walker", 1, make=make)
+    found = Counterexample(CONFIG, FORKED, Finding("refcount-exact", "x"))
+    trace = make_trace("examples", found, "walker", 1, make=make)
     assert not save(tmp_path, trace).with_suffix(".html").exists()
     path = save(tmp_path, trace, make)
     page = path.with_suffix(".html")

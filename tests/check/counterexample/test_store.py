@@ -15,6 +15,7 @@ from kvproof.check.counterexample.regression_test import path_of_test
 from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.counterexample.store import load, make_trace, save
 from kvproof.check.counterexample.trace_schema import CounterexampleError
+from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.runs.replay import replay
@@ -48,7 +49,9 @@ def manager(tmp_path: Path, example_source: str) -> Path:
 @pytest.fixture
 def trace(manager: Path) -> Trace:
     name = f"{manager}:Adapter"
-    return make_trace(name, FINDING, CONFIG, RUN, "walker", 7, make=find(name), num_operations_before=40)
+    return make_trace(
+        name, Counterexample(CONFIG, RUN, FINDING), "walker", 7, make=find(name), num_operations_before=40
+    )
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from kvproof.check.oracle.replay import confirm
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Config, Observation, Refused, Unsupported
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search import manager_operations
+from kvproof.check.search import random_walk
+from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.builtin import manager
 from kvproof.spec.text.identity import Key
@@ -140,41 +141,44 @@ def test_the_journal_has_the_last_run_up_to_the_operation_that_did_not_end() -> 
 
 
 def test_an_isolated_walk_is_the_walk_of_one_process(own: RemoteFactory) -> None:
-    there = remote_search.walk(own(), 3, max_operations=500, seconds=100)
-    here = manager_operations.walk(manager.make(), 3, max_operations=500, seconds=100)
-    by_calls = manager_operations.walk(own(), 3, max_operations=200, seconds=100)
+    there = remote_search.walk(MANAGERS, own(), 3, max_operations=500, seconds=100)
+    here = random_walk.walk(MANAGERS, manager.make(), 3, max_operations=500, seconds=100)
+    by_calls = random_walk.walk(MANAGERS, own(), 3, max_operations=200, seconds=100)
     assert there.finding is None
-    assert (there.num_operations, there.kinds, there.witnesses) == (here.num_operations, here.kinds, here.witnesses)
+    assert (there.num_operations, there.kinds, there.coverage) == (here.num_operations, here.kinds, here.coverage)
     assert by_calls.num_operations == 200
-    assert by_calls.kinds == manager_operations.walk(manager.make(), 3, max_operations=200, seconds=100).kinds
+    assert by_calls.kinds == random_walk.walk(MANAGERS, manager.make(), 3, max_operations=200, seconds=100).kinds
 
 
 def test_an_isolated_exploration_is_that_of_one_process(own: RemoteFactory) -> None:
     scope = Scope(2, num_seqs=1, num_tokens=2)
-    there = remote_search.explore_subject(own(), scope, seconds=100)
-    here = remote_search.explore_subject(manager.make(), scope, seconds=100)
+    there = remote_search.explore(MANAGERS, own(), scope, seconds=100)
+    here = remote_search.explore(MANAGERS, manager.make(), scope, seconds=100)
     assert there.is_exhausted
-    assert (there.states, there.transitions, there.fired) == (here.states, here.transitions, here.fired)
+    assert (there.num_states, there.num_operations, there.coverage) == (
+        here.num_states,
+        here.num_operations,
+        here.coverage,
+    )
 
 
 def test_an_exit_in_a_walk_is_a_finding_with_its_shortest_run(folder: Path) -> None:
     factory = RemoteFactory(f"{folder / 'ends.py'}:Exits")
-    done = remote_search.walk(factory(), 1, max_operations=10_000, seconds=100)
+    done = remote_search.walk(MANAGERS, factory(), 1, max_operations=10_000, seconds=100)
     assert done.finding is not None
     assert done.finding.kind == ("total-calls", "fork crash")
     assert done.finding.text.endswith("ended its process, which ended with exit code 0")
-    again = confirm(factory, done.config, done.operations, done.finding)
-    _, operations, _ = remote_search.shortest(
-        factory, again, seconds=20.0, config=done.config, operations=done.operations, seed=1, walks=0
-    )
+    assert done.counterexample is not None
+    again = confirm(factory, done.counterexample)
+    short = remote_search.shortest(MANAGERS, factory, again, seconds=20.0, seed=1, walks=0)
     factory.close()
-    assert [operation[0] for operation in operations] == ["new", "admit", "run", "fork"]
+    assert [operation[0] for operation in short.operations] == ["new", "admit", "run", "fork"]
 
 
 def test_an_end_that_does_not_come_again_is_nondeterministic(folder: Path) -> None:
     (folder / "once").touch()
     factory = RemoteFactory(f"{folder / 'ends.py'}:Once")
-    done = remote_search.walk(factory(), 1, max_operations=10_000, seconds=100)
+    done = remote_search.walk(MANAGERS, factory(), 1, max_operations=10_000, seconds=100)
     factory.close()
     assert done.finding is not None
     assert done.finding.property == "nondeterministic"

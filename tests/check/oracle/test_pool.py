@@ -19,8 +19,9 @@ from kvproof.check.protocol.adapter_check import is_pool_subject
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Observation, Refused
 from kvproof.check.protocol.pool import PoolConfig
-from kvproof.check.search.pool_operations import walk_pool
-from kvproof.check.search.shrinking.pool import minimise_pool
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.strategies import POOLS
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.check.subjects.registry import find
 
@@ -112,31 +113,29 @@ FAULTS = [
 
 
 def test_our_own_pool_is_not_refuted_and_meets_every_witness() -> None:
-    done = walk_pool(OwnPool(), 1, max_operations=10_000, seconds=100)
+    done = walk(POOLS, OwnPool(), 1, max_operations=10_000, seconds=100)
     assert done.finding is None
     assert done.num_operations == 10_000
     expected = expected_witnesses("pool", OwnPool.capabilities)
-    assert [name for name, is_expected in expected.items() if is_expected and not done.witnesses[name]] == []
+    assert [name for name, is_expected in expected.items() if is_expected and not done.coverage[name]] == []
     assert not done.notes["hit-complete"]
 
 
 @pytest.mark.parametrize(("faulty", "properties"), FAULTS)
 def test_a_planted_fault_is_refuted_and_shortened(faulty: Callable[[], OwnPool], properties: set[str]) -> None:
-    done = walk_pool(faulty(), 1, max_operations=20_000, seconds=100)
-    assert done.finding is not None
-    finding = confirm(faulty, done.config, done.operations, done.finding)
-    assert finding.property in properties
-    config = done.config
-    assert isinstance(config, PoolConfig)
-    _, operations, shortest = minimise_pool(faulty, config, done.operations, finding, 20)
-    assert shortest.kind == finding.kind
-    assert len(operations) <= 4
+    done = walk(POOLS, faulty(), 1, max_operations=20_000, seconds=100)
+    assert done.counterexample is not None
+    found = confirm(faulty, done.counterexample)
+    assert found.finding.property in properties
+    short = shrink(faulty(), found, 20)
+    assert short.finding.kind == found.finding.kind
+    assert len(short.operations) <= 4
 
 
 def test_the_same_seed_gives_the_same_walk() -> None:
-    one, other = (walk_pool(OwnPool(), 7, max_operations=1_000, seconds=100) for _ in range(2))
-    assert (one.kinds, one.witnesses) == (other.kinds, other.witnesses)
-    assert one.kinds != walk_pool(OwnPool(), 8, max_operations=1_000, seconds=100).kinds
+    one, other = (walk(POOLS, OwnPool(), 7, max_operations=1_000, seconds=100) for _ in range(2))
+    assert (one.kinds, one.coverage) == (other.kinds, other.coverage)
+    assert one.kinds != walk(POOLS, OwnPool(), 8, max_operations=1_000, seconds=100).kinds
 
 
 def test_a_hit_is_by_the_whole_prefix_and_evictable_blocks_are_hit() -> None:
@@ -211,10 +210,10 @@ def test_what_needs_tables_is_unsupported_and_not_passed() -> None:
 
 def test_a_pool_is_walked_in_a_process_of_its_own_as_in_ours() -> None:
     factory = RemoteFactory("kvproof-pool")
-    there = remote_search.walk_pool(factory(), 3, max_operations=500, seconds=100)
-    here = walk_pool(OwnPool(), 3, max_operations=500, seconds=100)
+    there = remote_search.walk(POOLS, factory(), 3, max_operations=500, seconds=100)
+    here = walk(POOLS, OwnPool(), 3, max_operations=500, seconds=100)
     factory.close()
-    assert (there.finding, there.kinds, there.witnesses) == (None, here.kinds, here.witnesses)
+    assert (there.finding, there.kinds, there.coverage) == (None, here.kinds, here.coverage)
 
 
 def test_a_hunt_of_a_pool_saves_a_trace_that_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,9 @@ import pytest
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.pool import PoolConfig
-from kvproof.check.search.pool_operations import walk_pool
-from kvproof.check.search.shrinking.pool import minimise_pool
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.strategies import POOLS
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.spec.trace import Operation
 
@@ -33,14 +34,13 @@ def test_holders_of_the_same_blocks_give_them_up_in_one_call() -> None:
 
 
 def test_a_block_that_is_free_once_for_each_mention_is_found_and_shortened() -> None:
-    done = walk_pool(CountsAtTheEnd(), 1, max_operations=20_000, seconds=100)
-    assert done.finding is not None
-    assert isinstance(done.config, PoolConfig)
-    _, operations, finding = minimise_pool(CountsAtTheEnd, done.config, done.operations, done.finding, 20)
-    assert finding.property == "lists-agree"
-    assert len(operations) == 3
-    assert operations[-1][0] == "give"
-    assert len(operations[-1][2]) == 1
+    done = walk(POOLS, CountsAtTheEnd(), 1, max_operations=20_000, seconds=100)
+    assert done.counterexample is not None
+    short = shrink(CountsAtTheEnd(), done.counterexample, 20)
+    assert short.finding.property == "lists-agree"
+    assert len(short.operations) == 3
+    assert short.operations[-1][0] == "give"
+    assert len(short.operations[-1][2]) == 1
 
 
 def test_the_same_blocks_given_up_one_holder_after_the_other_show_nothing() -> None:

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from kvproof.check.oracle.replay import confirm, difference, replay
+from kvproof.check.oracle.replay import Counterexample, confirm, difference, replay
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Observation
 from kvproof.spec.trace import Operation
@@ -24,11 +24,11 @@ def test_a_finding_that_repeats_is_believed(altered: Altered) -> None:
     found = replay(make, CONFIG, RUN).finding
 
     assert found is not None
-    assert confirm(make, CONFIG, RUN, found) is found
+    assert confirm(make, Counterexample(CONFIG, RUN, found)).finding is found
 
 
 def test_a_finding_that_is_not_seen_again_is_nondeterministic(altered: Altered) -> None:
-    doubted = confirm(altered(), CONFIG, RUN, Finding("read-back", "wrong bytes"))
+    doubted = confirm(altered(), Counterexample(CONFIG, RUN, Finding("read-back", "wrong bytes"))).finding
 
     assert doubted.property == "nondeterministic"
     assert "first read-back: wrong bytes, then, on a fresh subject, nothing was refuted" in doubted.text
@@ -37,14 +37,17 @@ def test_a_finding_that_is_not_seen_again_is_nondeterministic(altered: Altered) 
 def test_another_kind_of_finding_the_next_time_is_nondeterministic(altered: Altered) -> None:
     make = altered(release=keep_it)
 
-    assert confirm(make, CONFIG, RUN, Finding("read-back", "wrong bytes")).property == "nondeterministic"
+    assert (
+        confirm(make, Counterexample(CONFIG, RUN, Finding("read-back", "wrong bytes"))).finding.property
+        == "nondeterministic"
+    )
 
 
 def test_answers_that_differ_are_named_by_their_call(altered: Altered) -> None:
     count = itertools.count()
     make = altered(refcounts=lambda self: [next(count), 0])
 
-    doubted = confirm(make, CONFIG, RUN, Finding("refcount-exact", "wrong"))
+    doubted = confirm(make, Counterexample(CONFIG, RUN, Finding("refcount-exact", "wrong"))).finding
 
     assert doubted.property == "nondeterministic"
     assert "call 2, observe(), answered" in doubted.text

@@ -13,8 +13,9 @@ from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import StageBudget
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.walk_stage import walker_stage
-from kvproof.check.search import manager_operations
+from kvproof.check.search import random_walk
 from kvproof.check.search.random_walk import WalkOptions
+from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.builtin import manager
 from kvproof.check.subjects.registry import find
 from kvproof.reports.result import Check, Run
@@ -50,15 +51,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_runs_passed_over_are_the_first_of_the_seed() -> None:
-    whole = manager_operations.walk(manager.make(), 4, max_operations=1_200, seconds=100)
-    begun = manager_operations.walk(manager.make(), 4, max_operations=600, seconds=100)
-    ended = manager_operations.walk(
-        manager.make(), 4, max_operations=600, seconds=100, options=WalkOptions(first_run=begun.num_drawn)
+    whole = random_walk.walk(MANAGERS, manager.make(), 4, max_operations=1_200, seconds=100)
+    begun = random_walk.walk(MANAGERS, manager.make(), 4, max_operations=600, seconds=100)
+    ended = random_walk.walk(
+        MANAGERS, manager.make(), 4, max_operations=600, seconds=100, options=WalkOptions(first_run=begun.num_drawn)
     )
     assert begun.num_drawn > 3
     assert begun.kinds["new"] + ended.kinds["new"] == pytest.approx(whole.kinds["new"], abs=8)
-    again = manager_operations.walk(
-        manager.make(), 4, max_operations=600, seconds=100, options=WalkOptions(first_run=begun.num_drawn)
+    again = random_walk.walk(
+        MANAGERS, manager.make(), 4, max_operations=600, seconds=100, options=WalkOptions(first_run=begun.num_drawn)
     )
     assert again.kinds == ended.kinds != begun.kinds
 
@@ -97,10 +98,11 @@ def test_a_hunt_in_two_parts_finds_what_one_long_hunt_finds(folder: Path) -> Non
     whole, first = Bookmark(folder / "whole", Progress("faulty.py:Twice", 3)), folder / "parts"
     parts = hunted(Bookmark(first, Progress("faulty.py:Twice", 3)), 700)
     again = resumed(first, None, None)
-    met = [one.told for one in again.progress.met]
+    first_kinds = [one.kind for one in again.progress.findings]
     assert parts | hunted(again, 1_300) == hunted(whole, 2_000)
-    assert met == [one.told for one in whole.progress.met][: len(met)] != []
-    assert len(again.progress.met) == len(whole.progress.met) == len({one.told for one in whole.progress.met})
+    kinds = [one.kind for one in whole.progress.findings]
+    assert first_kinds == kinds[: len(first_kinds)] != []
+    assert len(again.progress.findings) == len(kinds) == len(set(kinds))
 
 
 def test_what_is_not_hunted_for_is_told_and_is_no_failure(folder: Path) -> None:
@@ -131,7 +133,10 @@ def _refuted(folder: Path) -> list[dict[str, str]]:
             "no property 'read-bach' (did you mean read-back?); there",
         ),
         (("--subject", "kvproof", "--level", "loop"), "kvproof is of level manager"),
-        (("--subject", "kvproof", "--level", "page"), "there is no level 'page'; the levels are pool, manager, loop"),
+        (
+            ("--subject", "kvproof", "--level", "page"),
+            "there is no level 'page'; the levels are manager, scheduler, pool",
+        ),
     ],
 )
 def test_a_hunt_that_makes_no_sense_is_said_in_one_line(folder: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -164,7 +169,7 @@ def test_what_a_hunt_was_told_to_keep_is_kept_by_every_run_and_when_it_is_resume
         ("caching", "--fix takes NAME=VALUE"),
         ("cashing=true", "a configuration has no field 'cashing'"),
         ("block_size=0", "block_size is at least 1"),
-        ("caching=maybe", "this makes no configuration"),
+        ("caching=maybe", "these fields make no configuration"),
     ],
 )
 def test_a_field_that_cannot_be_kept_is_refused(said: str, answer: str) -> None:

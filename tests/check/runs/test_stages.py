@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.runs import hypothesis_stage, walk_stage
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import StageBudget, StageOutput
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.verdicts import STOPPED, ReportedFinding
-from kvproof.check.search.hypothesis_machine import Drive
-from kvproof.check.search.random_walk import Walk
+from kvproof.check.search.result import SearchResult
 from kvproof.check.subjects.registry import find
 from kvproof.reports.result import Check, WitnessCount
 from kvproof.spec.verdict import Verdict
@@ -29,7 +29,7 @@ class Remembering(Saving):
         return ReportedFinding("read-back", "position 3", "crashes/x.json")
 
 
-def said_of(walk: Walk, monkeypatch: pytest.MonkeyPatch, seconds: float = 10.0) -> list[StageOutput]:
+def said_of(walk: SearchResult, monkeypatch: pytest.MonkeyPatch, seconds: float = 10.0) -> list[StageOutput]:
     """What the stage says when its one walk gives this."""
     monkeypatch.setattr(walk_stage, "walk", lambda *_, **__: walk)
     make = find("kvproof")
@@ -42,7 +42,7 @@ def verdicts(said: list[StageOutput]) -> dict[str, tuple[Verdict, str]]:
 
 
 def test_a_finding_leaves_every_other_property_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    walk = Walk(FINDING, operations=[("run", 1)], num_operations=80, num_runs=1)
+    walk = SearchResult(Counterexample(Config(), [("run", 1)], FINDING), num_operations=80, num_runs=1)
     found = verdicts(said_of(walk, monkeypatch))
     assert found.pop("read-back") == (Verdict.REFUTED, "position 3")
     assert set(found.values()) == {(Verdict.UNKNOWN, STOPPED)}
@@ -50,33 +50,35 @@ def test_a_finding_leaves_every_other_property_unknown(monkeypatch: pytest.Monke
 
 
 def test_a_walk_without_a_finding_refutes_nothing_by_as_much_as_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = said_of(Walk(num_operations=1_000_000, num_runs=12_500), monkeypatch)
+    said = said_of(SearchResult(num_operations=1_000_000, num_runs=12_500), monkeypatch)
     assert set(verdicts(said).values()) == {(Verdict.NOT_REFUTED, "")}
     assert said[0].counts == {"operations": 1_000_000, "runs": 12_500}  # type: ignore[union-attr]
 
 
 def test_a_walk_of_no_step_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = verdicts(said_of(Walk(), monkeypatch))
+    found = verdicts(said_of(SearchResult(), monkeypatch))
     assert set(found.values()) == {(Verdict.UNKNOWN, "no time was left")}
 
 
 def test_a_subject_that_takes_no_configuration_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = verdicts(said_of(Walk(is_unsupported=True), monkeypatch))
+    found = verdicts(said_of(SearchResult(is_unsupported=True), monkeypatch))
     assert set(found.values()) == {(Verdict.UNKNOWN, "the subject accepted no configuration that was drawn")}
 
 
 def test_a_missed_hit_is_noted_beside_the_other_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    walk = Walk(num_operations=1_000_000, notes=Counter({"hit-complete": 3}))
+    walk = SearchResult(num_operations=1_000_000, notes=Counter({"hit-complete": 3}))
     found = verdicts(said_of(walk, monkeypatch))
     assert found.pop("hit-complete") == (Verdict.REFUTED, "3 times in 1,000,000 operations")
     assert set(found.values()) == {(Verdict.NOT_REFUTED, "")}
 
 
-@pytest.mark.parametrize(("walk", "is_expected"), [(Walk(num_operations=1_000_000), True), (Walk(), False)])
+@pytest.mark.parametrize(
+    ("walk", "is_expected"), [(SearchResult(num_operations=1_000_000), True), (SearchResult(), False)]
+)
 def test_only_a_walk_that_walked_must_meet_its_witnesses(
-    monkeypatch: pytest.MonkeyPatch, walk: Walk, is_expected: bool
+    monkeypatch: pytest.MonkeyPatch, walk: SearchResult, is_expected: bool
 ) -> None:
-    walk.witnesses["hit"] = 5
+    walk.coverage["hit"] = 5
     counts = [one for one in said_of(walk, monkeypatch) if isinstance(one, WitnessCount)]
     assert WitnessCount("hit", "walker", 5, is_expected) in counts
     assert (WitnessCount("copy-on-write", "walker", 0, True) in counts) is is_expected
@@ -87,9 +89,10 @@ def test_hypothesis_goes_on_in_rounds_with_seeds_of_their_own_until_one_refutes(
 ) -> None:
     seeds = []
 
-    def drive(subject: ManagerSubject, seed: int, **_: object) -> Drive:
+    def drive(subject: ManagerSubject, seed: int, **_: object) -> SearchResult:
         seeds.append(seed)
-        return Drive(FINDING if seed == 12 else None, num_steps=100, num_examples=4)
+        found = Counterexample(Config(), [("run", 1)], FINDING)
+        return SearchResult(found if seed == 12 else None, num_operations=100, num_runs=4)
 
     monkeypatch.setattr(hypothesis_stage, "drive", drive)
     make = find("kvproof")

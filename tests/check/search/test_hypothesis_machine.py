@@ -12,7 +12,8 @@ from kvproof.check.oracle.replay import finding_of
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.search import hypothesis_machine
-from kvproof.check.search.hypothesis_machine import Drive, drive
+from kvproof.check.search.hypothesis_machine import drive
+from kvproof.check.search.result import SearchResult
 from kvproof.check.subjects.registry import find
 
 Factory = Callable[[], ManagerSubject]
@@ -24,16 +25,17 @@ def forget_references(self: Any, parent: int, child: int) -> None:
     self.manager.num_tokens[child] = self.manager.num_tokens[parent]
 
 
-def done(found: Drive) -> tuple[Any, ...]:
-    return found.config, found.operations, found.num_steps, found.num_examples, found.witnesses
+def done(found: SearchResult) -> tuple[Any, ...]:
+    one = found.counterexample
+    return one and (one.config, one.operations), found.num_operations, found.num_runs, found.coverage
 
 
 def test_the_built_in_manager_is_not_refuted_and_its_rules_fire() -> None:
     found = drive(find("kvproof")(), 0, examples=40, steps=40)
 
     assert found.finding is None
-    assert found.num_steps >= 40
-    assert {"admitted", "append", "compute"} <= found.witnesses.keys()
+    assert found.num_operations >= 40
+    assert {"admitted", "append", "compute"} <= found.coverage.keys()
 
 
 def test_a_drive_repeats_exactly_from_its_seed(example: Factory) -> None:
@@ -57,12 +59,13 @@ def test_a_finding_comes_with_the_shrunk_run_that_shows_it_again(altered: Altere
 
     found = drive(make(), 0, examples=200, steps=40)
 
-    assert found.finding is not None
-    assert found.finding.property == "refcount-exact"
-    assert [operation[0] for operation in found.operations] == ["new", "admit", "run", "fork"]
-    again = finding_of(make(), found.config, found.operations)
+    one = found.counterexample
+    assert one is not None
+    assert one.finding.property == "refcount-exact"
+    assert [operation[0] for operation in one.operations] == ["new", "admit", "run", "fork"]
+    again = finding_of(make(), one.config, one.operations)
     assert again is not None
-    assert again.kind == found.finding.kind
+    assert again.kind == one.finding.kind
 
 
 def test_fields_of_the_configuration_can_be_fixed(example: Factory) -> None:
@@ -92,9 +95,9 @@ def test_a_subject_that_answers_otherwise_the_next_time_is_nondeterministic(alte
 
     found = drive(altered(can_append=sometimes)(), 0, examples=100, steps=30)
 
-    assert found.finding is not None
-    assert found.finding.property == "nondeterministic"
-    assert found.operations
+    assert found.counterexample is not None
+    assert found.counterexample.finding.property == "nondeterministic"
+    assert found.counterexample.operations
 
 
 def test_a_subject_that_hangs_is_found_and_not_waited_for(altered: Altered, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +121,7 @@ def test_a_subject_that_refuses_every_configuration_is_unsupported(altered: Alte
 
     found = drive(altered(open=refuse)(), 0, examples=5, steps=5)
 
-    assert (found.is_unsupported, found.num_steps, found.finding) == (True, 0, None)
+    assert (found.is_unsupported, found.num_operations, found.finding) == (True, 0, None)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -5,10 +5,12 @@ from random import Random
 
 import pytest
 
+from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, PromptKeys
-from kvproof.check.search import manager_operations
+from kvproof.check.search import random_walk
 from kvproof.check.search.random_walk import WalkOptions
+from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.search.suppression import Features, disabled_features, every_feature, features_of, is_duplicate
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.spec.trace import Operation
@@ -45,11 +47,13 @@ def test_keys_images_and_encoders_are_features_of_the_prompts_that_have_them() -
 
 def test_what_comes_without_a_feature_that_a_told_finding_needs_is_another_finding() -> None:
     finding = Finding("no-use-after-free", "admit(2): the block taken is free; block 1 is used")
-    told = [(*finding.key([("admit", 2, 1)]), ("caching", "keys"))]
+    known = [(*finding.key([("admit", 2, 1)]), ("caching", "keys"))]
     keyed: list[Operation] = [("new", 2, (2,), (0,), ("X", 1, None)), ("admit", 2, 1)]
-    assert is_duplicate(told, finding, Config(caching=True, chunked=True), keyed)
-    assert not is_duplicate(told, finding, Config(caching=True), [("new", 2, (2,), (0,)), ("admit", 2, 1)])
-    assert not is_duplicate(told, Finding("read-back", finding.text), Config(caching=True), keyed)
+    assert is_duplicate(known, Counterexample(Config(caching=True, chunked=True), keyed, finding))
+    plain: list[Operation] = [("new", 2, (2,), (0,)), ("admit", 2, 1)]
+    assert not is_duplicate(known, Counterexample(Config(caching=True), plain, finding))
+    other = Finding("read-back", finding.text)
+    assert not is_duplicate(known, Counterexample(Config(caching=True), keyed, other))
 
 
 def test_a_run_meets_no_fault_that_it_is_steered_around_and_keeps_all_else() -> None:
@@ -65,19 +69,19 @@ def test_a_run_meets_no_fault_that_it_is_steered_around_and_keeps_all_else() -> 
 
 
 def test_a_steered_walk_passes_over_what_was_told_and_finds_what_hid_behind_it() -> None:
-    options = WalkOptions(told=((*FORKS, ("fork",)),))
-    done = manager_operations.walk(TwoFaults(), 1, max_operations=20_000, seconds=100, options=options)
+    options = WalkOptions(known=((*FORKS, ("fork",)),))
+    done = random_walk.walk(MANAGERS, TwoFaults(), 1, max_operations=20_000, seconds=100, options=options)
     assert isinstance(done.finding, Finding)
     assert done.finding.cause == "preempt RuntimeError"
-    first = manager_operations.walk(TwoFaults(), 1, max_operations=20_000, seconds=100)
-    assert first.finding is not None
-    assert first.finding.key(first.operations) == FORKS
+    first = random_walk.walk(MANAGERS, TwoFaults(), 1, max_operations=20_000, seconds=100)
+    assert first.counterexample is not None
+    assert first.counterexample.kind == FORKS
 
 
 @pytest.mark.parametrize("wanted", [("total-calls", "preempt RuntimeError"), ("refcount-exact", "")])
 def test_a_walk_for_one_kind_ends_with_no_other(wanted: tuple[str, str]) -> None:
-    done = manager_operations.walk(
-        TwoFaults(), 2, max_operations=20_000, seconds=100, options=WalkOptions(wanted=wanted)
+    done = random_walk.walk(
+        MANAGERS, TwoFaults(), 2, max_operations=20_000, seconds=100, options=WalkOptions(wanted=wanted)
     )
     assert done.finding is not None
     assert done.finding.kind == wanted

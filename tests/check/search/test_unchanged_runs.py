@@ -7,23 +7,18 @@ The digests are recorded in `unchanged_runs.json`. A change that alters them on 
 import hashlib
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from kvproof.check.protocol.manager import Config
-from kvproof.check.protocol.pool import PoolSubject
 from kvproof.check.protocol.scopes import SCOPES, Scope
-from kvproof.check.search.exhaustive.manager import explore_subject
-from kvproof.check.search.exhaustive.pool import explore_pool
 from kvproof.check.search.exhaustive.specification import explore_specification
-from kvproof.check.search.manager_operations import walk
-from kvproof.check.search.pool_operations import walk_pool
-from kvproof.check.search.random_walk import DEFAULT_OPTIONS
-from kvproof.check.search.scheduler_operations import walk_loop
+from kvproof.check.search.exhaustive.subject import explore
+from kvproof.check.search.random_walk import DEFAULT_OPTIONS, walk
+from kvproof.check.search.strategies import MANAGERS, POOLS, strategy_of
 from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation
 
@@ -31,28 +26,23 @@ RECORDED = Path(__file__).with_name("unchanged_runs.json")
 SEEDS = range(1, 11)
 NUM_OPERATIONS = 320  # of a walk: a few runs, each in a configuration of its own
 NO_LIMIT = 1e6  # seconds
-SEARCHES: dict[str, Callable[..., Any]] = {
-    "kvproof": walk,
-    "kvproof-generation1": walk,
-    "kvproof-objects": walk,
-    "kvproof-pool": walk_pool,
-    "kvproof-scheduler": walk_loop,
-}
+SUBJECTS = ("kvproof", "kvproof-generation1", "kvproof-objects", "kvproof-pool", "kvproof-scheduler")
 
 
 def walked(name: str, seed: int) -> str:
     """A digest of every configuration and operation of a walk."""
-    told: list[tuple[Config, list[Operation]]] = []
+    runs_begun: list[tuple[Config, list[Operation]]] = []
 
     def begin(config: Config) -> list[Operation]:
-        told.append((config, []))
-        return told[-1][1]
+        runs_begun.append((config, []))
+        return runs_begun[-1][1]
 
     options = replace(DEFAULT_OPTIONS, begin=begin, run_seconds=NO_LIMIT)
-    done = SEARCHES[name](find(name)(), seed, max_operations=NUM_OPERATIONS, seconds=NO_LIMIT, options=options)
+    subject = find(name)()
+    done = walk(strategy_of(subject), subject, seed, max_operations=NUM_OPERATIONS, seconds=NO_LIMIT, options=options)
     assert done.finding is None
-    runs = [[sorted(config.as_dict().items()), operations] for config, operations in told]
-    text = json.dumps([runs, sorted(done.kinds.items()), sorted(done.witnesses.items())], default=list)
+    runs = [[sorted(config.as_dict().items()), operations] for config, operations in runs_begun]
+    text = json.dumps([runs, sorted(done.kinds.items()), sorted(done.coverage.items())], default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -62,12 +52,12 @@ def explored() -> dict[str, list[int]]:
     done: dict[str, Any] = {
         "specification tables": explore_specification(SCOPES["rules-tables"], seconds=NO_LIMIT),
         "specification cache": explore_specification(SCOPES["cache"], seconds=NO_LIMIT),
-        "kvproof": explore_subject(find("kvproof")(), manager, seconds=NO_LIMIT),
-        "kvproof-generation1": explore_subject(find("kvproof-generation1")(), manager, seconds=NO_LIMIT),
-        "kvproof-objects": explore_subject(find("kvproof-objects")(), manager, seconds=NO_LIMIT),
-        "kvproof-pool": explore_pool(cast(PoolSubject, find("kvproof-pool")()), pool, seconds=NO_LIMIT),
+        "kvproof": explore(MANAGERS, find("kvproof")(), manager, seconds=NO_LIMIT),
+        "kvproof-generation1": explore(MANAGERS, find("kvproof-generation1")(), manager, seconds=NO_LIMIT),
+        "kvproof-objects": explore(MANAGERS, find("kvproof-objects")(), manager, seconds=NO_LIMIT),
+        "kvproof-pool": explore(POOLS, find("kvproof-pool")(), pool, seconds=NO_LIMIT),
     }
-    return {name: [search.states, search.transitions, search.depth] for name, search in done.items()}
+    return {name: [search.num_states, search.num_operations, search.depth] for name, search in done.items()}
 
 
 def recorded() -> dict[str, Any]:
@@ -75,7 +65,7 @@ def recorded() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("name", SUBJECTS)
 def test_a_seed_draws_the_operations_that_it_drew_before(name: str) -> None:
     assert {str(seed): walked(name, seed) for seed in SEEDS} == recorded()["walks"][name]
 
@@ -85,6 +75,6 @@ def test_a_scope_has_the_states_that_it_had_before() -> None:
 
 
 if __name__ == "__main__":
-    walks = {name: {str(seed): walked(name, seed) for seed in SEEDS} for name in SEARCHES}
+    walks = {name: {str(seed): walked(name, seed) for seed in SEEDS} for name in SUBJECTS}
     RECORDED.write_text(json.dumps({"walks": walks, "scopes": explored()}, indent=1) + "\n")
     sys.exit(0)

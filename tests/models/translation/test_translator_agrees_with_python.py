@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kvproof.check.protocol.scopes import Scope, sizes_of
-from kvproof.check.search.exhaustive.specification_rules import RuleLevel
+from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.models.translation.maps import Value
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.language import COLLECTED
@@ -64,7 +64,7 @@ def cell(state: State, name: str, at: tuple[int, ...]) -> int:
 class Comparison:
     def __init__(self, scope: Scope, seed: int) -> None:
         self.random, sizes = Random(seed), sizes_of(scope)
-        self.machine, self.translator, self.level = Machine(sizes), Translator(sizes), RuleLevel(scope)
+        self.machine, self.translator, self.level = Machine(sizes), Translator(sizes), RuleSpace(scope)
         self.cells = cells_of(sizes)
         self.fired, self.refused, self.num_cells = Counter[str](), Counter[str](), 0
 
@@ -144,7 +144,7 @@ def test_the_translator_and_python_agree_in_two_million_cells() -> None:
 def test_claims_have_the_same_truth_by_the_translator_and_by_python() -> None:
     (scope, *_), random = scopes(), Random(3)
     sizes = sizes_of(scope)
-    machine, translator, level = Machine(sizes), Translator(sizes), RuleLevel(scope)
+    machine, translator, level = Machine(sizes), Translator(sizes), RuleSpace(scope)
     state, seen = machine.first_state(), Counter[bool]()
     for step in range(25):
         state = random.choice([after for _, after in level.successors(state)])

@@ -10,7 +10,7 @@ import pytest
 
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.mutants import mutated
-from kvproof.check.search.exhaustive.specification_rules import RuleLevel
+from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.models.mutation.operators import Mutant
 from kvproof.spec import contract_texts
 from kvproof.spec.language import COLLECTED, Contract
@@ -24,7 +24,7 @@ CONTRACTS = {contract.rule: contract for contract in contract_texts.CONTRACTS}
 
 def states(seed: int, num_states: int) -> Iterator[State]:
     """States on a random walk."""
-    source, level = random.Random(seed), RuleLevel(SCOPE)
+    source, level = random.Random(seed), RuleSpace(SCOPE)
     state = level.machine.first_state()
     for _ in range(num_states):
         by_rule: dict[str, list[tuple[Any, ...]]] = {}

@@ -8,7 +8,7 @@ import pytest
 
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.mutants import mutated
-from kvproof.check.search.exhaustive.specification_rules import RuleLevel
+from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.models.mutation.operators import Mutant
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.native import Machine
@@ -41,7 +41,7 @@ def ended(machine: Machine, start: State, seq: int) -> int:
 
 def ended_everywhere(machine: Machine, seed: int) -> Counter[int]:
     """End each sequence that is at rest in each state of a walk; how often how many rules fired."""
-    source, level, fired = random.Random(seed), RuleLevel(SCOPE), Counter[int]()
+    source, level, fired = random.Random(seed), RuleSpace(SCOPE), Counter[int]()
     state = level.machine.first_state()
     for _ in range(80):
         by_rule: dict[str, list[tuple[Any, ...]]] = {}

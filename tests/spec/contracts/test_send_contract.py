@@ -9,7 +9,7 @@ import pytest
 
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.mutants import mutated
-from kvproof.check.search.exhaustive.specification_rules import RuleLevel
+from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.models.mutation.operators import Mutant
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.native import Machine
@@ -22,7 +22,7 @@ Given = dict[str, Any]
 
 def states(seed: int, num_states: int) -> Iterator[State]:
     """States on a random walk, in which nothing is in flight that the walk has not landed."""
-    source, level = random.Random(seed), RuleLevel(SCOPE)
+    source, level = random.Random(seed), RuleSpace(SCOPE)
     state = level.machine.first_state()
     for _ in range(num_states):
         by_rule: dict[str, list[tuple[Any, ...]]] = {}

@@ -8,7 +8,7 @@ import pytest
 
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.mutants import mutated
-from kvproof.check.search.exhaustive.specification_rules import RuleLevel
+from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.models.mutation.operators import Mutant, deletions
 from kvproof.spec.native import Guard, Machine
 from kvproof.spec.text.state import State
@@ -66,20 +66,20 @@ def alone() -> set[tuple[str, str]]:
             for guard in guards()
             if (guard.function, sentence_of(guard)) not in found | IMPLIED.keys()
         }
-        level = RuleLevel(scope)
-        seen = {level.form(level.machine.first_state())}
+        level = RuleSpace(scope)
+        seen = {level.state_key(level.machine.first_state())}
         waiting = deque([level.machine.first_state()])
         while waiting and found | IMPLIED.keys() != sought:
             state = waiting.popleft()
             found |= alone_in(level, state, {name: m for name, m in without.items() if name not in found})
             for _, successor in level.successors(state):
-                if (form := level.form(successor)) not in seen and len(seen) < STATES_MAX:
+                if (form := level.state_key(successor)) not in seen and len(seen) < STATES_MAX:
                     seen.add(form)
                     waiting.append(successor)
     return found
 
 
-def alone_in(level: RuleLevel, state: State, without: dict[tuple[str, str], Machine]) -> set[tuple[str, str]]:
+def alone_in(level: RuleSpace, state: State, without: dict[tuple[str, str], Machine]) -> set[tuple[str, str]]:
     found = set()
     for rule, *arguments in level.candidates(state):
         work = level.machine.copy(state)

@@ -12,7 +12,7 @@ from kvproof.check.runs.run import host, now, version, write_json
 from kvproof.check.runs.session import interruptible
 from kvproof.check.runs.subject_lookup import did_you_mean
 from kvproof.check.runs.terminal import PLAIN_INTERVAL_SECONDS, Output, output, say
-from kvproof.check.search.exhaustive.mutation_score import ALIVE, COLUMNS, Judged, judge_all
+from kvproof.check.search.exhaustive.mutation_score import ALIVE, COLUMNS, MutantResult, judge_all
 from kvproof.models.mutation.operators import Mutant, changes, deletions
 from kvproof.reports.result import Check, Result, Run
 from kvproof.spec.verdict import Exit, Verdict
@@ -47,7 +47,7 @@ def run_faults(request: FaultRequest) -> Exit:
     run = Run(version(), FAULTS, "the specification", 0, host(), now())
     result = Result(run)
     say(console, f"kvproof {run.version} faults, {len(mutants):,} mutants, judged by {', '.join(request.judges)}")
-    found: list[Judged] = []
+    found: list[MutantResult] = []
     began = time.monotonic()
     try:
         with interruptible():
@@ -65,7 +65,7 @@ def run_faults(request: FaultRequest) -> Exit:
     return result.exit_code()
 
 
-def _judge(request: FaultRequest, mutants: list[Mutant], console: Output, found: list[Judged]) -> None:
+def _judge(request: FaultRequest, mutants: list[Mutant], console: Output, found: list[MutantResult]) -> None:
     printed = time.monotonic()
     for one in judge_all(mutants, request.judges, request.num_processes):
         found.append(one)
@@ -76,13 +76,13 @@ def _judge(request: FaultRequest, mutants: list[Mutant], console: Output, found:
             say(console, f"faults: {len(found):,} of {len(mutants):,} judged")
 
 
-def _check(one: Judged) -> Check:
+def _check(one: MutantResult) -> Check:
     verdict = Verdict.REFUTED if one.by == ALIVE else Verdict.NOT_REFUTED
     text = f"{one.by}: {one.evidence}" if one.evidence else one.by
     return Check(f"{FAULTS}/{one.mutant.id}", FAULTS, NOTICED, verdict, round(one.seconds, 3), text=text)
 
 
-def _lines(result: Result, found: list[Judged]) -> Iterator[tuple[str, str]]:
+def _lines(result: Result, found: list[MutantResult]) -> Iterator[tuple[str, str]]:
     """The kill matrix: one row for each rule or step, one column for each judge."""
     rows: dict[str, Counter[str]] = {}
     for one in sorted(found, key=lambda one: one.mutant.function):

@@ -20,7 +20,6 @@ from kvproof.check.runs.errors import UsageError, error_boundary
 
 NUM_OPERATIONS_MAX = 10**12  # in effect none: the budget ends the walk
 EXPLORER_SHARE, EXPLORER_SECONDS_MAX = 15.0, 15.0  # percent of the budget; the walker gets the rest
-LEVELS = ("pool", "manager", "loop")
 
 
 def hunt(
@@ -76,13 +75,13 @@ def hunt(
     saved and reported at once, and later runs leave out the features that it needs.
     """
     with error_boundary(json):
+        from kvproof.check.oracle.level import level_named, level_of
         from kvproof.check.runs.explore_stage import subject_stage
         from kvproof.check.runs.fixed_fields import agrees, fixed_fields, wanted_properties
-        from kvproof.check.runs.gate_pool import HUNTED_POOL_SCOPES
-        from kvproof.check.runs.gate_scopes import HUNTED_SCOPES
+        from kvproof.check.runs.gate_scopes import HUNT
         from kvproof.check.runs.resume import Bookmark, Progress, resumed
         from kvproof.check.runs.run import Request, run_stages
-        from kvproof.check.runs.subject_lookup import factory_of, level_of
+        from kvproof.check.runs.subject_lookup import factory_of
         from kvproof.check.runs.walk_stage import walker_stage
 
         if resume is not None and (fix or wanted):
@@ -97,15 +96,17 @@ def hunt(
             bookmark = Bookmark(out, Progress(subject, settled_seed(seed), *kept))
         progress = bookmark.progress
         make, one = factory_of(progress.subject, isolation, budget)
-        if level is not None and level != level_of(one):
-            wrong = f"there is no level {level!r}; the levels are {', '.join(LEVELS)}"
-            raise UsageError(f"{progress.subject} is of level {level_of(one)}" if level in LEVELS else wrong)
+        try:
+            if level is not None and level_named(level) is not level_of(one):
+                raise UsageError(f"{progress.subject} is of level {level_of(one).name}")
+        except ValueError as error:
+            raise UsageError(str(error)) from error
         request = Request("hunt", progress.subject, progress.seed, budget, bookmark.folder, json, known, contract_fails)
         saving = request.saving(make)
         saving.wanted = frozenset(progress.properties)
         bookmark.remind(saving)
         stages = [bookmark.stage()] if bookmark.earlier else []
-        hunted_scopes = {"manager": HUNTED_SCOPES, "pool": HUNTED_POOL_SCOPES}.get(level_of(one), {})
+        hunted_scopes = HUNT.get(level_of(one).name, {})
         if hunted_scopes:
             scopes = {
                 name: scope

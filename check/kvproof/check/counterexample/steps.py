@@ -1,14 +1,15 @@
-"""A run told to people: one line for each operation, with what the subject answered and which tables changed.
+"""A run as text: one line for each operation, with the answer of the subject and the tables that changed.
 
-Groups and sequences go by their numbers, tokens are shown one by one, host blocks are marked as such, and nothing is
-left out. The left column is what the engine asks for, the right one what the manager made of it.
+Groups and sequences are named by their numbers, tokens are listed one by one, host blocks are marked, and nothing is
+left out. The left column is the call of the engine, the right one what the manager did.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from kvproof.check.oracle.replay import Call, ReplayResult, replay
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import NULL_BLOCK, Config, ManagerSubject, Observation, Scheduled
+from kvproof.check.protocol.manager import NULL_BLOCK, Config, Observation, Scheduled
 from kvproof.check.protocol.operation_base import count
 from kvproof.check.protocol.operations import text_of
 from kvproof.spec.trace import Operation
@@ -19,14 +20,17 @@ NOT_REACHED = "(not reached)"
 
 
 def describe_steps(
-    make: Callable[[], ManagerSubject], config: Config, operations: Sequence[Operation], finding: Finding | None = None
+    make: Callable[[], Any], config: Config, operations: Sequence[Operation], finding: Finding | None = None
 ) -> list[str]:
-    """The steps of a run on a fresh subject, without numbers. Raises Unsupported, and AdapterError."""
+    """The steps of a run on a fresh subject, without numbers. Raises Unsupported, and AdapterError.
+
+    finding: what an earlier run found, as for `replay`.
+    """
     return steps_of(replay(make, config, operations, finding), config, operations)
 
 
 def steps_of(done: ReplayResult, config: Config, operations: Sequence[Operation]) -> list[str]:
-    """The steps of a run that was done."""
+    """The steps of a replay."""
     calls = [text_of(operation, config) for operation in operations]
     answers = _answers(done, config)
     answers += [NOT_REACHED] * (len(calls) - len(answers))
@@ -34,30 +38,30 @@ def steps_of(done: ReplayResult, config: Config, operations: Sequence[Operation]
     return [f"{c:<{width}}   {a}".rstrip() for c, a in zip(calls, answers, strict=True)]
 
 
-# What came of it --------------------------------------------------------------------------------------------------
+# What the subject did ----------------------------------------------------------------------------------------------
 
 
 def _answers(done: ReplayResult, config: Config) -> list[str]:
-    first = _last_shown(done.opening)
+    first = _last_observation(done.opening)
     tables = first.tables if first else {}
     answers = []
     for step in done.steps:
         if not step.is_enabled:
             answers.append(NOT_ENABLED)
             continue
-        said = [step.answer] if step.answer else []
-        said += [_scheduled(call.arguments[0]) for call in step.calls if call.name == "step_scheduled"]
-        seen = _last_shown(step.calls)
-        if seen is not None:
-            said += _changes(tables, seen.tables, config)
-            tables = seen.tables
-        answers.append("; ".join(said))
+        parts = [step.answer] if step.answer else []
+        parts += [_scheduled(call.arguments[0]) for call in step.calls if call.name == "step_scheduled"]
+        observed = _last_observation(step.calls)
+        if observed is not None:
+            parts += _changes(tables, observed.tables, config)
+            tables = observed.tables
+        answers.append("; ".join(parts))
     return answers
 
 
-def _last_shown(calls: Iterable[Call]) -> Observation | None:
-    shown = [c.answer for c in calls if isinstance(c.answer, Observation) and isinstance(c.answer.tables, dict)]
-    return shown[-1] if shown else None
+def _last_observation(calls: Iterable[Call]) -> Observation | None:
+    observed = [c.answer for c in calls if isinstance(c.answer, Observation) and isinstance(c.answer.tables, dict)]
+    return observed[-1] if observed else None
 
 
 def _scheduled(step: Iterable[Scheduled]) -> str:
@@ -66,14 +70,14 @@ def _scheduled(step: Iterable[Scheduled]) -> str:
 
 
 def _changes(before: dict[int, list[list[int]]], after: dict[int, list[list[int]]], config: Config) -> list[str]:
-    """The tables that a call gave or changed."""
-    shown = []
+    """The tables that a call created or changed."""
+    changes = []
     for seq, tables in after.items():
         if tables != before.get(seq) and (tables or seq in before):
-            told = [_blocks(table, config) for table in tables or [[]]]
-            further = [f", KV group {number}: {blocks}" for number, blocks in enumerate(told[1:], 1)]
-            shown.append(f"sequence {seq}: {told[0]}{''.join(further)}")
-    return shown
+            listed = [_blocks(table, config) for table in tables or [[]]]
+            further = [f", KV group {number}: {blocks}" for number, blocks in enumerate(listed[1:], 1)]
+            changes.append(f"sequence {seq}: {listed[0]}{''.join(further)}")
+    return changes
 
 
 def _blocks(table: Sequence[int], config: Config) -> str:

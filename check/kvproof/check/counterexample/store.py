@@ -6,7 +6,7 @@ it up before (`runs.replay`).
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,16 @@ from kvproof.check.counterexample.frames import replay_frames
 from kvproof.check.counterexample.regression_test import path_of_test, regression_test
 from kvproof.check.counterexample.steps import describe_steps
 from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
+from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config
+from kvproof.reports import counterexample as reports
 from kvproof.reports.atomic import write_atomically
-from kvproof.reports.counterexample import Counterexample, page_of
+from kvproof.reports.counterexample import page_of
 from kvproof.reports.counterexample_page import counterexample_page
 from kvproof.reports.document import DocumentError, encode, read, write
 from kvproof.reports.result import Check
 from kvproof.spec.text.properties import SENTENCES
-from kvproof.spec.trace import Operation, Trace
+from kvproof.spec.trace import Trace
 from kvproof.spec.verdict import Verdict
 
 HEX_MIN, HEX_MAX = 4, 8
@@ -37,9 +38,7 @@ Factory = Callable[[], Any]  # makes a subject, of any level
 
 def make_trace(
     subject: str,
-    finding: Finding,
-    config: Config,
-    operations: Sequence[Operation],
+    found: Counterexample,
     judge: str,
     seed: int,
     *,
@@ -47,9 +46,10 @@ def make_trace(
     num_operations_before: int = 0,
 ) -> Trace:
     """The counterexample as data. `make` gives the subject that is run for the text of the steps."""
+    config, finding = found.config, found.finding
     fields = {"block_size": config.block_size, "num_gpu_blocks": config.num_gpu_blocks} | config.as_dict()
-    listed = msgspec.json.decode(msgspec.json.encode(operations))
-    steps = describe_steps(make, config, operations, finding)
+    listed = msgspec.json.decode(msgspec.json.encode(found.operations))
+    steps = describe_steps(make, config, found.operations, finding)
     return Trace(
         subject,
         finding.property,
@@ -122,9 +122,9 @@ def refutation(trace: Trace, path: Path | None = None) -> str:
     return _counterexample(trace, path).text()
 
 
-def _counterexample(trace: Trace, path: Path | None) -> Counterexample:
+def _counterexample(trace: Trace, path: Path | None) -> reports.Counterexample:
     check = Check("", trace.judge or "replay", trace.property, Verdict.REFUTED, text=trace.text)
-    return Counterexample(check, trace.subject, trace, path)
+    return reports.Counterexample(check, trace.subject, trace, path)
 
 
 # Reading ----------------------------------------------------------------------------------------------------------

@@ -1,26 +1,24 @@
-"""What a fork does for the process that asked for it: calls of its subject, and whole searches.
+"""The child process: a fork that serves calls of its subject and whole searches to the process that asked for it.
 
-The answer to a call is what the subject answered or raised; the answer to a search is its result, or why it could not
-be done. A fault of the judge is told with its traceback, as it would be in one process.
+The answer to a call is what the subject answered or raised. The answer to a search is its result, or the reason why it
+could not be done. A fault of the judge is reported with its traceback, as it would be in one process.
 """
 
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.messages import Connection, pack, text_of, unpack
+from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
-from kvproof.check.search.exhaustive.manager import explore_subject
-from kvproof.check.search.exhaustive.pool import explore_pool
-from kvproof.check.search.manager_operations import walk
-from kvproof.check.search.pool_operations import walk_pool
-from kvproof.check.search.random_walk import WalkOptions
-from kvproof.check.search.scheduler_operations import walk_loop
-from kvproof.check.search.shrinking.pool import minimise_pool
-from kvproof.check.search.shrinking.scheduler import minimise_loop
-from kvproof.check.search.shrinking.shorter_runs import shortest
+from kvproof.check.protocol.scopes import Scope
+from kvproof.check.search.exhaustive.subject import explore
+from kvproof.check.search.random_walk import WalkOptions, walk
+from kvproof.check.search.shrinking.shrink import shortest
+from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.registry import Factory
 
@@ -29,7 +27,7 @@ TEXT_MAX = 4000
 
 
 def serve(connection: Connection, factory: Factory, journal: Journal) -> None:
-    """Answer until the other side has gone."""
+    """Answer requests until the other process closes the connection."""
     subject: Any = None
     while (request := connection.receive()) is not None:
         try:
@@ -79,37 +77,27 @@ def _search(subject: Any, name: str, arguments: list[Any], journal: Journal) -> 
         return ["fault", "".join(traceback.format_exception(error))[-TEXT_MAX:]]
 
 
-def _walk(walk: Callable[..., Any]) -> Callable[..., Any]:
-    def searched(subject: Any, journal: Journal, *, seed: int, options: dict[str, Any], **named: Any) -> Any:
-        mine = WalkOptions(begin=journal.begin, run_seconds=WITHOUT_LIMIT_SECONDS, **options)
-        done = walk(subject, seed, **named, options=mine)
-        done.operations = list(done.operations)  # without its journal
-        return done
-
-    return searched
+def _walk(subject: Any, journal: Journal, *, level: str, seed: int, options: dict[str, Any], **limits: Any) -> Any:
+    here = WalkOptions(begin=journal.begin, run_seconds=WITHOUT_LIMIT_SECONDS, **options)
+    done = walk(STRATEGIES[level], subject, seed, options=here, **limits)
+    if (found := done.counterexample) is not None:
+        done.counterexample = replace(found, operations=list(found.operations))  # without its journal
+    return done
 
 
-def _explore(explore: Callable[..., Any]) -> Callable[..., Any]:
-    def searched(subject: Any, journal: Journal, **named: Any) -> Any:
-        return explore(subject, **named, begin=journal.begin, transition_seconds=WITHOUT_LIMIT_SECONDS)
-
-    return searched
-
-
-def _shorten(shorten: Callable[..., Any]) -> Callable[..., Any]:
-    def searched(subject: Any, journal: Journal, **named: Any) -> Any:
-        return shorten(lambda: subject, **named)
-
-    return searched
+def _explore(subject: Any, journal: Journal, *, level: str, scope: Scope, seconds: float) -> Any:
+    return explore(
+        STRATEGIES[level],
+        subject,
+        scope,
+        seconds=seconds,
+        begin=journal.begin,
+        transition_seconds=WITHOUT_LIMIT_SECONDS,
+    )
 
 
-SEARCHES: dict[str, Callable[..., Any]] = {
-    "walk": _walk(walk),
-    "walk_loop": _walk(walk_loop),
-    "walk_pool": _walk(walk_pool),
-    "explore": _explore(explore_subject),
-    "explore_pool": _explore(explore_pool),
-    "shortest": _shorten(shortest),
-    "minimise_loop": _shorten(minimise_loop),
-    "minimise_pool": _shorten(minimise_pool),
-}
+def _shortest(subject: Any, journal: Journal, *, level: str, found: Counterexample, **limits: Any) -> Any:
+    return shortest(STRATEGIES[level], lambda: subject, found, **limits)
+
+
+SEARCHES: dict[str, Callable[..., Any]] = {"walk": _walk, "explore": _explore, "shortest": _shortest}

@@ -13,14 +13,14 @@ import traceback
 from collections import Counter
 from contextlib import suppress
 from functools import cache
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from kvproof.check.isolation.child import serve
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import limit_memory
 from kvproof.check.isolation.messages import SEARCH, Connection, pack
+from kvproof.check.oracle.level import level_of
 from kvproof.check.oracle.refinement import Explainer
-from kvproof.check.protocol.adapter_check import is_pool_subject, is_scheduler_subject
 from kvproof.check.protocol.manager import Config, Observation
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.registry import Factory, find
@@ -44,7 +44,9 @@ def main(descriptor: int) -> None:
     except UnknownSubject as error:
         control.send(["unknown", str(error)])
         return
-    control.send(["made", _level(subject), subject.name, pack(subject.capabilities), pack(tuple(subject.assumptions))])
+    control.send(
+        ["made", level_of(subject).name, subject.name, pack(subject.capabilities), pack(tuple(subject.assumptions))]
+    )
     ForkServer(control, factory, memory_bytes).run()
 
 
@@ -52,12 +54,6 @@ def main(descriptor: int) -> None:
 def compile_rules() -> None:
     """Compile the rules of the specification before forking, so that each fork inherits them."""
     Explainer(Config(), Observation({}, (0, 0)), Identities(), Counter())
-
-
-def _level(subject: Any) -> str:
-    if is_pool_subject(subject):
-        return "pool"
-    return "loop" if is_scheduler_subject(subject) else "manager"
 
 
 class ForkServer:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import (
     Admission,
@@ -31,8 +32,7 @@ from kvproof.check.protocol.manager import (
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.protocol.scheduler import Chunk, Load, SchedulerConfig, Step
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search.exhaustive.runs import SubjectExploration
-from kvproof.check.search.random_walk import Walk
+from kvproof.check.search.result import SearchResult
 from kvproof.spec.text.identity import Image, Key
 
 TUPLES: dict[str, Any] = {
@@ -40,7 +40,7 @@ TUPLES: dict[str, Any] = {
 }
 RECORDS: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (Assumption, Capabilities, Config, SchedulerConfig, PoolConfig, Scope, SubjectExploration, Walk)
+    for kind in (Assumption, Capabilities, Config, SchedulerConfig, PoolConfig, Scope, Counterexample, SearchResult)
 }
 TEXT_MAX = 200  # characters of a foreign value
 CALLS_ONLY, SEARCH = b"c", b"s"  # the purposes of a fork

@@ -13,16 +13,12 @@ from kvproof.check.isolation.fork_server_client import Fork, ForkClient
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import CALLS_ONLY, SEARCH, pack, unpack
-from kvproof.check.protocol.adapter_check import MANAGER_CALLS, POOL_CALLS, SCHEDULER_CALLS
+from kvproof.check.oracle.level import LEVELS
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
 from kvproof.check.subjects import UnknownSubject
 
-CALLS_OF_LEVEL = {
-    "manager": frozenset(MANAGER_CALLS.all),
-    "loop": frozenset(SCHEDULER_CALLS.all),
-    "pool": frozenset(POOL_CALLS.all),
-}
+CALLS_OF_LEVEL = {level.name: frozenset(level.calls.all) for level in LEVELS}
 HANG, CRASH = "hang", "crash"  # the cause of a finding is the name of the call followed by one of these
 
 

@@ -16,6 +16,7 @@ from kvproof.check.protocol.adapter_check import (
     MANAGER_CALLS,
     POOL_CALLS,
     SCHEDULER_CALLS,
+    RequiredCalls,
     is_pool_subject,
     is_scheduler_subject,
 )
@@ -45,21 +46,31 @@ class LevelJudge(Protocol):
 class Level:
     """One level at which a subject can be judged.
 
-    config: the type of its configurations. calls: every call that its subjects may have. open: opens a subject in a
-    configuration and returns its judge. replay_seconds_max: the time limit of one run that is repeated.
+    config: the type of its configurations. calls: what its subjects must have. open: opens a subject in a configuration
+    and returns its judge; a third argument gives the identities that several judges share. replay_seconds_max: the time
+    limit of one run that is repeated.
     """
 
     name: str
     config: type[Config]
-    calls: tuple[str, ...]
-    open: Callable[[Any, Any], LevelJudge]
+    calls: RequiredCalls
+    open: Callable[..., LevelJudge]
     replay_seconds_max: float
 
 
-MANAGER = Level("manager", Config, MANAGER_CALLS.all, ManagerJudge, 5.0)
-SCHEDULER = Level("scheduler", SchedulerConfig, SCHEDULER_CALLS.all, SchedulerJudge, 20.0)
-POOL = Level("pool", PoolConfig, POOL_CALLS.all, PoolJudge, 5.0)
+MANAGER = Level("manager", Config, MANAGER_CALLS, ManagerJudge, 5.0)
+SCHEDULER = Level("scheduler", SchedulerConfig, SCHEDULER_CALLS, SchedulerJudge, 20.0)
+POOL = Level("pool", PoolConfig, POOL_CALLS, PoolJudge, 5.0)
 LEVELS = (MANAGER, SCHEDULER, POOL)
+OTHER_NAMES = {"scheduler": "loop"}
+
+
+def level_named(name: str) -> Level:
+    """The level of this name; "loop" is another word for "scheduler". Raises ValueError for an unknown name."""
+    for level in LEVELS:
+        if name in (level.name, OTHER_NAMES.get(level.name)):
+            return level
+    raise ValueError(f"there is no level {name!r}; the levels are {', '.join(level.name for level in LEVELS)}")
 
 
 def level_of(subject: Any) -> Level:

@@ -7,7 +7,7 @@ time, on memory addresses or on an earlier run is told from one that is wrong.
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvproof.check.oracle.level import LevelJudge, level_of_config
@@ -18,6 +18,20 @@ from kvproof.spec.trace import Operation
 
 SECONDS_MAX, HANG_SECONDS_MAX = 20.0, 5.0
 USUAL_CAUSES = "usual causes: state kept from an earlier open, random choices, the clock, or the order of a set"
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """A run that refutes a property: its last operation is the one that shows the finding."""
+
+    config: Config
+    operations: list[Operation]
+    finding: Finding
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """The property and the mechanism of the finding."""
+        return self.finding.key(self.operations)
 
 
 def finding_of(subject: Any, config: Config, operations: Sequence[Operation]) -> Finding | None:
@@ -132,7 +146,7 @@ def replay(
     judge when the subject is open and after each step, also after the step that refutes.
     """
     level = level_of_config(config)
-    recorder = CallRecorder(make(), level.calls)
+    recorder = CallRecorder(make(), level.calls.all)
     done = ReplayResult()
     judge: LevelJudge | None = None
     try:
@@ -210,11 +224,12 @@ def unrepeated(
     return None if parted is None else nondeterministic(parted)
 
 
-def confirm(make: Callable[[], Any], config: Config, operations: Sequence[Operation], finding: Finding) -> Finding:
-    """The finding, if two more runs give it again; else the finding that the subject does not repeat itself."""
-    if finding.property == "nondeterministic":
-        return finding
-    return unrepeated(make, config, operations, finding) or finding
+def confirm(make: Callable[[], Any], found: Counterexample) -> Counterexample:
+    """The counterexample if two more runs repeat it; else its finding is that the subject does not repeat itself."""
+    if found.finding.property == "nondeterministic":
+        return found
+    doubt = unrepeated(make, found.config, found.operations, found.finding)
+    return found if doubt is None else replace(found, finding=doubt)
 
 
 def nondeterministic(parted: str) -> Finding:

@@ -16,7 +16,6 @@ from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.recording.attach import record
 from kvproof.check.recording.recorder import Recorder, RecordingRefused
 from kvproof.check.search import configurations
-from kvproof.check.search import configurations_scheduler as loop_configurations
 from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.search.scheduler_operations import SchedulerOperations
 from kvproof.spec.trace import Operation
@@ -76,7 +75,7 @@ def _driver(
     for _ in range(NUM_CONFIGURATIONS_MAX):
         try:
             if is_loop:
-                loop_config = loop_configurations.draw(random, subject.capabilities, {**WITHOUT, **fixed})
+                loop_config = configurations.draw_for_scheduler(random, subject.capabilities, {**WITHOUT, **fixed})
                 return SchedulerOperations(subject, random, loop_config), loop_config
             config = configurations.draw(random, subject.capabilities, fixed)
             return ManagerOperations(subject, random, config), config

@@ -1,4 +1,4 @@
-"""Which scopes are searched: those that a gate's minute allows, each feature in at least one; and those of a hunt."""
+"""The scopes that are searched: by a gate within its minute, each feature in at least one scope; and by a hunt."""
 
 from kvproof.check.protocol.scopes import SCOPES, Scope
 
@@ -47,3 +47,20 @@ HUNTED_SCOPES = (
         "cache-and-swap-2+2x2x3": Scope(2, 2, num_seqs=2, num_tokens=3, caching=True, swap=True),
     }
 )
+
+# Pools: blocks x holders, and with a cache x pages.
+POOL_SCOPES = {
+    "blocks-3x3": Scope(num_gpu_blocks=3, num_seqs=3, num_tokens=1),
+    "pages-2x2x2": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, caching=True),
+}
+HUNTED_POOL_SCOPES = POOL_SCOPES | {
+    "pages-3x2x1": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=1, caching=True),
+    "blocks-4x3": Scope(num_gpu_blocks=4, num_seqs=3, num_tokens=1),
+    "pages-3x3x1": Scope(num_gpu_blocks=3, num_seqs=3, num_tokens=1, caching=True),
+    "pages-3x2x2": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=2, caching=True),
+    "pages-4x3x2": Scope(num_gpu_blocks=4, num_seqs=3, num_tokens=2, caching=True),
+}
+
+# By the name of the level; a level without an entry is not searched exhaustively.
+GATE = {"manager": SUBJECT_SCOPES, "pool": POOL_SCOPES}
+HUNT = {"manager": HUNTED_SCOPES, "pool": HUNTED_POOL_SCOPES}

@@ -1,4 +1,4 @@
-"""Hypothesis as a stage."""
+"""The stage that drives a manager with Hypothesis."""
 
 import time
 from collections import Counter
@@ -33,9 +33,9 @@ def hypothesis_stage(
     share: float,
     num_rounds: int = NUM_ROUNDS,
 ) -> Stage:
-    """Drive the state machine of Hypothesis, round after round with seeds of their own.
+    """Drive the state machine of Hypothesis in rounds, each with a seed of its own.
 
-    The clock is looked at between rounds only: a run that it ends within would look like one that does not repeat.
+    The time is checked between rounds only: a run that it cut short would look like one that does not repeat.
     """
     planned = planned_checks(MANAGER, JUDGE, subject)
 
@@ -47,17 +47,16 @@ def hypothesis_stage(
             if time.monotonic() - began >= stint.seconds:
                 break
             done = drive(make(), stint.seed + number, examples=NUM_EXAMPLES, steps=NUM_STEPS)
-            outcome.counts["operations"] += done.num_steps
-            outcome.counts["runs"] += done.num_examples
-            witnesses.update(done.witnesses)
+            outcome.counts["operations"] += done.num_operations
+            outcome.counts["runs"] += done.num_runs
+            witnesses.update(done.coverage)
             note_counts.update(done.notes)
             stint.advance(outcome.counts["operations"])
             if done.is_unsupported:
                 outcome.verdict, outcome.text = Verdict.UNKNOWN, "the subject accepted no configuration that was drawn"
                 break
-            if done.finding is not None:
-                num_before = outcome.counts["operations"]
-                found = saving.save(JUDGE, done.config, done.operations, done.finding, num_before)
+            if done.counterexample is not None:
+                found = saving.save(JUDGE, done.counterexample, outcome.counts["operations"])
                 if all(found.signature != before.signature for before in outcome.refutations):
                     outcome.refutations.append(named_if_excused(found))
                 if not found.excused:

@@ -1,8 +1,8 @@
-"""Where a hunt has come to: written as it goes, so that `kvproof hunt --resume DIR` goes on from there.
+"""The progress of a hunt, written while it runs, so that `kvproof hunt --resume DIR` can continue it.
 
-The walker's runs are numbered by the seed, so going on at a number gives the very runs that one long hunt would have
-given, since what they are steered around is kept with the number. Scopes that were searched to their end are not
-searched again; what was found before is told again.
+The seed determines the runs of the walk in order, so continuing at the number of a run gives the same runs as one long
+hunt; the findings that runs avoid are kept with that number. Scopes that were searched to their end are not searched
+again. Earlier findings are reported again.
 """
 
 from collections.abc import Iterator
@@ -27,23 +27,23 @@ FILE = "hunt.json"
 BEFORE = "before"
 
 
-class Met(msgspec.Struct, forbid_unknown_fields=True):
-    """A finding of the walk: as what it was met, which runs are steered around, and what was told of it."""
+class EarlierFinding(msgspec.Struct, forbid_unknown_fields=True, rename={"kind": "told"}):
+    """A finding of the walk: its kind when it was found, which later runs avoid, and the report of it."""
 
     judge: str
-    told: KnownFailure
+    kind: KnownFailure
     found: ReportedFinding
 
 
-class Progress(msgspec.Struct, forbid_unknown_fields=True):
-    """What a hunt has done: the scopes that are done, the next run of the walker, and what it has met."""
+class Progress(msgspec.Struct, forbid_unknown_fields=True, rename={"findings": "met"}):
+    """The progress of a hunt: the scopes that are done, the findings so far, and the next run of the walk."""
 
     subject: str
     seed: int
     fixed: dict[str, Any] = {}
     properties: list[str] = []
     scopes: list[str] = []
-    met: list[Met] = []
+    findings: list[EarlierFinding] = []
     next_run: int = 0
     num_operations: int = 0
     num_runs: int = 0
@@ -57,38 +57,38 @@ class Bookmark:
         self.earlier: list[Check] = []
 
     def write(self) -> None:
-        """Keep it, or leave the one before: the result, written beside it, says why nothing can be written."""
+        """Write it, or leave the old file; the result, written beside it, says why nothing can be written."""
         with suppress(StoreError), explained(self.folder / FILE):
             write_atomically(self.folder / FILE, msgspec.json.format(msgspec.json.encode(self.progress)) + b"\n")
 
     def scope_is_done(self, name: str) -> None:
-        """A scope was searched to its end, or to its first finding."""
+        """Record that a scope was searched to its end, or to its first finding."""
         self.progress.scopes.append(name)
         self.write()
 
-    def has_met(self, judge: str, told: KnownFailure, found: ReportedFinding) -> None:
-        """The walker has come across a finding."""
-        self.progress.met.append(Met(judge, told, found))
+    def add_finding(self, judge: str, kind: KnownFailure, found: ReportedFinding) -> None:
+        """Record a finding of the walk."""
+        self.progress.findings.append(EarlierFinding(judge, kind, found))
         self.write()
 
-    def met_by(self, judge: str) -> list[Met]:
-        """What this judge came across before."""
-        return [one for one in self.progress.met if one.judge == judge]
+    def findings_of(self, judge: str) -> list[EarlierFinding]:
+        """The findings of this judge so far."""
+        return [one for one in self.progress.findings if one.judge == judge]
 
     def remind(self, saving: Saving) -> None:
-        """Let what was met before be neither shortened nor saved again."""
-        for one in self.progress.met:
-            saving.remember(one.judge, one.told, one.found)
+        """Let earlier findings be neither shrunk nor saved again."""
+        for one in self.progress.findings:
+            saving.remember(one.judge, one.kind, one.found)
 
     def walked(self, num_drawn: int, num_runs: int, num_operations: int) -> None:
-        """The walker has done so much more."""
+        """Record that the walk has done so much more."""
         self.progress.next_run += num_drawn
         self.progress.num_runs += num_runs
         self.progress.num_operations += num_operations
         self.write()
 
     def stage(self) -> Stage:
-        """What the hunt found before it was resumed, told again."""
+        """The stage that reports again what the hunt found before it was resumed."""
 
         def run(stint: StageBudget) -> Iterator[StageOutput]:
             yield from self.earlier
@@ -97,7 +97,7 @@ class Bookmark:
 
 
 def resumed(folder: Path, subject: str | None, seed: int | None) -> Bookmark:
-    """The bookmark that a hunt left in its folder. Raises UsageError if it was another hunt, or none."""
+    """The bookmark that a hunt left in its folder. Raises UsageError if there is none, or if it is of another hunt."""
     try:
         progress = msgspec.json.decode((folder / FILE).read_bytes(), type=Progress)
         result = read(folder / RESULT, Result)

@@ -1,25 +1,27 @@
-"""From a finding to a counterexample: minimised, run again, told step by step, saved."""
+"""From a finding to a saved counterexample: repeat it, shrink it, describe its steps, save it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from kvproof.check.oracle.level import level_of_config
+from kvproof.check.oracle.replay import Counterexample, confirm
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.known_findings import KnownFindings
 from kvproof.check.runs.store import Store, StoreError, explained
 from kvproof.check.runs.verdicts import ReportedFinding
 from kvproof.check.search.suppression import KnownFailure, features_of, is_duplicate
-from kvproof.spec.trace import Operation, Trace
+from kvproof.spec.trace import Trace
 
 SHORTEN_SECONDS_MIN, SHORTEN_SECONDS_MAX = 2.0, 10.0
 NOT_WANTED = "not what is hunted for"
-LONG = 12  # operations; a longer run is sought again
-NUM_WALKS_MAX = 4  # so often
+LONG = 12  # operations; for a longer run, other walks look for a shorter one
+NUM_WALKS_MAX = 4  # of these walks
 
 
 @dataclass
 class Saving:
-    """Where the counterexamples of a subject go."""
+    """Saves the counterexamples of a subject."""
 
     make: Callable[[], ManagerSubject]
     subject: str
@@ -33,47 +35,38 @@ class Saving:
         default_factory=list, init=False
     )  # with their judges
 
-    def remember(self, judge: str, told: KnownFailure, found: ReportedFinding) -> None:
-        """What a judge found in an earlier part of this hunt is not saved again."""
-        self._saved.append((judge, told, found))
+    def remember(self, judge: str, kind: KnownFailure, found: ReportedFinding) -> None:
+        """Do not save again what a judge found in an earlier part of this hunt."""
+        self._saved.append((judge, kind, found))
 
-    def save(
-        self, judge: str, config: Config, operations: list[Operation], finding: Finding, num_before: int
-    ) -> ReportedFinding:
-        """Save the shortest run found that refutes the same, if the subject repeats it; if it cannot be, tell it."""
+    def save(self, judge: str, found: Counterexample, num_before: int) -> ReportedFinding:
+        """Save the shortest run that can be found, if the subject repeats itself.
+
+        num_before: operations of the search before this run. A run that cannot be saved is reported with its steps.
+        """
         from kvproof.check.counterexample import store
-        from kvproof.check.oracle.replay import confirm
 
-        for by, told, saved in self._saved:
-            if by == judge and is_duplicate([told], finding, config, operations):
+        for by, kind, saved in self._saved:
+            if by == judge and is_duplicate([kind], found):
                 return replace(saved)
-        kind, features = finding.key(operations), features_of(config, operations)
-        finding = confirm(self.make, config, operations, finding)
-        if finding.property != "nondeterministic":
-            config, operations, finding = self._shorter(config, operations, finding)
+        short = confirm(self.make, found)
+        if short.finding.property != "nondeterministic":
+            short = self._shortest(short)
         trace = store.make_trace(
-            self.subject,
-            finding,
-            config,
-            operations,
-            judge,
-            self.seed,
-            make=self.make,
-            num_operations_before=num_before,
+            self.subject, short, judge, self.seed, make=self.make, num_operations_before=num_before
         )
-        _, signature = finding.key(operations)
-        found = ReportedFinding(trace.property, trace.text, signature=signature)
+        reported = ReportedFinding(trace.property, trace.text, signature=short.kind[1])
         try:
             with explained(self.store.crashes):
-                path = store.save(self.store.crashes, trace, self.make, finding)
-            found.trace = str(path.relative_to(self.store.folder))
+                path = store.save(self.store.crashes, trace, self.make, short.finding)
+            reported.trace = str(path.relative_to(self.store.folder))
         except StoreError as error:
-            found.text += f"\n{steps_of(trace)}\nThis run is not saved: {error}"
-        shortest = features_of(config, operations)  # of a run that may have been found anew, with other features
-        found.features = tuple(feature for feature in features if feature in shortest)
-        self._excuse(found, finding)
-        self._saved.append((judge, (*kind, found.features), found))
-        return replace(found)
+            reported.text += f"\n{steps_of(trace)}\nThis run is not saved: {error}"
+        used = features_of(short.config, short.operations)  # another walk may have found it, with other features
+        reported.features = tuple(name for name in features_of(found.config, found.operations) if name in used)
+        self._excuse(reported, short.finding)
+        self._saved.append((judge, (*found.kind, reported.features), reported))
+        return replace(reported)
 
     def _excuse(self, found: ReportedFinding, finding: Finding) -> None:
         """Say why the finding is no failure, or that it was none until a day."""
@@ -90,27 +83,13 @@ class Saving:
     def _is_wanted(self, finding: Finding) -> bool:
         return not self.wanted or finding.property in self.wanted
 
-    def _shorter(
-        self, config: Config, operations: list[Operation], finding: Finding
-    ) -> tuple[Config, list[Operation], Finding]:
-        from kvproof.check.isolation.remote_search import minimise_loop, minimise_pool, shortest
-        from kvproof.check.protocol.pool import PoolConfig
-        from kvproof.check.protocol.scheduler import SchedulerConfig
+    def _shortest(self, found: Counterexample) -> Counterexample:
+        from kvproof.check.isolation.remote_search import shortest
+        from kvproof.check.search.strategies import STRATEGIES
 
-        seconds = self.seconds if self._is_wanted(finding) else min(self.seconds, SHORTEN_SECONDS_MIN)
-        for kind, minimise in ((SchedulerConfig, minimise_loop), (PoolConfig, minimise_pool)):
-            if isinstance(config, kind):
-                return minimise(self.make, finding, seconds=seconds, config=config, operations=operations)
-        return shortest(
-            self.make,
-            finding,
-            seconds=seconds,
-            config=config,
-            operations=operations,
-            seed=self.seed,
-            long=LONG,
-            walks=NUM_WALKS_MAX,
-        )
+        seconds = self.seconds if self._is_wanted(found.finding) else min(self.seconds, SHORTEN_SECONDS_MIN)
+        strategy = STRATEGIES[level_of_config(found.config).name]
+        return shortest(strategy, self.make, found, seconds=seconds, seed=self.seed, long=LONG, walks=NUM_WALKS_MAX)
 
 
 def steps_of(trace: Trace) -> str:

@@ -26,15 +26,6 @@ def factory_of(
         raise UsageError(str(error)) from error
 
 
-def level_of(subject: object) -> str:
-    """Whether this is a pool, a manager or a whole scheduler."""
-    from kvproof.check.protocol.adapter_check import is_pool_subject, is_scheduler_subject
-
-    if is_pool_subject(subject):
-        return "pool"
-    return "loop" if is_scheduler_subject(subject) else "manager"
-
-
 def did_you_mean(name: str, known: list[str]) -> str:
     """A suggestion to append to a message, if one of the known names is similar."""
     close = difflib.get_close_matches(name, known, n=1)

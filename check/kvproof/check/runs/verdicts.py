@@ -13,12 +13,14 @@ from kvproof.check.oracle import coverage
 from kvproof.check.oracle.level import Level, level_of
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.session import NOT_RUN
+from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.search.suppression import Features
 from kvproof.reports.result import Check, WitnessCount
 from kvproof.spec.text.properties import SENTENCES
 from kvproof.spec.verdict import Verdict
 
-WALKER, REPEATED = "walker", "nondeterministic"
+WALKS = frozenset(strategy.judge for strategy in STRATEGIES.values())
+REPEATED = "nondeterministic"
 STOPPED = "stopped at the first finding"
 EXCUSED_ONLY = "its only findings are excused"
 
@@ -59,11 +61,11 @@ class Outcome:
 def planned_checks(level: Level, judge: str, subject: Any) -> list[Check]:
     """A check for every property, undecided, or unsupported where nothing can be said of it at this level.
 
-    The walker of managers decides `nondeterministic` too, because it repeats its first runs.
+    A random walk decides `nondeterministic` too, because it repeats its first runs.
     """
     facts = coverage.facts_of(level, subject)
     reasons = {name: coverage.unsupported(name, level.name, facts) for name in SENTENCES}
-    if judge == WALKER:
+    if judge in WALKS:
         reasons[REPEATED] = None
     return [_undecided(judge, name, "", reason) for name, reason in reasons.items()]
 

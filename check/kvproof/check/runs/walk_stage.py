@@ -1,12 +1,11 @@
-"""The walker as a stage, of a manager or of a whole scheduler."""
+"""The stage of the random walk, at every level."""
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-from kvproof.check.isolation.remote_search import walk, walk_loop, walk_pool
+from kvproof.check.isolation.remote_search import walk
 from kvproof.check.oracle.coverage import expected_witnesses
-from kvproof.check.oracle.level import MANAGER, POOL, SCHEDULER, level_of
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.fixed_fields import Narrowed
 from kvproof.check.runs.resume import Bookmark
@@ -14,7 +13,6 @@ from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
     STOPPED,
-    WALKER,
     Outcome,
     ReportedFinding,
     notes,
@@ -23,35 +21,14 @@ from kvproof.check.runs.verdicts import (
     resolve_checks,
     witness_counts,
 )
-from kvproof.check.search.random_walk import Walk, WalkOptions
+from kvproof.check.search.random_walk import WalkOptions
+from kvproof.check.search.result import SearchResult
+from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure
-from kvproof.reports.result import Check
 from kvproof.spec.verdict import Verdict
 
-JUDGE, LOOP_JUDGE, POOL_JUDGE = WALKER, "loop", "pool"
 NUM_OPERATIONS_MAX = 1_000_000
 BOOKMARK_SECONDS = 10.0  # between two bookmarks
-
-
-class Search(NamedTuple):
-    """What is walked: a manager or a scheduler."""
-
-    judge: str
-    walk: Callable[..., Walk]
-    planned_checks: list[Check]
-    expected: dict[str, bool]
-
-    @staticmethod
-    def of(subject: Any) -> "Search":
-        """The walk of the subject's level."""
-        level = level_of(subject)
-        judge, search = {
-            MANAGER.name: (JUDGE, walk),
-            SCHEDULER.name: (LOOP_JUDGE, walk_loop),
-            POOL.name: (POOL_JUDGE, walk_pool),
-        }[level.name]
-        witnesses = expected_witnesses(level.name, subject.capabilities)
-        return Search(judge, search, planned_checks(level, judge, subject), witnesses)
 
 
 def walker_stage(
@@ -64,46 +41,50 @@ def walker_stage(
     bookmark: Bookmark | None = None,
     fixed: dict[str, Any] | None = None,
 ) -> Stage:
-    """Walk until something is refuted, so many operations are done, or the time is up.
+    """Walk until a run refutes, so many operations are done, or the time is over.
 
-    Going on, findings of one property and mechanism that need the same features are one, minimised and reported once,
-    as soon as it is there, and most of the runs after it are steered around it. What is excused (known, not hunted for,
-    or outside the contract of the engine) never ends a walk. bookmark: where an earlier walk of this hunt has come to.
-    fixed: fields of the configuration that every run keeps.
+    With keeps_going, findings of one property and mechanism that need the same features are one finding; it is shrunk
+    and reported once, as soon as it is there, and most of the runs after it avoid it. An excused finding (known, not
+    hunted for, or outside the contract of the engine) never ends a walk. bookmark: the progress of an earlier walk of
+    this hunt. fixed: fields of the configuration that every run keeps.
     """
-    search = Search.of(Narrowed(subject, fixed) if fixed else subject)
-    judge = search.judge
+    narrowed = Narrowed(subject, fixed) if fixed else subject
+    strategy = strategy_of(subject)
+    judge = strategy.judge
+    checks = planned_checks(strategy.level, judge, narrowed)
+    expected = expected_witnesses(strategy.level.name, narrowed.capabilities)
 
     def run(stint: StageBudget) -> Iterator[StageOutput]:
         deadline = time.monotonic() + stint.seconds
-        total, outcome = Walk(), Outcome(Verdict.NOT_REFUTED, {}, 0.0)
-        before = [] if bookmark is None else bookmark.met_by(judge)
-        told: dict[KnownFailure, None] = {_kind(one.found): None for one in before}
-        passed: dict[KnownFailure, None] = {one.told: None for one in before}
-        first_run, num_before, runs_before = _where(bookmark)
+        total, outcome = SearchResult(), Outcome(Verdict.NOT_REFUTED, {}, 0.0)
+        before = [] if bookmark is None else bookmark.findings_of(judge)
+        reported: dict[KnownFailure, None] = {_kind(one.found): None for one in before}
+        known: dict[KnownFailure, None] = {one.kind: None for one in before}
+        first_run, num_before, runs_before = _progress(bookmark)
         while total.num_operations < max_operations and (left := deadline - time.monotonic()) > 0:
-            done = search.walk(
+            done = walk(
+                strategy,
                 make(),
                 stint.seed,
                 max_operations=max_operations - total.num_operations,
                 seconds=left if bookmark is None else min(left, BOOKMARK_SECONDS),
                 fixed=fixed,
                 progress=stint.further(num_before + total.num_operations),
-                options=WalkOptions(first_run + total.num_drawn, told=tuple(passed)),
+                options=WalkOptions(first_run + total.num_drawn, known=tuple(known)),
             )
-            total.add(done)
+            total.continue_with(done)
             if bookmark is not None:
                 bookmark.walked(done.num_drawn, done.num_runs, done.num_operations)
-            if done.is_unsupported or (done.finding is None and bookmark is None):
+            if done.is_unsupported or (done.counterexample is None and bookmark is None):
                 break
-            if done.finding is None:
+            if done.counterexample is None:
                 continue
-            found = saving.save(judge, done.config, done.operations, done.finding, num_before + total.num_operations)
-            met_as: KnownFailure = *done.finding.key(done.operations), found.features
-            passed[met_as] = None
-            is_new = _is_new(told, found, keeps_going)
+            found = saving.save(judge, done.counterexample, num_before + total.num_operations)
+            kind: KnownFailure = *done.counterexample.kind, found.features
+            known[kind] = None
+            is_new = _is_new(reported, found, keeps_going)
             if bookmark is not None:
-                bookmark.has_met(judge, met_as, found)
+                bookmark.add_finding(judge, kind, found)
             if is_new:
                 outcome.refutations.append(found)
                 outcome.seconds = total.seconds
@@ -120,36 +101,36 @@ def walker_stage(
             outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
         is_cut_short = outcome.verdict is Verdict.UNKNOWN
         outcome.refutations += notes(total.notes, total.num_operations, "operations")
-        yield from resolve_checks(judge, search.planned_checks, outcome)
-        yield from witness_counts(judge, total.witnesses, {} if is_cut_short else search.expected)
+        yield from resolve_checks(judge, checks, outcome)
+        yield from witness_counts(judge, total.coverage, {} if is_cut_short else expected)
         yield from witness_counts(f"{judge} operations", total.kinds, {})
 
-    return Stage(judge, share, search.planned_checks, run)
+    return Stage(judge, share, checks, run)
 
 
-def _where(bookmark: Bookmark | None) -> tuple[int, int, int]:
-    """The next run, and operations and runs done before."""
+def _progress(bookmark: Bookmark | None) -> tuple[int, int, int]:
+    """The next run, and the operations and runs of earlier walks."""
     if bookmark is None:
         return 0, 0, 0
     return bookmark.progress.next_run, bookmark.progress.num_operations, bookmark.progress.num_runs
 
 
 def _kind(found: ReportedFinding) -> KnownFailure:
-    """What makes two findings one for whoever reads of them."""
+    """Findings of equal kind are one finding in a report."""
     return found.property, found.signature, found.features
 
 
-def _is_new(told: dict[KnownFailure, None], found: ReportedFinding, keeps_going: bool) -> bool:
-    """Whether it is the first of its property, mechanism and features; if several are told, each has a name."""
+def _is_new(reported: dict[KnownFailure, None], found: ReportedFinding, keeps_going: bool) -> bool:
+    """Whether no finding of this kind was reported before. If several may be reported, each gets a name of its own."""
     kind = _kind(found)
-    if kind in told:
+    if kind in reported:
         return False
     if keeps_going or found.excused:
         name = found.signature.partition(":")[0].replace(" ", "-")
         number = 1 + sum(
             property == found.property and signature.partition(":")[0].replace(" ", "-") == name
-            for property, signature, _ in told
+            for property, signature, _ in reported
         )
         found.scope = name if number == 1 else f"{name}-{number}"
-    told[kind] = None
+    reported[kind] = None
     return True

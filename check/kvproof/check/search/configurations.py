@@ -1,16 +1,20 @@
-"""Configurations drawn anew for each run: most faults need one flag, so each is on in at least a fifth of the runs."""
+"""Draw a configuration for each run. Most faults need one flag, so each flag is on in at least a fifth of the runs."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from random import Random
 from typing import Any
 
 import msgspec
 
+from kvproof.check.oracle.firing import NUM_ENTRIES_MAX
 from kvproof.check.protocol.features import NUM_BLOCKS_MAX, SIZES, in_config_order, in_draw_order, window_drawn
 from kvproof.check.protocol.manager import FULL, KINDS, WINDOW, Capabilities, Config, PromptKeys
+from kvproof.check.protocol.scheduler import SchedulerConfig
 
 BLOCK_SIZES = (1, 2, 2, 3, 4)
 NUM_BLOCKS_MIN = 3
+NUM_ENTRIES_FOR_TOKENS_MAX = NUM_ENTRIES_MAX - 10  # the rest is for lookahead
+MANAGER_FIELDS = frozenset(field.name for field in fields(Config))
 
 
 def draw(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None) -> Config:
@@ -30,18 +34,47 @@ def draw(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | Non
     return Config(**settled(drawn, capabilities, fixed))
 
 
-def check_fixed(fixed: dict[str, Any]) -> None:
-    """Raise ValueError unless these fields make a configuration."""
-    if foreign := sorted(fixed.keys() - Config.__dataclass_fields__.keys()):
-        raise ValueError(
-            f"a configuration has no field {foreign[0]!r}; it has {', '.join(Config.__dataclass_fields__)}"
-        )
+def draw_for_scheduler(
+    random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None
+) -> SchedulerConfig:
+    """A configuration that a scheduler with these capabilities should accept; `fixed` fields are kept."""
+    pick, fixed = random.choice, fixed or {}
+    manager_fixed = {name: value for name, value in fixed.items() if name in MANAGER_FIELDS}
+    drawn = asdict(draw(random, capabilities, manager_fixed))
+    num_entries = drawn["num_gpu_blocks"] // len(drawn["kv_groups"]) + 1
+    longest = drawn["block_size"] * min(num_entries, NUM_ENTRIES_FOR_TOKENS_MAX)
+    drawn["max_model_len"] = pick((longest, longest, random.randint(1, longest)))
+    drawn["max_num_seqs"] = pick((1, 2, 4, 8, 16))
+    if capabilities.transfers:
+        drawn["transfers"] = pick((False, False, True))
+    if capabilities.async_steps and not drawn.get("transfers"):
+        drawn["async_steps"] = pick((0, *range(1, capabilities.async_steps + 1)))
+    if capabilities.forks_itself:
+        drawn["group_size"] = pick((1, 1, 2, 3))
+    drawn["preemption"] = pick(("auto", "auto", "auto", "recompute", "swap")) if capabilities.swap else "auto"
+    drawn |= fixed
+    if drawn.get("transfers"):
+        drawn |= {"window": None, "kv_groups": ("full",), "async_steps": 0} | fixed
+    if drawn.get("async_steps"):
+        drawn |= {"group_size": drawn["group_size"] if capabilities.forks_itself else 1, "cross": False}
+    least = drawn["max_num_seqs"]
+    if not drawn["chunked"]:
+        least = max(least, drawn["max_model_len"])
+    drawn["max_num_batched_tokens"] = least + pick((0, 0, 1, 3, 8, 40))
+    drawn |= fixed
+    return SchedulerConfig(**drawn)
+
+
+def check_fixed(fixed: dict[str, Any], kind: type[Config] = Config) -> None:
+    """Raise ValueError unless these fields make a configuration of this kind."""
+    if foreign := sorted(fixed.keys() - kind.__dataclass_fields__.keys()):
+        raise ValueError(f"a configuration has no field {foreign[0]!r}; it has {', '.join(kind.__dataclass_fields__)}")
     if "keys" in fixed and fixed["keys"] not in [*PromptKeys]:
         raise ValueError(f"keys is 1 (tokens only), 2 (adapters) or 3 (adapters and salts); {fixed['keys']} was given")
     try:
-        config = asdict(msgspec.convert({**asdict(Config()), **fixed}, Config))
+        config = asdict(msgspec.convert({**asdict(kind()), **fixed}, kind))
     except msgspec.ValidationError as error:
-        raise ValueError(f"this makes no configuration: {error}") from None
+        raise ValueError(f"these fields make no configuration: {error}") from None
     for setting in (*SIZES, *in_config_order()):
         value = config[setting.field]
         if setting.least is not None and value is not None and value < setting.least:
@@ -53,7 +86,7 @@ def check_fixed(fixed: dict[str, Any]) -> None:
 
 
 def settled(drawn: dict[str, Any], caps: Capabilities, fixed: dict[str, Any]) -> dict[str, Any]:
-    """Give way where two drawn flags exclude each other; what is fixed stays."""
+    """Switch off one of two drawn flags that exclude each other; a fixed one stays."""
     if drawn["window"] and drawn["caching"] and not caps.window_with_caching:
         drawn["window" if "caching" in fixed else "caching"] = None if "caching" in fixed else False
     if drawn["cross"] and (drawn["window"] or drawn["caching"] or len(drawn["kv_groups"]) > 1):

@@ -11,10 +11,9 @@ derived from the seed, nothing is printed, and no database is used.
 
 import functools
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from random import Random
 from time import monotonic
 from typing import Any
@@ -28,32 +27,18 @@ from hypothesis.reporting import with_reporter
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from kvproof.check.oracle.manager import operation_names
-from kvproof.check.oracle.replay import is_hang
+from kvproof.check.oracle.replay import Counterexample, is_hang
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.protocol.time_limit import time_limit
 from kvproof.check.search import configurations
 from kvproof.check.search.hypothesis_random import Choices, Draw
 from kvproof.check.search.manager_operations import ManagerOperations
+from kvproof.check.search.result import SearchResult
 from kvproof.spec.trace import Operation
 
 STEP_SECONDS_MAX = 5.0
 SHRINK_STEPS_MAX = 10_000  # counted and not timed, so that a run repeats on a slower machine
-
-
-@dataclass
-class Drive:
-    """What Hypothesis found, and how much it did. With a finding: the shrunk run, its last operation the culprit."""
-
-    finding: Finding | None = None
-    config: Config = field(default_factory=Config)
-    operations: list[Operation] = field(default_factory=list)
-    num_steps: int = 0
-    num_examples: int = 0
-    seconds: float = 0.0
-    witnesses: Counter[str] = field(default_factory=Counter)
-    notes: Counter[str] = field(default_factory=Counter)
-    is_unsupported: bool = False
 
 
 # Failures ---------------------------------------------------------------------------------------------------------
@@ -78,14 +63,14 @@ class Stop(BaseException):
         self.error = error
 
 
-class Search:
-    """What one drive is about, the run under way, and what was found so far: of each kind the shortest run."""
+class HypothesisRun:
+    """The state of one search by Hypothesis: the run under way, and of each kind of finding the shortest run."""
 
     def __init__(self, subject: ManagerSubject, fixed: dict[str, Any] | None, deadline: float) -> None:
         self.subject, self.fixed, self.deadline = subject, fixed, deadline
         self.num_steps_max = sys.maxsize
-        self.done = Drive()
-        self.found: dict[tuple[str, str], tuple[Finding, Config, list[Operation]]] = {}
+        self.done = SearchResult()
+        self.found: dict[tuple[str, str], Counterexample] = {}
         self.stop: Stop | None = None
         self.driver: ManagerOperations | None = None
         self.enabled: dict[str, list[int]] = {}
@@ -106,8 +91,8 @@ class Search:
     def take(self, driver: ManagerOperations | None) -> None:
         """A run begins, or is over."""
         if self.driver is not None:
-            self.done.num_examples += 1
-            self.done.witnesses.update(self.driver.judge.coverage)
+            self.done.num_runs += 1
+            self.done.coverage.update(self.driver.judge.coverage)
             self.done.notes.update(self.driver.judge.notes)
         self.driver = driver
         self._look()
@@ -121,9 +106,9 @@ class Search:
     def step(self, operation: Operation) -> None:
         """Do one operation in lockstep."""
         assert self.driver is not None
-        if monotonic() > self.deadline or self.done.num_steps >= self.num_steps_max:
+        if monotonic() > self.deadline or self.done.num_operations >= self.num_steps_max:
             raise self.stopped()
-        self.done.num_steps += 1
+        self.done.num_operations += 1
         self.operations.append(operation)
         with self._guarded():
             if not self.driver.judge.apply(operation):
@@ -159,43 +144,42 @@ class Search:
 
     def _keep(self, finding: Finding) -> None:
         if not self.found:
-            self.num_steps_max = self.done.num_steps + SHRINK_STEPS_MAX
+            self.num_steps_max = self.done.num_operations + SHRINK_STEPS_MAX
         best = self.found.get(finding.kind)
-        if best is None or len(self.operations) <= len(best[2]):
-            self.found[finding.kind] = finding, self.config, self.operations
+        if best is None or len(self.operations) <= len(best.operations):
+            self.found[finding.kind] = Counterexample(self.config, self.operations, finding)
 
     def refute(self, kind: tuple[str, str] | None = None) -> None:
         """Report the finding of this kind, or else the first."""
         if self.found:
-            shortest = self.found[kind] if kind in self.found else next(iter(self.found.values()))
-            self.done.finding, self.done.config, self.done.operations = shortest
+            self.done.counterexample = self.found[kind] if kind in self.found else next(iter(self.found.values()))
 
     def refute_repetition(self) -> None:
         """Report that the same choices led elsewhere."""
         self.refute()
-        said = "nothing was refuted"
-        if self.done.finding is None:
-            self.done.config, self.done.operations = self.config, self.operations
+        found, outcome = self.done.counterexample, "nothing was refuted"
+        if found is None:
+            found = Counterexample(self.config, self.operations, Finding("nondeterministic", ""))
         else:
-            said = f"{self.done.finding.property} was refuted ({self.done.finding.text})"
-        text = f"the same calls, other answers: once {said}, and with the same choices not the same again"
-        self.done.finding = Finding("nondeterministic", text)
+            outcome = f"{found.finding.property} was refuted ({found.finding.text})"
+        text = f"the same calls, other answers: once {outcome}, and with the same choices not the same again"
+        self.done.counterexample = replace(found, finding=Finding("nondeterministic", text))
 
 
 # The machine ------------------------------------------------------------------------------------------------------
 
 
 @st.composite
-def _opened(draw: Draw, search: Search) -> ManagerOperations:
+def _opened(draw: Draw, search: HypothesisRun) -> ManagerOperations:
     return search.open(draw)
 
 
 @st.composite
-def _concrete(draw: Draw, search: Search, kind: str) -> Operation:
+def _concrete(draw: Draw, search: HypothesisRun, kind: str) -> Operation:
     return search.concrete(draw, kind)
 
 
-def _machine(search: Search) -> type[RuleBasedStateMachine]:
+def _machine(search: HypothesisRun) -> type[RuleBasedStateMachine]:
     """A machine whose rules are the operations."""
 
     class Machine(RuleBasedStateMachine):
@@ -211,7 +195,7 @@ def _machine(search: Search) -> type[RuleBasedStateMachine]:
     return Machine
 
 
-def _rule(search: Search, kind: str) -> Any:
+def _rule(search: HypothesisRun, kind: str) -> Any:
     def do(self: RuleBasedStateMachine, operation: Operation) -> None:
         search.step(operation)
 
@@ -227,10 +211,10 @@ def drive(
     steps: int,
     seconds: float = float("inf"),
     fixed: dict[str, Any] | None = None,
-) -> Drive:
+) -> SearchResult:
     """Let Hypothesis look for a run that refutes, and shrink it. Raises AdapterError."""
     began = monotonic()
-    search = Search(subject, fixed, began + seconds)
+    search = HypothesisRun(subject, fixed, began + seconds)
     machine = hypothesis.seed(seed)(_machine(search))
     settings = hypothesis.settings(
         max_examples=examples,

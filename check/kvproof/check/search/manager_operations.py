@@ -11,14 +11,11 @@ from random import Random
 from kvproof.check.oracle.expected import Group, Status
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.manager.base import GROWING, SWAPPING_IN
-from kvproof.check.oracle.replay import unrepeated
 from kvproof.check.protocol.manager import Config, ManagerSubject
-from kvproof.check.search import configurations
-from kvproof.check.search.random_walk import Walker, draw_images, draw_key
+from kvproof.check.search.prompts import draw_images, draw_key
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 80
-NUM_REPEATED_RUNS = 20  # the first runs are done twice more, and must give the same answers
 GROUP_MEMBERS_MAX = 4
 WEIGHTS = {  # what ends something is drawn less often, so that sequences grow and pools fill
     "new": (0.3, 1.0, 1.0),
@@ -188,14 +185,3 @@ class ManagerOperations:
         if len(self.prompts) < 6:
             self.prompts.append(tuple(tokens))
         return tuple(tokens)
-
-
-def _repeated(subject: ManagerSubject, number: int, config: Config, operations: list[Operation]) -> None:
-    """Raise a finding if the same operations, on the subject opened anew, get other answers."""
-    if number >= NUM_REPEATED_RUNS:
-        return
-    if (finding := unrepeated(lambda: subject, config, operations, None)) is not None:
-        raise finding
-
-
-walk = Walker(configurations.draw, ManagerOperations, RUN_LENGTH, _repeated).walk

@@ -6,7 +6,6 @@ from typing import Any
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
-from kvproof.check.search.random_walk import Walker
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 60
@@ -96,6 +95,3 @@ class PoolOperations:
         if len(self.lists) < 6:
             self.lists.append(tuple(pages))
         return tuple(pages)
-
-
-walk_pool = Walker(draw_config, PoolOperations, RUN_LENGTH).walk

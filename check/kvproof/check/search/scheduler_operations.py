@@ -10,9 +10,7 @@ from kvproof.check.oracle.firing import NUM_SEQS_MAX
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.oracle.scheduler.stepping import GROUP_MEMBERS_MAX
 from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
-from kvproof.check.search import configurations_scheduler
-from kvproof.check.search.random_walk import Walker, draw_images, draw_key
-from kvproof.check.search.scheduler_prompts import Prompts
+from kvproof.check.search.prompts import Prompts, draw_images, draw_key
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 120  # operations before the drain
@@ -132,6 +130,3 @@ class SchedulerOperations:
             operations.append(operation)
             if not apply(operation):
                 operations.pop()
-
-
-walk_loop = Walker(configurations_scheduler.draw, SchedulerOperations, RUN_LENGTH).walk

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
+from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol import features
-from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.operations import optional_kinds, typed
 from kvproof.spec.trace import Operation
@@ -41,11 +41,11 @@ def features_of(config: Config, operations: Iterable[Operation]) -> Features:
     return tuple(name for name in every_feature() if name in used)
 
 
-def is_duplicate(known: Iterable[KnownFailure], finding: Finding, config: Config, operations: list[Operation]) -> bool:
+def is_duplicate(known: Iterable[KnownFailure], found: Counterexample) -> bool:
     """Whether a known failure has the finding's property and mechanism, and needs only features of this run."""
-    kind = finding.key(operations)
-    same = [needed for *one, needed in known if tuple(one) == kind]
-    return bool(same) and any(set(features_of(config, operations)).issuperset(needed) for needed in same)
+    same = [needed for *one, needed in known if tuple(one) == found.kind]
+    used = set(features_of(found.config, found.operations)) if same else set[str]()
+    return any(used.issuperset(needed) for needed in same)
 
 
 def disabled_features(random: Random, known: Iterable[KnownFailure]) -> frozenset[str]:

@@ -16,7 +16,8 @@ from kvproof.check.isolation.remote_search import shortest
 from kvproof.check.oracle.replay import confirm
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Capabilities, Config, Unsupported
-from kvproof.check.search.manager_operations import walk
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects import UnknownSubject
 from kvproof.spec.text.identity import Key
 
@@ -69,29 +70,27 @@ def test_the_example_is_short_enough_to_read() -> None:
 
 
 def test_the_manager_in_c_is_not_refuted(compiled: Compile) -> None:
-    done = walk(factory_for(compiled("manager"))(), 1, max_operations=2_000, seconds=100)
+    done = walk(MANAGERS, factory_for(compiled("manager"))(), 1, max_operations=2_000, seconds=100)
     assert done.finding is None
     assert done.num_operations == 2_000
-    assert done.witnesses["copy-on-write"]
-    assert done.witnesses["pool full"]
+    assert done.coverage["copy-on-write"]
+    assert done.coverage["pool full"]
 
 
 @pytest.mark.long
 def test_the_manager_in_c_is_not_refuted_by_a_hundred_thousand_operations(compiled: Compile) -> None:
-    done = walk(factory_for(compiled("manager"))(), 1, max_operations=100_000, seconds=1000)
+    done = walk(MANAGERS, factory_for(compiled("manager"))(), 1, max_operations=100_000, seconds=1000)
     assert (done.finding, done.num_operations) == (None, 100_000)
 
 
 def test_a_fork_that_is_not_counted_is_refuted_by_its_shortest_run(compiled: Compile) -> None:
     make = factory_for(compiled("broken", "-DFORGET_TO_COUNT"))
-    done = walk(make(), 1, max_operations=10_000, seconds=100)
-    assert done.finding is not None
-    finding = confirm(make, done.config, done.operations, done.finding)
-    assert finding.property == "refcount-exact"
-    _, operations, _ = shortest(
-        make, finding, seconds=20.0, config=done.config, operations=done.operations, seed=1, walks=0
-    )
-    assert [operation[0] for operation in operations] == ["new", "admit", "run", "fork"]
+    done = walk(MANAGERS, make(), 1, max_operations=10_000, seconds=100)
+    assert done.counterexample is not None
+    found = confirm(make, done.counterexample)
+    assert found.finding.property == "refcount-exact"
+    short = shortest(MANAGERS, make, found, seconds=20.0, seed=1, walks=0)
+    assert [operation[0] for operation in short.operations] == ["new", "admit", "run", "fork"]
 
 
 def test_a_hunt_takes_the_command_with_its_arguments(

@@ -4,7 +4,8 @@ from typing import Any
 
 from kvproof.check.protocol.manager import Capabilities, Config, Scheduled
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
-from kvproof.check.search.manager_operations import walk
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import MANAGERS
 
 NUM_OPERATIONS = 12_000
 
@@ -120,36 +121,36 @@ class Silent(Publishing):
 
 
 def test_blocks_of_equal_content_may_be_exchanged_when_a_step_is_over() -> None:
-    done = walk(Publishing(), 1, max_operations=NUM_OPERATIONS, seconds=60)
+    done = walk(MANAGERS, Publishing(), 1, max_operations=NUM_OPERATIONS, seconds=60)
     assert done.finding is None, done.finding
-    assert done.witnesses["exchange after a step"] > 20
+    assert done.coverage["exchange after a step"] > 20
 
 
 def test_blocks_filled_earlier_may_be_exchanged_with_the_next_slot() -> None:
-    done = walk(Late(), 1, max_operations=NUM_OPERATIONS, seconds=60)
+    done = walk(MANAGERS, Late(), 1, max_operations=NUM_OPERATIONS, seconds=60)
     assert done.finding is None, done.finding
-    assert done.witnesses["exchange"] > 20
+    assert done.coverage["exchange"] > 20
 
 
 def test_a_block_of_other_content_is_refuted_with_the_next_slot() -> None:
-    done = walk(LateAndConfusing(), 1, max_operations=NUM_OPERATIONS, seconds=60)
+    done = walk(MANAGERS, LateAndConfusing(), 1, max_operations=NUM_OPERATIONS, seconds=60)
     assert done.finding is not None
     assert done.finding.property == "sharing-equal"
 
 
 def test_a_block_that_was_given_back_and_is_still_named_is_refuted() -> None:
-    done = walk(Forgetting(), 1, max_operations=NUM_OPERATIONS, seconds=60)
+    done = walk(MANAGERS, Forgetting(), 1, max_operations=NUM_OPERATIONS, seconds=60)
     assert done.finding is not None
     assert done.finding.property in ("conservation", "no-use-after-free")
 
 
 def test_a_block_of_other_content_is_refuted() -> None:
-    done = walk(Confusing(), 1, max_operations=NUM_OPERATIONS, seconds=60)
+    done = walk(MANAGERS, Confusing(), 1, max_operations=NUM_OPERATIONS, seconds=60)
     assert done.finding is not None
     assert done.finding.property == "sharing-equal"
 
 
 def test_an_exchange_that_was_not_declared_breaks_the_frame() -> None:
-    done = walk(Silent(), 1, max_operations=NUM_OPERATIONS, seconds=60)
+    done = walk(MANAGERS, Silent(), 1, max_operations=NUM_OPERATIONS, seconds=60)
     assert done.finding is not None
     assert done.finding.property in ("frame-kept", "failed-call-changes-nothing")

@@ -13,8 +13,9 @@ from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
-from kvproof.check.search.scheduler_operations import walk_loop
-from kvproof.check.search.shrinking.scheduler import minimise_loop
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.check.subjects.builtin.scheduler import make
 from kvproof.spec.trace import Operation
 
@@ -175,12 +176,12 @@ RUN: list[Operation] = [("schedule",), ("launch", (0,))]
 
 
 def test_steps_ahead_are_not_refuted_and_every_witness_is_met() -> None:
-    done = walk_loop(Ahead(), 1, max_operations=10_000, seconds=100.0)
+    done = walk(SCHEDULERS, Ahead(), 1, max_operations=10_000, seconds=100.0)
     assert done.finding is None, done.finding
     expected = {
         name for name, is_expected in expected_witnesses("scheduler", Ahead.capabilities).items() if is_expected
     }
-    met = {name for name in expected if done.witnesses[name]}
+    met = {name for name in expected if done.coverage[name]}
     assert expected - met == {"preempted"}  # it has room for whom it lets in
     assert {"scheduled while another is under way", "aborted in flight"} <= met
 
@@ -195,13 +196,12 @@ def test_steps_ahead_are_not_refuted_and_every_witness_is_met() -> None:
     ],
 )
 def test_what_is_not_held_is_found_and_shortened(faulty: Callable[[], Ahead], properties: set[str]) -> None:
-    done = walk_loop(faulty(), 1, max_operations=20_000, seconds=100.0)
-    assert done.finding is not None
-    assert isinstance(done.config, SchedulerConfig)
-    _, operations, finding = minimise_loop(faulty, done.config, done.operations, done.finding, 10)
-    assert finding.property in properties
-    assert len(operations) <= 9
-    assert finding_of(Ahead(), done.config, done.operations) is None
+    done = walk(SCHEDULERS, faulty(), 1, max_operations=20_000, seconds=100.0)
+    assert done.counterexample is not None
+    short = shrink(faulty(), done.counterexample, 10)
+    assert short.finding.property in properties
+    assert len(short.operations) <= 9
+    assert finding_of(Ahead(), done.counterexample.config, done.counterexample.operations) is None
 
 
 def test_a_step_goes_on_with_a_token_that_another_samples() -> None:
@@ -216,9 +216,9 @@ def test_a_step_goes_on_with_a_token_that_another_samples() -> None:
 
 
 def test_blocks_may_be_held_without_a_table() -> None:
-    done = walk_loop(HidesWhatItHolds(), 1, max_operations=4_000, seconds=100.0)
+    done = walk(SCHEDULERS, HidesWhatItHolds(), 1, max_operations=4_000, seconds=100.0)
     assert done.finding is None, done.finding
-    assert done.witnesses["aborted in flight"]
+    assert done.coverage["aborted in flight"]
     aborted: list[Operation] = [add(1, 3, 9), ("schedule",), ("abort", 1)]
     assert finding_of(HidesWhatItHolds(), SchedulerConfig(), [*aborted, ("launch",), ("complete", (0,))]) is None
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kvproof.check.oracle.replay import finding_of
+from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.operations import text_of
 from kvproof.check.protocol.scheduler import SchedulerConfig, Step
-from kvproof.check.search.shrinking.scheduler import minimise_loop
+from kvproof.check.search.shrinking.shrink import shrink
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler, make
 from kvproof.impl.scheduler import SchedulerOutputs
 from kvproof.spec.trace import Operation
@@ -69,7 +69,7 @@ def test_a_run_in_which_somebody_waits_for_ever_becomes_a_request_and_a_drain() 
     finding = finding_of(Weary(), config, operations)
     assert finding is not None
     assert finding.property == "progress"
-    _, shorter, found = minimise_loop(Weary, config, operations, finding, 20.0)
-    assert [operation[0] for operation in shorter] == ["add", "drain"]
-    assert found.kind == finding.kind
-    assert text_of(shorter[-1], config) == "drain(samples 0)"
+    short = shrink(Weary(), Counterexample(config, operations, finding), 20.0)
+    assert [operation[0] for operation in short.operations] == ["add", "drain"]
+    assert short.finding.kind == finding.kind
+    assert text_of(short.operations[-1], config) == "drain(samples 0)"

@@ -15,8 +15,9 @@ from kvproof.check.oracle.scheduler.progress_bound import num_steps_max
 from kvproof.check.oracle.scheduler.requests import Request
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
-from kvproof.check.search.configurations_scheduler import draw
-from kvproof.check.search.scheduler_operations import walk_loop
+from kvproof.check.search.configurations import draw_for_scheduler as draw
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler, make
 from kvproof.impl.scheduler import SchedulerOutputs
 from kvproof.spec.text.identity import Key
@@ -41,17 +42,17 @@ def judge_of(subject: Any, operations: list[Operation], **config: Any) -> Schedu
 
 
 def test_nothing_is_refuted_in_20_000_operations() -> None:
-    done = walk_loop(make(), 0, max_operations=20_000, seconds=100.0)
+    done = walk(SCHEDULERS, make(), 0, max_operations=20_000, seconds=100.0)
     assert done.finding is None, done.finding
     assert done.num_operations >= 20_000
 
 
 @pytest.mark.long
 def test_nothing_is_refuted_in_200_000_operations_and_everything_was_met() -> None:
-    done = walk_loop(make(), 1, max_operations=200_000, seconds=1000.0)
+    done = walk(SCHEDULERS, make(), 1, max_operations=200_000, seconds=1000.0)
     assert done.finding is None, done.finding
     expected = expected_witnesses("scheduler", make().capabilities)
-    assert [name for name, is_expected in expected.items() if is_expected and not done.witnesses[name]] == []
+    assert [name for name, is_expected in expected.items() if is_expected and not done.coverage[name]] == []
 
 
 @pytest.mark.long
@@ -59,15 +60,15 @@ def test_nothing_is_refuted_in_200_000_operations_and_everything_was_met() -> No
 @pytest.mark.parametrize("flag", ["caching", "chunked", "cross", "window"])
 def test_nothing_is_refuted_where_one_capability_is_always_used(flag: str, seed: int) -> None:
     fixed = {flag: 5 if flag == "window" else True}
-    done = walk_loop(make(), seed, max_operations=20_000, seconds=100.0, fixed=fixed)
+    done = walk(SCHEDULERS, make(), seed, max_operations=20_000, seconds=100.0, fixed=fixed)
     assert done.finding is None, done.finding
 
 
 def test_the_seed_determines_everything() -> None:
-    one, other = (walk_loop(make(), 7, max_operations=2_000, seconds=100.0) for _ in range(2))
-    assert one.witnesses == other.witnesses
+    one, other = (walk(SCHEDULERS, make(), 7, max_operations=2_000, seconds=100.0) for _ in range(2))
+    assert one.coverage == other.coverage
     assert one.kinds == other.kinds
-    assert one.witnesses != walk_loop(make(), 8, max_operations=2_000, seconds=100.0).witnesses
+    assert one.coverage != walk(SCHEDULERS, make(), 8, max_operations=2_000, seconds=100.0).coverage
 
 
 def test_every_drawn_configuration_is_one_that_the_scheduler_accepts(seeds: Iterator[Any]) -> None:
@@ -76,7 +77,7 @@ def test_every_drawn_configuration_is_one_that_the_scheduler_accepts(seeds: Iter
 
 
 def test_a_fixed_configuration_is_kept() -> None:
-    done = walk_loop(make(), 0, max_operations=200, seconds=100.0, fixed={"chunked": True, "max_num_seqs": 3})
+    done = walk(SCHEDULERS, make(), 0, max_operations=200, seconds=100.0, fixed={"chunked": True, "max_num_seqs": 3})
     assert done.finding is None
     assert not done.is_unsupported
 

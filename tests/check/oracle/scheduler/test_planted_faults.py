@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from kvproof.check.oracle.replay import finding_of
-from kvproof.check.protocol.scheduler import SchedulerConfig
-from kvproof.check.search.scheduler_operations import walk_loop
-from kvproof.check.search.shrinking.scheduler import minimise_loop
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.check.subjects.builtin.scheduler import make
 
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
@@ -228,16 +228,14 @@ FAULTS = [
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_the_loop_finds_and_names_the_fault_and_makes_its_run_short(fault: Fault, plant: Plant) -> None:
     with plant(fault.module, fault.function, fault.line, fault.replacement):
-        done = walk_loop(make(), 0, max_operations=NUM_OPERATIONS_MAX, seconds=SECONDS_MAX)
-        assert done.finding is not None
-        assert done.finding.property in fault.properties, done.finding.text
-        assert isinstance(done.config, SchedulerConfig)
-        config, operations, found = minimise_loop(
-            make, done.config, done.operations, done.finding, MINIMISE_SECONDS_MAX
-        )
-        assert found.kind == done.finding.kind
-        assert len(operations) <= SHORT, operations
-        again = finding_of(make(), config, operations)
+        done = walk(SCHEDULERS, make(), 0, max_operations=NUM_OPERATIONS_MAX, seconds=SECONDS_MAX)
+        found = done.counterexample
+        assert found is not None
+        assert found.finding.property in fault.properties, found.finding.text
+        short = shrink(make(), found, MINIMISE_SECONDS_MAX)
+        assert short.finding.kind == found.finding.kind
+        assert len(short.operations) <= SHORT, short.operations
+        again = finding_of(make(), short.config, short.operations)
         assert again is not None
-        assert again.text == found.text
-    assert finding_of(make(), config, operations) is None, "the fault is out, and so is the finding"
+        assert again.text == short.finding.text
+    assert finding_of(make(), short.config, short.operations) is None, "the fault is out, and so is the finding"

@@ -11,8 +11,9 @@ from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Pair
 from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
-from kvproof.check.search.scheduler_operations import walk_loop
-from kvproof.check.search.shrinking.scheduler import minimise_loop
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.spec.trace import Operation
 
 
@@ -163,10 +164,10 @@ class ForksTwice(Forks):
 
 
 def test_a_scheduler_that_forks_by_itself_is_not_refuted() -> None:
-    done = walk_loop(Forks(), 1, max_operations=6_000, seconds=100.0)
+    done = walk(SCHEDULERS, Forks(), 1, max_operations=6_000, seconds=100.0)
     assert done.finding is None, done.finding
     met = {"forked by itself", "forked, and waits", "aborted in flight", "pool full"}
-    assert met <= {name for name, number in done.witnesses.items() if number}
+    assert met <= {name for name, number in done.coverage.items() if number}
 
 
 @pytest.mark.parametrize(
@@ -179,13 +180,12 @@ def test_a_scheduler_that_forks_by_itself_is_not_refuted() -> None:
     ],
 )
 def test_a_fork_that_is_wrong_is_found_and_shortened(faulty: Callable[[], Forks], properties: set[str]) -> None:
-    done = walk_loop(faulty(), 1, max_operations=6_000, seconds=100.0)
-    assert done.finding is not None
-    assert isinstance(done.config, SchedulerConfig)
-    _, operations, finding = minimise_loop(faulty, done.config, done.operations, done.finding, 10)
-    assert finding.property in properties
-    assert len(operations) <= 8
-    assert finding_of(Forks(), done.config, done.operations) is None
+    done = walk(SCHEDULERS, faulty(), 1, max_operations=6_000, seconds=100.0)
+    assert done.counterexample is not None
+    short = shrink(faulty(), done.counterexample, 10)
+    assert short.finding.property in properties
+    assert len(short.operations) <= 8
+    assert finding_of(Forks(), done.counterexample.config, done.counterexample.operations) is None
 
 
 def test_the_results_of_a_step_go_back_when_the_next_one_is_launched() -> None:

@@ -18,8 +18,9 @@ from kvproof.check.protocol.manager import Assumption, Capabilities, Observation
 from kvproof.check.protocol.scheduler import Chunk, Load, SchedulerConfig, Step
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.store import Store
-from kvproof.check.search.scheduler_operations import walk_loop
-from kvproof.check.search.shrinking.scheduler import minimise_loop
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.spec.trace import Operation, Trace
 
 
@@ -195,9 +196,9 @@ STEP: list[Operation] = [("schedule",), ("launch",), ("complete", (0,))]
 
 
 def test_transfers_are_not_refuted_and_are_met() -> None:
-    done = walk_loop(Moves(), 1, max_operations=6_000, seconds=100.0, fixed={"transfers": True})
+    done = walk(SCHEDULERS, Moves(), 1, max_operations=6_000, seconds=100.0, fixed={"transfers": True})
     assert done.finding is None, done.finding
-    assert all(done.witnesses[name] > 10 for name in ("load", "loaded in vain", "send", "aborted in flight"))
+    assert all(done.coverage[name] > 10 for name in ("load", "loaded in vain", "send", "aborted in flight"))
 
 
 @pytest.mark.parametrize(
@@ -210,21 +211,20 @@ def test_transfers_are_not_refuted_and_are_met() -> None:
     ],
 )
 def test_what_a_transfer_uses_and_is_not_held_is_found(faulty: Callable[[], Moves], properties: set[str]) -> None:
-    done = walk_loop(faulty(), 1, max_operations=20_000, seconds=100.0, fixed={"transfers": True})
-    assert done.finding is not None
-    assert isinstance(done.config, SchedulerConfig)
-    _, operations, finding = minimise_loop(faulty, done.config, done.operations, done.finding, 10)
-    assert finding.property in properties
-    assert len(operations) <= 7
-    assert finding_of(Moves(), done.config, done.operations) is None
+    done = walk(SCHEDULERS, faulty(), 1, max_operations=20_000, seconds=100.0, fixed={"transfers": True})
+    assert done.counterexample is not None
+    short = shrink(faulty(), done.counterexample, 10)
+    assert short.finding.property in properties
+    assert len(short.operations) <= 7
+    assert finding_of(Moves(), done.counterexample.config, done.counterexample.operations) is None
 
 
 def test_a_finding_with_transfers_is_saved(tmp_path: Path) -> None:
-    done = walk_loop(NeverLetsGo(), 1, max_operations=20_000, seconds=100.0, fixed={"transfers": True})
-    assert done.finding is not None
+    done = walk(SCHEDULERS, NeverLetsGo(), 1, max_operations=20_000, seconds=100.0, fixed={"transfers": True})
+    assert done.counterexample is not None
     saving = Saving(NeverLetsGo, "NeverLetsGo", 1, Store(tmp_path), seconds=2.0)  # type: ignore[arg-type]
-    found = saving.save("loop", done.config, done.operations, done.finding, 0)
-    assert found.property == done.finding.property
+    found = saving.save("loop", done.counterexample, 0)
+    assert found.property == done.counterexample.finding.property
     assert found.trace is not None
     assert (tmp_path / found.trace).is_file()
 
@@ -250,7 +250,7 @@ def test_what_has_come_is_read_and_not_computed() -> None:
 
 def test_a_run_with_transfers_is_saved_and_told() -> None:
     operations = [add(1, 3, 1, (2, True)), *STEP[:2], ("complete", (0,), (), (), (10,))]
-    told = describe_steps(Moves, CONFIG, operations)  # type: ignore[arg-type]
+    told = describe_steps(Moves, CONFIG, operations)
     assert "2 tokens from elsewhere, sent when over" in told[0]
     assert "sequence 10: loads 0 to 2" in told[1]
     assert told[3].startswith("complete(samples 0, the transfer of sequence 10 is over)")

@@ -7,10 +7,9 @@ import pytest
 
 from kvproof.check.protocol.scopes import SCOPES, Scope
 from kvproof.check.search.exhaustive.canonical import brute_force_form, canonical_form, forest_form
-from kvproof.check.search.exhaustive.specification import explore, explore_specification
-from kvproof.check.search.exhaustive.specification_calls import CallLevel
-from kvproof.check.search.exhaustive.specification_firing import Level
-from kvproof.check.search.exhaustive.specification_rules import RuleLevel
+from kvproof.check.search.exhaustive.specification import explore_specification, space_of
+from kvproof.check.search.exhaustive.specification_calls import CallSpace
+from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.spec.native import FIELDS
 from kvproof.spec.text.state import NONE, State
 
@@ -19,33 +18,27 @@ SMALL_FLIGHTS = Scope(1, 1, 1, 1, 1, swap=True, num_flights=1, level="rules")
 SMALL_RULES = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, level="rules")
 
 
-def level_of(scope: Scope) -> RuleLevel | CallLevel:
-    return RuleLevel(scope) if scope.level == "rules" else CallLevel(scope)
-
-
-def states_of(level: Level, scope: Scope) -> list[State]:
-    """One state for each form."""
-    found = {}
-    first = level.machine.first_state()
-    waiting = [first]
-    found[level.form(first)] = first
+def states_of(space: RuleSpace | CallSpace) -> list[State]:
+    """One state for each key."""
+    waiting = [space.first()]
+    found = {space.state_key(waiting[0]): waiting[0]}
     while waiting:
-        for _, successor in level.successors(waiting.pop()):
-            if level.form(successor) not in found:
-                found[level.form(successor)] = successor
+        for _, successor in space.successors(waiting.pop()):
+            if space.state_key(successor) not in found:
+                found[space.state_key(successor)] = successor
                 waiting.append(successor)
     return list(found.values())
 
 
-class Judged(CallLevel):
-    """Operations, with the states told apart by another form."""
+class OtherKeys(CallSpace):
+    """Whole calls, with states compared by another key."""
 
-    def __init__(self, scope: Scope, form: Callable[[CallLevel, State], Hashable]) -> None:
+    def __init__(self, scope: Scope, key: Callable[[CallSpace, State], Hashable]) -> None:
         super().__init__(scope)
-        self._form = form
+        self._key = key
 
-    def form(self, state: State) -> Hashable:
-        return self._form(self, state)
+    def state_key(self, state: State) -> Hashable:
+        return self._key(self, state)
 
 
 # The first two counts, and 8,712 for 6 blocks, 4 sequences and 8 tokens, are also those of two explorers that were
@@ -71,34 +64,37 @@ MORE_SCOPES = {
 def test_sorting_and_permuting_every_order_agree_on_the_number_of_states(name: str) -> None:
     scope = (SCOPES | MORE_SCOPES)[name]
     sorted_first = explore_specification(scope, seconds=60)
-    level = Judged(scope, lambda level, state: brute_force_form(level.machine, state, level.continuations.before))
-    permuted = explore(level, scope, seconds=60)
+    space = OtherKeys(scope, lambda space, state: brute_force_form(space.machine, state, space.continuations.before))
+    permuted = explore_specification(scope, seconds=60, space=space)
     assert (sorted_first.is_exhausted, permuted.is_exhausted) == (True, True)
-    assert (sorted_first.states, permuted.states) == (COUNTS[name], COUNTS[name])
-    assert sorted_first.transitions == permuted.transitions
+    assert (sorted_first.num_states, permuted.num_states) == (COUNTS[name], COUNTS[name])
+    assert sorted_first.num_operations == permuted.num_operations
 
 
 @pytest.mark.parametrize("name", ["tables-4x3x6", "tables-5x3x8"])
 def test_nesting_without_any_permutation_agrees_where_tables_are_a_forest(name: str) -> None:
     scope = SCOPES[name]
-    nested = explore(Judged(scope, lambda level, state: forest_form(level.machine, state)), scope, seconds=60)
-    assert (nested.is_exhausted, nested.states) == (True, COUNTS[name])
+    space = OtherKeys(scope, lambda space, state: forest_form(space.machine, state))
+    nested = explore_specification(scope, seconds=60, space=space)
+    assert (nested.is_exhausted, nested.num_states) == (True, COUNTS[name])
 
 
 def test_permuting_agrees_on_what_is_cached_without_being_used() -> None:
-    level = Judged(SMALL_CACHE, lambda level, state: brute_force_form(level.machine, state, level.continuations.before))
-    permuted = explore(level, SMALL_CACHE, seconds=60)
+    space = OtherKeys(
+        SMALL_CACHE, lambda space, state: brute_force_form(space.machine, state, space.continuations.before)
+    )
+    permuted = explore_specification(SMALL_CACHE, seconds=60, space=space)
     assert permuted.is_exhausted
-    assert permuted.states == explore_specification(SMALL_CACHE, seconds=60).states
+    assert permuted.num_states == explore_specification(SMALL_CACHE, seconds=60).num_states
 
 
 @pytest.mark.parametrize(("name", "count"), [("tables-4x3x6", 207), ("tables-5x3x8", 445)])
 def test_without_tokens_the_tables_alone_have_the_counts_of_an_explorer_that_has_no_tokens(
     name: str, count: int
 ) -> None:
-    level = CallLevel(SCOPES[name])
-    states = states_of(level, SCOPES[name])
-    assert len({forest_form(level.machine, state, with_tokens=False) for state in states}) == count
+    space = CallSpace(SCOPES[name])
+    states = states_of(space)
+    assert len({forest_form(space.machine, state, with_tokens=False) for state in states}) == count
 
 
 def renamed(state: State, scope: Scope, source: random.Random) -> State:
@@ -133,45 +129,45 @@ def renamed(state: State, scope: Scope, source: random.Random) -> State:
 
 @pytest.mark.parametrize("scope", [SCOPES["tables-4x3x6"], SCOPES["window-and-swap"], SMALL_CACHE, SCOPES["transfers"]])
 def test_renaming_blocks_and_sequences_leaves_the_form_as_it_is(scope: Scope) -> None:
-    level, source = level_of(scope), random.Random(0)
-    for state in states_of(level, scope):
+    space, source = space_of(scope), random.Random(0)
+    for state in states_of(space):
         other = renamed(state, scope, source)
-        before = level.continuations.before
-        assert canonical_form(level.machine, other, before) == canonical_form(level.machine, state, before)
+        before = space.continuations.before
+        assert canonical_form(space.machine, other, before) == canonical_form(space.machine, state, before)
 
 
 @pytest.mark.parametrize(
     "scope", [SCOPES["tables-4x3x6"], SMALL_CACHE, SCOPES["window-and-swap"], SMALL_RULES, SMALL_FLIGHTS]
 )
 def test_states_of_equal_form_have_successors_of_equal_forms(scope: Scope) -> None:
-    level = level_of(scope)
+    space = space_of(scope)
     futures: dict[Hashable, set[Hashable]] = {}
     compared = 0
-    for state in states_of(level, scope):
-        for _, successor in level.successors(state):
-            form = level.form(successor)
-            future = {level.form(after) for _, after in level.successors(successor)}
+    for state in states_of(space):
+        for _, successor in space.successors(state):
+            form = space.state_key(successor)
+            future = {space.state_key(after) for _, after in space.successors(successor)}
             compared += form in futures
             assert futures.setdefault(form, future) == future
     assert compared > len(futures)
 
 
 def test_what_follows_from_the_tables_tells_states_apart_when_it_is_wrong() -> None:
-    level = CallLevel(SCOPES["tables-4x3x6"])
-    state = level.machine.first_state()
+    space = CallSpace(SCOPES["tables-4x3x6"])
+    state = space.machine.first_state()
     for rule, arguments in [("admit", (0, 0)), ("append", (0, 0, [1, 2], 2)), ("compute", (0, 2))]:
-        assert level.machine.rules[rule](state, *arguments) is None
-    right = level.form(state)
+        assert space.machine.rules[rule](state, *arguments) is None
+    right = space.state_key(state)
     for name, place, value in [("refcount", 0, 2), ("status", 0, 2), ("num_written", 0, 1), ("status", 3, 1)]:
-        wrong = level.machine.copy(state)
+        wrong = space.machine.copy(state)
         getattr(wrong, name)[place] = value
-        assert level.form(wrong) != right, name
-    wrong = level.machine.copy(state)
+        assert space.state_key(wrong) != right, name
+    wrong = space.machine.copy(state)
     wrong.memory[0] = [1, 3]
-    assert level.form(wrong) != right
-    wrong = level.machine.copy(state)
+    assert space.state_key(wrong) != right
+    wrong = space.machine.copy(state)
     wrong.position[0][1] = 0
-    assert level.form(wrong) != right
-    wrong = level.machine.copy(state)
+    assert space.state_key(wrong) != right
+    wrong = space.machine.copy(state)
     wrong.count[0][0] -= 1
-    assert level.form(wrong) != right
+    assert space.state_key(wrong) != right

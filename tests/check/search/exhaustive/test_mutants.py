@@ -4,8 +4,9 @@ import pytest
 
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.mutants import mutated
-from kvproof.check.search.exhaustive.specification import Exploration, explore
-from kvproof.check.search.exhaustive.specification_rules import RuleLevel
+from kvproof.check.search.exhaustive.specification import explore_specification
+from kvproof.check.search.exhaustive.specification_rules import RuleSpace
+from kvproof.check.search.result import SearchResult
 from kvproof.models.mutation.operators import Mutant, changed, deletions
 
 TABLES = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=3, level="rules")
@@ -22,8 +23,9 @@ THERE_AND_BACK = Scope(2, 1, 1, 1, 1, swap=True, num_flights=2, fork=False, leve
 TAILS_IN_TRANSFER = Scope(num_gpu_blocks=1, num_host_blocks=2, num_tokens=2, swap=True, num_flights=1, level="rules")
 
 
-def explored(mutant: Mutant, scope: Scope) -> Exploration:
-    return explore(RuleLevel(scope, mutated(mutant, sizes_of(scope))), scope, seconds=60)
+def explored(mutant: Mutant, scope: Scope) -> SearchResult:
+    space = RuleSpace(scope, mutated(mutant, sizes_of(scope)))
+    return explore_specification(scope, seconds=60, space=space)
 
 
 def deletion(function: str, beginning: str) -> Mutant:
@@ -200,16 +202,16 @@ def test_a_broken_rule_is_found_by_the_shortest_run(
     mutant: Mutant, scope: Scope, property: str, rules: list[str]
 ) -> None:
     found = explored(mutant, scope)
-    assert found.finding is not None
+    assert found.counterexample is not None
     assert not found.is_exhausted
-    assert found.finding.property == property
-    assert [operation[0] for operation in found.operations] == rules
+    assert found.counterexample.finding.property == property
+    assert [operation[0] for operation in found.counterexample.operations] == rules
 
 
 @pytest.mark.parametrize("scope", [TABLES, WINDOW, WINDOW_AND_CACHE, SWAP, CACHE, FLIGHTS, TRANSFERS])
 def test_the_rules_as_they_are_pass_where_the_mutants_fail(scope: Scope) -> None:
-    found = explore(RuleLevel(scope), scope, seconds=60)
-    assert (found.finding, found.is_exhausted, found.operations) == (None, True, [])
+    found = explore_specification(scope, seconds=60)
+    assert (found.counterexample, found.is_exhausted) == (None, True)
 
 
 def test_every_statement_that_does_something_is_deleted_once() -> None:

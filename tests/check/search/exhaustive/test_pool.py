@@ -1,6 +1,7 @@
 """A small pool exhaustively: pinned numbers of states, a finer look that finds no more, shortest counterexamples."""
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,12 @@ from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs import explore_stage
 from kvproof.check.runs.session import StageBudget
 from kvproof.check.runs.verdicts import planned_checks_of_scopes
-from kvproof.check.search.exhaustive.pool import EnabledPoolOperations, config_of, explore_pool, state_key
-from kvproof.check.search.exhaustive.runs import Runs, SubjectExploration, search
+from kvproof.check.search.exhaustive.pool import state_key
+from kvproof.check.search.exhaustive.subject import explore
+from kvproof.check.search.result import SearchResult
+from kvproof.check.search.strategies import POOLS
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.reports.result import Check
-from kvproof.spec.text.identity import Identities
 from kvproof.spec.verdict import Verdict
 
 BLOCKS = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=1)
@@ -43,21 +45,21 @@ class Hides(OwnPool):
         return super().observe()._replace(free_ids=None)
 
 
-def explored(make: Callable[[], OwnPool], scope: Scope) -> SubjectExploration:
-    return explore_pool(make(), scope, seconds=100)
+def explored(make: Callable[[], OwnPool], scope: Scope) -> SearchResult:
+    return explore(POOLS, make(), scope, seconds=100)
 
 
 def test_the_states_of_a_pool_without_a_cache_are_those_that_can_be_counted() -> None:
     # By their ids, and the order of the free ones. Nothing held: 2 orders; one holder of one block, or two who share
     # it: 2 + 2; one holder of both blocks, in either order, or two: 2 + 2; two with a block each: 1.
     found = explored(OwnPool, BLOCKS)
-    assert (found.finding, found.is_exhausted, found.states) == (None, True, 11)
+    assert (found.finding, found.is_exhausted, found.num_states) == (None, True, 11)
 
 
 def test_the_states_of_a_pool_with_a_cache_are_pinned() -> None:
     found = explored(OwnPool, PAGES)
-    assert (found.finding, found.is_exhausted, found.states) == (None, True, 71)
-    assert found.fired["evict"]
+    assert (found.finding, found.is_exhausted, found.num_states) == (None, True, 71)
+    assert found.coverage["evict"]
     assert not found.notes["hit-complete"]
 
 
@@ -65,7 +67,6 @@ def test_the_states_of_a_pool_with_a_cache_are_pinned() -> None:
 @pytest.mark.parametrize("scope", [BLOCKS, pytest.param(PAGES, marks=pytest.mark.long)])
 def test_a_look_at_every_block_by_its_id_finds_no_state_more(make: Callable[[], OwnPool], scope: Scope) -> None:
     forms: set[Hashable] = set()
-    identities = Identities()
 
     def fine(judge: PoolJudge) -> Hashable:
         forms.add(state_key(judge))
@@ -74,18 +75,14 @@ def test_a_look_at_every_block_by_its_id_finds_no_state_more(make: Callable[[], 
             (held, judge.stored, judge.given_up, judge.explainer.observed, judge.state.content, judge.state.cached)
         )
 
-    subject = make()
-    runs = Runs(
-        lambda: PoolJudge(subject, config_of(scope), identities), EnabledPoolOperations(scope, subject).enabled, fine
-    )
-    finer = search(SubjectExploration(scope, config_of(scope)), runs, seconds=200)
+    finer = explore(replace(POOLS, _exhaustive=replace(POOLS.exhaustive, state_key=fine)), make(), scope, seconds=200)
     coarse = explored(make, scope)
     assert finer.is_exhausted
-    assert len(forms) == coarse.states < finer.states
+    assert len(forms) == coarse.num_states < finer.num_states
 
 
 def test_a_search_that_has_no_time_is_not_exhausted() -> None:
-    assert not explore_pool(OwnPool(), PAGES, seconds=0).is_exhausted
+    assert not explore(POOLS, OwnPool(), PAGES, seconds=0).is_exhausted
 
 
 @pytest.mark.parametrize(
@@ -102,17 +99,21 @@ def test_a_scope_that_a_pool_cannot_have_is_unsupported(scope: Scope, said: str)
 
 def test_the_shortest_run_is_found_first() -> None:
     found = explored(FreesTwice, Scope(num_gpu_blocks=2, num_seqs=3, num_tokens=1))
-    assert found.finding is not None
-    assert [operation[0] for operation in found.operations] == ["take", "share", "give"]
-    assert found.finding.property in ("conservation", "lists-agree")
+    assert found.counterexample is not None
+    assert [operation[0] for operation in found.counterexample.operations] == ["take", "share", "give"]
+    assert found.counterexample.finding.property in ("conservation", "lists-agree")
 
 
 def test_a_pool_is_explored_in_a_process_of_its_own_as_in_ours() -> None:
     factory = RemoteFactory("kvproof-pool")
-    there, here = remote_search.explore_pool(factory(), PAGES, seconds=100), explored(OwnPool, PAGES)
+    there, here = remote_search.explore(POOLS, factory(), PAGES, seconds=100), explored(OwnPool, PAGES)
     factory.close()
     assert there.is_exhausted
-    assert (there.states, there.transitions, there.fired) == (here.states, here.transitions, here.fired)
+    assert (there.num_states, there.num_operations, there.coverage) == (
+        here.num_states,
+        here.num_operations,
+        here.coverage,
+    )
 
 
 def test_a_hunt_explores_a_pool_before_it_walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,8 +128,8 @@ def test_a_hunt_explores_a_pool_before_it_walks(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_hunt_says_nothing_of_a_scope_that_it_did_not_come_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = SubjectExploration(PAGES, config_of(PAGES), states=1)
-    monkeypatch.setattr(explore_stage, "explore_pool", lambda *_, **__: begun)
+    begun = SearchResult(num_states=1)
+    monkeypatch.setattr(explore_stage, "explore", lambda *_, **__: begun)
 
     def said(is_hunt: bool) -> set[Verdict]:
         stage = explore_stage.subject_stage(OwnPool, OwnPool(), {"pages": PAGES}, None, 1.0, is_hunt)  # type: ignore[arg-type]

@@ -1,17 +1,24 @@
 """What an exploration reports: counts that do not move, what it exercised, how far it came, the path to a finding."""
 
+from collections import Counter
+from collections.abc import Iterable
+
 import pytest
 
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
 from kvproof.check.search.exhaustive import specification_call, specification_calls
-from kvproof.check.search.exhaustive.manager import explore_subject
-from kvproof.check.search.exhaustive.specification import explore, explore_specification, unexercised
-from kvproof.check.search.exhaustive.specification_calls import CallLevel
-from kvproof.check.search.exhaustive.specification_rules import RuleLevel
+from kvproof.check.search.exhaustive.specification import explore_specification
+from kvproof.check.search.exhaustive.specification_calls import CallSpace
+from kvproof.check.search.exhaustive.specification_rules import RuleSpace
+from kvproof.check.search.exhaustive.subject import explore
+from kvproof.check.search.result import SearchResult
+from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.registry import find
+from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import Machine, Sizes
 from kvproof.spec.text.operations import admit_sequence, compute_tokens
+from kvproof.spec.text.witnesses import WITNESSES
 
 # states, transitions, depth. The states of table scopes are derived in `test_canonical_forms`; the others agree there
 # with an implementation that permutes every order. A change of the specification that moves a count must say why.
@@ -37,7 +44,14 @@ def test_the_number_of_states_of_a_scope_is_known(name: str) -> None:
     found = explore_specification(SCOPES[name], seconds=120)
     assert found.finding is None
     assert found.is_exhausted
-    assert (found.states, found.transitions, found.depth) == PINNED[name]
+    assert (found.num_states, found.num_operations, found.depth) == PINNED[name]
+
+
+def unexercised(searches: Iterable[SearchResult]) -> list[str]:
+    """The rules that never fired, and the witnesses that were never observed."""
+    coverage = sum((search.coverage for search in searches), Counter[str]())
+    silent = [f"rule {rule.__name__} never fired" for rule in COLLECTED.rules if not coverage[rule.__name__]]
+    return silent + [f"witness {name} was never met" for name in WITNESSES if not coverage[name]]
 
 
 def test_small_scopes_together_fire_every_rule_and_meet_every_witness() -> None:
@@ -71,17 +85,17 @@ def test_a_search_that_ran_out_of_time_is_not_exhausted() -> None:
     found = explore_specification(SCOPES["tables-6x4x8"], seconds=0.05)
     assert not found.is_exhausted
     assert found.finding is None
-    assert 0 < found.states < 8712
+    assert 0 < found.num_states < 8712
 
 
 def test_a_subject_is_not_said_to_be_exhausted_where_something_is_in_flight() -> None:
     with pytest.raises(Unsupported, match="on the specification alone"):
-        explore_subject(find("kvproof")(), SCOPES["flights"], seconds=1)
+        explore(MANAGERS, find("kvproof")(), SCOPES["flights"], seconds=1)
 
 
 def test_a_prefix_cache_with_flights_is_explored_by_rules() -> None:
     with pytest.raises(ValueError, match="take the level of rules"):
-        CallLevel(Scope(2, 1, 1, 1, 1, caching=True, swap=True, num_flights=1))
+        CallSpace(Scope(2, 1, 1, 1, 1, caching=True, swap=True, num_flights=1))
 
 
 def test_progress_tells_the_number_of_states() -> None:
@@ -95,16 +109,16 @@ def test_an_operation_that_is_refused_although_it_was_told_to_finish_is_a_findin
 ) -> None:
     monkeypatch.setattr(specification_call, "_victims", lambda *_: [((), True)])
     found = explore_specification(SCOPES["tables-4x3x6"], seconds=60)
-    assert found.finding is not None
-    assert found.finding.property == "admission-sound"
-    assert [operation[0] for operation in found.operations][-1] == "append"
+    assert found.counterexample is not None
+    assert found.counterexample.finding.property == "admission-sound"
+    assert [operation[0] for operation in found.counterexample.operations][-1] == "append"
 
 
 def test_an_operation_that_finishes_although_it_was_told_not_to_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(specification_call, "_victims", lambda *_: [((), False)])
     found = explore_specification(SCOPES["tables-4x3x6"], seconds=60)
-    assert found.finding is not None
-    assert (found.finding.property, len(found.operations)) == ("admission-sound", 1)
+    assert found.counterexample is not None
+    assert (found.counterexample.finding.property, len(found.counterexample.operations)) == ("admission-sound", 1)
 
 
 def test_a_transition_that_changes_the_state_it_came_from_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,14 +141,14 @@ def test_a_rule_that_is_refused_and_changes_the_state_is_a_finding() -> None:
         return refused
 
     machine.rules["begin_free"] = forgetful  # type: ignore[assignment]
-    found = explore(RuleLevel(scope, machine), scope, seconds=60)
-    assert found.finding is not None
+    found = explore_specification(scope, seconds=60, space=RuleSpace(scope, machine)).counterexample
+    assert found is not None
     assert (found.finding.property, found.operations) == ("failed-call-changes-nothing", [("begin_free", 0)])
 
 
 @pytest.mark.parametrize("num_tokens", range(9))
 def test_a_prompt_admitted_at_once_is_a_prompt_that_grew(num_tokens: int) -> None:
-    level = CallLevel(SCOPES["tables-6x4x8"])
+    level = CallSpace(SCOPES["tables-6x4x8"])
     machine, tokens = level.machine, list(range(1, num_tokens + 1))
     at_once = machine.first_state()
     num_entries = (num_tokens + 1) // 2
@@ -146,4 +160,4 @@ def test_a_prompt_admitted_at_once_is_a_prompt_that_grew(num_tokens: int) -> Non
     assert machine.rules["admit"](grown, 0, 0) is None
     for _ in tokens:
         grown = next(state for operation, state in level.successors(grown) if operation[0] == "append")
-    assert level.form(grown) == level.form(at_once)
+    assert level.state_key(grown) == level.state_key(at_once)

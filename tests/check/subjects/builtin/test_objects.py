@@ -6,14 +6,15 @@ import pytest
 
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.manager import Config, Unsupported
-from kvproof.check.search.manager_operations import walk
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.builtin.objects import make
 from kvproof.spec.trace import Operation
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_walk_finds_nothing_and_no_hit_is_missed(seed: int) -> None:
-    done = walk(make(), seed, max_operations=15_000, seconds=200)
+    done = walk(MANAGERS, make(), seed, max_operations=15_000, seconds=200)
     assert done.finding is None
     assert done.notes["hit-complete"] == 0
     for witness in (
@@ -25,7 +26,7 @@ def test_a_walk_finds_nothing_and_no_hit_is_missed(seed: int) -> None:
         "cross-attention table",
         "reset",
     ):
-        assert done.witnesses[witness] > 0, witness
+        assert done.coverage[witness] > 0, witness
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,12 @@ from kvproof.check.subjects.mini_sglang.loader import WithoutPinning, import_man
 WALK = """
 import sys
 from kvproof.check.subjects.mini_sglang.manager import make
-from kvproof.check.search.manager_operations import walk
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import MANAGERS
 
 fixed = {"caching": sys.argv[2] == "caching"}
-done = walk(make(sys.argv[1]), 1, max_operations=20_000, seconds=200, fixed=fixed)
-print(done.finding.property if done.finding else "not refuted", done.num_operations, *sorted(done.witnesses))
+done = walk(MANAGERS, make(sys.argv[1]), 1, max_operations=20_000, seconds=200, fixed=fixed)
+print(done.finding.property if done.finding else "not refuted", done.num_operations, *sorted(done.coverage))
 """
 
 

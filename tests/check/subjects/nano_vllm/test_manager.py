@@ -179,20 +179,22 @@ def checkout(folder: Path, manager: str, scheduler: str = SCHEDULER) -> Path:
 WALK = """
 import sys
 from kvproof.check.subjects.nano_vllm.manager import make
-from kvproof.check.search.manager_operations import walk
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import MANAGERS
 
-done = walk(make(sys.argv[1]), 1, max_operations=int(sys.argv[2]), seconds=200)
-print(done.finding.property if done.finding else "not refuted", done.num_operations, *sorted(done.witnesses))
+done = walk(MANAGERS, make(sys.argv[1]), 1, max_operations=int(sys.argv[2]), seconds=200)
+print(done.finding.property if done.finding else "not refuted", done.num_operations, *sorted(done.coverage))
 """
 
 
 LOOP_WALK = """
 import sys
-from kvproof.check.search.scheduler_operations import walk_loop
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.check.subjects.nano_vllm.scheduler import make
 
-done = walk_loop(make(sys.argv[1]), 1, max_operations=int(sys.argv[2]), seconds=200)
-print(done.finding or "not refuted", done.num_operations, *sorted(done.witnesses))
+done = walk(SCHEDULERS, make(sys.argv[1]), 1, max_operations=int(sys.argv[2]), seconds=200)
+print(done.finding or "not refuted", done.num_operations, *sorted(done.coverage))
 """
 
 

@@ -94,15 +94,16 @@ def test_a_token_that_is_not_the_sampled_one_is_a_finding() -> None:
 WALK = """
 import sys
 from kvproof.check.subjects.transformers.loader import import_modules
-from kvproof.check.search.scheduler_operations import walk_loop
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.check.subjects.transformers.scheduler import make
 
 modules = import_modules(sys.argv[1])
 api, cache, offloading, scheduler = modules.api, modules.cache, modules.offloading, modules.scheduler
 {change}
 fixed = {{"chunked": True, "max_num_seqs": 16, **{fixed}}}
-done = walk_loop(make(sys.argv[1]), 1, max_operations={num_operations}, seconds=300, fixed=fixed)
-print(done.finding or "not refuted", done.num_operations, *sorted(name for name, n in done.witnesses.items() if n))
+done = walk(SCHEDULERS, make(sys.argv[1]), 1, max_operations={num_operations}, seconds=300, fixed=fixed)
+print(done.finding or "not refuted", done.num_operations, *sorted(name for name, n in done.coverage.items() if n))
 """
 LIFTS_THE_BLOCK = """
 clear = scheduler.Scheduler.clear_cancelled_requests

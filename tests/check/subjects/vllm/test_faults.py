@@ -16,27 +16,28 @@ pytestmark = pytest.mark.engine
 
 HUNT = """
 import json, sys
-from kvproof.check.search.shrinking.delta_debugging import minimise
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.registry import find
-from kvproof.check.search.manager_operations import walk
 
 name, fixed, property, cause = json.loads(sys.argv[1])
 make = find(name)
 for seed in range(1, 400):
-    done = walk(make(), seed, max_operations=200_000, seconds=60, fixed=fixed)
+    done = walk(MANAGERS, make(), seed, max_operations=200_000, seconds=60, fixed=fixed)
     if done.finding is not None and (done.finding.property, done.finding.cause) == (property, cause):
-        config, operations, finding = minimise(make, done.config, done.operations, done.finding, 20)
-        print(json.dumps([config.as_dict(), operations, finding.property]))
+        short = shrink(make(), done.counterexample, 20)
+        print(json.dumps([short.config.as_dict(), short.operations, short.finding.property]))
         break
 """
 REPLAY = """
 import json, sys
-from kvproof.check.search.shrinking.delta_debugging import replay
+from kvproof.check.oracle.replay import finding_of
 from kvproof.check.protocol.manager import Config
 from kvproof.check.subjects.registry import find
 
 name, config, operations = json.loads(sys.argv[1])
-finding = replay(find(name)(), Config(**config), [tuple(one) for one in operations])
+finding = finding_of(find(name)(), Config(**config), [tuple(one) for one in operations])
 print(json.dumps(finding and [finding.property, finding.text]))
 """
 PLAIN = {"keys": 1, "chunked": False, "lookahead": 0, "images": False, "group_size": 1}
@@ -142,10 +143,11 @@ def test_a_v1_manager_believed_good_is_not_refuted(release: str) -> None:
     script = """
 import json, sys
 from kvproof.check.subjects.registry import find
-from kvproof.check.search.manager_operations import walk
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import MANAGERS
 
-done = walk(find(json.loads(sys.argv[1])[0])(), 1, max_operations=30_000, seconds=120)
-print(json.dumps([done.finding and done.finding.text, done.num_operations, done.witnesses["hit"] > 0]))
+done = walk(MANAGERS, find(json.loads(sys.argv[1])[0])(), 1, max_operations=30_000, seconds=120)
+print(json.dumps([done.finding and done.finding.text, done.num_operations, done.coverage["hit"] > 0]))
 """
     download.add(f"vllm=={release}")
     assert in_a_process(script, f"vllm-v1=={release}") == [None, 30_000, True]

@@ -13,17 +13,18 @@ pytestmark = pytest.mark.engine
 
 WALK = """
 import json, sys
-from kvproof.check.search.scheduler_operations import walk_loop
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.check.subjects.registry import find
 
 name, fixed, num_operations, property = json.loads(sys.argv[1])
 make = find(name)
 for seed in range(1, 40):
-    done = walk_loop(make(), seed, max_operations=num_operations, seconds=120, fixed=fixed)
+    done = walk(SCHEDULERS, make(), seed, max_operations=num_operations, seconds=120, fixed=fixed)
     found = done.finding and [done.finding.property, done.finding.cause]
     if property is None or found and found[0] == property:
         break
-print(json.dumps([found, done.num_operations, done.witnesses]))
+print(json.dumps([found, done.num_operations, done.coverage]))
 """
 
 

@@ -5,9 +5,10 @@ import pytest
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search.exhaustive.manager import explore_subject
-from kvproof.check.search.manager_operations import walk
-from kvproof.check.search.shrinking.delta_debugging import minimise
+from kvproof.check.search.exhaustive.subject import explore
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.registry import find
 
 pytestmark = pytest.mark.engine
@@ -16,20 +17,20 @@ PLAIN = {"caching": False, "window": None, "num_host_blocks": 0, "chunked": Fals
 
 
 def test_without_caching_window_swap_and_chunks_it_is_not_refuted_by_200_000_operations() -> None:
-    done = walk(make(), 1, max_operations=200_000, seconds=300, fixed=PLAIN)
+    done = walk(MANAGERS, make(), 1, max_operations=200_000, seconds=300, fixed=PLAIN)
     assert done.finding is None
     assert done.num_operations == 200_000
-    assert done.witnesses["copy-on-write"]
-    assert done.witnesses["pool full"]
-    assert done.witnesses["three holders"]
+    assert done.coverage["copy-on-write"]
+    assert done.coverage["pool full"]
+    assert done.coverage["three holders"]
 
 
 def test_a_prompt_longer_than_its_window_is_let_in_and_then_finds_no_blocks() -> None:
-    found = explore_subject(make(), Scope(3, num_seqs=2, num_tokens=4, window=2), seconds=30)
-    assert found.finding is not None
-    assert found.finding.property == "admission-sound"
-    assert "NoFreeBlocksError" in found.finding.text
-    assert [operation[0] for operation in found.operations] == ["new", "admit"]
+    found = explore(MANAGERS, make(), Scope(3, num_seqs=2, num_tokens=4, window=2), seconds=30)
+    assert found.counterexample is not None
+    assert found.counterexample.finding.property == "admission-sound"
+    assert "NoFreeBlocksError" in found.counterexample.finding.text
+    assert [operation[0] for operation in found.counterexample.operations] == ["new", "admit"]
 
 
 @pytest.mark.parametrize(
@@ -42,14 +43,14 @@ def test_a_prompt_longer_than_its_window_is_let_in_and_then_finds_no_blocks() ->
 def test_what_it_is_known_to_do_wrong_is_found_and_shortened(fixed: dict[str, object], property: str) -> None:
     found = None
     for seed in range(1, 30):
-        found = walk(make(), seed, max_operations=50_000, seconds=30, fixed=fixed)
+        found = walk(MANAGERS, make(), seed, max_operations=50_000, seconds=30, fixed=fixed)
         if found.finding is not None and found.finding.property == property:
             break
     assert found is not None
-    assert found.finding is not None
-    _, operations, finding = minimise(make, found.config, found.operations, found.finding, 20)
-    assert finding.property == property
-    assert len(operations) <= 12
+    assert found.counterexample is not None
+    short = shrink(make(), found.counterexample, 20)
+    assert short.finding.property == property
+    assert len(short.operations) <= 12
 
 
 def test_the_last_chunk_of_a_prompt_needs_no_lookahead_slots_and_a_decode_does() -> None:

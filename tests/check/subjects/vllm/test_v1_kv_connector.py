@@ -13,7 +13,8 @@ pytestmark = pytest.mark.engine
 
 WALK = """
 import json, sys
-from kvproof.check.search.scheduler_operations import walk_loop
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.check.subjects.registry import find
 
 make = find(f"vllm-v1-scheduler=={sys.argv[1]}")
@@ -21,8 +22,8 @@ make()
 from vllm.v1.core.sched.scheduler import Scheduler
 
 exec(sys.argv[2])
-done = walk_loop(make(), 1, max_operations=20_000, seconds=120, fixed={"transfers": True})
-print(json.dumps([done.finding and done.finding.property, done.num_operations, done.witnesses]))
+done = walk(SCHEDULERS, make(), 1, max_operations=20_000, seconds=120, fixed={"transfers": True})
+print(json.dumps([done.finding and done.finding.property, done.num_operations, done.coverage]))
 """
 FREES_AT_ONCE = """
 free = Scheduler._free_request

@@ -36,7 +36,7 @@ _Flights = list[tuple[int, int, int]]  # what is under way: the block used, the 
 _Statuses = list[tuple[Any, ...]]
 
 
-class Forms:
+class StateKeys:
     """The forms of many states of one machine: a state met in the same order of sequences is not sorted again.
 
     before: for each identity the one of the position before it, where identities are interned. What comes before a
@@ -75,8 +75,8 @@ class Forms:
 
 
 def canonical_form(machine: Machine, state: State, before: Sequence[int] | None = None) -> Hashable:
-    """The form of one state; see `Forms`."""
-    return Forms(machine, before).of(state)
+    """The form of one state; see `StateKeys`."""
+    return StateKeys(machine, before).of(state)
 
 
 def brute_force_form(machine: Machine, state: State, before: Sequence[int] | None = None) -> Hashable:

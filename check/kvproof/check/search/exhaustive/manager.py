@@ -7,18 +7,20 @@ occurrence, because no rule prefers one; that the subject does not either, but f
 `block-symmetry`.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 from kvproof.check.oracle.expected import Group, Status
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol import features
-from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
+from kvproof.check.protocol.manager import Assumption, ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search.exhaustive.runs import TRANSITION_SECONDS_MAX, Runs, SubjectExploration, search
-from kvproof.spec.text.identity import Identities
 from kvproof.spec.text.state import NONE
 from kvproof.spec.trace import Operation
+
+BLOCK_SYMMETRY = Assumption(
+    "block-symmetry", "The manager prefers no block to another, but for the order of free blocks it shows."
+)
 
 
 class EnabledOperations:
@@ -124,24 +126,9 @@ def _signature(group: Group) -> Any:
     ], group.id
 
 
-def explore_subject(
-    subject: ManagerSubject,
-    scope: Scope,
-    *,
-    seconds: float,
-    progress: Callable[[int], None] | None = None,
-    begin: Callable[[Config], list[Operation]] | None = None,
-    transition_seconds: float = TRANSITION_SECONDS_MAX,
-) -> SubjectExploration:
-    """Search a scope for at most so many seconds. Raises Unsupported if the subject has no such configuration.
-
-    begin: gives a list that is told the operations of each path before they are done, as in a walk.
-    """
-    config, capabilities, identities = scope.config, subject.capabilities, Identities()
-    if lacking := features.missing(config, capabilities):
-        raise Unsupported(f"a scope with {config.as_dict()} needs {', '.join(lacking)}; {subject.name} has none")
+def check_scope(subject: ManagerSubject, scope: Scope) -> None:
+    """Raise Unsupported unless the subject can be searched in this scope."""
+    if lacking := features.missing(scope.config, subject.capabilities):
+        raise Unsupported(f"a scope with {scope.config.as_dict()} needs {', '.join(lacking)}; {subject.name} has none")
     if scope.num_flights:
         raise Unsupported("flights are explored on the specification alone; leave --subject out")
-    runs = Runs(lambda: ManagerJudge(subject, config, identities), EnabledOperations(scope, subject).enabled, state_key)
-    found = SubjectExploration(scope, config)
-    return search(found, runs, seconds=seconds, progress=progress, begin=begin, transition_seconds=transition_seconds)

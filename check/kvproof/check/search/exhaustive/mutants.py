@@ -8,14 +8,16 @@ from collections.abc import Iterator
 from functools import cache
 
 from kvproof.check.protocol.scopes import Scope, sizes_of
-from kvproof.check.search.exhaustive.specification import Exploration, explore
-from kvproof.check.search.exhaustive.specification_rules import RuleLevel
+from kvproof.check.search.exhaustive.specification import explore_specification
+from kvproof.check.search.exhaustive.specification_rules import RuleSpace
+from kvproof.check.search.result import SearchResult
 from kvproof.models.mutation.operators import Mutant, changed
 from kvproof.models.translation.dependencies import reached
 from kvproof.models.translation.text import specification
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import Functions, Machine, Sizes, functions
 
+RULES = [rule.__name__ for rule in COLLECTED.rules]
 SECONDS_MAX = 60.0  # for one scope; a search that takes longer found nothing
 
 # Small searches that fire every rule in every way it branches: tables, windows, lookahead, cache, swap, flights.
@@ -47,32 +49,34 @@ def noticed(mutant: Mutant) -> str:
 def _noticed(mutant: Mutant) -> Iterator[str]:
     for number, scope in enumerate(SCOPES):
         expected = _expected(number)
-        if not expected.fired.keys() & rules_reaching(mutant.function):
+        if not expected.coverage.keys() & rules_reaching(mutant.function):
             continue
         try:
-            found = explore(RuleLevel(scope, mutated(mutant, sizes_of(scope))), scope, seconds=SECONDS_MAX)
+            space = RuleSpace(scope, mutated(mutant, sizes_of(scope)))
+            found = explore_specification(scope, seconds=SECONDS_MAX, space=space)
         except Exception as error:  # the text as it is raises nothing
             yield f"{type(error).__name__} in {scope}"
             continue
-        if found.finding is not None:
-            yield f"{found.finding.property} breaks after {len(found.operations)} rules"
+        if found.counterexample is not None:
+            broken = found.counterexample
+            yield f"{broken.finding.property} breaks after {len(broken.operations)} rules"
         elif found.is_exhausted and _reach(found) != _reach(expected):
-            yield f"{found.states} states and {found.transitions} firings instead of {_words(expected)}"
+            yield f"{found.num_states} states and {found.num_operations} firings instead of {_words(expected)}"
 
 
-def _reach(found: Exploration) -> tuple[object, ...]:
-    return found.states, found.transitions, found.fired
+def _reach(found: SearchResult) -> tuple[object, ...]:
+    return found.num_states, found.num_operations, {rule: found.coverage[rule] for rule in RULES}
 
 
-def _words(found: Exploration) -> str:
-    return f"{found.states} and {found.transitions}"
+def _words(found: SearchResult) -> str:
+    return f"{found.num_states} and {found.num_operations}"
 
 
 @cache
-def _expected(number: int) -> Exploration:
+def _expected(number: int) -> SearchResult:
     """What there is of the text as it is."""
     scope = SCOPES[number]
-    return explore(RuleLevel(scope), scope, seconds=SECONDS_MAX)
+    return explore_specification(scope, seconds=SECONDS_MAX)
 
 
 @cache

@@ -24,7 +24,7 @@ NO_TEXT = "the changed text is not in the language of the specification"
 
 
 @dataclass(frozen=True)
-class Judged:
+class MutantResult:
     """What became of one mutant. by: one of `COLUMNS`. evidence: the obligation that broke, or what was noticed."""
 
     mutant: Mutant
@@ -33,22 +33,22 @@ class Judged:
     seconds: float = 0.0
 
 
-def judge_all(mutants: Iterable[Mutant], judges: tuple[str, ...], num_processes: int) -> Iterator[Judged]:
+def judge_all(mutants: Iterable[Mutant], judges: tuple[str, ...], num_processes: int) -> Iterator[MutantResult]:
     """Judge every mutant, in whatever order they are done."""
     asked = ((mutant, judges) for mutant in mutants)
     with multiprocessing.get_context("spawn").Pool(num_processes) as pool:
         yield from pool.imap_unordered(_judged, asked)
 
 
-def _judged(asked: tuple[Mutant, tuple[str, ...]]) -> Judged:
+def _judged(asked: tuple[Mutant, tuple[str, ...]]) -> MutantResult:
     return judged(*asked)
 
 
-def judged(mutant: Mutant, judges: tuple[str, ...] = JUDGES) -> Judged:
+def judged(mutant: Mutant, judges: tuple[str, ...] = JUDGES) -> MutantResult:
     """Ask one judge after the other, until one notices the mutant or shows that there is nothing to notice."""
     began = monotonic()
     by, evidence = _verdict(mutant, judges)
-    return Judged(mutant, by, evidence, monotonic() - began)
+    return MutantResult(mutant, by, evidence, monotonic() - began)
 
 
 def _verdict(mutant: Mutant, judges: tuple[str, ...]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Every reachable state of a small pool, with the subject in lockstep: see `kvproof.check.search.exhaustive.runs`.
+"""Every reachable state of a small pool, with the subject in lockstep: see `subject`.
 
 A scope of a pool has so many blocks, at most `num_seqs` holders at once, and lists of at most `num_tokens` pages, each
 of two values. What tells states apart is which blocks are held together, what is cached where, the order in which
@@ -7,15 +7,13 @@ else the order in which they were given up. Scopes are so small that no block is
 of a pool that prefers one.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from itertools import permutations, product
 
 from kvproof.check.oracle.pool import PoolJudge
-from kvproof.check.protocol.manager import Assumption, Config, Unsupported
+from kvproof.check.protocol.manager import Assumption, Unsupported
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search.exhaustive.runs import TRANSITION_SECONDS_MAX, Runs, SubjectExploration, search
-from kvproof.spec.text.identity import Identities
 from kvproof.spec.trace import Operation
 
 SHOWN_ORDER = Assumption(
@@ -82,26 +80,9 @@ def state_key(judge: PoolJudge) -> Hashable:
     )
 
 
-def explore_pool(
-    subject: PoolSubject,
-    scope: Scope,
-    *,
-    seconds: float,
-    progress: Callable[[int], None] | None = None,
-    begin: Callable[[Config], list[Operation]] | None = None,
-    transition_seconds: float = TRANSITION_SECONDS_MAX,
-) -> SubjectExploration:
-    """Search a scope for at most so many seconds. Raises Unsupported if the pool has no such configuration.
-
-    begin: gives a list that is told the operations of each path before they are done, as in a walk.
-    """
-    config, identities = config_of(scope), Identities()
+def check_scope(subject: PoolSubject, scope: Scope) -> None:
+    """Raise Unsupported unless the pool can be searched in this scope."""
     if scope.caching and not subject.capabilities.caching:
         raise Unsupported(f"{subject.name} has no prefix cache")
     if scope.window or scope.swap or scope.lookahead or scope.num_flights:
         raise Unsupported("a pool has blocks, holders and pages: no window, host, lookahead or flight")
-    runs = Runs(
-        lambda: PoolJudge(subject, config, identities), EnabledPoolOperations(scope, subject).enabled, state_key
-    )
-    found = SubjectExploration(scope, config)
-    return search(found, runs, seconds=seconds, progress=progress, begin=begin, transition_seconds=transition_seconds)

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import combinations, product
 
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search.exhaustive.specification_firing import Operation
+from kvproof.check.search.exhaustive.breadth_first import Operation
 from kvproof.spec.native import Machine
 from kvproof.spec.text.operations import (
     Program,

@@ -1,4 +1,4 @@
-"""The level of operations: one transition is a whole call of an engine, run as its program of rules.
+"""The space of whole calls: one transition is a whole call of an engine, run as its program of rules.
 
 Tokens are computed as soon as they have slots, and cached blocks marked right after. Without caching a prompt is
 admitted empty and grows by appends: longer prompts reach nothing else.
@@ -13,13 +13,14 @@ from itertools import combinations
 from operator import attrgetter
 from typing import Any
 
+from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope, sizes_of
-from kvproof.check.search.exhaustive.canonical import Forms
+from kvproof.check.search.exhaustive.breadth_first import Operation, Refuted
+from kvproof.check.search.exhaustive.canonical import StateKeys
 from kvproof.check.search.exhaustive.specification_call import Call, appends, flights, prompts, swaps
 from kvproof.check.search.exhaustive.specification_claims import Claims
 from kvproof.check.search.exhaustive.specification_continuations import ROOT, Continuations
-from kvproof.check.search.exhaustive.specification_firing import Firings, Operation
-from kvproof.check.search.exhaustive.specification_violation import Violated, Violation
+from kvproof.check.search.exhaustive.specification_firing import Firings
 from kvproof.spec.native import Machine
 from kvproof.spec.text.operations import Program, drop_reserved, fork_sequence, free_sequence, reset_cache, slide_window
 from kvproof.spec.text.state import EVICTABLE, NONE, State
@@ -39,7 +40,7 @@ def _forked(parent: int, child: int, work: State) -> Program:
     return fork_sequence(parent, child)
 
 
-class CallLevel:
+class CallSpace:
     """Whole operations, ghosts left out, obligations on.
 
     Raises ValueError for a prefix cache together with flights: what such an operation takes is not told beforehand.
@@ -54,16 +55,22 @@ class CallLevel:
         self.firings = Firings(self.machine)
         self.claims = Claims(self.machine, "real" if scope.claims else "recount")
         self.continuations = Continuations()
-        self._forms = Forms(self.machine, self.continuations.before)
+        self._keys = StateKeys(self.machine, self.continuations.before)
         self._can_still_be_read: Callable[[State, int, int], bool] = self.machine.word("can_still_be_read")
 
-    def form(self, state: State) -> Hashable:
-        """See `Forms`."""
-        return self._forms.of(state)
+    def first(self) -> State:
+        """The state in which nothing has happened yet."""
+        return self.machine.first_state()
 
-    def violation(self, state: State) -> Violation | None:
-        """Every claim that reads no ghost, if the scope asks for them, and the recount."""
-        return self.claims.broken(state)
+    def state_key(self, state: State) -> Hashable:
+        """See `StateKeys`."""
+        return self._keys.of(state)
+
+    def expand(self, state: State) -> State:
+        """The state, if it breaks no claim. Raises Finding."""
+        if (finding := self.claims.broken(state)) is not None:
+            raise finding
+        return state
 
     def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Every operation that finishes."""
@@ -74,11 +81,11 @@ class CallLevel:
             if has_finished != call.can_finish:
                 told = "can" if call.can_finish else "cannot"
                 text = f"{call.operation} {'finishes' if has_finished else 'is refused'}, although it {told} finish"
-                raise Violated(Violation("admission-sound", text), call.operation)
+                raise Refuted(Finding("admission-sound", text), call.operation)
             if has_finished:
                 yield call.operation, work
         if _rows(state) != rows:
-            raise Violated(Violation("failed-call-changes-nothing", "a copy of a state changes the state itself"), ())
+            raise Refuted(Finding("failed-call-changes-nothing", "a copy of a state changes the state itself"), ())
 
     def _calls(self, state: State) -> Iterator[Call]:
         scope = self.scope

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Literal
 
+from kvproof.check.protocol.finding import Finding
 from kvproof.check.search.exhaustive.independent_count import miscounts
-from kvproof.check.search.exhaustive.specification_violation import Violation
 from kvproof.spec.language import COLLECTED, Claim
 from kvproof.spec.native import GHOSTS, Machine, fields_in, functions
 from kvproof.spec.text.state import State
@@ -34,14 +34,14 @@ class Claims:
             (claim, machine.word(claim.name)) for claim in claims if extent == "all" or not _reads_ghosts(claim.name)
         ]
 
-    def broken(self, state: State) -> Violation | None:
+    def broken(self, state: State) -> Finding | None:
         """The first thing that does not hold; counting comes first, since it needs no sound state."""
         try:
             if found := miscounts(self.sizes, state):
-                return Violation(*found)
+                return Finding(*found)
             for claim, holds in self.predicates:
                 if not holds(state):
-                    return Violation(claim.property, f"{claim.name}: {claim.sentence}")
+                    return Finding(claim.property, f"{claim.name}: {claim.sentence}")
         except IndexError:
-            return Violation("lists-agree", "a number of the state is out of the range of what it counts")
+            return Finding("lists-agree", "a number of the state is out of the range of what it counts")
         return None

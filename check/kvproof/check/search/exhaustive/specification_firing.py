@@ -1,36 +1,17 @@
 """One firing of a rule under observation: what it may raise is a violation, and what it meets is counted."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from kvproof.check.search.exhaustive.specification_violation import Violated, Violation
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.search.exhaustive.breadth_first import Operation, Refuted
 from kvproof.spec.native import CheckFailed, Guard, Machine
 from kvproof.spec.text.operations import RuleCall
 from kvproof.spec.text.state import State
 from kvproof.spec.text.witnesses import SEEN_AFTER, SEEN_BEFORE, witnesses_after, witnesses_before
 
 BROKEN = (CheckFailed, IndexError, TypeError, ValueError)  # what a wrong rule may raise
-Operation = tuple[Any, ...]
-
-
-class Level(Protocol):
-    """What an exploration needs to know of a level: where it starts, what can be done, what must hold."""
-
-    machine: Machine
-    firings: "Firings"
-
-    def form(self, state: State) -> Hashable:
-        """What states are told apart by."""
-        ...
-
-    def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
-        """Every transition out of the state. Raises Violated."""
-        ...
-
-    def violation(self, state: State) -> Violation | None:
-        """What the state breaks."""
-        ...
 
 
 class Firings:
@@ -42,14 +23,14 @@ class Firings:
         self.witnesses: Counter[str] = Counter()
 
     def fire(self, state: State, rule: str, arguments: tuple[Any, ...], operation: Operation) -> Guard | None:
-        """Fire one rule in place; the guard that refuses it, if any. Raises Violated, for `operation`."""
+        """Fire one rule in place; the guard that refuses it, if any. Raises Refuted, for `operation`."""
         try:
             return self.machine.rules[rule](state, *arguments)
         except BROKEN as error:
-            raise violated(error, (rule, *arguments), operation) from error
+            raise refuted(error, (rule, *arguments), operation) from error
 
     def run(self, state: State, program: Iterator[RuleCall], operation: Operation) -> Guard | None:
-        """Fire a program in place up to the guard that refuses it, if any. Raises Violated, for `operation`."""
+        """Fire a program in place up to the guard that refuses it, if any. Raises Refuted, for `operation`."""
         rules, fired, witnesses = self.machine.rules, self.fired, self.witnesses
         firing: tuple[Any, ...] = ()
         try:
@@ -64,7 +45,7 @@ class Firings:
                 for name in met:
                     witnesses[name] += 1
         except BROKEN as error:
-            raise violated(error, firing, operation) from error
+            raise refuted(error, firing, operation) from error
         return None
 
     def count(self, rule: str, met: Iterable[str]) -> None:
@@ -74,10 +55,10 @@ class Firings:
             self.witnesses[name] += 1
 
 
-def violated(error: Exception, firing: tuple[Any, ...], operation: Operation) -> Violated:
+def refuted(error: Exception, firing: tuple[Any, ...], operation: Operation) -> Refuted:
     """What an error in a rule says about the specification."""
     if isinstance(error, CheckFailed):
-        return Violated(Violation(error.property, f"{error.rule}: {error.text}"), operation)
+        return Refuted(Finding(error.property, f"{error.rule}: {error.text}"), operation)
     rule, *arguments = firing or ("nothing",)
     text = f"{rule}{tuple(arguments)} raises {type(error).__name__}: {error}"
-    return Violated(Violation("total-calls", text), operation)
+    return Refuted(Finding("total-calls", text), operation)

@@ -1,4 +1,4 @@
-"""The level of rules: one transition is one firing, with every argument that is not a mere renaming of another.
+"""The space of single rules: one transition is one firing, with every argument that is not a mere renaming of another.
 
 Left out, without loss of generality: a free block other than the lowest of its pool, a sequence that does not exist
 other than the lowest, likewise a flight that is not under way, a token value when a like one is tried
@@ -10,19 +10,20 @@ A firing that is refused must leave every field, ghosts included, as it was.
 
 from collections.abc import Hashable, Iterator
 
+from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope, sizes_of
-from kvproof.check.search.exhaustive.canonical import Forms
+from kvproof.check.search.exhaustive.breadth_first import Operation, Refuted
+from kvproof.check.search.exhaustive.canonical import StateKeys
 from kvproof.check.search.exhaustive.specification_claims import Claims
 from kvproof.check.search.exhaustive.specification_continuations import ROOT, Continuations
-from kvproof.check.search.exhaustive.specification_firing import Firings, Operation
-from kvproof.check.search.exhaustive.specification_violation import Violated, Violation
+from kvproof.check.search.exhaustive.specification_firing import Firings
 from kvproof.spec.native import Machine
 from kvproof.spec.text.operations import row_of
 from kvproof.spec.text.state import FREE, NONE, State
 from kvproof.spec.text.witnesses import witnesses_after, witnesses_before
 
 
-class RuleLevel:
+class RuleSpace:
     """Single firings, ghosts and obligations on."""
 
     def __init__(self, scope: Scope, machine: Machine | None = None) -> None:
@@ -32,20 +33,26 @@ class RuleLevel:
         self.firings = Firings(self.machine)
         self.claims = Claims(self.machine, "all")
         self.continuations = Continuations()
-        self._forms = Forms(self.machine, self.continuations.before)
+        self._keys = StateKeys(self.machine, self.continuations.before)
 
-    def form(self, state: State) -> Hashable:
-        """See `Forms`."""
-        return self._forms.of(state)
+    def first(self) -> State:
+        """The state in which nothing has happened yet."""
+        return self.machine.first_state()
 
-    def violation(self, state: State) -> Violation | None:
-        """Every invariant, every theorem, and the recount."""
-        return self.claims.broken(state)
+    def state_key(self, state: State) -> Hashable:
+        """See `StateKeys`."""
+        return self._keys.of(state)
+
+    def expand(self, state: State) -> State:
+        """The state, if it breaks no claim. Raises Finding."""
+        if (finding := self.claims.broken(state)) is not None:
+            raise finding
+        return state
 
     def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Every firing that is not refused."""
         copy, fire = self.machine.copy, self.firings.fire
-        form = self.form(state)
+        key = self.state_key(state)
         work = copy(state)
         for operation in self.candidates(state):
             rule, arguments = operation[0], operation[1:]
@@ -58,10 +65,10 @@ class RuleLevel:
                 work = copy(state)
             elif vars(work) != vars(state):
                 text = f"{rule} is refused, because {refused.sentence} does not hold, and changes the state"
-                raise Violated(Violation("failed-call-changes-nothing", text), operation)
-        if self.form(state) != form:
+                raise Refuted(Finding("failed-call-changes-nothing", text), operation)
+        if self.state_key(state) != key:
             text = "a firing on a copy of the state changes the state itself"
-            raise Violated(Violation("frame-kept", text), ())
+            raise Refuted(Finding("frame-kept", text), ())
 
     def candidates(self, state: State) -> Iterator[Operation]:
         """Rules and arguments to try."""

@@ -1,1 +1,1 @@
-"""Shrinking: from a run that refutes a property to a short one that refutes it in the same way."""
+"""Shrinking: from a counterexample to a shorter and simpler one that refutes the same property in the same way."""

@@ -1,0 +1,110 @@
+"""The breadth-first search that the specification and the subjects share.
+
+The path to what it finds is as short as any, because shorter paths are tried before. A search that ran out of time is
+not exhausted, and proves nothing about the states that it did not reach.
+"""
+
+import time
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Protocol, TypeVar
+
+from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import Config
+from kvproof.check.search.result import SearchResult
+
+Operation = tuple[Any, ...]
+N = TypeVar("N")
+R = TypeVar("R")
+
+
+class Refuted(Exception):
+    """Raised by a space: the operation that was tried from a state shows a finding. No operation: the state itself."""
+
+    def __init__(self, finding: Finding, operation: Operation = ()) -> None:
+        super().__init__(finding, operation)
+        self.finding, self.operation = finding, operation
+
+
+class Space(Protocol[N, R]):
+    """The states that a search can reach. `R` is what a transition reaches, `N` what is kept of it if it is new."""
+
+    def first(self) -> R:
+        """The initial state. Raises Finding."""
+        ...
+
+    def state_key(self, reached: R, /) -> Hashable:
+        """Equal for states that are to be taken for one."""
+        ...
+
+    def expand(self, reached: R, /) -> N:
+        """What is kept of a state that was not reached before. Raises Finding if the state itself breaks a property."""
+        ...
+
+    def successors(self, node: N, /) -> Iterator[tuple[Operation, R]]:
+        """Every transition out of a state. Raises Refuted."""
+        ...
+
+
+def search(
+    space: Space[N, R],
+    config: Config,
+    *,
+    seconds: float,
+    progress: Callable[[int], None] | None = None,
+    progress_every: int,
+) -> SearchResult:
+    """Search every state for at most so many seconds; the first finding ends the search.
+
+    progress: called with the number of states, each time that so many more were found.
+    """
+    began = time.perf_counter()
+    found, num_transitions = SearchResult(), 0
+    came_from: dict[Hashable, tuple[Hashable, Operation]] = {}
+    state_key, successors, expand = space.state_key, space.successors, space.expand
+    key: Hashable = None
+    root: Hashable = None
+    operation: Operation = ()
+
+    def path() -> list[Operation]:
+        """The operations that lead to the state under way, and the one tried there."""
+        operations, at = [operation] if operation else [], key
+        while at != root:
+            at, before = came_from[at]
+            operations.append(before)
+        return operations[::-1]
+
+    try:
+        first = space.first()
+        key = root = state_key(first)
+        came_from[root] = (root, ())
+        frontier = [(root, expand(first))]
+        while frontier:
+            following: list[tuple[Hashable, N]] = []
+            for key, node in frontier:
+                if time.perf_counter() - began > seconds:
+                    break
+                operation = ()
+                for operation, reached in successors(node):
+                    num_transitions += 1
+                    reached_key = state_key(reached)
+                    if reached_key in came_from:
+                        continue
+                    came_from[reached_key] = (key, operation)
+                    following.append((reached_key, expand(reached)))
+                    if progress and not len(came_from) % progress_every:
+                        progress(len(came_from))
+            else:
+                found.depth += bool(following)
+                frontier = following
+                continue
+            break
+        found.is_exhausted = not frontier
+    except Finding as finding:
+        found.counterexample = Counterexample(config, path(), finding)
+    except Refuted as refuted:
+        operation = refuted.operation
+        found.counterexample = Counterexample(config, path(), refuted.finding)
+    found.num_states, found.num_operations = len(came_from), num_transitions
+    found.seconds = time.perf_counter() - began
+    return found

@@ -1,0 +1,113 @@
+"""Every reachable state of a small scope of a subject, in lockstep with the specification.
+
+A subject cannot be put into a state, so each transition runs the path to its state again on a newly opened subject.
+Two runs reach the same state if what the judge knows and what the subject shows of its future choices are equal, up to
+names (`Strategy.exhaustive`).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.scopes import Scope
+from kvproof.check.protocol.time_limit import time_limit
+from kvproof.check.search.exhaustive.breadth_first import Refuted, search
+from kvproof.check.search.result import SearchResult
+from kvproof.check.search.strategies import Exhaustive, Strategy
+from kvproof.spec.text.identity import Identities
+from kvproof.spec.trace import Operation
+
+TRANSITION_SECONDS_MAX = 20.0
+PROGRESS_EVERY = 100  # states
+
+
+class Reached(NamedTuple):
+    """The judge at the end of a path."""
+
+    path: list[Operation]
+    judge: Any
+
+
+class Node(NamedTuple):
+    """A state: the path to it, and the operations that are enabled there."""
+
+    path: list[Operation]
+    enabled: list[Operation]
+
+
+class SubjectSpace:
+    """The states of a subject in a scope. `open` opens the subject and returns its judge."""
+
+    def __init__(
+        self,
+        exhaustive: Exhaustive,
+        open: Callable[[], Any],
+        enabled: Callable[[Any], Iterator[Operation]],
+        begin: Callable[[], list[Operation]],
+        transition_seconds: float,
+    ) -> None:
+        self.state_key_of, self.open, self.enabled = exhaustive.state_key, open, enabled
+        self.begin, self.transition_seconds = begin, transition_seconds
+        self.coverage: Counter[str] = Counter()
+        self.notes: Counter[str] = Counter()
+
+    def first(self) -> Reached:
+        """The subject as it was opened."""
+        return Reached([], self.open())
+
+    def state_key(self, reached: Reached) -> Any:
+        """What tells the state from others."""
+        return self.state_key_of(reached.judge)
+
+    def expand(self, reached: Reached) -> Node:
+        """The operations that are enabled in the state."""
+        if reached.path:
+            self.coverage.update(reached.judge.coverage)
+            self.notes.update(reached.judge.notes)
+        return Node(reached.path, list(self.enabled(reached.judge)))
+
+    def successors(self, node: Node) -> Iterator[tuple[Operation, Reached]]:
+        """Run each enabled operation, after the path to the state. Raises Refuted."""
+        for operation in node.enabled:
+            path = [*node.path, operation]
+            self.begin().extend(path)
+            try:
+                with time_limit(self.transition_seconds):
+                    judge = self.open()
+                    for each in path:
+                        judge.apply(each)
+            except Finding as finding:
+                raise Refuted(finding, operation) from finding
+            yield operation, Reached(path, judge)
+
+
+def explore(
+    strategy: Strategy,
+    subject: Any,
+    scope: Scope,
+    *,
+    seconds: float,
+    progress: Callable[[int], None] | None = None,
+    begin: Callable[[Config], list[Operation]] = lambda config: [],
+    transition_seconds: float = TRANSITION_SECONDS_MAX,
+) -> SearchResult:
+    """Search a scope for at most so many seconds. Raises Unsupported if the subject has no such configuration.
+
+    begin: returns a list to which the operations of each path are appended before they are executed, as in a walk.
+    transition_seconds: the time limit of one transition, with the path to its state.
+    """
+    exhaustive = strategy.exhaustive
+    exhaustive.check(subject, scope)
+    config, identities = exhaustive.config_of(scope), Identities()
+    space = SubjectSpace(
+        exhaustive,
+        lambda: strategy.level.open(subject, config, identities),
+        exhaustive.enabled(scope, subject),
+        lambda: begin(config),
+        transition_seconds,
+    )
+    found = search(space, config, seconds=seconds, progress=progress, progress_every=PROGRESS_EVERY)
+    found.coverage, found.notes = space.coverage, space.notes
+    return found

@@ -1,0 +1,47 @@
+"""The result of a search: what it found, and how much it did. Walks, exhaustive searches and Hypothesis share it."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.finding import Finding
+
+
+@dataclass
+class SearchResult:
+    """What a search found, and how much it did. A count that a search does not have stays zero.
+
+    num_operations: operations done; in an exhaustive search, transitions. num_drawn: runs, and configurations that the
+    subject refused. depth: operations on the longest of the shortest paths. kinds: operations done, by name. coverage:
+    how often each rule fired and each witness was observed. notes: observations that are no failures, by property.
+    """
+
+    counterexample: Counterexample | None = None
+    num_operations: int = 0
+    num_runs: int = 0
+    num_drawn: int = 0
+    num_states: int = 0
+    depth: int = 0
+    is_exhausted: bool = False
+    is_unsupported: bool = False
+    seconds: float = 0.0
+    kinds: Counter[str] = field(default_factory=Counter)
+    coverage: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def finding(self) -> Finding | None:
+        """What was refuted, if anything."""
+        return None if self.counterexample is None else self.counterexample.finding
+
+    def continue_with(self, later: "SearchResult") -> None:
+        """Add the counts of a search that continued this one, and take over its counterexample."""
+        self.num_operations += later.num_operations
+        self.num_runs += later.num_runs
+        self.num_drawn += later.num_drawn
+        self.seconds += later.seconds
+        self.is_unsupported = later.is_unsupported
+        self.kinds.update(later.kinds)
+        self.coverage.update(later.coverage)
+        self.notes.update(later.notes)
+        self.counterexample = later.counterexample

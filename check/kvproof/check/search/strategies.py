@@ -1,0 +1,113 @@
+"""How the runs of each level are searched: one record for each level, which every search takes."""
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+from kvproof.check.oracle.level import MANAGER, POOL, SCHEDULER, Level, LevelJudge, level_of
+from kvproof.check.protocol.manager import Assumption, Capabilities, Config
+from kvproof.check.protocol.scopes import Scope
+from kvproof.check.search import configurations, manager_operations, pool_operations, scheduler_operations
+from kvproof.check.search.exhaustive import manager, pool
+from kvproof.spec.trace import Operation
+
+
+class OperationGenerator(Protocol):
+    """Draws the operations of one run and applies them to the judge of the subject that it opened."""
+
+    @property
+    def judge(self) -> LevelJudge:
+        """The judge of the run."""
+        ...
+
+    def run(self, operations: list[Operation], length: int) -> None:
+        """Draw and apply about so many operations, and append each to the list before it is applied. Raises Finding."""
+        ...
+
+
+@dataclass(frozen=True)
+class Exhaustive:
+    """How a small scope of a level is searched exhaustively.
+
+    check: raises Unsupported unless a subject can be searched in a scope. enabled: for a scope and a subject, the
+    function from a judge to every operation that is enabled. state_key: equal for states that differ only in names.
+    assumption: what the search assumes of a subject.
+    """
+
+    config_of: Callable[[Scope], Config]
+    check: Callable[[Any, Scope], None]
+    enabled: Callable[[Scope, Any], Callable[[Any], Iterator[Operation]]]
+    state_key: Callable[[Any], Hashable]
+    assumption: Assumption
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How the runs of one level are searched.
+
+    judge: the name of the random walk in results. generator: opens a subject in a configuration; the last argument
+    names the features that the run disables. run_length: operations of one run, roughly.
+    """
+
+    level: Level
+    judge: str
+    draw_config: Callable[[Random, Capabilities, dict[str, Any] | None], Config]
+    generator: Callable[[Any, Random, Any, frozenset[str]], OperationGenerator]
+    run_length: int
+    _exhaustive: Exhaustive | None = None
+
+    @property
+    def can_explore(self) -> bool:
+        """Whether the scopes of this level can be searched exhaustively."""
+        return self._exhaustive is not None
+
+    @property
+    def exhaustive(self) -> Exhaustive:
+        """How scopes are searched exhaustively. Raises ValueError for a level that has no such search."""
+        if self._exhaustive is None:
+            raise ValueError(f"a {self.level.name} is not searched exhaustively; it is walked at random")
+        return self._exhaustive
+
+
+MANAGERS = Strategy(
+    MANAGER,
+    "walker",
+    configurations.draw,
+    manager_operations.ManagerOperations,
+    manager_operations.RUN_LENGTH,
+    Exhaustive(
+        lambda scope: scope.config,
+        manager.check_scope,
+        lambda scope, subject: manager.EnabledOperations(scope, subject).enabled,
+        manager.state_key,
+        manager.BLOCK_SYMMETRY,
+    ),
+)
+SCHEDULERS = Strategy(
+    SCHEDULER,
+    "loop",
+    configurations.draw_for_scheduler,
+    scheduler_operations.SchedulerOperations,
+    scheduler_operations.RUN_LENGTH,
+)
+POOLS = Strategy(
+    POOL,
+    "pool",
+    pool_operations.draw_config,
+    pool_operations.PoolOperations,
+    pool_operations.RUN_LENGTH,
+    Exhaustive(
+        pool.config_of,
+        pool.check_scope,
+        lambda scope, subject: pool.EnabledPoolOperations(scope, subject).enabled,
+        pool.state_key,
+        pool.SHOWN_ORDER,
+    ),
+)
+STRATEGIES = {strategy.level.name: strategy for strategy in (MANAGERS, SCHEDULERS, POOLS)}
+
+
+def strategy_of(subject: Any) -> Strategy:
+    """The strategy for the level of a subject."""
+    return STRATEGIES[level_of(subject).name]
