@@ -1,5 +1,6 @@
 """The one-line test: what it asks, what it says, and what it does not let pass."""
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -176,14 +177,16 @@ def test_a_manager_that_accepts_no_configuration_does_not_pass(altered: Altered,
 
 
 def test_a_walk_that_does_not_meet_what_is_expected_does_not_pass(altered: Altered, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="500 operations never met swap_out: what that would show was not checked"):
+    with pytest.raises(
+        AssertionError, match="500 operations never reached swap_out: what that would show was not checked"
+    ):
         run_conformance(altered(), operations=500, expect=("swap_out",), crashes=tmp_path)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"level": "loop"}, "level 'loop' is not there yet"),
+        ({"level": "page"}, "there is no level 'page'; the levels are manager, scheduler, pool"),
         ({"operations": 0}, "0 operations in 30 s check nothing"),
         ({"config": {"blocksize": 4}}, "a configuration has no field 'blocksize'; it has block_size, "),
         (
@@ -215,3 +218,29 @@ def test_a_fixed_configuration_is_kept(altered: Altered, tmp_path: Path) -> None
     run_conformance(altered(make=make), operations=300, config={"block_size": 3, "num_gpu_blocks": 5}, crashes=tmp_path)
 
     assert seen == {(3, 5)}
+
+
+@pytest.mark.parametrize(
+    ("name", "level"), [("kvproof-scheduler", "scheduler"), ("kvproof-scheduler", "loop"), ("kvproof-pool", "pool")]
+)
+def test_a_scheduler_and_a_pool_conform_at_their_levels(name: str, level: str, tmp_path: Path) -> None:
+    run_conformance(find(name), level=level, operations=400, seconds=10, crashes=tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_pool_is_refuted_at_its_level(tmp_path: Path) -> None:
+    def factory() -> Any:
+        pool: Any = find("kvproof-pool")()
+        pool.free = lambda blocks: None
+        return pool
+
+    with pytest.raises(AssertionError, match=r"is refuted for kvproof-pool at step \d \(explorer\)"):
+        run_conformance(factory, level="pool", crashes=tmp_path, isolation=False)
+    (trace,) = tmp_path.glob("*.json")
+    assert len(json.loads(trace.read_text())["operations"]) == 2
+
+
+def test_a_subject_of_another_level_is_an_adapter_error(altered: Altered, tmp_path: Path) -> None:
+    with pytest.raises(AdapterError, match="is not a scheduler subject: it has no add_request"):
+        run_conformance(altered(), level="scheduler", crashes=tmp_path)

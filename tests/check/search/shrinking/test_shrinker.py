@@ -1,0 +1,106 @@
+"""The shrinker: what it takes, what it never runs twice, and what is simpler than what."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.search.shrinking import shrinker as shrinker_module
+from kvproof.check.search.shrinking.shrinker import Shrinker, sort_key
+from kvproof.spec.trace import Operation
+
+LATER = 1e12  # a deadline that does not come
+CONFIG = Config()
+RUN: list[Operation] = [("new", 1, (1,), (0, 1)), ("admit", 1, 2), ("run", 1)]
+FINDING = Finding("read-back", "wrong", "admit KeyError")
+Judge = Callable[[Config, Sequence[Operation]], Finding | None]
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Config, list[Operation]]]:
+    """Every run that a shrinker does on a subject that refutes whatever admits a group."""
+    done = []
+
+    def finding_of(subject: Any, config: Config, operations: list[Operation]) -> Finding | None:
+        done.append((config, operations))
+        return FINDING if any(name == "admit" for name, *_ in operations) else None
+
+    monkeypatch.setattr(shrinker_module, "finding_of", finding_of)
+    return done
+
+
+def shrinker(deadline: float = LATER) -> Shrinker:
+    return Shrinker(None, Counterexample(CONFIG, RUN, FINDING), deadline)
+
+
+def test_a_shorter_run_that_refutes_in_the_same_way_is_taken(runs: list[Any]) -> None:
+    one = shrinker()
+    assert one.consider(CONFIG, RUN[:2])
+    assert one.best == Counterexample(CONFIG, RUN[:2], FINDING)
+
+
+def test_a_run_that_refutes_nothing_is_not_taken_and_not_run_again(runs: list[Any]) -> None:
+    one = shrinker()
+    assert [one.consider(CONFIG, RUN[:1]) for _ in range(3)] == [False] * 3
+    assert runs == [(CONFIG, RUN[:1])]
+    assert one.best.operations == RUN
+
+
+@pytest.mark.parametrize("other", [Finding("read-back", "wrong", "admit TypeError"), Finding("conservation", "wrong")])
+def test_another_kind_of_finding_is_not_taken(other: Finding, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shrinker_module, "finding_of", lambda *_: other)
+    assert not shrinker().consider(CONFIG, RUN[:2])
+
+
+def test_a_run_that_is_not_simpler_is_not_even_run(runs: list[Any]) -> None:
+    one = shrinker()
+    assert not one.consider(CONFIG, RUN)
+    assert not one.consider(Config(num_gpu_blocks=9), RUN)
+    assert not one.consider(CONFIG, [*RUN, ("run", 0)])
+    assert runs == []
+
+
+def test_nothing_is_run_after_the_deadline(runs: list[Any]) -> None:
+    one = shrinker(deadline=0.0)
+    assert not one.consider(CONFIG, RUN[:2])
+    assert one.run([lambda shrinker: pytest.fail("a pass was run")]).operations == RUN
+    assert runs == []
+
+
+def test_the_cheap_passes_are_run_again_after_each_success_and_the_last_ones_once(runs: list[Any]) -> None:
+    order = []
+
+    def cheap(one: Shrinker) -> None:
+        order.append("cheap")
+
+    def structural(one: Shrinker) -> None:
+        order.append("structural")
+        one.consider(CONFIG, RUN[:2])
+
+    shrinker().run([cheap, structural])
+    assert order == ["cheap", "structural", "cheap", "structural"]
+
+
+@pytest.mark.parametrize(
+    ("simpler", "other"),
+    [
+        ((CONFIG, [("new", 1, (1,), (0,) * 9)]), (CONFIG, RUN)),  # fewer operations count first
+        ((CONFIG, [("new", 1, (1,), (0,))]), (CONFIG, [("new", 1, (1,), (0, 0))])),
+        ((CONFIG, [("new", 1, (1,), (0,))]), (CONFIG, [("new", 1, (1,), (1,))])),
+        ((CONFIG, [("new", 1, (1,), (0,))]), (CONFIG, [("new", 1, (1,), (0,), ("X", 1, None))])),
+        ((Config(window=None), RUN), (Config(window=1), RUN)),
+        ((Config(kv_groups=("full",)), RUN), (Config(kv_groups=("full", "window")), RUN)),
+        ((Config(caching=False), RUN), (Config(caching=True), RUN)),
+        ((SchedulerConfig(preemption="auto"), RUN), (SchedulerConfig(preemption="swap"), RUN)),
+        # A budget that no small run reaches says less than a small one, and the default says least.
+        ((SchedulerConfig(), RUN), (SchedulerConfig(max_num_batched_tokens=70), RUN)),
+        ((SchedulerConfig(max_num_batched_tokens=70), RUN), (SchedulerConfig(max_num_batched_tokens=6), RUN)),
+        ((SchedulerConfig(max_num_batched_tokens=5), RUN), (SchedulerConfig(max_num_batched_tokens=6), RUN)),
+    ],
+)
+def test_the_simpler_of_two_runs_has_the_smaller_key(simpler: Any, other: Any) -> None:
+    assert sort_key(*simpler) < sort_key(*other)
