@@ -215,7 +215,7 @@ def test_memory_without_end_is_refused_at_the_limit(ends: RemoteFactory) -> None
 
 def test_what_the_subject_raises_and_refuses_is_raised_here_under_its_name(ends: RemoteFactory) -> None:
     subject = ends()
-    with pytest.raises(Unsupported, match="a sliding window goes not with prefix caching"):
+    with pytest.raises(Unsupported, match="kvproof has no sliding window together with a prefix cache"):
         subject.open(Config(window=2, caching=True))
     subject.open(CONFIG)
     with pytest.raises(Exception, match="no such parent") as raised:

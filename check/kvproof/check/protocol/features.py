@@ -10,10 +10,11 @@ field in `Config` (with its default: the value that switches the feature off) an
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from random import Random
 from typing import Any
 
-from kvproof.check.protocol.manager import FULL, WINDOW, Capabilities, Config, PromptKeys
+from kvproof.check.protocol.manager import FULL, WINDOW, Capabilities, Config, PromptKeys, Unsupported
 from kvproof.check.protocol.scheduler import SchedulerConfig
 
 NUM_BLOCKS_MAX = 16  # of a configuration that is drawn, on each device and for each KV group
@@ -210,6 +211,7 @@ def settings_of(config: Config) -> tuple[Setting, ...]:
     return (*FEATURES, *SIZES, *(SCHEDULER_LIMITS if isinstance(config, SchedulerConfig) else ()))
 
 
+@cache
 def in_config_order() -> tuple[Feature, ...]:
     """The features in the order of their fields."""
     names = list(DEFAULTS)
@@ -224,6 +226,20 @@ def in_draw_order() -> tuple[Feature, ...]:
 def missing(config: Config, capabilities: Capabilities) -> list[str]:
     """The features that a configuration uses and the capabilities do not have, by their phrases."""
     return [f.phrase for f in in_config_order() if f.is_on(config) and not f.can_be_had(capabilities)]
+
+
+def require_capable(name: str, config: Config, capabilities: Capabilities) -> None:
+    """Raise Unsupported if the configuration uses a feature, or two together, that the capabilities do not have.
+
+    name: the subject, for the message.
+    """
+    lacking = missing(config, capabilities)
+    if config.keys > PromptKeys.ADAPTERS and not capabilities.salts:
+        lacking.append("salts")
+    if config.window and config.caching and not capabilities.window_with_caching:
+        lacking.append("sliding window together with a prefix cache")
+    if lacking:
+        raise Unsupported(f"{name} has no {', no '.join(lacking)}")
 
 
 def capabilities_used(config: Config) -> dict[str, bool]:

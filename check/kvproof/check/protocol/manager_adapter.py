@@ -8,7 +8,7 @@ are which, and who has blocks. A call that needs a capability which was not decl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kvproof.check.protocol import features
+from kvproof.check.protocol.features import require_capable
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import (
     Admission,
@@ -21,7 +21,6 @@ from kvproof.check.protocol.manager import (
     Refused,
     Reserved,
     Scheduled,
-    Unsupported,
 )
 from kvproof.spec.text.identity import Image, Key
 
@@ -42,6 +41,15 @@ NEEDED: dict[str, Callable[[Capabilities], bool]] = {
     "swap_out": lambda can: can.swap,
     "swap_in": lambda can: can.swap,
     "num_free_host": lambda can: can.swap,
+}
+# An adapter that defines the call on the right itself, for whole groups, need not define the one on the left.
+INSTEAD = {
+    "can_allocate": "can_admit",
+    "allocate": "admit",
+    "append": "reserve",
+    "tables": "observe",
+    "num_free": "observe",
+    "num_free_host": "observe",
 }
 
 
@@ -112,7 +120,7 @@ class ManagerAdapter:
     def open(self, config: Config) -> None:
         """A new manager and an empty world."""
         self._require_complete()
-        self._require_capable(config)
+        require_capable(self.name, config, self.capabilities)
         self.config = config
         self.tokens, self.keys, self.images, self.groups = {}, {}, {}, {}
         self._group_of: dict[int, int] = {}
@@ -121,16 +129,14 @@ class ManagerAdapter:
 
     def _require_complete(self) -> None:
         """Name the calls that the adapter must have for what it says its manager can do. Raises AdapterError."""
-        can, mine = self.capabilities, type(self)
+        can = self.capabilities
         needed = [*ALWAYS, *(name for name, is_needed in NEEDED.items() if is_needed(can))]
-        missing = [name for name in needed if getattr(mine, name) is getattr(ManagerAdapter, name)]
+        missing = [n for n in needed if not (self._defines(n) or (n in INSTEAD and self._defines(INSTEAD[n])))]
         if missing:
-            raise AdapterError(f"{mine.__name__} must define {', '.join(missing)}")
+            raise AdapterError(f"{type(self).__name__} must define {', '.join(missing)}")
 
-    def _require_capable(self, config: Config) -> None:
-        """Raise Unsupported for a configuration that uses a feature which the manager does not have."""
-        if lacking := features.missing(config, self.capabilities):
-            raise Unsupported(f"{self.name} has no {', no '.join(lacking)}")
+    def _defines(self, name: str) -> bool:
+        return getattr(type(self), name) is not getattr(ManagerAdapter, name)
 
     def new(self, group: int, seqs: list[int], tokens: list[int], key: Key, images: tuple[Image, ...]) -> None:
         """A waiting group."""

@@ -25,12 +25,11 @@ class Weary(BuiltInScheduler):
         super().open(config)
         self.has_run = False
 
-    def schedule(self) -> Step:
+    def next_step(self) -> tuple[SchedulerOutputs, Step]:
         if not self.has_run:
             self.has_run = True
-            return super().schedule()
-        self.outputs = SchedulerOutputs()
-        return Step()
+            return super().next_step()
+        return SchedulerOutputs(), Step()
 
 
 def test_a_drain_takes_the_steps_that_lead_to_the_end() -> None:

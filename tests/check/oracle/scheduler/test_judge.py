@@ -141,12 +141,11 @@ class Lazy(BuiltInScheduler):
         super().__init__()
         self.num_steps = num_steps
 
-    def schedule(self) -> Step:
+    def next_step(self) -> tuple[SchedulerOutputs, Step]:
         self.num_steps -= 1
         if self.num_steps >= 0:
-            return super().schedule()
-        self.outputs = SchedulerOutputs()
-        return Step()
+            return super().next_step()
+        return SchedulerOutputs(), Step()
 
 
 def test_a_request_that_waits_while_nothing_runs_is_no_progress() -> None:

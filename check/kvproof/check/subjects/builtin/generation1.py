@@ -14,6 +14,7 @@ yet, the judge does not look at; `tests/impl/vllm_api/test_generation1_ring_walk
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Config, Unsupported
 from kvproof.check.subjects.builtin.manager import ASSUMPTIONS, BuiltIn
@@ -34,15 +35,13 @@ class Generation1(BuiltIn):
     def __init__(self) -> None:
         super().__init__(BlockSpaceManagerV1)
 
-    def open(self, config: Config) -> None:
-        """A new manager; with a window, one with the ring that keeps it."""
-        if config.lookahead:
-            raise Unsupported("the first generation has no lookahead slots")
+    def make(self, config: Config) -> Any:
+        """A new manager; if there is a window, with the ring that keeps it. Raises Unsupported."""
         if config.window and config.chunked:
             raise Unsupported("a ring does not hold what the later chunks of a prompt read")
         size = config.block_size
         ring = None if config.window is None else (-(-(config.window - 1) // size) + 1) * size
-        super().open(replace(config, window=ring))
+        return super().make(replace(config, window=ring))
 
 
 def make() -> Generation1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from kvproof.check.protocol.manager import (
@@ -17,8 +17,8 @@ from kvproof.check.protocol.manager import (
     Refused,
     Reserved,
     Scheduled,
-    Unsupported,
 )
+from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.impl import AllocStatus, BlockManager, Device, SequenceStatus
 from kvproof.spec.text.identity import Image, Key
 
@@ -35,8 +35,8 @@ ASSUMPTIONS = (
 )
 
 
-class ToldSequence:
-    """What the manager reads of a sequence."""
+class FakeSequence:
+    """What the manager reads of a sequence. tokens: all tokens, in a list that the adapter extends."""
 
     def __init__(self, seq_id: int, tokens: list[int], key: Key, images: tuple[Image, ...], block_size: int) -> None:
         self.seq_id, self.tokens, self.key, self.images = seq_id, tokens, key, images
@@ -44,15 +44,15 @@ class ToldSequence:
         self.status: SequenceStatus = SequenceStatus.WAITING
         self.num_computed = 0
         self.num_prompt = len(tokens)
-        self.extra = (key.adapter_id, key.salt) if key.adapter_id or key.salt else None
+        self.extra = extra_of(key)
 
     @property
-    def data(self) -> ToldSequence:
-        """The manager asks the sequence's data how far it is computed."""
+    def data(self) -> FakeSequence:
+        """The manager asks `data` how many tokens are computed; here it is the sequence itself."""
         return self
 
     def get_num_computed_tokens(self) -> int:
-        """Tokens computed by steps that are over."""
+        """The number of tokens computed by completed steps."""
         return self.num_computed
 
     def get_token_ids(self) -> list[int]:
@@ -60,44 +60,43 @@ class ToldSequence:
         return self.tokens
 
     def extra_hash(self) -> Hashable:
-        """Adapter and salt."""
+        """The adapter and the salt; None if there is neither."""
         return self.extra
 
     def block_extra(self, index: int) -> Hashable:
-        """The images that lie in a block, and where."""
-        if not self.images:
-            return None
-        first, last = index * self.block_size, (index + 1) * self.block_size
-        rows = [(i.name, i.start - first) for i in self.images if i.start < last and first < i.start + i.length]
-        return tuple(rows) or None
+        """The images in the block with this index, and where they begin; None if there are none."""
+        return images_in_block(self.images, index, self.block_size) if self.images else None
 
     def is_prefill(self) -> bool:
-        """Whether the prompt is not computed yet."""
+        """Whether part of the prompt is not computed yet."""
         return self.num_computed < self.num_prompt
 
 
-class ToldGroup:
+class FakeGroup:
     """What the manager reads of a group."""
 
-    def __init__(self, request_id: str, members: list[ToldSequence]) -> None:
+    def __init__(self, request_id: str, members: list[FakeSequence]) -> None:
         self.request_id, self.members = request_id, members
-        self.encoder: ToldSequence | None = None
+        self.encoder: FakeSequence | None = None
 
-    def get_seqs(self, status: SequenceStatus | None = None) -> list[ToldSequence]:
-        """The members with a status, or all."""
+    def get_seqs(self, status: SequenceStatus | None = None) -> list[FakeSequence]:
+        """The members with this status, or all."""
         return self.members if status is None else [seq for seq in self.members if seq.status == status]
 
     def is_encoder_decoder(self) -> bool:
         """Whether the group has an encoder sequence."""
         return self.encoder is not None
 
-    def get_encoder_seq(self) -> ToldSequence | None:
+    def get_encoder_seq(self) -> FakeSequence | None:
         """The encoder sequence."""
         return self.encoder
 
 
-class BuiltIn:
-    """`kvproof.impl.BlockManager`, or a manager with the same interface, behind the protocol."""
+class BuiltIn(ManagerAdapter):
+    """`kvproof.impl.BlockManager`, or a manager with the same interface.
+
+    `self.seqs` are the sequences as the manager sees them, `self.fakes` the groups.
+    """
 
     name = "kvproof"
     capabilities = Capabilities(
@@ -118,166 +117,192 @@ class BuiltIn:
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
-    def __init__(self, make: Callable[..., Any] = BlockManager) -> None:
-        self.make = make
+    def __init__(self, manager: Callable[..., Any] = BlockManager) -> None:
+        self._manager = manager
 
-    def open(self, config: Config) -> None:
+    def make(self, config: Config) -> Any:
         """A new manager."""
-        if config.window and config.caching:
-            raise Unsupported("a sliding window goes not with prefix caching")
-        self.config = config
-        self.manager = self.make(
-            block_size=config.block_size,
-            num_gpu_blocks=config.num_gpu_blocks,
-            num_cpu_blocks=config.num_host_blocks,
-            watermark=config.watermark,
-            sliding_window=config.window,
-            enable_caching=config.caching,
-        )
-        self.seqs: dict[int, ToldSequence] = {}
-        self.groups: dict[int, ToldGroup] = {}
-        self.group_of: dict[int, int] = {}
+        self.seqs: dict[int, FakeSequence] = {}
+        self.fakes: dict[int, FakeGroup] = {}
+        self.encoders: dict[str, int] = {}  # by request
+        return new_manager(self._manager, config)
 
     def new(self, group: int, seqs: list[int], tokens: list[int], key: Key, images: tuple[Image, ...]) -> None:
-        """A waiting group."""
-        members = [ToldSequence(s, tokens[:], key, images, self.config.block_size) for s in seqs]
-        self.groups[group] = ToldGroup(str(group), members)
-        for seq in members:
-            self.seqs[seq.seq_id] = seq
-            self.group_of[seq.seq_id] = group
+        """Make a waiting group and its sequences."""
+        super().new(group, seqs, tokens, key, images)
+        self.fakes[group] = FakeGroup(str(group), [self._fake(seq) for seq in seqs])
+
+    def _fake(self, seq: int) -> FakeSequence:
+        fake = FakeSequence(seq, self.tokens[seq], self.keys[seq], self.images[seq], self.config.block_size)
+        self.seqs[seq] = fake
+        return fake
 
     def new_encoder(self, group: int, seq: int, tokens: list[int]) -> None:
-        """Its encoder."""
-        self.groups[group].encoder = ToldSequence(seq, tokens, Key(), (), self.config.block_size)
-
-    def grow(self, seq: int, token: int) -> None:
-        """A sampled token."""
-        self.seqs[seq].tokens.append(token)
+        """Give a waiting group an encoder sequence."""
+        self.fakes[group].encoder = FakeSequence(seq, tokens, Key(), (), self.config.block_size)
+        self.encoders[str(group)] = seq
 
     def hits(self, group: int) -> int:
-        """A look-up."""
-        return int(self.manager.get_num_cached_tokens(self.groups[group].members[0]))
+        """Look a waiting group up. Returns the tokens of its prompt that the prefix cache holds."""
+        return int(self.manager.get_num_cached_tokens(self.fakes[group].members[0]))
 
     def forget(self, group: int) -> None:
-        """Not admitted."""
-        for seq in self.groups[group].members:
+        """Drop what a look-up keeps of a group that was not admitted."""
+        for seq in self.fakes[group].members:
             self.manager.remove_seq_from_computed_blocks_tracker(seq)
 
     def can_admit(self, group: int) -> Admission:
-        """can_allocate."""
-        return ANSWERS[self.manager.can_allocate(self.groups[group], self.config.lookahead)]
+        """Ask `can_allocate` whether the prompt gets its blocks: now, later, or never."""
+        return ANSWERS[self.manager.can_allocate(self.fakes[group], self.config.lookahead)]
 
     def can_append(self, group: int) -> bool:
-        """can_append_slots."""
-        return bool(self.manager.can_append_slots(self.groups[group], self.config.lookahead))
+        """Ask `can_append_slots` whether every running sequence gets a slot and its lookahead slots."""
+        return bool(self.manager.can_append_slots(self.fakes[group], self.config.lookahead))
 
     def can_swap_out(self, group: int) -> Admission:
-        """can_swap_out."""
-        return Admission.OK if self.manager.can_swap_out(self.groups[group]) else Admission.LATER
+        """Ask `can_swap_out` whether the host has a block for each block of the group: now or later."""
+        return Admission.OK if self.manager.can_swap_out(self.fakes[group]) else Admission.LATER
 
     def can_swap_in(self, group: int) -> Admission:
-        """can_swap_in."""
-        return ANSWERS[self.manager.can_swap_in(self.groups[group], self.config.lookahead)]
+        """Ask `can_swap_in` whether the GPU has room for the group and its next append: now, later, or never."""
+        return ANSWERS[self.manager.can_swap_in(self.fakes[group], self.config.lookahead)]
 
     def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
-        """allocate; the hit is the common computed prefix, as a scheduler asks for it."""
-        told = self.groups[group]
-        self.manager.allocate(told)
-        for seq in told.members:
+        """Call `allocate`. The hit is the common computed prefix, in tokens, as a scheduler asks for it."""
+        fake = self.fakes[group]
+        self.manager.allocate(fake)
+        self._admitted.update(self.groups[group])
+        for seq in fake.members:
             seq.status = SequenceStatus.RUNNING
         if not self.config.caching:
             return Admitted()
-        return Admitted(len(self.manager.get_common_computed_block_ids(told.members)) * self.config.block_size)
+        return Admitted(len(self.manager.get_common_computed_block_ids(fake.members)) * self.config.block_size)
 
     def reserve(self, seq: int, num_tokens: int) -> Reserved | Refused:
-        """append_slots; the next chunk of a prompt has its slots since it was admitted, but the window may slide."""
+        """Call `append_slots`, and return its block copies.
+
+        A further chunk of a prompt has its slots since the admission, but its window may slide.
+        """
         return Reserved(self.manager.append_slots(self.seqs[seq], self.config.lookahead))
 
-    def fork(self, parent: int, child: int) -> None:
-        """fork."""
-        old = self.seqs[parent]
-        new = ToldSequence(child, old.tokens[:], old.key, old.images, old.block_size)
+    def share(self, parent: int, child: int) -> None:
+        """Call `fork`: the child shares every block of its parent."""
+        old, new = self.seqs[parent], self._fake(child)
         new.status, new.num_computed, new.num_prompt = old.status, old.num_computed, old.num_prompt
         self.manager.fork(old, new)
-        self.seqs[child], self.group_of[child] = new, self.group_of[parent]
-        self.groups[self.group_of[parent]].members.append(new)
+        self.fakes[self._group_of[child]].members.append(new)
+
+    def release(self, seq: int) -> None:
+        """Call `free`: the sequence gives up its blocks."""
+        self.manager.free(self.seqs[seq])
 
     def free(self, seq: int) -> None:
-        """free, and free_cross with the last sequence of a group."""
-        told, gid = self.seqs.pop(seq), self.group_of.pop(seq)
-        group = self.groups[gid]
-        group.members.remove(told)
-        self.manager.free(told)
-        if not group.members:
-            if group.encoder is not None:
-                self.manager.free_cross(group)
-            del self.groups[gid]
+        """Call `free`, for a waiting sequence as well, and `free_cross` after the last sequence of its group."""
+        number = self._group_of[seq]
+        fake = self.fakes[number]
+        fake.members.remove(self.seqs[seq])
+        self._admitted.discard(seq)
+        self.release(seq)
+        if not fake.members:
+            if fake.encoder is not None:
+                self.manager.free_cross(fake)
+                del self.encoders[fake.request_id]
+            del self.fakes[number]
+        del self.seqs[seq]
+        super().free(seq)
 
     def preempt(self, group: int) -> None:
-        """Free every sequence; the group waits again."""
-        told = self.groups[group]
-        for seq in told.members:
-            self.manager.free(seq)
+        """Free every sequence of the group, which waits again: all its tokens are its prompt now."""
+        super().preempt(group)
+        fake = self.fakes[group]
+        for seq in fake.members:
             seq.status, seq.num_computed, seq.num_prompt = SequenceStatus.WAITING, 0, len(seq.tokens)
-        if told.encoder is not None:
-            self.manager.free_cross(told)
+        if fake.encoder is not None:
+            self.manager.free_cross(fake)
 
     def swap_out(self, group: int) -> list[Pair]:
-        """swap_out."""
-        pairs = self.manager.swap_out(self.groups[group])
-        for seq in self.groups[group].members:
+        """Call `swap_out`. Returns pairs (GPU block, host block), device-relative."""
+        pairs = self.manager.swap_out(self.fakes[group])
+        for seq in self.fakes[group].members:
             seq.status = SequenceStatus.SWAPPED
         return list(pairs)
 
     def swap_in(self, group: int) -> list[Pair]:
-        """swap_in."""
-        pairs = self.manager.swap_in(self.groups[group])
-        for seq in self.groups[group].members:
+        """Call `swap_in`. Returns pairs (host block, GPU block), device-relative."""
+        pairs = self.manager.swap_in(self.fakes[group])
+        for seq in self.fakes[group].members:
             seq.status = SequenceStatus.RUNNING
         return list(pairs)
 
     def step_scheduled(self, step: list[Scheduled], now: int) -> None:
-        """Accesses, and what the step is going to compute."""
+        """Report the access to each sequence of the step, and the chunk that each group is about to compute."""
         marked = set()
         for scheduled in step:
             self.manager.access_all_blocks_in_seq(self.seqs[scheduled.seq], float(now))
-            group = self.group_of[scheduled.seq]
+            group = self._group_of[scheduled.seq]
             if group not in marked:
                 marked.add(group)
-                chunk = scheduled.stop - self.seqs[scheduled.seq].num_computed  # what was hit counts as computed
-                self.manager.mark_blocks_as_computed(self.groups[group], chunk)
+                chunk = scheduled.stop - self.seqs[scheduled.seq].num_computed  # a hit counts as computed
+                self.manager.mark_blocks_as_computed(self.fakes[group], chunk)
 
     def step_done(self, step: list[Scheduled]) -> None:
-        """What was computed."""
+        """Set how many tokens of each sequence are computed."""
         for scheduled in step:
             self.seqs[scheduled.seq].num_computed = scheduled.stop
 
     def reset_cache(self) -> bool:
-        """reset_prefix_cache."""
+        """Call `reset_prefix_cache`. Returns False if blocks are in use."""
         return bool(self.manager.reset_prefix_cache())
 
     def observe(self) -> Observation:
         """Tables, refcounts and free lists."""
-        manager = self.manager
-        null = manager.null_block_id
-        reserved: tuple[int, ...] = ()
-        if null is None:
-            tables = {seq: [table.ids[:]] for seq, table in manager.tables.items()}
-            refs = manager.refcounts[:]
-        else:
-            tables = {
-                seq: [[NULL_BLOCK if b == null else b for b in table.ids]] for seq, table in manager.tables.items()
-            }
-            refs, reserved = manager.refcounts[:], (null,)
-            refs[null] = 0
-        for gid, group in self.groups.items():
-            if group.encoder is not None and (cross := manager.cross_tables.get(str(gid))) is not None:
-                tables[group.encoder.seq_id] = [cross.ids[:]]
-        free_ids = manager.free_ids(Device.GPU) + manager.evictable_ids(Device.GPU) + manager.free_ids(Device.CPU)
-        free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
-        return Observation(tables, free, reserved, refs, free_ids)
+        return observation_of(self.manager, self.encoders)
+
+
+def extra_of(key: Key) -> Hashable:
+    """What the KV of a sequence depends on besides tokens: its adapter and its salt; None if there is neither."""
+    return (key.adapter_id, key.salt) if key.adapter_id or key.salt else None
+
+
+def images_in_block(images: tuple[Image, ...], index: int, block_size: int) -> Hashable:
+    """The images that lie in a block, each with its first slot relative to the block; None if there are none."""
+    first, last = index * block_size, (index + 1) * block_size
+    rows = [(i.name, i.start - first) for i in images if i.start < last and first < i.start + i.length]
+    return tuple(rows) or None
+
+
+def new_manager(make: Callable[..., Any], config: Config) -> Any:
+    """A manager of this configuration. make: `BlockManager`, or a class with the same constructor."""
+    return make(
+        block_size=config.block_size,
+        num_gpu_blocks=config.num_gpu_blocks,
+        num_cpu_blocks=config.num_host_blocks,
+        watermark=config.watermark,
+        sliding_window=config.window,
+        enable_caching=config.caching,
+    )
+
+
+def observation_of(manager: Any, encoders: Mapping[str, int]) -> Observation:
+    """Copies of the tables, refcounts and free lists of a manager; the null block has refcount 0.
+
+    encoders: for each request with an encoder, the sequence under which its cross-attention table is shown.
+    """
+    null, refs = manager.null_block_id, manager.refcounts[:]
+    reserved: tuple[int, ...] = ()
+    if null is None:
+        tables = {seq: [table.ids[:]] for seq, table in manager.tables.items()}
+    else:
+        tables = {seq: [[NULL_BLOCK if b == null else b for b in table.ids]] for seq, table in manager.tables.items()}
+        refs[null], reserved = 0, (null,)
+    for request, seq in encoders.items():
+        if (cross := manager.cross_tables.get(request)) is not None:
+            tables[seq] = [cross.ids[:]]
+    free_ids = manager.free_ids(Device.GPU) + manager.evictable_ids(Device.GPU) + manager.free_ids(Device.CPU)
+    free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
+    return Observation(tables, free, reserved, refs, free_ids)
 
 
 def make() -> BuiltIn:
-    """The built-in manager, ready to be opened."""
+    """The built-in manager as a subject."""
     return BuiltIn()

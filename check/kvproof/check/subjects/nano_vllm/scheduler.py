@@ -1,12 +1,12 @@
-"""nano-vllm's own scheduler around its block manager, as a subject of the loop, by the path of a checkout.
+"""nano-vllm's own scheduler around its block manager, as a subject, by the path of a checkout.
 
 The adapter plays `LLMEngine.step` (commit bb823b3): `schedule`, then the model, then `postprocess` with a token for
-every sequence of the step. Prompts go before decodes, and of a step only the first prompt is computed in chunks; a
-sequence that finds no slot preempts the last one that runs, or itself, and is computed anew.
+every sequence of the step. Prompts go before decodes, and only the first prompt of a step is computed in chunks. A
+sequence that gets no slot preempts the last running one, or itself; what is preempted is computed again.
 
-The engine ends a sequence when it has its tokens, or with the token that ends a text; where the judge ends one, that
-was its last token. It steps only while somebody is there. Requests cannot be aborted. Its limit of sequences is one of
-a step, not of all that run.
+The engine ends a sequence when it has its tokens, or with the end-of-text token. To end one, the adapter lowers its
+number of tokens. The engine steps only while it has requests. Requests cannot be aborted. The limit of sequences holds
+for a step, not for all running sequences.
 """
 
 from types import SimpleNamespace
@@ -14,11 +14,11 @@ from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.nano_vllm.loader import Scheduler, import_scheduler
 from kvproof.check.subjects.nano_vllm.manager import BLOCK_SIZE, BLOCK_SIZE_MIN
-from kvproof.spec.text.identity import Image, Key
 
-FILLER = 0  # sampled of a prompt that is not computed to its end; it is not looked at
+FILLER = 0  # the token for a prompt that is not computed to its end; the scheduler does not read it
 ASSUMPTIONS = (
     BLOCK_SIZE,
     Assumption("one-step-at-a-time", "A step is completed before the next one is scheduled."),
@@ -26,7 +26,7 @@ ASSUMPTIONS = (
 )
 
 
-class NanoVllmScheduler:
+class NanoVllmScheduler(SchedulerAdapter):
     """`nanovllm.engine.scheduler.Scheduler`."""
 
     name = "nano-vllm-scheduler"
@@ -36,18 +36,15 @@ class NanoVllmScheduler:
     def __init__(self, release: Scheduler) -> None:
         self._release = release
 
-    def open(self, config: SchedulerConfig) -> None:
+    def make(self, config: SchedulerConfig) -> Any:
         """A new scheduler, and a class of sequences that knows its block size. Raises Unsupported."""
         if config.block_size < BLOCK_SIZE_MIN or not config.caching:
             raise Unsupported("a block has at least two slots, and the prefix cache cannot be switched off")
-        if config.num_host_blocks or config.watermark or config.window or config.lookahead or config.keys > 1:
-            raise Unsupported("no host blocks, watermark, windows, drafting or keys")
-        if config.group_size > 1 or config.cross or config.images:
-            raise Unsupported("no groups of several sequences, encoder or images")
-        if -(-config.max_model_len // config.block_size) > config.num_gpu_blocks:
-            raise Unsupported("the longest sequence does not fit the pool")
-        self._config = config
-        self._scheduler = self._release.make(
+        self.require_fitting_model(config.max_model_len)
+        self._sequence_of_size = type("Sequence", (self._release.sequence,), {"block_size": config.block_size})
+        self._seqs: dict[int, Any] = {}
+        self._number: dict[int, int] = {}  # the judge's id of a sequence, by the id that the sequence gave itself
+        return self._release.make(
             SimpleNamespace(
                 max_num_seqs=config.max_num_seqs,
                 max_num_batched_tokens=config.max_num_batched_tokens,
@@ -56,66 +53,40 @@ class NanoVllmScheduler:
                 num_kvcache_blocks=config.num_gpu_blocks,
             )
         )
-        self._sequence_of_size = type("Sequence", (self._release.sequence,), {"block_size": config.block_size})
-        self._seqs: dict[int, Any] = {}
-        self._number: dict[int, int] = {}  # of a sequence, by the number that it gave itself
-        self._step: tuple[list[Any], bool] = [], False
-        self._refused: list[int] = []
 
-    def add_request(
-        self,
-        request: int,
-        seqs: list[int],
-        tokens: list[int],
-        key: Key,
-        images: tuple[Image, ...],
-        max_tokens: int,
-        encoder: tuple[int, list[int]] | None,
-    ) -> None:
-        """add; a prompt beyond max_model_len is not sent, and told of with the next step."""
-        (seq,) = seqs
-        if len(tokens) > self._config.max_model_len:
-            self._refused.append(request)
-            return
-        room = max(1, min(max_tokens, self._config.max_model_len - len(tokens)))
-        sampling = SimpleNamespace(temperature=1.0, max_tokens=room, ignore_eos=True)
-        told = self._seqs[seq] = self._sequence_of_size(tokens[:], sampling)
-        self._number[told.seq_id] = seq
-        self._scheduler.add(told)
+    def add(self, request: Request) -> None:
+        """Call `add`."""
+        num_tokens = self.num_to_generate(request)
+        sampling = SimpleNamespace(temperature=1.0, max_tokens=num_tokens, ignore_eos=True)
+        seq = self._seqs[request.seq] = self._sequence_of_size(request.tokens, sampling)
+        self._number[seq.seq_id] = request.seq
+        self.scheduler.add(seq)
 
-    def abort(self, request: int) -> None:
-        """There is no such call."""
-        raise NotImplementedError
-
-    def schedule(self) -> Step:
-        """schedule, while somebody is there."""
-        ignored, self._refused = self._refused, []
-        had_tables = {told.seq_id for told in self._seqs.values() if told.block_table}
-        self._step = ([], False) if self._scheduler.is_finished() else self._scheduler.schedule()
+    def next_step(self) -> tuple[Any, Step]:
+        """Call `schedule` if there is a request; the output is its answer."""
+        had_tables = {seq.seq_id for seq in self._seqs.values() if seq.block_table}
+        output = ([], False) if self.scheduler.is_finished() else self.scheduler.schedule()
         chunks = []
-        for told in self._step[0]:
-            start = told.num_cached_tokens
-            hit = 0 if told.seq_id in had_tables else start
-            chunks.append(Chunk(self._number[told.seq_id], start, start + told.num_scheduled_tokens, hit))
-        return Step(chunks, ignored=ignored)
+        for seq in output[0]:
+            start = seq.num_cached_tokens
+            hit = 0 if seq.seq_id in had_tables else start
+            chunks.append(Chunk(self._number[seq.seq_id], start, start + seq.num_scheduled_tokens, hit))
+        return output, Step(chunks)
 
-    def launch(self) -> None:
-        """The scheduler is told nothing."""
-
-    def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
-        """postprocess."""
-        told, is_prefill = self._step
+    def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
+        """Call `postprocess`, which ends a sequence that has all its tokens."""
+        seqs, is_prefill = output
         for seq in finished:
             self._seqs[seq].max_tokens = self._seqs[seq].num_completion_tokens + 1
-        tokens = [sampled.get(self._number[one.seq_id], FILLER) for one in told]
-        self._scheduler.postprocess(told, tokens, is_prefill)
+        tokens = [sampled.get(self._number[seq.seq_id], FILLER) for seq in seqs]
+        self.scheduler.postprocess(seqs, tokens, is_prefill)
         for seq in finished:
             del self._seqs[seq]
 
     def observe(self) -> Observation:
-        """Tables of those that have blocks, and what the block manager counts."""
-        manager = self._scheduler.block_manager
-        tables = {seq: [list(told.block_table)] for seq, told in self._seqs.items() if told.block_table}
+        """The tables of sequences that have blocks, the refcounts, and the free queue."""
+        manager = self.scheduler.block_manager
+        tables = {number: [list(seq.block_table)] for number, seq in self._seqs.items() if seq.block_table}
         free_ids = list(manager.free_block_ids)
         return Observation(tables, (len(free_ids), 0), (), [block.ref_count for block in manager.blocks], free_ids)
 

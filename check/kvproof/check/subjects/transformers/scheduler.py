@@ -21,15 +21,16 @@ Limits: one group of layers of full attention; no windows, no padding, no block 
 """
 
 import queue
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Pair, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.transformers.loader import Modules, import_modules
 from kvproof.check.subjects.transformers.offloading import NUM_TRASH_SECTORS, Offloading
 from kvproof.check.subjects.transformers.worker import Batch, NoProcessors, make_ios, make_model, make_settings
-from kvproof.spec.text.identity import Image, Key
 
 NUM_SEQS = 16  # of one batch; more than there are requests
 ASSUMPTIONS = (
@@ -42,7 +43,7 @@ ASSUMPTIONS = (
 )
 
 
-class Transformers:
+class Transformers(SchedulerAdapter):
     """`ContinuousBatchProcessor` with its scheduler and its paged cache."""
 
     capabilities = Capabilities(
@@ -73,30 +74,27 @@ class Transformers:
 
         self._processor_class = Processor
 
-    def open(self, config: SchedulerConfig) -> None:
+    def make(self, config: SchedulerConfig) -> Any:
         """A new loop without requests. Raises Unsupported."""
-        if config.watermark or config.cross or config.images or config.preemption != "auto":
-            raise Unsupported("no watermark, encoder, images, or choice of how to preempt")
-        if config.lookahead or config.window or config.keys > 1:
-            raise Unsupported("no drafting, windows or keys")
+        if config.preemption != "auto":
+            raise Unsupported("the engine chooses how to preempt")
         if not config.chunked or config.max_num_seqs < NUM_SEQS:
             raise Unsupported("prompts are always computed in chunks, and only the requests of a batch are bounded")
-        if -(-(config.max_model_len + config.async_steps) // config.block_size) > config.num_gpu_blocks:
-            raise Unsupported("the longest sequence does not fit the pool")
-        self._config, modules = config, self._modules
+        self.require_fitting_model(config.max_model_len + config.async_steps)
+        modules = self._modules
         model, settings = make_model(config), make_settings(config)
         alone = modules.distributed.DistributedHelper(None, None)
         self._cache = cache = self._make_cache(model, settings, alone)
         (self._allocator,) = cache.cache_allocators.values()
         if self._allocator.num_blocks != config.num_gpu_blocks:
             raise Unsupported("so many blocks are no whole sectors")
-        self._scheduler = modules.scheduler.SCHEDULER_MAPPING["fifo"](cache, None, config.max_num_seqs)
+        scheduler = modules.scheduler.SCHEDULER_MAPPING["fifo"](cache, None, config.max_num_seqs)
         self._ios = make_ios(modules, cache, model, settings)
-        self._offloading = Offloading(modules, cache, self._scheduler, alone, config)
+        self._offloading = Offloading(modules, cache, scheduler, alone, config)
         self._inbox: queue.Queue[Any] = queue.Queue()
         self._processor = self._processor_class(
             cache=cache,
-            scheduler=self._scheduler,
+            scheduler=scheduler,
             inputs_and_outputs=self._ios,
             distributed_helper=alone,
             offloading_manager=self._offloading.manager,
@@ -113,17 +111,13 @@ class Transformers:
         )
         self._tokens: dict[str, list[int]] = {}  # of each request, the sampled ones included
         self._names: dict[tuple[int, ...], int] = {}
-        self._name_of: dict[int, str] = {}  # by request
         self._seq_of: dict[str, int] = {}
         self._running: set[str] = set()
         self._on_host: set[str] = set()
-        self._refused: list[int] = []
-        self._leaving: list[str] = []
         self._forked: list[tuple[int, int]] = []
         self._copied: list[Pair] = []
-        self._batches: list[Batch] = []  # under way, the oldest first
-        self._is_launched = True
-        self._note_forks()
+        self._record_forks()
+        return scheduler
 
     def _make_cache(self, model: Any, settings: Any, helper: Any) -> Any:
         """A pool of exactly so many blocks; where they are even in number, a sector may hold two."""
@@ -131,73 +125,55 @@ class Transformers:
 
         return self._modules.cache.PagedAttentionCache(model, settings, "cpu", helper, torch.float32)
 
-    def _note_forks(self) -> None:
-        """Note whom `update_batch` forks, and which blocks it copies."""
+    def _record_forks(self) -> None:
+        """Record which requests `update_batch` forks, and which blocks it copies."""
         prepare, copy = self._cache.prepare_fork_request, self._allocator.copy_blocks
         base = NUM_TRASH_SECTORS * self._allocator.blocks_per_sector
 
-        def prepares(state: Any, children: list[str], copies: Any) -> Any:
+        def prepare_recorded(state: Any, children: list[str], copies: Any) -> Any:
             self._forked += [(self._seq_of[state.request_id], self._seq_of[name]) for name in children]
             return prepare(state, children, copies)
 
-        def copies(sources: list[int], targets: list[int]) -> None:
+        def copy_recorded(sources: list[int], targets: list[int]) -> None:
             self._copied += [(source - base, target - base) for source, target in zip(sources, targets, strict=True)]
             copy(sources, targets)
 
-        self._cache.prepare_fork_request, self._allocator.copy_blocks = prepares, copies
+        self._cache.prepare_fork_request, self._allocator.copy_blocks = prepare_recorded, copy_recorded
 
-    def add_request(
-        self,
-        request: int,
-        seqs: list[int],
-        tokens: list[int],
-        key: Key,
-        images: tuple[Image, ...],
-        max_tokens: int,
-        encoder: tuple[int, list[int]] | None,
-    ) -> None:
-        """Into the queue; a prompt beyond max_model_len is not sent, and told of with the next step."""
-        if len(tokens) > self._config.max_model_len:
-            self._refused.append(request)
-            return
-        name, *children = str(seqs[0]), *(f"{seqs[0]}__child#{i}" for i in range(len(seqs) - 1))
-        self._name_of[request], self._seq_of[name], self._tokens[name] = name, seqs[0], tokens[:]
-        for child, seq in zip(children, seqs[1:], strict=True):
-            self._seq_of[child] = seq
-        room = max(1, min(max_tokens, self._config.max_model_len - len(tokens)))
-        made = self._modules.requests.RequestState
-        self._inbox.put(made(name, tokens[:], max_new_tokens=room, num_children=len(children)))
+    def add(self, request: Request) -> None:
+        """Put the request into the engine's queue, under the name of its first sequence."""
+        first, *others = request.seqs
+        self._tokens[str(first)] = request.tokens
+        self._seq_of[str(first)] = first
+        for number, seq in enumerate(others):
+            self._seq_of[f"{first}__child#{number}"] = seq
+        state = self._modules.requests.RequestState
+        num_tokens = self.num_to_generate(request)
+        self._inbox.put(state(str(first), request.tokens[:], max_new_tokens=num_tokens, num_children=len(others)))
 
-    def abort(self, request: int) -> None:
-        """A cancellation, looked at before the next batch is prepared, behind the results that come until then."""
-        if request in self._refused:
-            self._refused.remove(request)
-            return
-        self._leaving.append(self._name_of.pop(request))
-        self._leave()
+    def takes_aborts(self) -> bool:
+        """Before a batch is prepared, once the results of all steps but the newest are back."""
+        return self.is_launched and len(self.under_way) <= self.config.async_steps
 
-    def _leave(self) -> None:
-        """What `prepare_next_batch` begins with: the queues are emptied, and who is cancelled is cleared."""
-        if not self._is_launched or len(self._batches) > self._config.async_steps:
-            return
-        processor = self._processor
-        for name in self._leaving:
-            processor.cancel_queue.put(name)
-            self._running.discard(name)
-        self._leaving.clear()
+    def cancel(self, request: Request) -> None:
+        """Cancel the request; then, as `prepare_next_batch` does first, empty the queues and drop what is cancelled."""
+        processor, name = self._processor, self._name_of(request.seq)
+        processor.cancel_queue.put(name)
+        self._running.discard(name)
         processor._update_tp_group_state()
-        for state in self._scheduler.clear_cancelled_requests():
+        for state in self.scheduler.clear_cancelled_requests():
             processor.offloading_manager.free_request_cpu_cache(state)
 
-    def schedule(self) -> Step:
-        """prepare_next_batch."""
-        self._is_launched = False
+    def _name_of(self, seq: int) -> str:
+        return next(name for name, number in self._seq_of.items() if number == seq)
+
+    def next_step(self) -> tuple[Batch, Step]:
+        """Call `prepare_next_batch`; the output is the batch, which is empty if nothing was prepared."""
         moves = self._offloading
         moves.swapped_out.clear()
         moves.swapped_in.clear()
         is_prepared = self._processor.prepare_next_batch()
         batch = Batch(self._futures() if is_prepared else [])
-        self._batches.append(batch)
         tables, chunks = self._allocator.block_table, []
         for name in self._running - tables.keys():
             self._drop_ahead(name)
@@ -206,35 +182,32 @@ class Transformers:
         self._on_host |= self._running | set(batch.names)
         for name in (*tables, *moves.tables):
             if name not in self._on_host:
-                state = self._scheduler.active_requests.get(name) or self._scheduler.waiting_requests[name]
+                state = self.scheduler.active_requests.get(name) or self.scheduler.waiting_requests[name]
                 found = state.position_offset
                 chunks.append(Chunk(self._seq_of[name], found, found, found))
         self._running, self._on_host = set(tables), set(moves.tables)
-        ignored = self._refused[:]
-        self._refused.clear()
-        return Step(chunks, moves.swapped_in[:], moves.swapped_out[:], ignored=ignored)
+        return batch, Step(chunks, moves.swapped_in[:], moves.swapped_out[:])
 
     def _futures(self) -> list[Any]:
-        ios = self._ios.io_pairs[self._ios.current_pair].host_io if self._config.async_steps else self._ios
+        ios = self._ios.io_pairs[self._ios.current_pair].host_io if self.config.async_steps else self._ios
         return list(ios.requests_in_batch)
 
     def _drop_ahead(self, name: str) -> None:
-        """A request was reset or offloaded: the token that a batch under way samples of it is dropped."""
-        for batch in self._batches:
-            if batch.told.pop(name, None) is not None:
+        """Drop the token that a batch under way samples of a request: it was reset or offloaded."""
+        for batch in self.under_way:
+            if batch.sampled.pop(name, None) is not None:
                 self._tokens[name].pop()
 
     def launch(self) -> None:
-        """The worker writes and reads the cache tensor."""
-        self._is_launched = True
-        if self._batches[-1].futures:
-            self._batches[-1].execute(self._ios, self._tokens, self._names)
-        self._leave()
+        """Let the worker write and read the cache tensor."""
+        if self.under_way[-1].futures:
+            self.under_way[-1].execute(self._ios, self._tokens, self._names)
+        super().launch()
 
     def computed(self, tokens: dict[int, int]) -> None:
-        """What the newest batch samples is on the device, and on its way to the host."""
-        if self._batches[-1].futures:
-            self._sample(self._batches[-1], tokens)
+        """Put what the newest batch samples on the device, and start its copy to the host."""
+        if self.under_way[-1].futures:
+            self._sample(self.under_way[-1], tokens)
             self._ios.retrieve_device_outputs()
 
     def _sample(self, batch: Batch, tokens: dict[int, int]) -> None:
@@ -243,32 +216,33 @@ class Transformers:
         for name, token in named.items():
             self._tokens[name].append(token)
 
-    def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
-        """update_batch, then the cancellations that came meanwhile."""
-        batch = self._batches.pop(0)
-        if batch.futures:
-            if not self._config.async_steps:
-                self._sample(batch, sampled)
-            for future, name in zip(batch.futures, batch.names, strict=True):
+    def take_results(self, output: Batch, sampled: dict[int, int], finished: list[int]) -> None:
+        """Call `update_batch`; the sampled token of a sequence that is over is made its end-of-text token."""
+        if output.futures:
+            if not self.config.async_steps:
+                self._sample(output, sampled)
+            for future, name in zip(output.futures, output.names, strict=True):
                 if (seq := self._seq_of[name]) in finished:
                     future.state._eos_token_ids = {sampled[seq]}
-            is_newest = self._config.async_steps and not any(later.futures for later in self._batches)
-            if is_newest:  # as when the loop ends: its tensors are the other ones by now
+            is_newest = self.config.async_steps and not any(later.futures for later in self.under_way)
+            if is_newest:  # as when the loop ends: its tensors are the other pair by now
                 self._ios.swap_io_pairs()
             self._processor.update_batch()
             if is_newest:
                 self._ios.swap_io_pairs()
         for parent, child in self._forked:
-            first, name = str(parent), next(name for name, seq in self._seq_of.items() if seq == child)
-            self._tokens[name], self._name_of[-child] = self._tokens[first][:], name
+            name = self._name_of(child)
+            self._tokens[name] = self._tokens[str(parent)][:]
+            if (request := self.requests_by_seq.get(parent)) is not None:
+                request.seqs.remove(child)
+                self.keep(replace(request, number=-child, seqs=[child]))
             self._running |= self._allocator.block_table.keys() & {name}
-        for name in batch.names:
+        for name in output.names:
             if self._seq_of[name] in finished:
                 self._running.discard(name)
-        self._leave()
 
     def forked(self) -> tuple[list[tuple[int, int]], list[Pair]]:
-        """Of the last complete."""
+        """The forks and copies of the last `complete`."""
         forked, copied = self._forked, self._copied
         self._forked, self._copied = [], []
         return forked, copied
@@ -284,7 +258,7 @@ class Transformers:
             free_ids += [block - base for block in leaves]
         for sector in pool.free_sectors:
             free_ids += range(sector * per_sector - base, (sector + 1) * per_sector - base)
-        refs = [0] * (self._config.num_gpu_blocks + self._config.num_host_blocks)
+        refs = [0] * (self.config.num_gpu_blocks + self.config.num_host_blocks)
         for table in allocator.block_table.values():
             for block in table:
                 refs[block - base] = ledger.shared_ref_counts.get(block, 1)
@@ -298,5 +272,5 @@ class Transformers:
 
 
 def make(version: str) -> Transformers:
-    """The loop of a release that was brought in. Raises EngineError."""
+    """The loop of a downloaded release. Raises EngineError."""
     return Transformers(version, import_modules(version))

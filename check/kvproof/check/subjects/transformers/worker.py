@@ -82,7 +82,7 @@ class Batch:
         self.futures = futures
         self.names = [future.state.request_id for future in futures]
         self.stops = [future.state.position_offset for future in futures]
-        self.told: dict[str, int] = {}  # the token that was sampled of each
+        self.sampled: dict[str, int] = {}  # the token that was sampled of each request
         self._last: list[int] = []  # for each place where a token is sampled, the request whose last position it is
         self._output: Any = None
 
@@ -138,7 +138,7 @@ class Batch:
 
     def sample(self, tokens: Mapping[str, int]) -> None:
         """These tokens are sampled, by request; they are where the engine will look for them."""
-        self.told = dict(tokens)
+        self.sampled = dict(tokens)
         for place, at in enumerate(self._last):
             if at >= 0:
                 self._output[0, place] = tokens.get(self.names[at], FILLER)

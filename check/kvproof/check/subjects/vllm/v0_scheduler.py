@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
+from kvproof.check.subjects.vllm.v0_loader import ceil_div
 from kvproof.check.subjects.vllm.v0_observation import Pools, shown
 from kvproof.check.subjects.vllm.v0_scheduler_loader import Scheduler, import_scheduler
-from kvproof.spec.text.identity import Image, Key
 
 MODES = {"auto": None, "recompute": "recompute", "swap": "swap"}
 ASSUMPTIONS = (
@@ -43,7 +44,7 @@ class Adapter(NamedTuple):
     long_lora_max_len: int | None = None
 
 
-class VllmV0Scheduler:
+class VllmV0Scheduler(SchedulerAdapter):
     """`vllm.core.scheduler.Scheduler`."""
 
     capabilities = Capabilities(
@@ -60,53 +61,44 @@ class VllmV0Scheduler:
     def __init__(self, version: str, release: Scheduler) -> None:
         self.name = f"vllm-v0-scheduler {version}"
         self._release = release
-        self._clock = 0.0
         release.scheduler.time = SimpleNamespace(time=self._time, perf_counter=self._time)
 
     def _time(self) -> float:
-        return self._clock
+        return float(self.now)
 
-    def open(self, config: SchedulerConfig) -> None:
-        """A new scheduler and its manager."""
-        if config.window and config.caching:
-            raise Unsupported("a sliding window goes not with prefix caching")
-        if config.watermark or config.cross or config.images or config.keys > 2 or config.group_size > 1:
-            raise Unsupported("no watermark, encoder, images, salts or groups of several sequences")
+    def make(self, config: SchedulerConfig) -> Any:
+        """A new scheduler and its manager. Raises Unsupported."""
         if config.caching and config.chunked and config.max_num_batched_tokens % config.block_size:
             raise Unsupported("with the prefix cache, a step's tokens are a multiple of the block size")
-        longest = -(-(config.max_model_len + config.lookahead) // config.block_size)
-        if longest > config.num_gpu_blocks:
-            raise Unsupported("the longest sequence does not fit the pool")
+        num_slots = config.max_model_len + config.lookahead
+        self.require_fitting_model(num_slots)
         if config.preemption == "swap" and config.chunked:
             raise Unsupported("with chunked prompts, nothing bounds the swapped requests")
-        if config.preemption == "swap" and config.num_host_blocks < config.max_num_seqs * longest:
+        if config.preemption == "swap" and config.num_host_blocks < config.max_num_seqs * ceil_div(
+            num_slots, config.block_size
+        ):
             raise Unsupported("preemption by swapping needs host blocks for all that may run")
-        self._config, self._clock = config, 0.0
-        self._scheduler = self._release.scheduler.Scheduler(self._scheduling(config), self._caching(config), None)
-        self._manager = self._scheduler.block_manager
+        scheduler = self._release.scheduler.Scheduler(self._scheduling(config), self._caching(config), None)
+        self._manager = scheduler.block_manager
         self._pools = Pools(self._manager, config)
         self._served: dict[int, None] = {}  # the sequences that got slots in this step, in that order
-        self._note_order(self._manager)
-        self._groups: dict[int, Any] = {}
-        self._scheduled: list[Any] = []
-        self._leaving: list[int] = []
-        self._refused: list[int] = []
-        self._is_under_way = False
+        self._record_order(self._manager)
+        return scheduler
 
-    def _note_order(self, manager: Any) -> None:
-        """Note who gets slots when: what `schedule` returns is sorted by adapter, and prompts come first."""
+    def _record_order(self, manager: Any) -> None:
+        """Record who gets slots when: what `schedule` returns is sorted by adapter, and prompts come first."""
         allocate, append, served = manager.allocate, manager.append_slots, self._served
 
-        def allocates(group: Any) -> None:
+        def allocate_in_order(group: Any) -> None:
             served[group.first_seq.seq_id] = None
             allocate(group)
 
-        def appends(seq: Any, *options: Any) -> Any:
+        def append_in_order(seq: Any, *options: Any) -> Any:
             served.pop(seq.seq_id, None)
             served[seq.seq_id] = None
             return append(seq, *options)
 
-        manager.allocate, manager.append_slots = allocates, appends
+        manager.allocate, manager.append_slots = allocate_in_order, append_in_order
 
     @staticmethod
     def _scheduling(config: SchedulerConfig) -> SimpleNamespace:
@@ -142,78 +134,48 @@ class VllmV0Scheduler:
             num_cpu_blocks=config.num_host_blocks,
         )
 
-    def add_request(
-        self,
-        request: int,
-        seqs: list[int],
-        tokens: list[int],
-        key: Key,
-        images: tuple[Image, ...],
-        max_tokens: int,
-        encoder: tuple[int, list[int]] | None,
-    ) -> None:
-        """add_seq_group; a prompt beyond max_model_len never gets that far, and is told of with the next step."""
-        (seq,) = seqs
-        if len(tokens) > self._config.max_model_len:
-            self._refused.append(request)
-            return
-        adapter = Adapter(key.adapter_id) if key.adapter_id else None
-        inputs = {"type": "token", "prompt_token_ids": tokens[:]}
-        made = self._release.sequence.Sequence(seq, inputs, self._config.block_size, None, adapter)
-        # The name of a parameter that the scheduler asks for; without `n` it takes one sequence for granted.
-        sampling = SimpleNamespace(n=1, best_of=None, max_tokens=max_tokens, use_beam_search=False)
-        group = self._release.sequence.SequenceGroup(str(request), [made], 0.0, sampling, adapter)
-        self._groups[request] = group
-        self._scheduler.add_seq_group(group)
+    def add(self, request: Request) -> None:
+        """Call `add_seq_group`."""
+        adapter = Adapter(request.key.adapter_id) if request.key.adapter_id else None
+        inputs = {"type": "token", "prompt_token_ids": request.tokens}
+        made = self._release.sequence.Sequence(request.seq, inputs, self.config.block_size, None, adapter)
+        # `n` is the name of a parameter that the scheduler asks for; without it, it assumes one sequence.
+        sampling = SimpleNamespace(n=1, best_of=None, max_tokens=request.max_tokens, use_beam_search=False)
+        group = self._release.sequence.SequenceGroup(str(request.number), [made], 0.0, sampling, adapter)
+        self.scheduler.add_seq_group(group)
 
-    def abort(self, request: int) -> None:
-        """abort_seq_group, between steps."""
-        if request in self._refused:
-            self._refused.remove(request)
-        elif self._is_under_way:
-            self._leaving.append(request)
-        else:
-            self._scheduler.abort_seq_group(str(request))
-            del self._groups[request]
+    def cancel(self, request: Request) -> None:
+        """Call `abort_seq_group`."""
+        self.scheduler.abort_seq_group(str(request.number))
 
-    def schedule(self) -> Step:
-        """schedule."""
-        self._clock += 1.0
-        self._is_under_way = True
+    def next_step(self) -> tuple[Any, Step]:
+        """Call `schedule`; the output is the groups of the step."""
         self._served.clear()
-        metadata, outputs, _ = self._scheduler.schedule()
-        self._scheduled = list(outputs.scheduled_seq_groups)
-        chunks = [
-            self._chunk(scheduled, list(told.computed_block_nums or ()))
-            for scheduled, told in zip(self._scheduled, metadata, strict=True)
-        ]
+        metadata, outputs, _ = self.scheduler.schedule()
+        groups = list(outputs.scheduled_seq_groups)
+        computed = [list(data.computed_block_nums or ()) for data in metadata]
+        chunks = [self._chunk(group, blocks) for group, blocks in zip(groups, computed, strict=True)]
         order = {seq: number for number, seq in enumerate(self._served)}
         chunks.sort(key=lambda chunk: order.get(chunk.seq, -1))
         ignored = [int(group.request_id) for group in outputs.ignored_seq_groups]
-        for request in ignored:
-            del self._groups[request]
-        ignored += self._refused
-        self._refused.clear()
-        return Step(chunks, outputs.blocks_to_swap_in, outputs.blocks_to_swap_out, outputs.blocks_to_copy, ignored)
+        swaps = outputs.blocks_to_swap_in, outputs.blocks_to_swap_out
+        return groups, Step(chunks, *swaps, outputs.blocks_to_copy, ignored)
 
     def _chunk(self, scheduled: Any, computed: list[int]) -> Chunk:
-        """What the model runner makes of a group: a prompt starts behind the blocks that are computed, if it can."""
+        """What the model runner computes of a group: a prompt starts after the blocks that are computed, if it can."""
         seq = scheduled.seq_group.first_seq
         done = seq.data.get_num_computed_tokens()
         stop = done + scheduled.token_chunk_size if seq.is_prefill() else seq.get_len()
         start, hit = stop - scheduled.token_chunk_size, 0
         if seq.is_prefill() and computed:
-            cached = len(computed) * self._config.block_size
+            cached = len(computed) * self.config.block_size
             start = max(start, min(cached, stop - 1))
             hit = 0 if done else cached
         return Chunk(seq.seq_id, start, stop, hit)
 
-    def launch(self) -> None:
-        """The scheduler is told nothing."""
-
-    def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
-        """What the engine does with the results of a step."""
-        for scheduled in self._scheduled:
+    def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
+        """Do what the engine does with the results of a step."""
+        for scheduled in output:
             group = scheduled.seq_group
             group.update_num_computed_tokens(scheduled.token_chunk_size)
             seq = group.first_seq
@@ -222,20 +184,14 @@ class VllmV0Scheduler:
                 seq.append_token_id(token, {token: SimpleNamespace(logprob=0.0)})
             if seq.seq_id in finished:
                 seq.status = self._release.sequence.SequenceStatus.FINISHED_STOPPED
-                self._scheduler.free_seq(seq)
-                del self._groups[int(group.request_id)]
-        self._scheduler.free_finished_seq_groups()
-        self._is_under_way = False
-        for request in self._leaving:
-            if request in self._groups:
-                self.abort(request)
-        self._leaving.clear()
+                self.scheduler.free_seq(seq)
+        self.scheduler.free_finished_seq_groups()
 
     def observe(self) -> Observation:
-        """What the manager shows."""
-        return shown(self._manager, self._pools, self._config)
+        """Tables, counters and free lists of the block manager."""
+        return shown(self._manager, self._pools, self.config)
 
 
 def make(version: str) -> VllmV0Scheduler:
-    """The scheduler of a release that was brought in. Raises EngineError."""
+    """The scheduler of a downloaded release. Raises EngineError."""
     return VllmV0Scheduler(version, import_scheduler(version))

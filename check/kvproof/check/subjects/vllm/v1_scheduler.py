@@ -21,12 +21,12 @@ from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.vllm.v1_fakes import Adapter
 from kvproof.check.subjects.vllm.v1_kv_connector import Connector
 from kvproof.check.subjects.vllm.v1_loader import content_hash
 from kvproof.check.subjects.vllm.v1_observation import Shown, cache_config, made, with_groups
 from kvproof.check.subjects.vllm.v1_scheduler_loader import Modules, NoStructure, Options, import_modules
-from kvproof.spec.text.identity import Image, Key
 
 ASSUMPTIONS = (
     Assumption("steps-in-order", "The device starts no step before the one before has ended."),
@@ -44,7 +44,7 @@ class Tokens(list[int]):
         return list(self)
 
 
-class VllmV1Scheduler:
+class VllmV1Scheduler(SchedulerAdapter):
     """`vllm.v1.core.sched.scheduler.Scheduler`."""
 
     capabilities = Capabilities(
@@ -71,17 +71,12 @@ class VllmV1Scheduler:
             self.capabilities = replace(self.capabilities, transfers=True)
         modules.utils.init_none_hash(content_hash)
 
-    def open(self, config: SchedulerConfig) -> None:
-        """A new scheduler and its manager."""
-        if config.num_host_blocks or config.watermark or config.group_size > 1 or config.cross or config.images:
-            raise Unsupported("no host blocks, watermark, groups of several sequences, encoder or images")
-        if config.lookahead:
-            raise Unsupported("no drafting")
+    def make(self, config: SchedulerConfig) -> Any:
+        """A new scheduler and its manager. Raises Unsupported."""
         if config.transfers and (config.window or config.async_steps or len(config.kv_groups) > 1):
             raise Unsupported("transfers only with one group of full attention, and one step at a time")
-        # The engine takes prompts of less than its length, the judge those of at most its own.
+        # The engine takes prompts that are shorter than its length; the judge those of at most its own.
         self._length = config.max_model_len + 1
-        self._config = config
         self._connector = Connector()
         self._elsewhere: dict[int, tuple[int, bool]] = {}  # by request, until it is added
         self._arrived: tuple[list[int], list[int]] = [], []
@@ -98,18 +93,14 @@ class VllmV1Scheduler:
         kind = modules.ahead.AsyncScheduler if config.async_steps else modules.scheduler.Scheduler
         takes = inspect.signature(modules.scheduler.Scheduler).parameters
         taken = {name: value for name, value in wanted.items() if name in takes}
-        self._scheduler = with_groups(lambda: kind(**taken))
-        self._shown = Shown(self._scheduler.kv_cache_manager)
+        scheduler = with_groups(lambda: kind(**taken))
+        self._shown = Shown(scheduler.kv_cache_manager)
         self._hasher = self._modules.utils.get_request_block_hasher(config.block_size, content_hash)
         self._requests: dict[int, Any] = {}  # by sequence
-        self._seq_of: dict[int, int] = {}
-        self._outputs: list[Any] = []  # of the steps under way, the oldest first
-        self._is_launched = True
-        self._leaving: list[int] = []
-        self._refused: list[int] = []
+        return scheduler
 
     def _options(self, config: SchedulerConfig) -> Options:
-        """What the scheduler reads of vLLM's configuration; all that is not said is off."""
+        """What the scheduler reads of vLLM's configuration; every option that is not given is off."""
         return Options(
             scheduler_config=Options(
                 max_num_seqs=config.max_num_seqs,
@@ -160,85 +151,64 @@ class VllmV1Scheduler:
         )
 
     def elsewhere(self, request: int, num_tokens: int, is_sent: bool) -> None:
-        """For the connector, when the request is added."""
+        """Keep for the connector until the request is added."""
         self._elsewhere[request] = num_tokens, is_sent
 
     def arrived(self, sent: list[int], received: list[int]) -> None:
-        """For the next `update_from_output`."""
+        """Keep for the next `update_from_output`."""
         self._arrived = sent, received
 
-    def add_request(
-        self,
-        request: int,
-        seqs: list[int],
-        tokens: list[int],
-        key: Key,
-        images: tuple[Image, ...],
-        max_tokens: int,
-        encoder: tuple[int, list[int]] | None,
-    ) -> None:
-        """add_request; a prompt beyond max_model_len never gets that far, and is told of with the next step."""
-        (seq,) = seqs
-        if len(tokens) > self._config.max_model_len:
-            self._refused.append(request)
-            return
+    def add(self, request: Request) -> None:
+        """Call `add_request`."""
+        seq = request.seq
         wanted = {
             "request_id": str(seq),
-            "prompt_token_ids": tokens[:],
-            "sampling_params": Options(max_tokens=max_tokens, min_tokens=0, stop_token_ids=[]),
+            "prompt_token_ids": request.tokens,
+            "sampling_params": Options(max_tokens=request.max_tokens, min_tokens=0, stop_token_ids=[]),
             "pooling_params": None,
             "eos_token_id": None,
             "arrival_time": 0.0,
             "mm_features": [],
-            "lora_request": Adapter(key) if key.adapter_id else None,
-            "cache_salt": key.salt,
-            "block_hasher": self._hasher if self._config.caching else None,
+            "lora_request": Adapter(request.key) if request.key.adapter_id else None,
+            "cache_salt": request.key.salt,
+            "block_hasher": self._hasher if self.config.caching else None,
         }
         self._requests[seq] = made(self._modules.request.Request, wanted)
-        self._seq_of[request] = seq
-        num_tokens, is_sent = self._elsewhere.pop(request, (0, False))
+        num_tokens, is_sent = self._elsewhere.pop(request.number, (0, False))
         self._connector.num_elsewhere[seq] = num_tokens
         if is_sent:
             self._connector.sent.add(seq)
-        self._scheduler.add_request(self._requests[seq])
+        self.scheduler.add_request(self._requests[seq])
 
-    def abort(self, request: int) -> None:
-        """finish_requests, when the engine core looks: between steps, or while the newest is being executed."""
-        if request in self._refused:
-            self._refused.remove(request)
-        elif self._outputs and not (self._config.async_steps and self._is_launched):
-            self._leaving.append(request)
-        elif self._requests.pop(seq := self._seq_of.pop(request), None) is not None:
-            self._scheduler.finish_requests(str(seq), self._modules.request.RequestStatus.FINISHED_ABORTED)
+    def takes_aborts(self) -> bool:
+        """Between steps; with asynchronous scheduling, also while the newest step is being executed."""
+        return not self.under_way or (self.config.async_steps > 0 and self.is_launched)
 
-    def schedule(self) -> Step:
-        """schedule."""
-        running = {request.request_id for request in self._scheduler.running}
-        output = self._scheduler.schedule()
-        self._outputs.append(output)
-        self._is_launched = False
+    def cancel(self, request: Request) -> None:
+        """Call `finish_requests`."""
+        del self._requests[request.seq]
+        self.scheduler.finish_requests(str(request.seq), self._modules.request.RequestStatus.FINISHED_ABORTED)
+
+    def next_step(self) -> tuple[Any, Step]:
+        """Call `schedule`; the output is its answer."""
+        running = {request.request_id for request in self.scheduler.running}
+        output = self.scheduler.schedule()
         chunks = []
         for name, num_tokens in output.num_scheduled_tokens.items():
             stop = self._requests[int(name)].num_computed_tokens  # advanced already
             start = stop - num_tokens
             chunks.append(Chunk(int(name), start, stop, 0 if name in running else start))
-        ignored = self._refused[:]
-        self._refused.clear()
-        return Step(chunks, ignored=ignored, loads=self._connector.taken_loads())
+        return output, Step(chunks, loads=self._connector.taken_loads())
 
-    def launch(self) -> None:
-        """The scheduler is told nothing."""
-        self._is_launched = True
-        if self._config.async_steps:
-            self._let_go()
-
-    def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
-        """update_from_output, then the aborts that came meanwhile."""
-        output = self._outputs.pop(0)
+    def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
+        """Call `update_from_output`; the sampled token of a sequence that is over is made a stop token."""
         names = list(output.num_scheduled_tokens)
         for seq in finished:
             self._requests[seq].sampling_params.stop_token_ids = [sampled[seq]]
-        self._scheduler.update_from_output(
+        sent, received = ([str(seq) for seq in seqs] for seqs in self._arrived)
+        self._arrived = [], []
+        transferred = Options(finished_sending=sent, finished_recving=received) if sent or received else None
+        self.scheduler.update_from_output(
             output,
             Options(
                 req_ids=names,
@@ -246,30 +216,18 @@ class VllmV1Scheduler:
                 sampled_token_ids=[Tokens([sampled[int(n)]] if int(n) in sampled else []) for n in names],
                 prompt_logprobs_dict={},
                 prompt_token_id_logprobs_dict={},
-                kv_connector_output=self._transferred(),
+                kv_connector_output=transferred,
             ),
         )
         for seq in finished:
             del self._requests[seq]
-        self._let_go()
-
-    def _transferred(self) -> Options | None:
-        sent, received = ([str(seq) for seq in seqs] for seqs in self._arrived)
-        self._arrived = [], []
-        return Options(finished_sending=sent, finished_recving=received) if sent or received else None
-
-    def _let_go(self) -> None:
-        """Carry out the aborts that came within a step."""
-        leaving, self._leaving = self._leaving, []
-        for request in leaving:
-            self.abort(request)
 
     def observe(self) -> Observation:
-        """What the manager shows. What is over has no table, though a transfer may hold its blocks."""
-        seen = self._shown.observe()
-        for name in [name for name in seen.tables if name not in self._requests]:
-            del seen.tables[name]
-        return seen
+        """What the manager shows, without the tables of finished requests whose blocks a transfer still holds."""
+        found = self._shown.observe()
+        for name in [name for name in found.tables if name not in self._requests]:
+            del found.tables[name]
+        return found
 
 
 def blocks_for_one(options: Options, config: Any) -> int:
@@ -279,5 +237,5 @@ def blocks_for_one(options: Options, config: Any) -> int:
 
 
 def make(version: str) -> VllmV1Scheduler:
-    """The scheduler of a release that was brought in. Raises EngineError."""
+    """The scheduler of a downloaded release. Raises EngineError."""
     return VllmV1Scheduler(version, import_modules(version))
