@@ -1,21 +1,23 @@
-"""The optimized block manager. Start with `block_manager`; `device_blocks` holds the state it works on.
+"""The built-in block manager. Start with `block_manager`; `device_blocks` has the state on which it works.
 
-`generation1` is the manager of the first generation, on the same state. `kv_cache_engine` holds and moves the KV
-tensors; it needs torch, which is imported when one of its names is asked for.
+`scheduler` decides which requests run in a step. `vllm_api` has the block objects and the first generation's manager of
+vLLM's public interface. `kv_cache_engine` has the KV tensors and moves them; it needs torch, which is imported when one
+of its names is used.
 
-Known faults of earlier managers, and what is done here (each has a test in `tests/impl/test_known_upstream_faults.py`):
+Known faults of earlier managers, and what this one does instead (each has a test in
+`tests/impl/test_known_upstream_faults.py`):
 
 - *OK, then no blocks*: admission counts the whole prompt, window or not; swap-in counts the waiting token, the
   lookahead, copies, the null block, and every block it moves; an append counts its own null block.
-- *A wait without end*: in an idle pool the watermark keeps nobody out.
+- *A wait without end*: in an idle pool the watermark refuses nobody.
 - *Counted twice*: a swap takes a new block for each distinct block, so evictable ones are only ever free.
-- *Null block*: held by no table, so forks, swaps and frees pass it by.
+- *Null block*: no table has a reference to it, so forks, swaps and frees skip it.
 - *Hit on KV never computed*: only blocks whose every slot was computed are marked, evictable, or exchanged for.
-- *Sharing lost by a swap*: a group's blocks move once each; its cross-attention table moves along.
-- *Shared lookahead*: a shared block is replaced before a write also where only junk is written.
+- *Sharing lost by a swap*: each block of a group moves once, and its cross-attention table moves with it.
+- *Shared lookahead*: a shared block is replaced before a write even if only junk is written.
 - *Identity by hash*: contents are compared, not hashed.
-- *Objects in the wrong pool*: both devices use one pool, which refuses foreign objects.
-- *Hazards in a step*: the source of a copy is not given up by an exchange; a swap-in does not land twice.
+- *Objects in the wrong pool*: both devices use one pool, which refuses objects that are not its own.
+- *Hazards in a step*: the source of a copy is not exchanged; two swap-ins do not land on one block.
 - *Quadratic or recursive walks*: chains are walked in loops; physical ids are looked up.
 """
 
@@ -157,7 +159,7 @@ _WITH_TORCH = {
 
 
 def __getattr__(name: str) -> Any:
-    """The names that need torch, whose import takes longer than most commands."""
+    """Import a name that needs torch when it is used: importing torch takes longer than most commands."""
     if name not in _WITH_TORCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_WITH_TORCH[name]}", __name__), name)

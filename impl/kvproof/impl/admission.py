@@ -1,12 +1,14 @@
-"""Admission of a prompt: is there room, and the first table.
+"""Admission of a prompt: whether there is room, and its table.
 
-With R blocks required, W the watermark and U the blocks that tables can ever have: NEVER if U - R < W, OK if
-free - R >= W, else LATER. R counts the whole prompt and the lookahead, hits not subtracted, window not
-subtracted: a prompt gets all its blocks at once. In an idle pool free = U, so it never says LATER.
+Let R be the required blocks, W the watermark and U the number of blocks that tables can have. The answer is NEVER if
+U - R < W, OK if free - R >= W, else LATER. R counts the whole prompt and the lookahead; neither hits nor the window are
+subtracted, since a prompt gets all its blocks at once. In an idle pool free = U, so the answer is never LATER.
 
-A prompt's full blocks take whatever block is registered under their content, computed or not. The leading
-*computed* ones are its hit; all the others it computes itself, into shared blocks the same KV that every
-other holder writes there.
+The full blocks of a prompt take the block that is registered under their content, computed or not. The leading
+*computed* ones are its hit. The prompt computes all others itself; into a shared block it writes the same KV as every
+other holder.
+
+Source: vLLM 0.9, vllm/core/block_manager.py, can_allocate and can_swap_in.
 """
 
 from __future__ import annotations
@@ -23,15 +25,15 @@ from .table import Table, block_extra_of, contents_of
 
 
 class AllocStatus(enum.Enum):
-    """Answer of an admission question."""
+    """The answer to whether a call can be made."""
 
-    OK = enum.auto()  # the call that was asked about succeeds now
-    LATER = enum.auto()  # not now; when others leave, it may
-    NEVER = enum.auto()  # the demand is larger than this pool can ever serve
+    OK = enum.auto()  # the call succeeds now
+    LATER = enum.auto()  # not now; it may succeed when others have released blocks
+    NEVER = enum.auto()  # this pool can never serve the demand
 
 
 def admission(num_required: int, num_free: int, num_usable: int, watermark_blocks: int) -> AllocStatus:
-    """The answer for a prompt that requires so many blocks."""
+    """Return the answer for a prompt that requires `num_required` blocks."""
     if num_usable - num_required < watermark_blocks:
         return AllocStatus.NEVER
     return AllocStatus.OK if num_free - num_required >= watermark_blocks else AllocStatus.LATER
@@ -40,16 +42,19 @@ def admission(num_required: int, num_free: int, num_usable: int, watermark_block
 def admission_from_host(
     num_needed: int, num_free: int, num_usable: int, watermark_blocks: int, is_idle: bool
 ) -> AllocStatus:
-    """The answer for a group that needs so many blocks to come back; what may not be landed on is not free."""
+    """Return the answer for a swapped group that needs `num_needed` blocks on the GPU.
+
+    `num_free` leaves out the blocks that a swap-in of this step must not use.
+    """
     if num_needed > num_usable:
         return AllocStatus.NEVER
     if is_idle:
-        return AllocStatus.OK  # the watermark keeps room for others; there are none
+        return AllocStatus.OK  # the watermark keeps blocks for others, and there are none
     return AllocStatus.OK if num_free - num_needed >= watermark_blocks else AllocStatus.LATER
 
 
 def new_table(blocks: DeviceBlocks, seq: SequenceLike, block_size: int) -> Table:
-    """A table for the known tokens of a sequence, or `NoFreeBlocksError` and nothing changed."""
+    """Return a table for the known tokens of a sequence. Raises NoFreeBlocksError; then nothing has changed."""
     if isinstance(blocks, CachedBlocks):
         return _new_cached_table(blocks, seq, block_size)
     num_tokens = len(seq.get_token_ids())
@@ -57,7 +62,7 @@ def new_table(blocks: DeviceBlocks, seq: SequenceLike, block_size: int) -> Table
 
 
 def find_contents(cache: CachedBlocks, seq: SequenceLike, block_size: int) -> list[Content]:
-    """Contents of the leading full blocks of a sequence, as far as anything needs them already."""
+    """Return the contents of the leading full blocks of a sequence, up to the first that the index does not have."""
     tokens = seq.get_token_ids()
     return contents_of(
         None,
@@ -72,7 +77,7 @@ def find_contents(cache: CachedBlocks, seq: SequenceLike, block_size: int) -> li
 
 
 def num_leading_computed(cache: CachedBlocks, found: list[Content]) -> int:
-    """How many leading contents lie in computed blocks."""
+    """Number of leading contents that lie in computed blocks."""
     for index, content in enumerate(found):
         if content.block_id == NO_BLOCK or not cache.computed[content.block_id]:
             return index
@@ -102,7 +107,7 @@ def _new_cached_table(cache: CachedBlocks, seq: SequenceLike, block_size: int) -
             block_extra,
             cache.contents.intern,
         )
-    if contents:  # before any eviction, which would forget unneeded contents
+    if contents:  # before any eviction, since an eviction forgets contents without a need
         cache.contents.need(contents[-1])
     for block_id in present:
         cache.pin(block_id)

@@ -1,19 +1,20 @@
 """The block manager: which block holds which tokens of which sequence.
 
-A scheduler asks (`can_...`), then calls. Every OK promises that the call it is about succeeds if nothing
-else happens in between; `can_swap_in` also promises the append of the tokens that wait and of the
-lookahead. A call that raises has changed nothing. Per sequence there is one `Table` of plain ids;
-`DeviceBlocks` owns refcounts and free ids; `CachedBlocks` adds the prefix cache; `growth`, `admission`
-and `swapping` say how tables come, grow and move, and why a step's transfers do not disturb each other.
+A scheduler asks (`can_...`), then calls. An OK promises that the call succeeds if nothing else happens in between;
+`can_swap_in` also promises the append of the waiting tokens and the lookahead. A call that raises has changed nothing.
 
-What a caller must keep: swap nothing in after a preemption or swap-out of the same step; append or preempt a group's
-running sequences together; free and fork between steps. The worker executes a step's swap-ins, then its swap-outs, then
-copies, then the model.
+Each sequence has one `Table` of plain ids. `DeviceBlocks` owns refcounts and free ids, and `CachedBlocks` adds the
+prefix cache. `admission`, `growth` and `swapping` explain how tables are made, grow and move, and why the transfers of
+one step do not disturb each other. `manager_state` has the fields, the numbering of ids and the view for observers.
 
-`manager_state` has the fields, the numbering of ids and what an observer may read.
+A caller must not swap in after a preemption or a swap-out of the same step, must append or preempt the running
+sequences of a group together, and must free and fork between steps. The worker executes the swap-ins of a step, then
+its swap-outs, then its copies, then the model.
 
-Calls about a sequence that has no table: `free`, `free_cross`, `fork`, marking, recording an access and
-looking up do nothing or give nothing; append and swap raise `UnknownSequenceError`.
+For a sequence without a table, `free`, `free_cross`, `fork`, marking, recording an access and looking up do nothing or
+return nothing; append and swap raise UnknownSequenceError.
+
+Source: vLLM 0.9, vllm/core/block_manager.py, SelfAttnBlockSpaceManager; `kvproof.impl` lists what differs.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ class SelfAttnBlockSpaceManager(ManagerState):
 
     @property
     def block_tables(self) -> Mapping[int, object]:
-        """The tables, by the name they have in V0; read only."""
+        """The tables, under the name that they have in V0; read only."""
         return self.tables
 
     @property
     def cross_block_tables(self) -> Mapping[str, object]:
-        """The cross-attention tables, by the name they have in V0; read only."""
+        """The cross-attention tables, under the name that they have in V0; read only."""
         return self.cross_tables
 
     # ---- admission ----
@@ -65,7 +66,11 @@ class SelfAttnBlockSpaceManager(ManagerState):
         return admission(num_required, self._gpu.num_free, self._gpu.num_usable, self.watermark_blocks)
 
     def allocate(self, seq_group: GroupLike) -> None:
-        """Give the waiting sequences of the group one set of blocks for their common prompt."""
+        """Give the waiting sequences of the group one set of blocks for their common prompt.
+
+        Raises NoFreeBlocksError, DuplicateSequenceError if one has a table already, and InvalidValueError if their
+        prompts differ or none waits.
+        """
         waiting, encoder_seq = self._waiting(seq_group), self._encoder_seq_without_table(seq_group)
         first = waiting[0]
         tokens, extra = first.get_token_ids(), first.extra_hash()
@@ -85,7 +90,7 @@ class SelfAttnBlockSpaceManager(ManagerState):
                 self._gpu.release(cross_table.ids)
             raise
         if cross_table is not None:
-            self.free_cross(seq_group)  # left on the host by a group that is admitted anew
+            self.free_cross(seq_group)  # a group that is admitted again may have left one on the host
             self.cross_tables[seq_group.request_id] = cross_table
         self._growth.settle(table, len(table.ids) * self.block_size)
         self._keep(first.seq_id, table)
@@ -97,7 +102,7 @@ class SelfAttnBlockSpaceManager(ManagerState):
         return num_blocks_for(num_slots, self.block_size)
 
     def _new_table(self, seq_group: GroupLike, seq: SequenceLike) -> Table:
-        """The table of a prompt, or `NoFreeBlocksError` and nothing changed."""
+        """Return the table of a prompt. Raises NoFreeBlocksError; then nothing has changed."""
         return new_table(self._gpu, seq, self.block_size)
 
     def _waiting(self, seq_group: GroupLike) -> Sequence[SequenceLike]:
@@ -107,7 +112,7 @@ class SelfAttnBlockSpaceManager(ManagerState):
         return waiting
 
     def _encoder_seq_without_table(self, seq_group: GroupLike) -> SequenceLike | None:
-        """The encoder's sequence, unless its table outlived a preemption and is used again."""
+        """The encoder's sequence, unless it still has its table from before a preemption."""
         if not seq_group.is_encoder_decoder():
             return None
         if self.sliding_window is not None:
@@ -138,20 +143,23 @@ class SelfAttnBlockSpaceManager(ManagerState):
                     table.num_tokens <= known <= table.quiet_tokens
                     and known + num_lookahead_slots <= table.writable_slots
                 ):
-                    continue  # as for most
+                    continue  # the usual case
             table = self._table(seq, is_on_host=False)
             if not self._is_quiet(table, seq, num_lookahead_slots):
                 members.append((table, seq))
         return not members or self._growth.num_needed(members, num_lookahead_slots) <= self._gpu.num_free
 
     def append_slots(self, seq: SequenceLike, num_lookahead_slots: int) -> Pairs:
-        """Give slots to the new tokens and the lookahead; returns the (source, target) copies to make first."""
+        """Give slots to the new tokens and the lookahead; returns the (source, target) copies to make first.
+
+        Raises NoFreeBlocksError, UnknownSequenceError and WrongDeviceError.
+        """
         table = self.tables.get(seq.seq_id)
         if table is not None and self.sliding_window is None:
             known = len(seq.get_token_ids())
             if table.num_tokens <= known <= table.quiet_tokens and num_lookahead_slots >= 0:
                 end = known + num_lookahead_slots
-                if end <= table.writable_slots:  # most appends end here
+                if end <= table.writable_slots:  # the usual case
                     table.num_tokens = known
                     return []
                 if not table.is_on_host:
@@ -186,7 +194,10 @@ class SelfAttnBlockSpaceManager(ManagerState):
     # ---- sharing and leaving ----
 
     def fork(self, parent_seq: SequenceLike, child_seq: SequenceLike) -> None:
-        """Let the child share every block of the parent; whoever writes first gets a copy."""
+        """Let the child share every block of the parent; the first that writes a shared block gets a copy of it.
+
+        Raises DuplicateSequenceError if the child has a table already.
+        """
         if child_seq.seq_id in self.tables:
             raise DuplicateSequenceError(child_seq.seq_id)
         table = self.tables.get(parent_seq.seq_id)
@@ -205,7 +216,7 @@ class SelfAttnBlockSpaceManager(ManagerState):
         self.tables[seq_id], self._ids[seq_id] = table, table.ids
 
     def free(self, seq: SequenceLike) -> None:
-        """Give up the table of a sequence. What it has computed stays in the prefix cache."""
+        """Release the table of a sequence. The blocks that it has computed stay in the prefix cache."""
         table = self.tables.pop(seq.seq_id, None)
         if table is None:
             return
@@ -222,7 +233,7 @@ class SelfAttnBlockSpaceManager(ManagerState):
             self._cache.contents.release(table.last_content())
 
     def free_cross(self, seq_group: GroupLike) -> None:
-        """Give up the cross-attention table of a request."""
+        """Release the cross-attention table of a request."""
         table = self.cross_tables.pop(seq_group.request_id, None)
         if table is not None:
             (self._host if table.is_on_host else self._gpu).release(table.ids)
@@ -239,7 +250,10 @@ class SelfAttnBlockSpaceManager(ManagerState):
         return admission_from_host(num_needed, num_free, self._gpu.num_usable, self.watermark_blocks, self._gpu.is_idle)
 
     def swap_in(self, seq_group: GroupLike) -> Pairs:
-        """Bring the swapped sequences back; returns (host, GPU) pairs, numbered per device."""
+        """Move the swapped sequences to the GPU; returns (host, GPU) pairs, numbered per device.
+
+        Raises NoFreeBlocksError, UnknownSequenceError and WrongDeviceError.
+        """
         seqs = seq_group.get_seqs(SequenceStatus.SWAPPED)
         tables = self._with_cross(seq_group, [self._table(seq, is_on_host=True) for seq in seqs])
         mapping = move(tables, self._host, self._gpu, self._landed)
@@ -256,7 +270,10 @@ class SelfAttnBlockSpaceManager(ManagerState):
         return len(distinct_ids(tables)) <= self._host.num_free
 
     def swap_out(self, seq_group: GroupLike) -> Pairs:
-        """Move the running sequences to the host; returns (GPU, host) pairs, numbered per device."""
+        """Move the running sequences to the host; returns (GPU, host) pairs, numbered per device.
+
+        Raises NoFreeBlocksError, UnknownSequenceError and WrongDeviceError.
+        """
         seqs = seq_group.get_seqs(SequenceStatus.RUNNING)
         tables = self._with_cross(seq_group, [self._table(seq, is_on_host=False) for seq in seqs])
         mapping = move(tables, self._gpu, self._host, set())
@@ -272,7 +289,7 @@ class SelfAttnBlockSpaceManager(ManagerState):
             self._ids[seq.seq_id] = self.tables[seq.seq_id].ids
 
     def _with_cross(self, seq_group: GroupLike, tables: list[Table]) -> list[Table]:
-        """The cross-attention table moves with the group."""
+        """Add the cross-attention table of the group, which moves with it."""
         cross_table = self.cross_tables.get(seq_group.request_id) if tables else None
         if cross_table is not None and cross_table.is_on_host == tables[0].is_on_host:
             tables.append(cross_table)

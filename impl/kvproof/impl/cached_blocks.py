@@ -1,17 +1,17 @@
-"""A device whose full blocks can be found by content: the prefix cache.
+"""The blocks of a device on which full blocks can be found by content: the prefix cache.
 
-A full block is *registered* under its content when its tokens are known. That alone lets tables share it;
-its KV need not be there yet, and every sequence that shares it early writes the same KV. It becomes
-*computed* when a step has written every slot, and only a computed block is a hit. A registered block that
-loses its last reference goes to the evictor if it is computed; otherwise nobody will ever write it, so it
-is forgotten and its id is free. Hence the evictor holds computed blocks only.
+A full block is *registered* under its content when its tokens are known. From then on tables can share it. Its KV may
+be missing: every sequence that shares the block before it is computed writes the same KV. A block is *computed* when a
+step has written every slot, and only a computed block is a hit. A registered block that loses its last reference goes
+to the evictor if it is computed. Otherwise nobody will write it, so it is forgotten and its id is free. So the evictor
+has computed blocks only.
 
-A block may hold a content that another block is registered under (its twin). Such a block is private: it
-is not found, and when it is released its id is free. When a private block is computed and the registered
-twin is not, they change roles, and when the registered one is evicted, a computed private one takes over. So a
-computed content in use is always found.
+A block may hold a content under which another block, its twin, is registered. Such a block is *private*: it is not
+found, and its id is free when it is released. If a private block is computed and its registered twin is not, they
+change roles. If the registered block is evicted, a computed private block takes its place. So a computed content in use
+is always found.
 
-Taking prefers ids that hold nothing; then it evicts.
+Ids that hold nothing are taken first; then blocks are evicted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NEVER_ACCESSED = -1.0
 
 
 class CachedBlocks(DeviceBlocks):
-    """One device with a prefix cache. `computed` is shared over devices, as `refcounts` is."""
+    """The blocks of one device with a prefix cache. `computed` is one list over all devices."""
 
     def __init__(
         self, name: str, block_ids: Sequence[int], refcounts: list[int], computed: bytearray, block_size: int
@@ -40,9 +40,9 @@ class CachedBlocks(DeviceBlocks):
         self.evictor = LRUEvictor()
         self.metric = CacheMetricData()
         self.content_of: list[Content | None] = [None] * len(refcounts)
-        self.private_content_of: dict[int, Content] = {}  # of computed private blocks
+        self.private_content_of: dict[int, Content] = {}  # of each computed private block
         self.last_accessed: list[float] = [NEVER_ACCESSED] * len(refcounts)
-        # Blocks that were the source of a copy since they were taken; see `growth` for why.
+        # Whether a block was the source of a copy since it was taken; `growth` says why.
         self.was_copied = bytearray(len(refcounts))
 
     @property
@@ -81,7 +81,7 @@ class CachedBlocks(DeviceBlocks):
         return block_id
 
     def pin(self, block_id: int) -> None:
-        """One more reference to a registered block, which leaves the evictor if it was there."""
+        """Add a reference to a registered block, and take it out of the evictor if it was there."""
         refcount = self.refcounts[block_id]
         if not refcount:
             self.evictor.remove(block_id)
@@ -112,18 +112,18 @@ class CachedBlocks(DeviceBlocks):
             self.evictor.add_all(ranks, contents)
 
     def register(self, block_id: int, content: Content) -> None:
-        """Let `block_id` be found under `content`, if no other block is."""
+        """Register `block_id` under `content`, unless another block is."""
         if content.block_id == NO_BLOCK:
             content.block_id = block_id
             content.num_needs += 1
             self.content_of[block_id] = content
 
     def mark_computed(self, block_id: int, content: Content) -> None:
-        """Every slot of the block holds the KV of `content` from now on."""
+        """Record that every slot of the block holds the KV of `content`."""
         self.mark_all_computed([(block_id, content)])
 
     def mark_all_computed(self, pairs: Iterable[tuple[int, Content]]) -> None:
-        """Every slot of each block holds the KV of the content beside it from now on."""
+        """Record for each pair that every slot of the block holds the KV of the content."""
         computed, private_content_of = self.computed, self.private_content_of
         for block_id, content in pairs:
             computed[block_id] = 1
@@ -142,14 +142,14 @@ class CachedBlocks(DeviceBlocks):
                 content.block_id = block_id
 
     def record_access(self, block_ids: Iterable[int], now: float) -> None:
-        """Remember the latest access of each block."""
+        """Record an access of each block at time `now`; an earlier time is ignored."""
         last_accessed = self.last_accessed
         for block_id in block_ids:
             if now > last_accessed[block_id]:
                 last_accessed[block_id] = now
 
     def forget_all(self) -> None:
-        """Empty the cache and its metric; only right when no table holds a block."""
+        """Empty the cache and its metric. No table may hold a block."""
         for block_id in self.evictor.in_order():
             self.forget(block_id)
             self.free_ids.append(block_id)
@@ -157,7 +157,7 @@ class CachedBlocks(DeviceBlocks):
         self.metric = CacheMetricData()
 
     def forget(self, block_id: int) -> None:
-        """The block is not found any more; its content is, if a computed twin is in use."""
+        """Remove the registration of the block; its content is still found if a computed twin is in use."""
         content = self.content_of[block_id]
         if content is not None:
             self.content_of[block_id] = None

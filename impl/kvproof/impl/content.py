@@ -1,15 +1,15 @@
-"""What a full block holds: identity by content, not by hash.
+"""The content of a full block: identity by content, not by hash.
 
 The KV of a block depends on its tokens, on everything before them, and on what else reaches the model
-(adapter, images, salt). So a content is named by four things: the content of the block before (none for
-the first), the tokens, `extra` of the whole sequence, and `extra` of this block alone. Equal names get
-one `Content` object, and two blocks hold the same KV exactly when their objects are the same. The dict that finds
-the object compares names with `==`; a hash only chooses the bucket, so a collision cannot join two
-contents, and nothing depends on the random seed of hashes.
+(adapter, images, salt). So the name of a content has four parts: the content of the block before (None for
+the first), the tokens, `extra` of the whole sequence, and `extra` of this block alone. Equal names get one `Content`
+object, so two blocks hold the same KV exactly when their objects are the same. The dict that finds the object compares
+names with `==`; a hash only chooses the bucket. So a hash collision cannot join two contents, and nothing depends on
+the random seed of hashes.
 
-A content is kept while something needs it: a block registered under it, a content that follows it, or a
-sequence that ends in it. `release` walks from a content towards the first one as long as nothing needs
-it, in a loop, since a chain can be longer than any recursion.
+A content is kept while something needs it: a block that is registered under it, a content that follows it, or a
+sequence that ends in it. `release` walks from a content towards the first one as long as nothing needs it. It is a
+loop, since a chain can be longer than any recursion.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ ContentKey = tuple[Optional["Content"], Tokens, Hashable, Hashable]
 
 
 class Content:
-    """One content: its name, how many things need it, the block registered under it, and computed ones that are not."""
+    """One content: its name, the number of needs, the block registered under it, and computed blocks that are not."""
 
     __slots__ = ("block_id", "depth", "key", "num_needs", "twins")
 
     def __init__(self, key: ContentKey) -> None:
         before = key[0]
         self.key = key
-        self.depth: int = 1 if before is None else before.depth + 1  # in blocks, this one included
+        self.depth: int = 1 if before is None else before.depth + 1  # in blocks, including this one
         self.num_needs = 0
         self.block_id = NO_BLOCK
-        self.twins: list[int] = []  # in use; the first takes over when the registered block is evicted
+        self.twins: list[int] = []  # blocks in use; the first takes over when the registered block is evicted
 
 
 class ContentIndex:
-    """All contents that something needs, found by name."""
+    """Finds, by name, the contents that something needs."""
 
     __slots__ = ("_known",)
 
@@ -49,11 +49,11 @@ class ContentIndex:
         return len(self._known)
 
     def find(self, key: ContentKey) -> Content | None:
-        """The content of this name, if anything needs it."""
+        """Return the content of this name; None if nothing needs it."""
         return self._known.get(key)
 
     def intern(self, key: ContentKey) -> Content:
-        """The content of this name. A new one is needed by nobody yet: `need` it or `release` it."""
+        """Return the content of this name. A new one has no need yet: the caller registers a block or calls `need`."""
         known = self._known
         content = known.get(key)
         if content is None:
@@ -64,12 +64,12 @@ class ContentIndex:
         return content
 
     def need(self, content: Content | None) -> None:
-        """Keep a content until the same is given to `release`."""
+        """Add a need, which keeps the content until `release`."""
         if content is not None:
             content.num_needs += 1
 
     def release(self, content: Content | None) -> None:
-        """One need less; contents that nothing needs are forgotten."""
+        """Remove a need, and forget the contents that nothing needs any more."""
         while content is not None:
             content.num_needs -= 1
             if content.num_needs > 0:

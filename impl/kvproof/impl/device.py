@@ -1,4 +1,4 @@
-"""The two places where blocks lie."""
+"""The two devices on which blocks lie."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Device(enum.Enum):
-    """GPU memory, where the model reads and writes, or host memory, where groups wait."""
+    """GPU memory, which the model reads and writes, or host memory, to which groups are swapped."""
 
     GPU = enum.auto()
     CPU = enum.auto()

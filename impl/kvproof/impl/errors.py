@@ -1,15 +1,15 @@
-"""What can go wrong, one class for each cause.
+"""The errors of the block manager, one class for each cause.
 
-A call that raises has changed nothing: every check is made before the first write. The message carries
-the values that explain it, and the same values are attributes, so that a caller never parses text.
-Errors of *arguments* are also `ValueError`s. Where V0 code expects another built-in class, ours is one of those too.
+A call that raises has changed nothing: every check comes before the first write. The values in the message are also
+attributes, so that a caller does not have to parse text. Errors of arguments are also ValueErrors. Where code that is
+written against V0 expects another built-in class, the error derives from that class too.
 """
 
 from __future__ import annotations
 
 
 class BlockManagerError(Exception):
-    """Base of all errors of the block manager."""
+    """Base of the errors of the block manager."""
 
 
 class InvalidValueError(BlockManagerError, ValueError):
@@ -25,7 +25,7 @@ NO_ENCODER_WITH_WINDOW = "an encoder-decoder does not go with a sliding window"
 
 
 class UnsupportedError(BlockManagerError, NotImplementedError, ValueError):
-    """Two features that do not go together; the message is one of the two sentences above and nothing else."""
+    """Two features exclude each other. The message is one of the two sentences above."""
 
 
 class NoFreeBlocksError(BlockManagerError, ValueError):
@@ -37,7 +37,7 @@ class NoFreeBlocksError(BlockManagerError, ValueError):
 
 
 class DoubleFreeError(BlockManagerError, ValueError, AssertionError):
-    """A reference is given back that nobody holds: a double free. V0 asserts that."""
+    """A call releases a block without references: a double free. V0 has an assertion there."""
 
     def __init__(self, block_id: int) -> None:
         super().__init__(f"double free of block {block_id}: its refcount is 0")
@@ -45,7 +45,7 @@ class DoubleFreeError(BlockManagerError, ValueError, AssertionError):
 
 
 class UnknownBlockError(BlockManagerError, ValueError):
-    """A block id, or a block, that does not belong here."""
+    """A block id, or a block, does not belong here."""
 
     def __init__(self, block_id: object, place: str) -> None:
         super().__init__(f"block {block_id} does not belong to {place}")
@@ -80,7 +80,7 @@ class WrongDeviceError(BlockManagerError, ValueError):
 
 
 class ReadOnlyError(BlockManagerError, ValueError):
-    """A read-only view or the null block is asked to change."""
+    """A call would change a read-only view or the null block."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is read-only")
@@ -88,6 +88,6 @@ class ReadOnlyError(BlockManagerError, ValueError):
 
 
 def require_at_least(name: str, value: int, least: int) -> None:
-    """Refuse anything but an int of at least `least` (a bool is no count)."""
+    """Raises InvalidValueError unless `value` is an int of at least `least`; a bool is refused."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InvalidValueError(name, value, f"it must be an integer of at least {least}")

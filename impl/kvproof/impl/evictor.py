@@ -1,11 +1,12 @@
-"""Which unreferenced cached block goes first: the least recently used, among equals the longest prefix.
+"""The order of eviction: the least recently used block first, and among equals the longest prefix.
 
-The rule is one tuple, `(last access, -hashed tokens, block id)`, and the smallest tuple goes. Blocks come
-and go far more often than one is evicted (every freed prompt adds all its blocks, every hit takes them
-out), so adding appends to a list and removing deletes from a dict; only `evict` moves what has gathered
-into the heap. Entries in the heap whose block has left, or was added anew, are recognised because the
-dict holds another tuple, and are skipped. The block id as last part makes the order total, hence the
-same in every process.
+The rank of a block is the tuple `(last access, -hashed tokens, block id)`, and the smallest rank is evicted. Blocks are
+added and removed far more often than evicted: every freed prompt adds all its blocks, and every hit removes some. So
+adding appends to a list and removing deletes from a dict; only `evict` moves the list into the heap. If a block was
+removed, or removed and added again, the dict has no rank or another rank for it, and its old entry in the heap is
+skipped. The block id makes the order total, and so the same in every process.
+
+Source: vLLM 0.9, vllm/core/evictor.py, LRUEvictor.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .errors import InvalidValueError, UnknownBlockError
 STALE_ENTRIES_PER_BLOCK_MAX = 50
 
 
-# Last access, minus the hashed tokens, block id; a plain tuple, since every block that is freed makes one.
+# Last access, minus the hashed tokens, block id; a plain tuple, since every freed block makes one.
 Rank = tuple[float, int, int]
 
 
@@ -38,7 +39,7 @@ class LRUEvictor:
 
     @property
     def num_blocks(self) -> int:
-        """How many blocks can be evicted."""
+        """Number of blocks that can be evicted."""
         return len(self._ranks)
 
     @property
@@ -47,7 +48,7 @@ class LRUEvictor:
         return self._ranks
 
     def add(self, block_id: int, content_hash: Hashable, num_hashed_tokens: int, last_accessed: float) -> None:
-        """Take in a block that lost its last reference; its content stays findable until it is evicted."""
+        """Add a block that lost its last reference; its content is found until it is evicted."""
         rank = (last_accessed, -num_hashed_tokens, block_id)
         self._ranks[block_id] = rank
         self._contents[block_id] = content_hash
@@ -57,7 +58,7 @@ class LRUEvictor:
             self._rebuild()
 
     def add_all(self, ranks: list[Rank], contents: Sequence[Hashable]) -> None:
-        """The same for many blocks, whose ranks are given."""
+        """Add many blocks by their ranks."""
         block_ids = [block_id for _, _, block_id in ranks]
         self._ranks.update(zip(block_ids, ranks, strict=True))
         self._contents.update(zip(block_ids, contents, strict=True))
@@ -66,20 +67,20 @@ class LRUEvictor:
             self._rebuild()
 
     def update(self, block_id: int, last_accessed: float) -> None:
-        """Record a later access of a block that is here."""
+        """Record a later access of a block. Raises UnknownBlockError if it is not in the evictor."""
         rank = self._ranks.get(block_id)
         if rank is None:
             raise UnknownBlockError(block_id, "the evictor")
         self.add(block_id, self._contents[block_id], -rank[1], last_accessed)
 
     def remove(self, block_id: int) -> None:
-        """A block that is here is referenced again."""
+        """Remove a block that is referenced again. Raises UnknownBlockError if it is not in the evictor."""
         if self._ranks.pop(block_id, None) is None:
             raise UnknownBlockError(block_id, "the evictor")
         del self._contents[block_id]
 
     def evict(self) -> tuple[int, Hashable]:
-        """Give up the first block in order; returns its id and its content hash."""
+        """Remove the first block in order; returns its id and its content hash. Raises InvalidValueError if empty."""
         ranks, heap, waiting = self._ranks, self._heap, self._waiting
         if not ranks:
             raise InvalidValueError("evictable blocks", 0, "evict needs one")
@@ -98,11 +99,11 @@ class LRUEvictor:
                 return block_id, self._contents.pop(block_id)
 
     def in_order(self) -> Iterable[int]:
-        """The block ids in the order in which they would be evicted."""
+        """Yield the block ids in the order in which they would be evicted."""
         return [block_id for _, _, block_id in sorted(self._ranks.values())]
 
     def clear(self) -> None:
-        """Forget every block."""
+        """Remove every block."""
         for part in (self._ranks, self._contents, self._heap, self._waiting):
             part.clear()
 

@@ -1,27 +1,27 @@
-"""How one table grows: what an append drops, copies, exchanges and takes.
+"""How one table grows: the blocks that an append drops, exchanges, copies and takes.
 
-An append of a table that had `seen` tokens and now has `known`, with lookahead, writes the slots from `seen` to
-`known + lookahead - 1`. In this order:
+A table had `seen` tokens, and its sequence now has `known`. The append writes the slots from `seen` to
+`known + lookahead - 1`, in these steps:
 
-1. *Drop*: blocks wholly outside the sliding window become the null block.
-2. *Exchange* (prefix cache): a block that becomes full and whose content is registered and computed is given up
-   for the registered one. Only a computed block holds every slot that this sequence has computed
-   before; and the slots it writes in this step get the bytes they have. The block given up is not used again
-   by the same append; if that leaves too few, nothing is exchanged.
-3. *Copy on write*: an existing block in the written range that others hold is replaced by a new one, and
-   the pair (old, new) is returned. Lookahead blocks too: a worker writes junk there.
-4. *Take*: missing blocks.
+1. *Drop*: blocks that lie wholly outside the sliding window are replaced by the null block.
+2. *Exchange* (prefix cache): a block that becomes full is given up for the computed block that is registered under its
+   content, if there is one. A computed block holds every slot that this sequence has computed before, and the slots
+   that the sequence writes in this step get the bytes that they have already. The block that was given up is not used
+   again by the same append; if too few blocks are left then, nothing is exchanged.
+3. *Copy on write*: an existing block in the written range that others hold too is replaced by a new one, and the pair
+   (old, new) is returned. This includes lookahead blocks, because a worker writes junk there.
+4. *Take*: missing blocks are taken.
 5. *Register* (prefix cache): blocks that became full are found under their content from now on.
 
-All of it is counted before anything is changed, so an append that cannot be served changes nothing.
+The need is counted before anything is changed, so an append that cannot be served changes nothing.
 
-Why no order of one step's copies matters: a target has refcount 1 and was free, a source has another
-holder after the copy. A pair of copies could meet only if a source became free and then a target within
-the step. Its last holder is a fork in the same group; groups append or leave as a whole; so only that
-holder's own append could drop it: not by the window (it is the tail), not by a copy (then it has a holder
-left), but by exchange. So a block that was the source of a copy is never exchanged (`was_copied`).
-A source or target of a copy is likewise never an exchanged block of the same append, since exchange
-comes first and makes the copy unnecessary.
+Why the copies of one step may be made in any order: a target was free and has refcount 1, and a source still has a
+holder after the copy. Two copies could touch only if a source became free within the step and was then a target. The
+last holder of a source is a fork in the same group, and a group appends, or leaves, as a whole. So only the append of
+that holder could give the source up: not by the window, since the block is the tail of the table; not by a copy, since
+then another holder is left; but by an exchange. Therefore a block that was the source of a copy is never exchanged
+(`was_copied`). Within one append the exchange comes first and makes the copy unnecessary, so no block of a copy is
+exchanged there either.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NO_LIMIT = sys.maxsize
 
 
 class Growth:
-    """Appends on the tables of one device."""
+    """Appends to the tables of one device."""
 
     __slots__ = ("block_size", "blocks", "cache", "max_block_sliding_window")
 
@@ -52,14 +52,14 @@ class Growth:
         self.max_block_sliding_window = max_block_sliding_window
 
     def first_kept(self, table: Table, seq: SequenceLike) -> int:
-        """Number of leading blocks that an append leaves to the null block."""
+        """Number of leading blocks that are the null block after an append."""
         if self.max_block_sliding_window is None:
             return 0
         kept = seq.data.get_num_computed_tokens() // self.block_size - self.max_block_sliding_window
         return max(table.num_dropped, min(kept, table.num_tokens // self.block_size))
 
     def settle(self, table: Table, num_slots: int) -> None:
-        """After an append: up to `num_slots` the table writes alone."""
+        """After an append: only this table holds the blocks up to `num_slots`."""
         table.writable_slots = num_slots
         if self.cache is None:
             table.quiet_tokens = NO_LIMIT
@@ -67,10 +67,10 @@ class Growth:
             table.quiet_tokens = (table.num_tokens // self.block_size + 1) * self.block_size - 1
 
     def num_needed(self, members: Sequence[tuple[Table, SequenceLike]], num_lookahead_slots: int) -> int:
-        """Blocks that suffice for the appends of all members, in whatever order they come.
+        """Number of blocks that suffice for the appends of all members, in any order.
 
-        What one member's window drop frees counts only for that member, since it may come last; and only for blocks
-        that surely are its own to take: of members that share a block, whoever comes last makes no copy.
+        Blocks that the window of one member frees count only for that member, since it may append last; and they count
+        only for missing blocks, since of the members that share a block the last one makes no copy.
         """
         size, refcounts = self.block_size, self.blocks.refcounts
         given_up: dict[int, int] = {}
@@ -101,9 +101,10 @@ class Growth:
         return total
 
     def append_within_block(self, table: Table, known: int, end: int) -> Pairs | None:
-        """The same as `append` if all slots written lie in one block, none becomes full and none is dropped, else None.
+        """The same as `append` if all written slots lie in one block and no block becomes full or is dropped.
 
-        So it is with nearly every append of one token. Only steps 3 and 4 can then have something to do.
+        Otherwise returns None and changes nothing.
+        This is the usual append of one token. Only steps 3 and 4 can have something to do.
         """
         ids, seen, size = table.ids, table.num_tokens, self.block_size
         index = seen // size
@@ -126,7 +127,10 @@ class Growth:
         return pairs
 
     def append(self, table: Table, seq: SequenceLike, num_lookahead_slots: int) -> Pairs:
-        """Give slots to all known tokens and the lookahead; returns the copies to make."""
+        """Give slots to all known tokens and the lookahead; returns the (source, target) copies to make.
+
+        Raises NoFreeBlocksError; then nothing has changed.
+        """
         blocks, refcounts, ids, size = self.blocks, self.blocks.refcounts, table.ids, self.block_size
         tokens = seq.get_token_ids()
         seen, known = table.num_tokens, len(tokens)
@@ -182,7 +186,7 @@ class Growth:
         return pairs
 
     def _filled(self, table: Table, tokens: list[int], first: int, stop: int) -> tuple[list[Content], dict[int, int]]:
-        """Contents of the blocks that become full (the last one needed), and what to exchange for which."""
+        """Return the contents of the blocks that become full, the last one needed, and the twin to take by index."""
         cache = self.cache
         twins: dict[int, int] = {}
         if cache is None or stop <= first:

@@ -1,7 +1,9 @@
-"""How often a looked-up block was in the prefix cache.
+"""How often a block that was looked up was in the prefix cache.
 
-Counted in groups of 1,000 queries. The rate is over all completed groups and the current one, weighted by
-their queries, so that sums stay small over months of service.
+Queries are counted in groups of 1,000. The rate is the mean over all completed groups and the current one, weighted by
+their number of queries, so that sums stay small over months of service.
+
+Source: vLLM 0.9, vllm/core/block/common.py, CacheMetricData.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class CacheMetricData:
-    """Hit rate of one cache."""
+    """The hit rate of one cache."""
 
     num_completed_blocks: int = 0
     completed_block_cache_hit_rate: float = 0.0
@@ -24,7 +26,7 @@ class CacheMetricData:
         self.query_many(1, 1 if hit else 0)
 
     def query_many(self, num_queries: int, num_hits: int) -> None:
-        """Count look-ups of which the first `num_hits` were hits."""
+        """Count `num_queries` look-ups, of which the first `num_hits` were hits."""
         while num_queries:
             queries = min(num_queries, self.block_size - self.num_incompleted_block_queries)
             hits = min(num_hits, queries)

@@ -1,8 +1,9 @@
-"""What the block manager keeps, and the calls about it that neither give nor take a block.
+"""The state of the block manager, and the calls that neither take nor release a block.
 
-Ids are counted over both devices, GPU 0 to G-1, host G to G+C-1; only swap pairs are counted per device.
+Block ids are counted over both devices: GPU 0 to G-1, host G to G+C-1. Only swap pairs are counted per device.
 Observers read `tables` and `cross_tables` (their `ids`), `refcounts`, `free_ids(device)`, `evictable_ids(device)`,
-`null_block_id` and `num_held_back_blocks()`. They show the manager's own state: copy what must last, change nothing.
+`null_block_id` and `num_held_back_blocks()`. These are the manager's own objects: observers copy what they keep,
+and change nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ from .table import Table
 
 
 class ManagerState:
-    """The manager's state, and the calls that neither give nor take a block."""
+    """The state of the manager, and the calls that neither take nor release a block.
+
+    block_size in tokens, watermark as a fraction of the GPU blocks, sliding_window in tokens. Raises InvalidValueError
+    for a size or a watermark outside its range, and for a sliding window together with prefix caching.
+    """
 
     def __init__(
         self,
@@ -64,20 +69,20 @@ class ManagerState:
         self._host = DeviceBlocks("CPU", range(num_gpu_blocks, num_blocks), self.refcounts)
         self._growth = Growth(self._gpu, block_size, self.max_block_sliding_window)
         self.tables: dict[int, Table] = {}
-        self._ids: dict[int, list[int]] = {}  # of each table; what `get_block_table` gives is one look-up away
+        self._ids: dict[int, list[int]] = {}  # of each table, so that `get_block_table` is one look-up
         self.cross_tables: dict[str, Table] = {}
         self._landed: set[int] = set()  # targets of this step's swap-ins; see `swapping`
 
     # ---- prefix cache ----
 
     def access_all_blocks_in_seq(self, seq: SequenceLike, now: float) -> None:
-        """Record a use of the sequence, for the order of eviction."""
+        """Record a use of the sequence at time `now`, which decides the order of eviction."""
         table = self.tables.get(seq.seq_id)
         if table is not None and now > table.last_accessed:
             table.last_accessed = now
 
     def mark_blocks_as_computed(self, seq_group: GroupLike, token_chunk_size: int) -> None:
-        """The step about to run computes `token_chunk_size` tokens beyond those computed before."""
+        """Mark the blocks that the next step completes; it computes `token_chunk_size` more tokens of each sequence."""
         require_at_least("token_chunk_size", token_chunk_size, 0)
         self._landed.clear()
         if self._cache is None:
@@ -88,7 +93,7 @@ class ManagerState:
                 self._mark(self._cache, table, seq.data.get_num_computed_tokens() + token_chunk_size)
 
     def _mark(self, cache: CachedBlocks, table: Table, num_computed_tokens: int) -> None:
-        """Mark the blocks whose every slot is computed."""
+        """Mark the blocks of which every slot is computed."""
         num_blocks = min(num_computed_tokens // self.block_size, len(table.contents))
         first = table.num_marked_blocks
         if first < num_blocks:
@@ -96,7 +101,7 @@ class ManagerState:
             table.num_marked_blocks = num_blocks
 
     def _num_computed_blocks(self, seq: SequenceLike) -> int:
-        """Leading blocks with KV: for a prompt those hit at admission, later whatever was computed."""
+        """Number of leading blocks with KV: those hit at admission while in prefill, all computed ones afterwards."""
         cache, table = self._cache, self.tables.get(seq.seq_id)
         if cache is None:
             return 0
@@ -105,17 +110,20 @@ class ManagerState:
         return table.num_hit_blocks if seq.is_prefill() else table.num_marked_blocks
 
     def get_num_cached_tokens(self, seq: SequenceLike) -> int:
-        """Tokens that need not be computed because their full blocks are in the prefix cache."""
+        """Number of tokens that need not be computed because their full blocks are in the prefix cache."""
         return self._num_computed_blocks(seq) * self.block_size
 
     def get_common_computed_block_ids(self, seqs: Sequence[SequenceLike]) -> list[int]:
-        """Longest common prefix of computed blocks. It may cover a whole prompt: its last token is computed again."""
+        """Ids of the longest common prefix of computed blocks.
+
+        It may cover a whole prompt; then the last token of the prompt is computed again.
+        """
         if any(seq.seq_id not in self.tables for seq in seqs):
             return []
         return common_prefix([self.tables[seq.seq_id].ids[: self._num_computed_blocks(seq)] for seq in seqs])
 
     def remove_seq_from_computed_blocks_tracker(self, seq: SequenceLike) -> None:
-        """Nothing to forget: a look-up before admission leaves no trace."""
+        """Does nothing: a look-up before admission stores nothing."""
 
     def get_prefix_cache_hit_rate(self, device: Device) -> float:
         """Hits per looked-up block; -1 without prefix caching. The host has no cache of its own."""
@@ -124,7 +132,7 @@ class ManagerState:
         return self._cache.metric.get_hit_rate() if device is Device.GPU else CacheMetricData().get_hit_rate()
 
     def reset_prefix_cache(self, device: Device | None = None) -> bool:
-        """Empty the cache. Refused (False) while any block is in use: its KV could come back into the cache."""
+        """Empty the cache. Returns False, and does nothing, while any block is in use: its KV could be cached again."""
         if not (self._gpu.is_idle and self._host.is_idle):
             return False
         if self._cache is not None and device is not Device.CPU:
@@ -134,28 +142,28 @@ class ManagerState:
     # ---- observation ----
 
     def get_block_table(self, seq: SequenceLike) -> list[int]:
-        """The sequence's block ids, [] if it has none. It is the live list until the next swap: read only."""
+        """The block ids of the sequence, [] if it has no table. The list is live until the next swap: read only."""
         try:
             return self._ids[seq.seq_id]
         except KeyError:
             return []
 
     def get_cross_block_table(self, seq_group: GroupLike) -> list[int]:
-        """The request's cross-attention block ids, [] if it has none. As live as `get_block_table`: read only."""
+        """The cross-attention block ids of the request, [] if it has no table. Read only, as with `get_block_table`."""
         table = self.cross_tables.get(seq_group.request_id)
         return [] if table is None else table.ids
 
     def get_num_free_gpu_blocks(self) -> int:
-        """GPU blocks that no table holds; evictable ones count."""
+        """Number of GPU blocks that can be taken, including evictable ones."""
         return self._gpu.num_free
 
     def get_num_free_cpu_blocks(self) -> int:
-        """Host blocks that no table holds."""
+        """Number of host blocks that can be taken."""
         return self._host.num_free
 
     @property
     def null_block_id(self) -> int | None:
-        """The null block, None until a window first dropped a block."""
+        """Id of the null block; None until a window drops a block for the first time."""
         return None if self._gpu.null_id == NO_NULL_BLOCK else self._gpu.null_id
 
     def free_ids(self, device: Device) -> list[int]:
@@ -167,5 +175,5 @@ class ManagerState:
         return list(self._cache.evictor.in_order()) if self._cache is not None and device is Device.GPU else []
 
     def num_held_back_blocks(self) -> int:
-        """Free GPU blocks that this step's next swap-in may not use; see `swapping`."""
+        """Number of free GPU blocks that the next swap-in of this step must not use; see `swapping`."""
         return len(free_landed(self._gpu, self._landed))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def common_prefix(lists: Sequence[Sequence[int]]) -> list[int]:
-    """The leading ids that all lists share; [] of no list."""
+    """Return the leading ids that all lists share; [] if there is no list."""
     if not lists:
         return []
     shortest = min(lists, key=len)

@@ -1,13 +1,12 @@
-"""Moving a group's blocks to the other device, each distinct block once, sharing kept.
+"""Moves the blocks of a group to the other device: each distinct block once, so that sharing is kept.
 
-The returned pairs are numbered per device. The null block does not move. The content of a block moves with
-it, and so does the fact that it is computed: on the way in it is registered again, on the way out the
-block left behind stays cached while nobody needs its room. Blocks are never exchanged for cached ones
-here, so the mapping is one-to-one and what a swap-in needs is plain: as many blocks as it has.
+The null block does not move. The content of a block moves with it, and so does its computed flag. After a swap-in the
+block is registered on the GPU; after a swap-out the GPU block stays cached until it is evicted. A swap exchanges no
+block for a cached one, so its mapping is one-to-one and it needs as many blocks as it moves.
 
-A worker executes a step's swap-ins before everything else, in any order among themselves. The targets of one
-swap-in can be free again within the step (the append that goes with it may drop or exchange a block), and
-must not become targets of the next one. The manager passes them as `landed`.
+A worker executes the swap-ins of a step before everything else, in any order. A target of one swap-in can become free
+within the step, since the append that follows may drop or exchange a block. It must not be the target of another
+swap-in of the same step, so callers pass the targets of the step as `landed`.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from .table import Table
 
 
 def distinct_ids(tables: Iterable[Table]) -> list[int]:
-    """Every block the tables hold, once, in the order of first mention."""
+    """Every block that the tables reference, once, in the order of first mention."""
     return list(dict.fromkeys(chain.from_iterable(map(Table.held_ids, tables))))
 
 
 def free_landed(blocks: DeviceBlocks, landed: set[int]) -> list[int]:
-    """Landing places of this step that are free again; in an idle pool the question is void."""
+    """Targets of earlier swaps of this step that are free again; [] in an idle pool, where nothing is left of them."""
     if not landed or blocks.is_idle:
         return []
     return [block_id for block_id in landed if not blocks.refcounts[block_id]]
 
 
 def move(tables: Sequence[Table], source: DeviceBlocks, target: DeviceBlocks, landed: set[int]) -> dict[int, int]:
-    """Move the tables; returns source id -> target id. On `NoFreeBlocksError` nothing has changed."""
+    """Move the tables; returns source id -> target id. Raises NoFreeBlocksError; then nothing has changed."""
     old_ids = distinct_ids(tables)
     held_back = sorted(block_id for block_id in free_landed(target, landed) if block_id in target.free_ids)
     if len(old_ids) > target.num_free - len(held_back):
@@ -50,7 +49,7 @@ def move(tables: Sequence[Table], source: DeviceBlocks, target: DeviceBlocks, la
             for old, new in mapping.items():
                 computed[new] = computed[old]
     if sum(len(table.held_ids()) for table in tables) > len(old_ids):
-        # Some blocks are held more than once, so the one reference that `take` gave to each is not enough.
+        # Some blocks have several references, so the one reference that `take` gave to each is not enough.
         refcounts = target.refcounts
         for block_id in new_ids:
             refcounts[block_id] = 0
@@ -62,7 +61,9 @@ def move(tables: Sequence[Table], source: DeviceBlocks, target: DeviceBlocks, la
         if isinstance(source, CachedBlocks):
             source.record_access(held, table.last_accessed)
         source.release(held)
-        table.ids = table.ids[: table.num_dropped] + moved  # a new list: whoever has the old one sees what was moved
+        table.ids = (
+            table.ids[: table.num_dropped] + moved
+        )  # a new list: the old one still names the blocks that were moved
         table.writable_slots = 0
         if isinstance(target, CachedBlocks):
             computed, pairs = target.computed, zip(moved, table.contents, strict=False)

@@ -1,9 +1,8 @@
-"""What the manager keeps of one sequence: its block ids and a few numbers.
+"""The block table of one sequence: its block ids and a few numbers.
 
-`ids` holds one id per logical block; the first `num_dropped` are the null block. Blocks may lie beyond the
-known tokens (lookahead). Two numbers make most appends a comparison: up to `writable_slots` every slot
-from the known tokens on lies in a block that only this table holds, and up to `quiet_tokens` tokens no
-block becomes full in a way that the prefix cache must know.
+`ids` has one id per logical block; the first `num_dropped` of them are the null block. Lookahead blocks lie beyond the
+known tokens. Two numbers make most appends a comparison: only this table holds the blocks from the known tokens up to
+slot `writable_slots`, and up to `quiet_tokens` tokens no block becomes full that the prefix cache has to register.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ class Table:
 
     def __init__(self, ids: list[int], num_tokens: int) -> None:
         self.ids = ids
-        self.num_tokens = num_tokens  # tokens that have slots
+        self.num_tokens = num_tokens  # that have slots
         self.writable_slots = 0
         self.quiet_tokens = 0
         self.num_dropped = 0
         self.is_on_host = False
         # With a prefix cache only:
-        self.contents: list[Content] = []  # of each full block; the last one is needed by this table
+        self.contents: list[Content] = []  # of each full block; this table needs the last one
         self.extra: Hashable = None
         self.block_extra: Callable[[int], Hashable] | None = None
         self.num_hit_blocks = 0  # leading blocks that were computed at admission
@@ -49,11 +48,11 @@ class Table:
         self.last_accessed = NEVER_ACCESSED
 
     def held_ids(self) -> list[int]:
-        """The ids this table holds a reference to."""
+        """The ids to which this table has a reference."""
         return self.ids[self.num_dropped :] if self.num_dropped else self.ids
 
     def fork(self) -> Table:
-        """The table of a child. From now on neither may write without looking at the refcounts."""
+        """Return the table of a child. From now on both look at refcounts before they write."""
         child = Table(self.ids.copy(), self.num_tokens)
         self.writable_slots = 0
         child.quiet_tokens = self.quiet_tokens
@@ -67,12 +66,12 @@ class Table:
         return child
 
     def last_content(self) -> Content | None:
-        """Content of the last full block."""
+        """The content of the last full block; None if no block is full."""
         return self.contents[-1] if self.contents else None
 
 
 def block_extra_of(seq: SequenceLike) -> Callable[[int], Hashable] | None:
-    """The optional hook of a sequence for what one block depends on besides tokens."""
+    """The optional method `block_extra` of a sequence: what the KV of one block depends on in addition to tokens."""
     hook: Callable[[int], Hashable] | None = getattr(seq, "block_extra", None)
     return hook
 
@@ -87,7 +86,7 @@ def contents_of(
     block_extra: Callable[[int], Hashable] | None,
     intern: Callable[[ContentKey], Content | None],
 ) -> list[Content]:
-    """Contents of the full blocks `start` to `stop - 1`, up to the first that `intern` does not give."""
+    """Return the contents of the full blocks `start` to `stop - 1`, up to the first for which `intern` returns None."""
     found: list[Content] = []
     low = start * block_size
     for index in range(start, stop):

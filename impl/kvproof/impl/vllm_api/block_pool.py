@@ -1,8 +1,10 @@
 """Ready-made block objects, so that handing out a block does not allocate memory.
 
-Several objects may name one physical block (forks), so a pool has more objects than there are ids and
-doubles when it runs out. An object belongs to the pool that made it, and returning it elsewhere, or
-twice, is refused: a pool that takes a foreign object hands it out while its owner still uses it.
+After a fork several objects name one physical block, so a pool has more objects than there are ids, and it doubles when
+it runs out. An object belongs to the pool that made it. A pool refuses objects of other pools, and objects that it has
+already: it would hand them out while their owner still uses them.
+
+Source: vLLM 0.9, vllm/core/block/common.py, BlockPool.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from ..errors import UnknownBlockError, require_at_least
 
 
 class PooledBlock(Protocol):
-    """What a pool needs of the objects it keeps."""
+    """The part of a block object that a pool needs."""
 
     pool_id: int | None
 
@@ -25,7 +27,7 @@ BlockT_co = TypeVar("BlockT_co", covariant=True)
 
 
 class BlockFactory(Protocol[BlockT_co]):
-    """Makes a block object; a block class is one. It must fill the object anew when called on one again."""
+    """Makes a block object; a block class is one. Calling `__init__` of an object again must set every field."""
 
     def __call__(
         self,
@@ -39,7 +41,7 @@ class BlockFactory(Protocol[BlockT_co]):
 
 
 class BlockPool(Generic[BlockT]):
-    """Block objects of one class for one allocator."""
+    """Block objects of one class for one allocator; `pool_size` of them are made at once."""
 
     def __init__(self, block_size: int, create_block: BlockFactory[BlockT], allocator: object, pool_size: int) -> None:
         require_at_least("block_size", block_size, 1)
@@ -52,7 +54,7 @@ class BlockPool(Generic[BlockT]):
 
     @property
     def pool_size(self) -> int:
-        """Objects made so far."""
+        """Number of objects made so far."""
         return len(self._pool)
 
     def increase_pool(self) -> None:
@@ -67,21 +69,21 @@ class BlockPool(Generic[BlockT]):
         physical_block_id: int | None,
         extra_hash: Hashable = None,
     ) -> BlockT:
-        """Take an object and fill it."""
+        """Take an object out of the pool and set its fields. Raises UnknownBlockError for another block size."""
         if block_size != self._block_size:
             raise UnknownBlockError(f"of size {block_size}", f"a pool of blocks of size {self._block_size}")
         if not self._free_ids:
             self.increase_pool()
         pool_id = self._free_ids[0]
         block = self._pool[pool_id]
-        fill: Any = block.__init__  # type: ignore[misc]  # objects are filled anew, not made anew
+        fill: Any = block.__init__  # type: ignore[misc]  # the object is used again, not made again
         fill(prev_block, token_ids, block_size, self._allocator, physical_block_id, extra_hash=extra_hash)
         block.pool_id = self._free_ids.popleft()
         self._used.add(pool_id)
         return block
 
     def free_block(self, block: BlockT) -> None:
-        """Take an object back."""
+        """Return an object to the pool. Raises UnknownBlockError unless it is one of this pool and in use."""
         pool_id = block.pool_id
         if pool_id is None or pool_id not in self._used or self._pool[pool_id] is not block:
             raise UnknownBlockError(pool_id, "the block objects in use of this pool")

@@ -1,9 +1,14 @@
-"""A sequence's chain of block objects, and the list of their ids.
+"""The block table of a sequence: its chain of block objects, and the list of their ids.
 
-With a window, blocks that no later token can read are replaced by the null block, and the chain of `prev_block`
-is cut there, so that their objects can be used again. A dropped block is freed before the null block is taken.
-An append counts what it needs before it changes anything: missing blocks, a copy of every shared block it
-writes (lookahead blocks too, a worker writes there), and perhaps the null block.
+With a sliding window, blocks that no later token can read are replaced by the null block. The chain of `prev_block` is
+cut there, so that their objects can be reused. A dropped block is freed before the null block is taken.
+
+An append counts the blocks that it needs before it changes anything: missing blocks, a copy of every shared block that
+it writes (lookahead blocks too, since a worker writes there), and the null block if it is the first to need it. Tokens
+come before lookahead, and a new block that they fill is allocated by its content, so that no block is taken, and none
+is evicted, for content that is cached.
+
+Source: vLLM 0.9, vllm/core/block/block_table.py.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ Ids = list[int]
 
 
 class BlockList:
-    """Blocks in order, with their ids kept in step."""
+    """The blocks of a table in order, and the list of their ids, which always agree."""
 
     def __init__(self, blocks: Sequence[Any] = ()) -> None:
         self._blocks: list[Any] = []
@@ -29,17 +34,17 @@ class BlockList:
         self.update(blocks)
 
     def update(self, blocks: Sequence[Any]) -> None:
-        """Replace everything."""
+        """Replace all blocks. Raises InvalidValueError if one has no id."""
         self._ids = [self._id_of(block) for block in blocks]
         self._blocks = list(blocks)
 
     def append(self, block: Any) -> None:
-        """Add at the end."""
+        """Add a block at the end. Raises InvalidValueError if it has no id."""
         self._ids.append(self._id_of(block))
         self._blocks.append(block)
 
     def append_token_ids(self, block_index: int, token_ids: Sequence[int]) -> None:
-        """Append to one block, whose id may change by that."""
+        """Append tokens to one block, whose id may change."""
         block = self._blocks[block_index]
         block.append_token_ids(token_ids)
         self._ids[block_index] = self._id_of(block)
@@ -55,15 +60,15 @@ class BlockList:
         self._blocks[block_index] = block
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Remove all blocks."""
         self._blocks, self._ids = [], []
 
     def list(self) -> Blocks:
-        """The blocks."""
+        """The blocks. It is the live list: read only."""
         return self._blocks
 
     def ids(self) -> Ids:
-        """Their ids."""
+        """The ids of the blocks. It is the live list: read only."""
         return self._ids
 
     @staticmethod
@@ -74,7 +79,11 @@ class BlockList:
 
 
 class BlockTable:
-    """The blocks of one sequence."""
+    """The blocks of one sequence.
+
+    max_block_sliding_window: number of blocks, before that of the newest computed token, that the window needs; None
+    for no window. A table with a window needs `num_computed_slots` in every append.
+    """
 
     def __init__(
         self,
@@ -92,11 +101,15 @@ class BlockTable:
 
     @staticmethod
     def get_num_required_blocks(token_ids: Sequence[int], block_size: int, num_lookahead_slots: int = 0) -> int:
-        """ceil((tokens + lookahead) / block size)."""
+        """Number of blocks for these tokens and lookahead slots: ceil((tokens + lookahead) / block size)."""
         return num_blocks_for(len(token_ids) + num_lookahead_slots, block_size)
 
     def allocate(self, token_ids: Sequence[int], device: Device = Device.GPU, extra_hash: Hashable = None) -> None:
-        """Blocks for the first tokens; all or none."""
+        """Take blocks for the first tokens of the sequence.
+
+        Raises InvalidValueError if the table has blocks already or there is no token, and NoFreeBlocksError. In both
+        cases nothing has changed.
+        """
         if len(self._blocks):
             raise InvalidValueError("blocks of the table", len(self._blocks), "only an empty table is allocated")
         if not token_ids:
@@ -117,7 +130,7 @@ class BlockTable:
         self.update(blocks)
 
     def update(self, blocks: Sequence[Any]) -> None:
-        """Replace the blocks, as after a swap."""
+        """Replace the blocks, for example after a swap."""
         self._blocks.update(blocks)
         self._num_dropped = next((i for i, b in enumerate(blocks) if not isinstance(b, NullBlock)), len(blocks))
         dropped = self._num_dropped * self._block_size
@@ -130,9 +143,10 @@ class BlockTable:
         num_computed_slots: int | None = None,
         extra_hash: Hashable = None,
     ) -> None:
-        """Append tokens and reserve lookahead; with a window, first drop what `num_computed_slots` leaves behind.
+        """Append tokens and reserve lookahead slots. With a window, first drop the blocks that no later token reads.
 
-        All or none: `NoFreeBlocksError` has changed nothing.
+        num_computed_slots: tokens whose KV is computed. Raises NoFreeBlocksError, and then nothing has changed, and
+        InvalidValueError if the table is not allocated or has a window and `num_computed_slots` is missing.
         """
         if not len(self._blocks):
             raise InvalidValueError("blocks of the table", 0, "it must be allocated first")
@@ -180,7 +194,7 @@ class BlockTable:
             self._blocks.append_token_ids(index, chunk)
 
     def ensure_num_empty_slots(self, num_empty_slots: int, extra_hash: Hashable = None) -> None:
-        """Add blocks until so many slots are empty; all or none."""
+        """Add blocks until `num_empty_slots` slots are empty. If that raises NoFreeBlocksError, nothing has changed."""
         missing = num_empty_slots - (len(self._blocks) * self._block_size - self._num_full_slots)
         num_blocks = -(-missing // self._block_size)
         if num_blocks <= 0:
@@ -193,7 +207,7 @@ class BlockTable:
             self._blocks.append(self._allocator.allocate_mutable_block(last, Device.GPU, extra_hash))
 
     def fork(self) -> BlockTable:
-        """A table that shares every block; null blocks included, which nobody counts."""
+        """Return a table that shares every block. Null blocks are shared too; they have no refcount."""
         held = self._blocks.list()[self._num_dropped :]
         forked = self._blocks.list()[: self._num_dropped]
         if held:
@@ -203,18 +217,18 @@ class BlockTable:
         return child
 
     def free(self) -> None:
-        """Give back every block."""
+        """Release every block; the table is empty afterwards."""
         for block in reversed(self._blocks.list()):
             self._allocator.free(block)
         self._blocks.reset()
         self._num_full_slots = self._num_dropped = 0
 
     def get_unseen_token_ids(self, sequence_token_ids: Sequence[int]) -> Sequence[int]:
-        """The tokens of a sequence that this table does not hold yet."""
+        """Return the tokens of a sequence that have no slot in this table yet."""
         return sequence_token_ids[self._num_full_slots :]
 
     def get_num_blocks_touched_by_append_slots(self, token_ids: Sequence[int], num_lookahead_slots: int) -> int:
-        """Blocks that appending writes, new ones included."""
+        """Number of blocks that appending these tokens and lookahead slots writes, including new ones."""
         num_slots = len(token_ids) + num_lookahead_slots
         if num_slots == 0:
             return 0
@@ -223,27 +237,27 @@ class BlockTable:
 
     @property
     def physical_block_ids(self) -> list[int]:
-        """The ids, null blocks included."""
+        """The ids of the blocks, including null blocks. It is the live list: read only."""
         return self._blocks.ids()
 
     @property
     def blocks(self) -> list[Any]:
-        """The blocks."""
+        """The blocks. It is the live list: read only."""
         return self._blocks.list()
 
     @property
     def num_full_slots(self) -> int:
-        """Slots that hold a token; those left by the window count."""
+        """Number of slots that hold a token, including those that the window has left."""
         return self._num_full_slots
 
     def _get_all_token_ids(self) -> list[int]:
-        return [token for block in self._blocks.list() for token in block.token_ids]  # by the name it has in V0
+        return [token for block in self._blocks.list() for token in block.token_ids]  # the name that it has in V0
 
     def _is_shared(self, index: int) -> bool:
         return self._allocator.get_refcount(self._blocks[index].block_id) > 1
 
     def _first_kept(self, num_computed_slots: int | None) -> int:
-        """Number of leading blocks that the window leaves."""
+        """Number of leading blocks that the window has left; 0 or less if there are none."""
         if self._max_block_sliding_window is None:
             return 0
         if num_computed_slots is None:

@@ -1,7 +1,9 @@
-"""Block objects on two devices: one id space, GPU first; frees, forks and writes go where the id lies.
+"""Block objects on two devices with one id space: GPU ids first, then CPU ids.
 
-All objects come from one pool, and their allocator is this one. So an object that was swapped still
-writes, forks and returns where it should, whichever device it came from.
+Calls about a block go to the device on which its id lies. All objects come from one pool, and this is their allocator.
+So an object that was swapped is still written, forked and freed on the right device.
+
+Source: vLLM 0.9, vllm/core/block/cpu_gpu_block_allocator.py.
 """
 
 from __future__ import annotations
@@ -22,19 +24,19 @@ from .prefix_caching import PrefixCachingBlock, PrefixCachingBlockAllocator
 
 
 class NullBlock:
-    """Stands for blocks outside the sliding window; refuses every change."""
+    """The block that stands for blocks outside the sliding window; it refuses every change with ReadOnlyError."""
 
     def __init__(self, block_id: int, block_size: int) -> None:
         self._block_id, self._block_size = block_id, block_size
         self.pool_id: int | None = None
 
     def append_token_ids(self, token_ids: Sequence[int]) -> None:
-        """Refused."""
+        """Raises ReadOnlyError."""
         raise ReadOnlyError("the null block")
 
     @property
     def block_id(self) -> int:
-        """Its id, which is on the GPU and never freed."""
+        """Its id, a GPU block that is never freed."""
         return self._block_id
 
     @block_id.setter
@@ -53,16 +55,16 @@ class NullBlock:
 
     @property
     def block_size(self) -> int:
-        """Slots."""
+        """Number of slots, in tokens."""
         return self._block_size
 
 
 class CpuGpuBlockAllocator(BlockAllocator):
-    """Two allocators behind one interface; make one with `create`."""
+    """The allocators of both devices with one interface; `create` makes one."""
 
     @staticmethod
     def create(allocator_type: str, num_gpu_blocks: int, num_cpu_blocks: int, block_size: int) -> CpuGpuBlockAllocator:
-        """`allocator_type` is "naive" or "prefix_caching"."""
+        """Return an allocator; `allocator_type` is "naive" or "prefix_caching". Raises InvalidValueError."""
         return CpuGpuBlockAllocator(allocator_type, num_gpu_blocks, num_cpu_blocks, block_size)
 
     def __init__(self, allocator_type: str, num_gpu_blocks: int, num_cpu_blocks: int, block_size: int) -> None:
@@ -108,38 +110,38 @@ class CpuGpuBlockAllocator(BlockAllocator):
     # ---- taking and giving back ----
 
     def allocate_or_get_null_block(self) -> NullBlock:
-        """The null block; always the same one."""
+        """Return the null block, always the same one. The first call takes a GPU block; raises NoFreeBlocksError."""
         if self._null_block is None:
             self._null_block = NullBlock(self._allocators[Device.GPU].blocks.null_block(), self.block_size)
         return self._null_block
 
     def allocate_mutable_block(self, prev_block: Any, device: Device, extra_hash: Hashable = None) -> Any:
-        """A block without tokens on `device`."""
+        """Take a block without tokens on `device`. Raises NoFreeBlocksError."""
         return self._of(device).allocate_mutable_block(prev_block, extra_hash)
 
     def allocate_immutable_block(
         self, prev_block: Any, token_ids: Sequence[int], device: Device, extra_hash: Hashable = None
     ) -> Any:
-        """A block with tokens on `device`."""
+        """Take a block with tokens on `device`. Raises NoFreeBlocksError."""
         return self._of(device).allocate_immutable_block(prev_block, token_ids, extra_hash)
 
     def allocate_immutable_blocks(
         self, prev_block: Any, block_token_ids: Sequence[Sequence[int]], device: Device, extra_hash: Hashable = None
     ) -> list[Any]:
-        """A chain of blocks with tokens on `device`; all or none."""
+        """Take a chain of blocks with tokens on `device`. Raises NoFreeBlocksError; then nothing has changed."""
         return self._of(device).allocate_immutable_blocks(prev_block, block_token_ids, extra_hash)
 
     def free(self, block: Any, keep_block_object: bool = False) -> None:
-        """Give back a reference; nothing happens for the null block."""
+        """Release a reference; does nothing for the null block. Raises UnknownBlockError and DoubleFreeError."""
         if not isinstance(block, NullBlock):
             self._at(block.block_id).free(block, keep_block_object)
 
     def free_block_id(self, block: Any) -> None:
-        """Give back a reference, keep the object."""
+        """Release a reference and keep the object."""
         self.free(block, keep_block_object=True)
 
     def fork(self, last_block: Any) -> list[Any]:
-        """New objects for the chain, all of one device; null blocks stay what they are."""
+        """Add a reference to each block of a chain on one device; returns new objects, none for null blocks."""
         chain = chain_of(last_block)
         held = [block for block in chain if not isinstance(block, NullBlock)]
         return self._at(held[-1].block_id).fork(last_block) if held else []
@@ -147,15 +149,15 @@ class CpuGpuBlockAllocator(BlockAllocator):
     # ---- writing ----
 
     def cow_block_if_not_appendable(self, block: Any) -> int | None:
-        """On the device of the block."""
+        """Return the id to write to, on the device of the block. Raises NoFreeBlocksError."""
         return self._at(block.block_id).cow_block_if_not_appendable(block)
 
     def promote_to_immutable_block(self, block: Any) -> int:
-        """On the device of the block."""
+        """Register or exchange a block that became full, on its device; returns its id."""
         return self._at(block.block_id).promote_to_immutable_block(block)
 
     def clear_copy_on_writes(self) -> list[tuple[int, int]]:
-        """Copies to make on the GPU."""
+        """Return and forget the copies (source id, target id) to make on the GPU."""
         return self._allocators[Device.GPU].clear_copy_on_writes()
 
     # ---- moving ----
@@ -187,7 +189,7 @@ class CpuGpuBlockAllocator(BlockAllocator):
         return len(free_landed(blocks, self._landed.intersection(blocks.ids)))
 
     def get_and_reset_swaps(self) -> list[tuple[int, int]]:
-        """Pairs of all swaps since the last call, numbered per device; call it when the swaps of a step are done."""
+        """Return and forget the pairs of all swaps since the last call, numbered per device. Call it once per step."""
         swaps, self._swaps = self._swaps, []
         self._landed.clear()
         return [
@@ -196,7 +198,7 @@ class CpuGpuBlockAllocator(BlockAllocator):
         ]
 
     def get_num_full_blocks_touched(self, blocks: Sequence[Any], device: Device) -> int:
-        """Blocks that bringing these to `device` takes."""
+        """Number of full blocks that moving these to `device` takes."""
         moving = [block for block in blocks if not isinstance(block, NullBlock)]
         return self._of(device).get_num_full_blocks_touched(moving)
 
@@ -204,7 +206,7 @@ class CpuGpuBlockAllocator(BlockAllocator):
 
     @property
     def has_null_block(self) -> bool:
-        """Whether the null block was taken already."""
+        """Whether the null block has been taken."""
         return self._null_block is not None
 
     def get_refcount(self, block_id: int) -> int:
@@ -212,45 +214,45 @@ class CpuGpuBlockAllocator(BlockAllocator):
         return self._at(block_id).refcounter.get(block_id)
 
     def get_num_free_blocks(self, device: Device) -> int:
-        """Blocks that can be taken on `device`."""
+        """Number of blocks that can be taken on `device`."""
         return self._of(device).get_num_free_blocks()
 
     def get_num_total_blocks(self, device: Device) -> int:
-        """All blocks of `device`."""
+        """Number of blocks of `device`."""
         return self._of(device).get_num_total_blocks()
 
     def get_physical_block_id(self, device: Device, absolute_id: int) -> int:
-        """Place of an id on its device, from 0."""
+        """Position of an id on `device`, counted from 0. Raises UnknownBlockError."""
         return self._of(device).get_physical_block_id(absolute_id)
 
     @property
     def all_block_ids(self) -> frozenset[int]:
-        """Ids of both devices."""
+        """The ids of all blocks of both devices."""
         return frozenset().union(*(allocator.all_block_ids for allocator in self._allocators.values()))
 
     def mark_blocks_as_accessed(self, block_ids: Sequence[int], now: float) -> None:
-        """Of GPU blocks."""
+        """Record an access of GPU blocks, which decides the order of eviction."""
         self._allocators[Device.GPU].mark_blocks_as_accessed(block_ids, now)
 
     def mark_blocks_as_computed(self, block_ids: Sequence[int]) -> None:
-        """The step has computed these GPU blocks, or all that wait for it if none is named; the step is over."""
+        """Mark touched GPU blocks as computed: those named, or all of them if none is named. This ends the step."""
         self._landed.clear()
         self._allocators[Device.GPU].mark_blocks_as_computed(block_ids)
 
     def get_common_computed_block_ids(self, computed_seq_block_ids: Sequence[Sequence[int]]) -> list[int]:
-        """The longest common prefix."""
+        """Return the longest common prefix of the lists that are not empty."""
         return common_prefix([ids for ids in computed_seq_block_ids if ids])
 
     def find_cached_blocks_prefix(self, block_hashes: Sequence[Hashable], device: Device = Device.GPU) -> list[Any]:
-        """The longest prefix of contents that are cached and computed on `device`."""
+        """Return the longest prefix of these hashes whose blocks are cached and computed on `device`."""
         return self._of(device).find_cached_blocks_prefix(block_hashes)
 
     def get_prefix_cache_hit_rate(self, device: Device) -> float:
-        """Hits per query, -1 without a cache."""
+        """Hits per query of the cache of `device`; -1 without a cache."""
         return self._of(device).get_prefix_cache_hit_rate()
 
     def reset_prefix_cache(self, device: Device | None = None) -> bool:
-        """Empty the cache of one device or both; refused while a block there is in use."""
+        """Empty the cache of one device, or of both; returns False, and does nothing, while a block there is in use."""
         chosen = list(self._allocators.values()) if device is None else [self._of(device)]
         if not all(allocator.blocks.is_idle for allocator in chosen):
             return False
@@ -264,10 +266,10 @@ class CpuGpuBlockAllocator(BlockAllocator):
         return self._allocators[Device.GPU].blocks.refcounts
 
     def free_ids(self) -> list[int]:
-        """Ids that can be taken, for each device those that hold nothing before those that are evicted."""
+        """Ids that can be taken: for each device those that hold nothing, then those that would be evicted."""
         return [block_id for allocator in self._allocators.values() for block_id in allocator.blocks.all_free_ids()]
 
     @property
     def refcounters(self) -> Mapping[Device, Any]:
-        """Read-only counts, per device."""
+        """A read-only view of the refcounts, for each device."""
         return {device: allocator.refcounter.as_readonly() for device, allocator in self._allocators.items()}

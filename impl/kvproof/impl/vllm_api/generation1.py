@@ -1,25 +1,28 @@
-"""The block manager of the first generation: the one core, with physical blocks, rings and named prefixes on top.
+"""The block manager of the first generation: the block manager with physical blocks, rings and named prefixes on top.
 
-`BlockSpaceManagerV1` *is* the block manager: admission, appends, forks, frees, swaps and the prefix cache are those of
-`block_manager`, and what it promises there holds here. What is its own:
+`BlockSpaceManagerV1` derives from the block manager: admission, appends, forks, frees, swaps and the prefix cache are
+those of `block_manager`, with the same promises. It adds:
 
-- block tables are also shown as lists of `PhysicalTokenBlock`, and block numbers count from 0 on each device;
+- block tables can also be read as lists of `PhysicalTokenBlock`, and block numbers count from 0 on each device;
 - a sliding window is a ring of blocks (`generation1_ring`), and admission counts what the ring takes;
 - a group may name a `Prefix` whose blocks are shared with other groups (`generation1_prefix`);
-- there are no lookahead slots.
+- lookahead slots are refused.
 
-Known faults of the original, and what is done here (each has a test in `tests/impl/test_generation1*.py`):
+Known faults of the original, and what this manager does instead (each has a test in
+`tests/impl/vllm_api/test_generation1*.py`):
 
-- *A ring's blocks counted by mention*: a table holds each of them once, so forks, frees and swaps count sequences.
-- *A ring that turns to a block given up*: after a copy, logical block i takes the place of i - W as it stands now.
-- *OK, then no blocks*: what admission counts for a ring or a prefix is what allocation takes; swap-in counts the
+- *The blocks of a ring counted once per mention*: a table holds each of them once, so that forks, frees and swaps
+  count sequences.
+- *A ring that reuses a block that was given up*: logical block i takes the block that i - W has now, after any copy.
+- *OK, then no blocks*: admission counts for a ring or a prefix exactly what allocation takes; swap-in counts the
   waiting token and its copies.
-- *A wait without end*: a sequence alone in a full pool appends where no block is needed; a pool in which nothing runs
-  never says LATER, be it for the watermark or for blocks that a prefix keeps; nothing is swapped out for ever.
+- *A wait without end*: a sequence alone in a full pool can append where no block is needed; a pool in which nothing
+  runs never says LATER, neither for the watermark nor for blocks that a prefix keeps; a group that could not come back
+  is not swapped out.
 - *Whole prompt computed after a chunk*: blocks are marked only when every slot is written.
 - *Equal hash, other content*: contents, adapters and images are compared; a prefix is refused to another adapter.
 - *A partial block shared by two requests*: only full blocks are found by content.
-- *An evicted block still counts as computed*: its flag falls when it is taken anew.
+- *An evicted block still counts as computed*: its flag is cleared when it is taken again.
 """
 
 from __future__ import annotations
@@ -41,7 +44,10 @@ from .generation1_ring import RingGrowth, ring_ids, ring_table
 
 
 class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
-    """Maps logical to physical token blocks, for one model on one GPU with host memory to swap to."""
+    """Maps logical to physical token blocks, for one model on one GPU with host memory to swap to.
+
+    Source: vLLM 0.6, vllm/core/block_manager_v1.py, BlockSpaceManagerV1.
+    """
 
     def __init__(
         self,
@@ -109,7 +115,7 @@ class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
         return prefix
 
     def free_prefix(self, prefix: Prefix) -> None:
-        """Give up the blocks of a prefix; nothing happens if it has none here."""
+        """Release the blocks of a prefix; does nothing if it has none here."""
         if prefix in self._prefixes:
             self._prefixes.remove(prefix)
             prefix.give_up(self._gpu)
@@ -117,7 +123,7 @@ class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
     # ---- growth and swapping ----
 
     def can_append_slots(self, seq_group: GroupLike, num_lookahead_slots: int = 0) -> bool:
-        """Whether each running sequence can append; one free block for each is always enough for one token each."""
+        """Whether each running sequence can append its tokens. A free block for each is always enough for one token."""
         _refuse_lookahead(num_lookahead_slots)
         return super().can_append_slots(seq_group, 0)
 
@@ -127,7 +133,7 @@ class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
         return super().append_slots(seq, 0)
 
     def can_swap_out(self, seq_group: GroupLike) -> bool:
-        """Whether the host has room for the running sequences, and the GPU, beside kept prefixes, to have them back."""
+        """Whether the host has room for the running sequences, and the GPU could take them back later."""
         if not super().can_swap_out(seq_group):
             return False
         if not self._prefixes:
@@ -141,7 +147,7 @@ class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
         return super().can_swap_in(seq_group, 0)
 
     def reset(self) -> None:
-        """Give up every table and every prefix. What the prefix cache holds stays."""
+        """Release every table and every prefix. The prefix cache keeps its content."""
         self._landed.clear()
         for table in self.tables.values():
             self._give_up(table)
@@ -168,12 +174,12 @@ class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
                     prefix.computed = True
 
     def get_all_computed_blocks(self, seq: SequenceLike) -> list[int]:
-        """Leading computed blocks, never the last one: a step has something to compute."""
+        """Ids of the leading computed blocks, never the last one, so that a step has something to compute."""
         table = self.tables.get(seq.seq_id)
         return [] if table is None else table.ids[: min(self._num_computed_blocks(seq), len(table.ids) - 1)]
 
     def get_common_computed_block_ids(self, seqs: Sequence[SequenceLike]) -> list[int]:
-        """Longest common prefix of computed blocks, never the last one of a table."""
+        """Ids of the longest common prefix of computed blocks, never the last one of a table."""
         return common_prefix([self.get_all_computed_blocks(seq) for seq in seqs])
 
     # ---- observation ----

@@ -1,12 +1,14 @@
-"""Physical blocks and allocators of the first generation: thin handles on `DeviceBlocks`.
+"""Physical blocks and allocators of the first generation: handles on `DeviceBlocks`.
 
-A `PhysicalTokenBlock` names one id and keeps nothing: its count, content and times are read where they are kept. An
-allocator gives the same handle for the same id, always, so `is` and `==` ask for the same block. Numbers count from 0
-on each device.
+A `PhysicalTokenBlock` is a handle of one id without state of its own: it reads refcount, content and times from
+`DeviceBlocks`. An allocator always returns the same handle for the same id, so `is` and `==` agree. Block numbers count
+from 0 on each device.
 
-The cached allocator finds a block by what its caller calls a hash. Any hashable will do, and names are compared with
-`==`: two contents share a block only if their names are equal, so a name should be the content itself. A block that
-is found may still have to be computed; its `computed` flag says, and falls when the id is taken for something else.
+The cached allocator finds a block by its name, which callers call a hash. A name is any hashable, and names are
+compared with `==`: two contents share a block only if their names are equal, so a name should be the content. The
+`computed` flag of a block says whether its KV is computed; it is cleared when the id is taken for another content.
+
+Source: vLLM 0.6, vllm/core/block_manager_v1.py.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ BlocksT = TypeVar("BlocksT", bound=DeviceBlocks)
 
 
 class Placeholder:
-    """The name of a block whose content has none: equal to nothing but itself."""
+    """The name of a block without content: equal only to itself."""
 
     __slots__ = ()
 
 
 class PhysicalTokenBlock:
-    """One block of one device."""
+    """A handle of one block of one device."""
 
     __slots__ = ("_blocks", "_computed", "_id", "block_number", "block_size", "device")
 
@@ -50,7 +52,7 @@ class PhysicalTokenBlock:
 
     @property
     def ref_count(self) -> int:
-        """How many hold the block; 0 if it is unused."""
+        """Number of references to the block; 0 if it is unused."""
         return self._blocks.refcounts[self._id]
 
     @property
@@ -59,7 +61,7 @@ class PhysicalTokenBlock:
 
     @property
     def block_hash(self) -> Hashable:
-        """What the block is found under; None if it is not."""
+        """The name under which the block is found; None if it is not found."""
         content = self._content
         if content is None:
             return None
@@ -68,7 +70,7 @@ class PhysicalTokenBlock:
 
     @property
     def num_hashed_tokens(self) -> int:
-        """Tokens up to and with this block, as far as it is found by them."""
+        """Number of tokens up to and including this block that its name covers."""
         content = self._content
         return 0 if content is None else content.depth * self._blocks.block_size  # type: ignore[attr-defined]
 
@@ -87,7 +89,7 @@ class PhysicalTokenBlock:
 
     @property
     def computed(self) -> bool:
-        """Whether every slot holds the KV of the content."""
+        """Whether every slot holds the KV of the content. Only a prefix cache lets callers set it."""
         return self._computed is not None and bool(self._computed[self._id])
 
     @computed.setter
@@ -105,7 +107,7 @@ class PhysicalTokenBlock:
 
 
 class _Allocator(Generic[BlocksT]):
-    """What both allocators have: handles, and counts."""
+    """Base of both allocators: handles and counts."""
 
     def __init__(
         self, device: Device, block_size: int, num_blocks: int, blocks: BlocksT, first: int, computed: bytearray | None
@@ -119,19 +121,19 @@ class _Allocator(Generic[BlocksT]):
         ]
 
     def block(self, block_id: int) -> PhysicalTokenBlock:
-        """The handle of an id that is counted over both devices."""
+        """Return the handle of an id that is counted over both devices."""
         return self._handles[block_id - self._first]
 
     def free(self, block: PhysicalTokenBlock) -> None:
-        """Give one reference back; `DoubleFreeError` if there is none."""
+        """Release one reference. Raises DoubleFreeError if there is none, UnknownBlockError for a foreign block."""
         self.blocks.release((self._held(block),))
 
     def get_num_free_blocks(self) -> int:
-        """Blocks that can be allocated."""
+        """Number of blocks that can be allocated."""
         return self.blocks.num_free
 
     def get_num_total_blocks(self) -> int:
-        """All blocks."""
+        """Number of blocks."""
         return self.num_blocks
 
     def _held(self, block: PhysicalTokenBlock) -> int:
@@ -142,7 +144,7 @@ class _Allocator(Generic[BlocksT]):
 
 
 class UncachedBlockAllocator(_Allocator[DeviceBlocks]):
-    """A stack of free blocks. Content is not looked up: what is said of it is not heard."""
+    """A stack of free blocks. It finds no block by content, and ignores names."""
 
     def __init__(
         self,
@@ -159,24 +161,24 @@ class UncachedBlockAllocator(_Allocator[DeviceBlocks]):
 
     @property
     def free_blocks(self) -> list[PhysicalTokenBlock]:
-        """The free blocks; the last one is taken next."""
+        """The free blocks; the last one is taken first."""
         return [self.block(block_id) for block_id in reversed(self.blocks.free_ids)]
 
     def allocate(self, block_hash: Hashable = None, num_hashed_tokens: int = 0) -> PhysicalTokenBlock:
-        """Take a block, with one reference; `NoFreeBlocksError` if none is free."""
+        """Take a block, with one reference. Raises NoFreeBlocksError."""
         return self.block(self.blocks.take(1)[0])
 
     def contains_block(self, block_hash: Hashable) -> bool:
-        """Not supported: content is not looked up here."""
+        """Raises InvalidValueError: it needs a prefix cache."""
         raise InvalidValueError("block_hash", block_hash, "it needs a prefix cache")
 
     def update_hash(self, block_hash: Hashable, block: PhysicalTokenBlock) -> None:
-        """Not supported: content is not looked up here."""
+        """Raises InvalidValueError: it needs a prefix cache."""
         raise InvalidValueError("block_hash", block_hash, "it needs a prefix cache")
 
 
 class CachedBlockAllocator(_Allocator[CachedBlocks]):
-    """Blocks found by name, in use or waiting for eviction; ids that hold nothing are taken before any is evicted."""
+    """Finds blocks by name, in use or evictable. Ids that hold nothing are taken before a block is evicted."""
 
     def __init__(
         self,
@@ -192,8 +194,8 @@ class CachedBlockAllocator(_Allocator[CachedBlocks]):
         if eviction_policy is not EvictionPolicy.LRU:
             raise InvalidValueError("eviction_policy", eviction_policy, "it must be EvictionPolicy.LRU")
         if _blocks is None:
-            # Depths in tokens, hence blocks of one. A named block waits for eviction whether or not it is computed,
-            # so the flag that callers see is another one than that of the core, which means "may be found later".
+            # Depths count tokens, so the core has blocks of size 1. A named block becomes evictable even if it is not
+            # computed, so the flag that callers see differs from that of the core, which means "can be found later".
             keeps = bytearray(num_blocks)
             blocks = CachedBlocks(device.name, range(num_blocks), [0] * num_blocks, keeps, 1)
             self._computed = bytearray(num_blocks)
@@ -203,11 +205,14 @@ class CachedBlockAllocator(_Allocator[CachedBlocks]):
 
     @property
     def evictor(self) -> LRUEvictor:
-        """The blocks that nobody holds and that can still be found."""
+        """The blocks without references that can still be found."""
         return self.blocks.evictor
 
     def allocate(self, block_hash: Hashable = None, num_hashed_tokens: int = 0) -> PhysicalTokenBlock:
-        """The block of that name, or one taken for it; without a name one that nobody finds."""
+        """Take the block of that name, or a new one for it; without a name, a block that is never found.
+
+        Raises NoFreeBlocksError.
+        """
         require_at_least("num_hashed_tokens", num_hashed_tokens, 0)
         found = self._find(block_hash)
         if found != NO_BLOCK:
@@ -220,11 +225,11 @@ class CachedBlockAllocator(_Allocator[CachedBlocks]):
         return self.block(block_id)
 
     def contains_block(self, block_hash: Hashable) -> bool:
-        """Whether a block of that name is in use or waits for eviction."""
+        """Whether a block of that name is in use or evictable."""
         return self._find(block_hash) != NO_BLOCK
 
     def update_hash(self, block_hash: Hashable, block: PhysicalTokenBlock) -> None:
-        """The block has another name from now on, which no block has yet."""
+        """Give the block another name. Raises InvalidValueError if another block has it."""
         block_id = self._held(block)
         if block_hash is None or self.contains_block(block_hash):
             raise InvalidValueError("block_hash", block_hash, "it must be a name that no block has yet")

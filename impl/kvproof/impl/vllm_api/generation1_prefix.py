@@ -1,10 +1,12 @@
-"""A prefix that several requests name: its blocks are allocated with the first of them and reused by the others.
+"""A prefix that several requests name: the first request allocates its blocks, and the others reuse them.
 
-Only full blocks are shared, so nobody ever writes to a prefix that is computed. The prefix itself holds one reference
-to each of its blocks, from the first request on until the manager is told to free it.
+Only full blocks are shared, so nobody writes to a computed prefix. The prefix holds one reference to each of its blocks
+from the first request until `free_prefix`.
 
-What its KV depends on besides tokens (adapter, images) is fixed by the first request; another that does not agree is
-refused, since the blocks would hold the KV of other contents.
+The first request also fixes the adapter and the images on which the KV depends. A request with others is refused, since
+the blocks hold different KV.
+
+Source: vLLM 0.3, vllm/prefix.py.
 """
 
 from __future__ import annotations
@@ -31,26 +33,26 @@ class Prefix:
         self._extras: Hashable = None
 
     def get_num_blocks(self) -> int:
-        """Blocks of the prefix."""
+        """Number of blocks of the prefix."""
         return self.length // self.block_size
 
     def get_length(self) -> int:
-        """Tokens of the prefix, in full blocks."""
+        """Number of tokens of the prefix, a multiple of the block size."""
         return self.length
 
     def get_block_numbers(self) -> list[int]:
-        """Its blocks, [] before a request had it allocated."""
+        """Its block numbers; [] before it is allocated."""
         return self.block_ids[:]
 
     def require_of(self, seq: SequenceLike) -> None:
-        """Refuse a sequence that does not begin with this prefix."""
+        """Raises InvalidValueError unless the sequence begins with this prefix, with the same adapter and images."""
         if tuple(seq.get_token_ids()[: self.length]) != self.token_ids:
             raise InvalidValueError("prefix", self.length, f"sequence {seq.seq_id} does not begin with its tokens")
         if self.allocated and self._extras != self._extras_of(seq):
             raise InvalidValueError("prefix", self.length, f"sequence {seq.seq_id} has another adapter or image")
 
     def new_table(self, blocks: DeviceBlocks, seq: SequenceLike) -> Table:
-        """A table that begins with the prefix, or `NoFreeBlocksError` and nothing changed."""
+        """Return a table that begins with the prefix. Raises NoFreeBlocksError; then nothing has changed."""
         self.require_of(seq)
         num_tokens, num_blocks = len(seq.get_token_ids()), self.get_num_blocks()
         ids = self.block_ids + blocks.take(-(-num_tokens // self.block_size) - len(self.block_ids))
@@ -62,7 +64,7 @@ class Prefix:
         return Table(ids, num_tokens)
 
     def give_up(self, blocks: DeviceBlocks) -> None:
-        """Drop the reference that the prefix has to its blocks; requests that have them keep them."""
+        """Release the references of the prefix itself; requests that use its blocks keep them."""
         blocks.release(self.block_ids)
         blocks.num_kept -= len(self.block_ids)
         self.block_ids, self.allocated, self.computed = [], False, False

@@ -1,17 +1,19 @@
 """The ring: a sliding window of W blocks, in which logical block i takes the place of logical block i - W.
 
 Position p lies in slot p mod (W times the block size) of the ring. So when a token at p has been written, the ring
-holds exactly the positions from p - W * block_size + 1 to p: the slots behind it in its block still hold the oldest
-ones, and attention, which does not ask for the order of slots, may read all of them. Two things follow. A block that
-takes a second place and is shared must be *copied* before it is written, as any other. And nothing else is lost: the
-window is W * block_size tokens, the token itself included.
+holds exactly the positions from p - W * block_size + 1 to p: the slots after it in its block still hold the oldest
+positions, and attention, for which the order of slots does not matter, may read all of them. So the window is
+W * block_size tokens, including the token itself. And a shared block that is used a second time must be *copied* before
+it is written, as any shared block.
 
-A table keeps one id per logical block, but holds only the last W: the entry that the ring has left is no entry any
-more, and its id moves to the end. So each block is in one held entry at most, and counts, forks, frees and swaps of
-the core need not know of rings. Where the block at the end is shared, the core's own copy-on-write replaces it.
+A table has one id per logical block, but references only the last W of them: when the ring turns, the id of the oldest
+referenced entry moves to the end. So each block is referenced by at most one entry of a table, and counts, forks, frees
+and swaps need to know nothing about rings. If the block at the end is shared, copy-on-write replaces it as usual.
 
-A prompt longer than the ring is computed in one step, whose attention does not read the ring, and only its last
-W * block_size tokens are written there. A table grows by one logical block at a time.
+A prompt that is longer than the ring is computed in one step. The attention of that step does not read the ring, and
+only the last W * block_size tokens are written to it. A table grows by one logical block at a time.
+
+Source: vLLM 0.2 to 0.6, vllm/core/block_manager_v1.py, `block_sliding_window`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from ..table import Table
 
 
 def ring_table(blocks: DeviceBlocks, num_tokens: int, block_size: int, num_ring_blocks: int) -> Table:
-    """A table for a prompt: the ring takes what admission has counted, and no more."""
+    """Return a table for a prompt; the ring takes exactly the blocks that admission has counted."""
     num_blocks = num_blocks_for(num_tokens, block_size)
     num_held = min(num_blocks, num_ring_blocks)
     table = Table([NO_BLOCK] * (num_blocks - num_held) + blocks.take(num_held), num_tokens)
@@ -37,7 +39,7 @@ def ring_table(blocks: DeviceBlocks, num_tokens: int, block_size: int, num_ring_
 
 
 def ring_ids(table: Table, num_ring_blocks: int) -> list[int]:
-    """One id per logical block, those of the ring repeated: what stands at i stood at i - W, too."""
+    """One id per logical block; those of the ring repeat: entry i equals entry i - W."""
     ids, first = table.ids[:], table.num_dropped
     for index in range(first - 1, -1, -1):
         ids[index] = ids[index + num_ring_blocks]
@@ -45,7 +47,7 @@ def ring_ids(table: Table, num_ring_blocks: int) -> list[int]:
 
 
 class RingGrowth(Growth):
-    """Appends on ring tables: turn the ring if a new logical block needs it, then append as ever."""
+    """Appends to ring tables: turns the ring if a new logical block needs it, then appends as usual."""
 
     __slots__ = ("num_ring_blocks",)
 
@@ -77,7 +79,7 @@ class RingGrowth(Growth):
             raise
 
     def _turn(self, table: Table, seq: SequenceLike) -> bool:
-        """Give the oldest block its second place, if there is a new logical block and the ring is full."""
+        """Reuse the oldest block for the new logical block, if there is one and the ring is full."""
         num_new = -(-len(seq.get_token_ids()) // self.block_size) - len(table.ids)
         if num_new > 1:
             raise InvalidValueError("new logical blocks", num_new, "a ring grows by one at a time")

@@ -1,8 +1,10 @@
-"""Block objects without a prefix cache: handles on ids of one device.
+"""Block objects without a prefix cache: handles on the block ids of one device.
 
-The objects hold tokens and the chain; refcounts and free ids are those of `DeviceBlocks`, the same that the block
-manager works on. Appending to a block that others hold takes a new id first, so that an append that
-finds no free block has changed nothing. Chains are walked in loops.
+An object holds the tokens of its block and a link to the block before it. Refcounts and free ids are those of
+`DeviceBlocks`, on which the block manager works too. An append to a block that others hold as well takes a new id
+first, so that an append that finds no free block changes nothing. Chains are walked in loops, not by recursion.
+
+Source: vLLM 0.9, vllm/core/block/naive_block.py.
 """
 
 from __future__ import annotations
@@ -19,20 +21,23 @@ from .refcount import CopyOnWriteTracker, RefCounter
 
 
 class WriteAllocator(Protocol):
-    """What a block object asks of its allocator when it is written."""
+    """The calls that a block object makes to its allocator when it is written."""
 
     def cow_block_if_not_appendable(self, block: Any) -> int | None: ...
     def promote_to_immutable_block(self, block: Any) -> int: ...
 
 
 class BlockAllocator:
-    """Name space of the error that all allocators raise when no block is free."""
+    """Base of the allocators; it names the error that they raise when no block is free."""
 
     NoFreeBlocksError = NoFreeBlocksError
 
 
 class NaiveBlock:
-    """Some tokens, and the id of the block that holds their KV."""
+    """Tokens of a sequence, and the id of the block that holds their KV.
+
+    `token_ids` has at most `block_size` tokens; the constructor raises InvalidValueError otherwise.
+    """
 
     def __init__(
         self,
@@ -56,14 +61,18 @@ class NaiveBlock:
         self.num_forgotten_tokens = 0
 
     def forget_prefix(self) -> None:
-        """The blocks before are gone; only their number of tokens is remembered."""
+        """Drop the link to the blocks before this one, and keep only the number of their tokens."""
         before = self._prev_block
         if before is not None:
             self.num_forgotten_tokens = before.num_tokens_total
             self._prev_block = None
 
     def append_token_ids(self, token_ids: Sequence[int]) -> None:
-        """Append up to the room; a shared block gets a new id before it is written."""
+        """Append tokens; a block that others hold too gets a new id first.
+
+        Raises InvalidValueError if there are more tokens than empty slots, and NoFreeBlocksError if no block is free
+        for a copy. In both cases nothing has changed.
+        """
         if len(token_ids) > self.num_empty_slots:
             raise InvalidValueError("number of tokens", len(token_ids), f"{self.num_empty_slots} slots are empty")
         if not token_ids:
@@ -78,12 +87,12 @@ class NaiveBlock:
 
     @property
     def token_ids(self) -> list[int]:
-        """The tokens."""
+        """The tokens of the block. It is the live list: read only."""
         return self._token_ids
 
     @property
     def block_id(self) -> int | None:
-        """The block that holds their KV."""
+        """Id of the block that holds their KV; None while the block has none."""
         return self._block_id
 
     @block_id.setter
@@ -92,27 +101,27 @@ class NaiveBlock:
 
     @property
     def block_size(self) -> int:
-        """Slots."""
+        """Number of slots, in tokens."""
         return self._block_size
 
     @property
     def prev_block(self) -> Any:
-        """The block before in the sequence."""
+        """The block before this one in the sequence; None for the first."""
         return self._prev_block
 
     @property
     def num_empty_slots(self) -> int:
-        """Room for tokens."""
+        """Number of slots without a token."""
         return self._block_size - len(self._token_ids)
 
     @property
     def is_full(self) -> bool:
-        """No room left."""
+        """Whether every slot has a token."""
         return len(self._token_ids) == self._block_size
 
     @property
     def num_tokens_total(self) -> int:
-        """Tokens up to and with this block."""
+        """Number of tokens up to and including this block."""
         total, block = 0, self
         while block is not None:
             total += len(block._token_ids) + block.num_forgotten_tokens
@@ -121,27 +130,30 @@ class NaiveBlock:
 
     @property
     def computed(self) -> bool:
-        """Known only with a prefix cache."""
+        """Raises InvalidValueError: it is known only with a prefix cache."""
         raise InvalidValueError("computed", None, "it is known only with a prefix cache")
 
     @property
     def last_accessed(self) -> float:
-        """Known only with a prefix cache."""
+        """Raises InvalidValueError: it is known only with a prefix cache."""
         raise InvalidValueError("last_accessed", None, "it is known only with a prefix cache")
 
     @property
     def content_hash(self) -> Hashable:
-        """Always None: content is not looked up here."""
+        """Always None: this allocator finds no block by content."""
         return None
 
     @property
     def extra_hash(self) -> Hashable:
-        """What the KV depends on besides tokens."""
+        """What the KV depends on in addition to the tokens, such as an adapter."""
         return self._extra_hash
 
 
 class NaiveBlockAllocator(BlockAllocator):
-    """Hands out block objects of one device."""
+    """Allocates block objects of one device.
+
+    block_ids: `num_blocks` distinct ids from 0 up; by default 0 to num_blocks - 1. Raises InvalidValueError otherwise.
+    """
 
     def __init__(
         self,
@@ -173,14 +185,14 @@ class NaiveBlockAllocator(BlockAllocator):
     # ---- taking ----
 
     def allocate_mutable_block(self, prev_block: Any, extra_hash: Hashable = None, device: Device | None = None) -> Any:
-        """A block without tokens."""
+        """Take a block without tokens. Raises NoFreeBlocksError."""
         block_id = self.blocks.take(1)[0]
         return self._block_pool.init_block(prev_block, [], self._block_size, block_id, extra_hash)
 
     def allocate_immutable_block(
         self, prev_block: Any, token_ids: Sequence[int], extra_hash: Hashable = None, device: Device | None = None
     ) -> Any:
-        """A block with tokens."""
+        """Take a block with tokens. Raises NoFreeBlocksError, or InvalidValueError for more tokens than slots."""
         if len(token_ids) > self._block_size:
             raise InvalidValueError("number of tokens", len(token_ids), f"a block has {self._block_size} slots")
         block = self.allocate_mutable_block(prev_block, extra_hash)
@@ -194,7 +206,7 @@ class NaiveBlockAllocator(BlockAllocator):
         extra_hash: Hashable = None,
         device: Device | None = None,
     ) -> list[Any]:
-        """A chain of blocks; all or none."""
+        """Take a chain of blocks, one for each list of tokens. Raises NoFreeBlocksError; then nothing has changed."""
         made: list[Any] = []
         try:
             for token_ids in block_token_ids:
@@ -207,7 +219,7 @@ class NaiveBlockAllocator(BlockAllocator):
         return made
 
     def fork(self, last_block: Any) -> list[Any]:
-        """New objects for the whole chain, each id held once more; in order from the first."""
+        """Add a reference to every block of a chain; returns new block objects for it, the first block first."""
         chain = chain_of(last_block)
         for block in chain:
             self.blocks.require_held(block.block_id)
@@ -224,20 +236,26 @@ class NaiveBlockAllocator(BlockAllocator):
     # ---- giving back ----
 
     def free(self, block: Any, keep_block_object: bool = False) -> None:
-        """Give back the reference and, unless it is kept, the object."""
+        """Release the reference and, unless `keep_block_object`, return the object to the pool.
+
+        Raises UnknownBlockError for an id of another device, DoubleFreeError for a block without references.
+        """
         self.free_block_id(block)
         if not keep_block_object:
             self._block_pool.free_block(block)
 
     def free_block_id(self, block: Any) -> None:
-        """Give back the reference; the object has no id then."""
+        """Release the reference; the object keeps its tokens and has no id afterwards."""
         self.blocks.release((self.blocks.require_held(block.block_id),))
         block.block_id = None
 
     # ---- writing ----
 
     def cow_block_if_not_appendable(self, block: Any) -> int | None:
-        """The id to write to: the block's own, or a new one if others hold it."""
+        """Return the id to write to: the block's own, or a new one if others hold it, and then record the copy.
+
+        Raises NoFreeBlocksError.
+        """
         source: int | None = block.block_id
         if source is None or self._cow_tracker.is_appendable(block):
             return source
@@ -247,24 +265,24 @@ class NaiveBlockAllocator(BlockAllocator):
         return target
 
     def clear_copy_on_writes(self) -> list[tuple[int, int]]:
-        """The copies to make since the last call."""
+        """Return and forget the copies (source id, target id) recorded since the last call."""
         return self._cow_tracker.clear_cows()
 
     def promote_to_immutable_block(self, block: Any) -> int:
-        """Not supported: content is not looked up here."""
+        """Raises InvalidValueError: promotion needs a prefix cache."""
         raise InvalidValueError("promotion", block.block_id, "it needs a prefix cache")
 
     # ---- moving ----
 
     def swap_out(self, blocks: Sequence[Any]) -> None:
-        """Give back the ids of blocks that go to another device; the objects stay with their owner."""
+        """Release the ids of blocks that move to another device; the objects stay with their owner."""
         for block in blocks:
             self.blocks.require_held(block.block_id)
         for block in blocks:
             self.free_block_id(block)
 
     def swap_in(self, blocks: Sequence[Any]) -> None:
-        """Give ids to blocks that come from another device; all or none."""
+        """Give ids to blocks that come from another device. If that raises NoFreeBlocksError, nothing has changed."""
         for block, block_id in zip(blocks, self.blocks.take(len(blocks)), strict=True):
             block.block_id = block_id
 
@@ -279,54 +297,54 @@ class NaiveBlockAllocator(BlockAllocator):
         return self.refcounter
 
     def get_num_free_blocks(self) -> int:
-        """Blocks that can be taken."""
+        """Number of blocks that can be taken."""
         return self.blocks.num_free
 
     def get_num_total_blocks(self) -> int:
-        """All blocks."""
+        """Number of blocks of the device."""
         return self.blocks.num_total
 
     @property
     def all_block_ids(self) -> frozenset[int]:
-        """All ids."""
+        """The ids of all blocks of the device."""
         return frozenset(self._order)
 
     def get_physical_block_id(self, absolute_id: int) -> int:
-        """Place of an id on its device, from 0."""
+        """Position of an id on its device, counted from 0. Raises UnknownBlockError."""
         place = self._place.get(absolute_id)
         if place is None:
             raise UnknownBlockError(absolute_id, self.blocks.name)
         return place
 
     def get_num_full_blocks_touched(self, blocks: Sequence[Any], device: Device | None = None) -> int:
-        """Distinct full blocks among these. Those that are not full are counted by the append that follows a swap."""
+        """Number of distinct full blocks. The append that follows a swap counts the blocks that are not full."""
         return len({block.block_id if block.block_id is not None else id(block) for block in blocks if block.is_full})
 
     def mark_blocks_as_accessed(self, block_ids: Sequence[int], now: float) -> None:
-        """Nothing to do."""
+        """Does nothing: there is no prefix cache."""
 
     def mark_blocks_as_computed(self, block_ids: Sequence[int]) -> None:
-        """Nothing to do."""
+        """Does nothing: there is no prefix cache."""
 
     def get_common_computed_block_ids(self, computed_seq_block_ids: Sequence[Sequence[int]]) -> list[int]:
-        """Nothing is known to be computed."""
+        """Returns []: there is no prefix cache."""
         return []
 
     def find_cached_blocks_prefix(self, block_hashes: Sequence[Hashable]) -> list[int]:
-        """Nothing is cached."""
+        """Returns []: there is no prefix cache."""
         return []
 
     def get_prefix_cache_hit_rate(self) -> float:
-        """There is no cache."""
+        """Returns -1: there is no prefix cache."""
         return -1.0
 
     def reset_prefix_cache(self) -> bool:
-        """Nothing to empty."""
+        """Returns True: there is no prefix cache to empty."""
         return True
 
 
 def chain_of(last_block: Any) -> list[Any]:
-    """The blocks of a chain, from the first to `last_block`."""
+    """Return the blocks of a chain, from the first to `last_block`."""
     chain = []
     while last_block is not None:
         chain.append(last_block)

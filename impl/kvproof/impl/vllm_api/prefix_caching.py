@@ -39,21 +39,21 @@ from .naive import NaiveBlock, NaiveBlockAllocator
 
 
 class EvictionPolicy(enum.Enum):
-    """Which unreferenced cached block goes first."""
+    """Which unreferenced cached block is evicted first."""
 
     LRU = enum.auto()
 
 
 class BlockTracker(NamedTuple):
-    """What is known of one block id."""
+    """The state of one block id."""
 
-    active: bool  # somebody holds it
+    active: bool  # it has references
     last_accessed: float
     computed: bool
 
 
 class ContentHash:
-    """Stands for one content: first or not, what is before, the tokens, and what else the KV depends on."""
+    """One content: whether it is the first block, the hash before it, its tokens, and what else its KV depends on."""
 
     __slots__ = ("__weakref__", "depth", "key")
 
@@ -62,14 +62,14 @@ class ContentHash:
         self.depth = depth  # in blocks, this one included
 
 
-# How blocks say that they have no hash: ours, and those written against V0.
+# The hash of a block that has none: None in our blocks, hash("None") in blocks that are written against V0.
 UNDEFINED_HASHES = (None, hash("None"))
 
 _CONTENT_HASHES: WeakValueDictionary[Hashable, ContentHash] = WeakValueDictionary()
 
 
 class PrefixCachingBlock(NaiveBlock):
-    """A block that is promoted when it becomes full."""
+    """A block that is promoted, or exchanged, when it becomes full."""
 
     def __init__(
         self,
@@ -87,7 +87,10 @@ class PrefixCachingBlock(NaiveBlock):
         self._content_hash: Hashable = None
 
     def append_token_ids(self, token_ids: Sequence[int]) -> None:
-        """Append; a block that has an id and becomes full is promoted, which may change the id."""
+        """Append tokens; a block that has an id and becomes full is exchanged or promoted, which may change the id.
+
+        Raises InvalidValueError and NoFreeBlocksError as `NaiveBlock.append_token_ids` does.
+        """
         try:
             super().append_token_ids(token_ids)
         except Exception:
@@ -98,7 +101,7 @@ class PrefixCachingBlock(NaiveBlock):
 
     @property
     def computed(self) -> bool:
-        """Whether its KV was known to be there when it was allocated."""
+        """Whether its KV was already computed when it was allocated."""
         return self._computed
 
     @computed.setter
@@ -107,7 +110,7 @@ class PrefixCachingBlock(NaiveBlock):
 
     @property
     def last_accessed(self) -> float:
-        """Time of the last access."""
+        """Time of the last access, -1 before the first."""
         return self._last_accessed
 
     @last_accessed.setter
@@ -116,7 +119,7 @@ class PrefixCachingBlock(NaiveBlock):
 
     @property
     def content_hash(self) -> Hashable:
-        """Undefined (None) while the block is not full or the one before has none."""
+        """The content hash; None while the block is not full or the block before it has none."""
         if self._content_hash is not None:
             return self._content_hash
         block: Any = self
@@ -138,7 +141,7 @@ class PrefixCachingBlock(NaiveBlock):
     def hash_block_tokens(
         is_first_block: bool, prev_block_hash: Hashable, cur_block_token_ids: Sequence[int], extra_hash: Hashable = None
     ) -> ContentHash:
-        """The content hash of a full block."""
+        """Return the content hash of a full block: the same object for equal arguments."""
         key = (is_first_block, prev_block_hash, tuple(cur_block_token_ids), extra_hash)
         known = _CONTENT_HASHES.get(key)
         if known is None:
@@ -147,7 +150,7 @@ class PrefixCachingBlock(NaiveBlock):
 
 
 class PrefixCachingBlockAllocator(NaiveBlockAllocator):
-    """Hands out block objects of one device, shared by content where that is known."""
+    """Allocates block objects of one device; full blocks of equal content share one id."""
 
     blocks: CachedBlocks
 
@@ -172,7 +175,10 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
     def allocate_immutable_block(
         self, prev_block: Any, token_ids: Sequence[int], extra_hash: Hashable = None, device: Device | None = None
     ) -> Any:
-        """A full block: the cached one if its content is known, else a new one."""
+        """Take a full block: the cached one of this content if there is one, else a new one, which is promoted.
+
+        Raises InvalidValueError unless there are `block_size` tokens, and NoFreeBlocksError.
+        """
         if len(token_ids) != self._block_size:
             raise InvalidValueError("number of tokens", len(token_ids), f"a full block has {self._block_size}")
         block = self._block_pool.init_block(prev_block, list(token_ids), self._block_size, None, extra_hash)
@@ -196,7 +202,7 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
         return block
 
     def cow_block_if_not_appendable(self, block: Any) -> int | None:
-        """The id to write to: that of the computed block of equal content, the block's own, or a new one."""
+        """Return the id to write to: that of the computed block of equal content, the block's own, or a new one."""
         source: int | None = block.block_id
         twin = self._exchange(block)
         if twin is not None:
@@ -219,7 +225,10 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
         return twin
 
     def promote_to_immutable_block(self, block: Any) -> int:
-        """Let a block that became full be found; if its content is cached and computed, exchange it."""
+        """Register a block that became full under its content, or exchange it for a computed block of that content.
+
+        Returns the id that the block has from now on. Raises InvalidValueError if the block has no content hash.
+        """
         block_id = self.blocks.require_held(block.block_id)
         if block.content_hash is None:
             raise InvalidValueError("block", block_id, "only a full block after full blocks can be promoted")
@@ -240,7 +249,7 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
         return None if content_hash is None else self.blocks.contents.find((None, (), content_hash, None))
 
     def mark_blocks_as_computed(self, block_ids: Sequence[int]) -> None:
-        """The step has computed the touched blocks: those named, or all where none is named."""
+        """Mark touched blocks as computed: those that are named, or all of them if none is named."""
         for block_id in block_ids or list(self._touched):
             content_hash = self._touched.pop(block_id, None)
             if content_hash is not None and self.blocks.refcounts[block_id]:
@@ -261,7 +270,7 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
             block.block_id = None
 
     def mark_blocks_as_accessed(self, block_ids: Sequence[int], now: float) -> None:
-        """Record an access, for the order of eviction."""
+        """Record an access, which decides the order of eviction. Raises UnknownBlockError for ids of other devices."""
         for block_id in block_ids:
             self.get_physical_block_id(block_id)
         self.blocks.record_access(block_ids, now)
@@ -270,17 +279,17 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
                 self.blocks.evictor.update(block_id, self.blocks.last_accessed[block_id])
 
     def is_block_cached(self, block: Any) -> bool:
-        """Whether the content of the block can be found."""
+        """Whether a block with the content of this one can be found."""
         content = self._find(block.content_hash)
         return content is not None and content.block_id != NO_BLOCK
 
     def block_is_computed(self, block_id: int) -> bool:
-        """Whether the KV of the block is there."""
+        """Whether the KV of the block is computed. Raises UnknownBlockError for an id of another device."""
         self.get_physical_block_id(block_id)
         return bool(self.blocks.computed[block_id])
 
     def find_cached_blocks_prefix(self, block_hashes: Sequence[Hashable]) -> list[Any]:
-        """The longest prefix of contents that are cached and computed."""
+        """Return the longest prefix of these hashes whose blocks are cached and computed."""
         found = []
         for block_hash in block_hashes:
             content = self._find(block_hash)
@@ -290,22 +299,22 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
         return found
 
     def get_common_computed_block_ids(self, computed_seq_block_ids: Sequence[Sequence[int]]) -> list[int]:
-        """The longest common prefix of the lists that are not empty."""
+        """Return the longest common prefix of the lists that are not empty."""
         return common_prefix([ids for ids in computed_seq_block_ids if ids])
 
     def get_prefix_cache_hit_rate(self) -> float:
-        """Hits per query."""
+        """Hits per query, 0 to 1."""
         return self.blocks.metric.get_hit_rate()
 
     def reset_prefix_cache(self) -> bool:
-        """Empty the cache; refused while any block is in use."""
+        """Empty the cache; returns False, and does nothing, while any block is in use."""
         if not self.blocks.is_idle:
             return False
         self.blocks.forget_all()
         self._touched.clear()
         return True
 
-    # ---- what tools and tests written against V0 look at, all of it read only ----
+    # ---- read-only views for programs and tests that are written against V0 ----
 
     @property
     def evictor(self) -> LRUEvictor:
@@ -329,10 +338,10 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
 
     @property
     def _hashless_allocator(self) -> NaiveBlockAllocator:
-        return self  # one list of free ids serves blocks with and without content
+        return self  # one list of free ids serves blocks with content and without
 
     def receive(self, block: Any, last_accessed: float) -> None:
-        """A block came from another device; if it is full, it is found here under its content."""
+        """Take over a block that came from another device: its last access and, if it is full, its content."""
         block_id = block.block_id
         self.blocks.last_accessed[block_id] = last_accessed
         if block.content_hash is None:
@@ -345,7 +354,7 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
             self._touched[block_id] = block.content_hash
 
     def send(self, block_ids: Iterable[int]) -> None:
-        """These blocks went to another device: the step computes none of them here, unless somebody still holds it."""
+        """These blocks moved to another device: those that nobody holds here any more are not touched."""
         for block_id in block_ids:
             if not self.blocks.refcounts[block_id]:
                 self._touched.pop(block_id, None)

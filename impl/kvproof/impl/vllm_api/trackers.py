@@ -1,4 +1,7 @@
-"""Per sequence: how much of it is in the prefix cache, and when it was last used."""
+"""Trackers of sequences: how much of each is in the prefix cache, and when it was used last.
+
+Source: vLLM 0.9, vllm/core/block/prefix_caching_block.py, ComputedBlocksTracker and LastAccessBlocksTracker.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,19 @@ from .prefix_caching import PrefixCachingBlock
 
 
 class FindsPrefix(Protocol):
-    """What looking up needs of an allocator."""
+    """The call of an allocator that a look-up needs."""
 
     def find_cached_blocks_prefix(self, block_hashes: list[Hashable]) -> list[Hashable]: ...
 
 
 class RecordsAccess(Protocol):
-    """What recording an access needs of an allocator."""
+    """The call of an allocator that recording an access needs."""
 
     def mark_blocks_as_accessed(self, block_ids: list[int], now: float) -> None: ...
 
 
 class ComputedBlocksTracker:
-    """Content hashes of each sequence's full blocks, extended as it grows, and how many were found."""
+    """Keeps the content hashes of the full blocks of each sequence, and how many of its tokens were found."""
 
     def __init__(self, allocator: FindsPrefix, block_size: int, enable_caching: bool) -> None:
         require_at_least("block_size", block_size, 1)
@@ -32,7 +35,7 @@ class ComputedBlocksTracker:
         self._num_cached_tokens: dict[int, int] = {}
 
     def get_num_cached_tokens(self, seq: SequenceLike) -> int:
-        """Tokens of the leading cached blocks; what was said first holds while the sequence is in prefill."""
+        """Number of tokens in leading cached blocks. The first answer is repeated while the sequence is in prefill."""
         if not self._enable_caching:
             return 0
         seq_id = seq.seq_id
@@ -43,7 +46,7 @@ class ComputedBlocksTracker:
         return self._num_cached_tokens[seq_id]
 
     def remove_seq(self, seq_id: int) -> None:
-        """Forget a sequence; nothing happens if it is not known."""
+        """Forget a sequence; does nothing if it is not known."""
         self._hashes.pop(seq_id, None)
         self._num_cached_tokens.pop(seq_id, None)
 
@@ -59,30 +62,30 @@ class ComputedBlocksTracker:
 
 
 class LastAccessBlocksTracker:
-    """One time per sequence, written to its blocks only when they are about to be freed."""
+    """Keeps one time of last access per sequence, and writes it to its blocks only when they are about to be freed."""
 
     def __init__(self, allocator: RecordsAccess) -> None:
         self._allocator = allocator
         self._last_access: dict[int, float | None] = {}
 
     def add_seq(self, seq_id: int) -> None:
-        """Begin to follow a sequence."""
+        """Begin to track a sequence."""
         self._last_access[seq_id] = None
 
     def remove_seq(self, seq_id: int) -> None:
-        """No longer follow it."""
+        """Stop tracking a sequence. Raises UnknownSequenceError."""
         if seq_id not in self._last_access:
             raise UnknownSequenceError(seq_id)
         del self._last_access[seq_id]
 
     def update_last_access(self, seq_id: int, time: float) -> None:
-        """The sequence was used."""
+        """Record that the sequence was used at `time`. Raises UnknownSequenceError."""
         if seq_id not in self._last_access:
             raise UnknownSequenceError(seq_id)
         self._last_access[seq_id] = time
 
     def update_seq_blocks_last_access(self, seq_id: int, block_ids: list[int]) -> None:
-        """Write the time to the sequence's blocks, if there is one."""
+        """Write the time of last access, if there is one, to these blocks. Raises UnknownSequenceError."""
         if seq_id not in self._last_access:
             raise UnknownSequenceError(seq_id)
         time = self._last_access[seq_id]
