@@ -6,7 +6,6 @@ each block if the finding is about KV. Where the judge stopped half-way through 
 is a difference as well.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 from kvproof.check.counterexample.steps import steps_of
 from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
 from kvproof.check.oracle.expected import ExpectedSequence
-from kvproof.check.oracle.manager.base import Judge
+from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.oracle.replay import replay
 from kvproof.check.protocol.finding import AdapterError, Finding
@@ -27,7 +26,6 @@ LISTS = {FREE: "free", USED: "used", EVICTABLE: "evictable", RESERVED: "reserved
 DEVICES = ("GPU", "host")
 NUM_BLOCKS_SHOWN = 64  # of a larger pool, only those that are not plainly free
 ABOUT_CONTENT = frozenset({"read-back", "cow-copied", "mapping-hazard-free"})
-NAMED = re.compile(r"\bblock (\d+)")
 
 
 def replay_frames(
@@ -59,9 +57,9 @@ class FrameRecorder:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.frames: list[Frame] = []
-        self._judge: Judge | None = None
+        self._judge: Oracle | None = None
 
-    def take(self, judge: Judge) -> None:
+    def take(self, judge: Oracle) -> None:
         """One frame of the judge as it is now."""
         self._judge = judge
         self.frames.append(self._frame(judge, None))
@@ -71,12 +69,12 @@ class FrameRecorder:
         if self._judge is not None:
             self.frames[-1] = self._frame(self._judge, finding)
 
-    def _frame(self, judge: Judge, finding: Finding | None) -> Frame:
+    def _frame(self, judge: Oracle, finding: Finding | None) -> Frame:
         wrong = frozenset() if finding is None else _wrong_blocks(judge, finding)
         lanes = tuple(self._lanes(judge, finding is not None, wrong))
         return Frame("", lanes, tuple(self._blocks(judge, finding, wrong)), tuple(_pools(judge, finding)))
 
-    def _lanes(self, judge: Judge, compares: bool, wrong: frozenset[int]) -> Iterator[Lane]:
+    def _lanes(self, judge: Oracle, compares: bool, wrong: frozenset[int]) -> Iterator[Lane]:
         if isinstance(judge, PoolJudge):
             for holder, slot in judge.holders.items():
                 yield Lane(f"holder {holder}", "", tuple(self._entries(judge, slot, None, wrong)))
@@ -92,7 +90,9 @@ class FrameRecorder:
                 entries = (Entry(None, 0, 0, _name(block, self.config)) for table in tables for block in table)
                 yield Lane(f"sequence {seq_id}", "over, and still shown", tuple(entries))
 
-    def _entries(self, judge: Judge, slot: int, theirs: Sequence[int] | None, wrong: frozenset[int]) -> Iterator[Entry]:
+    def _entries(
+        self, judge: Oracle, slot: int, theirs: Sequence[int] | None, wrong: frozenset[int]
+    ) -> Iterator[Entry]:
         """The entries of a table of the specification; `theirs` is the one that the subject shows, if compared."""
         state, size, null = judge.state, self.config.block_size, judge.explainer.machine.null
         ours = [] if slot == NONE else state.table[slot][: state.num_blocks[slot]]
@@ -108,9 +108,9 @@ class FrameRecorder:
             done = _in_entry(index, state.done_full[slot], state.done_filled[slot], size)
             yield Entry(block, known, done, shown, block in wrong and done > 0)
 
-    def _blocks(self, judge: Judge, finding: Finding | None, wrong: frozenset[int]) -> Iterator[Block]:
+    def _blocks(self, judge: Oracle, finding: Finding | None, wrong: frozenset[int]) -> Iterator[Block]:
         state, num_blocks = judge.state, judge.explainer.num_blocks
-        named = set() if finding is None else {*finding.blocks, *map(int, NAMED.findall(finding.text))}
+        named = set[int]() if finding is None else set(finding.blocks)
         for block in range(num_blocks):
             differences = tuple(_differences(judge, block, wrong)) if finding is not None else ()
             is_plain = state.status[block] == FREE and not differences and block not in named
@@ -133,7 +133,7 @@ def _in_entry(index: int, num_full: int, num_filled: int, size: int) -> int:
     return size if index < num_full else num_filled if index == num_full else 0
 
 
-def _shown_table(tables: Sequence[Sequence[int]] | None, part: ExpectedSequence, judge: Judge) -> list[int]:
+def _shown_table(tables: Sequence[Sequence[int]] | None, part: ExpectedSequence, judge: Oracle) -> list[int]:
     if not tables or part.kv_group >= len(tables):
         return []
     return [judge.explainer.machine.null if block == NULL_BLOCK else block for block in tables[part.kv_group]]
@@ -146,7 +146,7 @@ def _name(block: int, config: Config, null: int = NULL_BLOCK) -> str:
     return f"host {block - first_host}" if config.num_host_blocks and block >= first_host else f"block {block}"
 
 
-def _wrong_blocks(judge: Judge, finding: Finding) -> frozenset[int]:
+def _wrong_blocks(judge: Oracle, finding: Finding) -> frozenset[int]:
     """Blocks that do not hold what the specification says, if the finding is about that.
 
     Otherwise the specification may be ahead of the worker, who is told of copies and writes only when all of a call is
@@ -157,7 +157,7 @@ def _wrong_blocks(judge: Judge, finding: Finding) -> frozenset[int]:
     return frozenset(judge.worker.wrong_blocks(judge.state.memory, judge.state.num_written))
 
 
-def _differences(judge: Judge, block: int, wrong: frozenset[int]) -> Iterator[str]:
+def _differences(judge: Oracle, block: int, wrong: frozenset[int]) -> Iterator[str]:
     state, seen = judge.state, judge.explainer.observed
     if seen.refs is not None:
         shown = seen.refs[block] if block < len(seen.refs) else None
@@ -172,7 +172,7 @@ def _differences(judge: Judge, block: int, wrong: frozenset[int]) -> Iterator[st
         yield "holds other KV"
 
 
-def _pools(judge: Judge, finding: Finding | None) -> Iterator[Pool]:
+def _pools(judge: Oracle, finding: Finding | None) -> Iterator[Pool]:
     for pool, name in enumerate(DEVICES):
         unused = judge.state.count[pool][FREE] + judge.state.count[pool][EVICTABLE]
         shown = judge.explainer.observed.free[pool]

@@ -1,8 +1,8 @@
-"""What the judge knows: the sequences it told the subject of, their tokens, and what was computed of them.
+"""The expected state: the sequences that the judge gave to the subject, their tokens, and what was computed of them.
 
 A sequence has a table in each KV group of its manager. What belongs to one table (the identities that its blocks hold,
-how far back its layers read, its number in the state of the specification) is kept in a *part*; the sequence itself is
-its part in the first group, so that with one group there is nothing besides.
+how far back its layers read, its number in the state of the specification) is kept in a *part*. The sequence itself is
+its part in the first group, so with one group there is one object.
 """
 
 from enum import Enum
@@ -20,8 +20,8 @@ class Status(Enum):
 
 
 class ExpectedSequence:
-    """One sequence, or its part in a further KV group: its tokens (as told), the identity of each position, and how
-    far it is computed. Tokens are one list for all parts; what happens to a sequence is kept in the first part alone.
+    """One sequence, or its part in a further KV group: its tokens, the identity of each position, and how far it is
+    computed. All parts share the list of tokens; the status and progress of a sequence are kept in the first part.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class ExpectedSequence:
 
     @property
     def name(self) -> str:
-        """The part, for people."""
+        """The part, as text."""
         return f"sequence {self.id}" + (f" in KV group {self.kv_group}" if self.kv_group else "")
 
     @property
@@ -81,11 +81,11 @@ class ExpectedSequence:
 
     @property
     def num_unseen(self) -> int:
-        """Tokens that no step has computed or is about to."""
+        """Tokens that no step has computed or is scheduled to compute."""
         return len(self.tokens) - self.computed
 
     def grow(self, identities: Identities, token: int) -> None:
-        """One more token is known."""
+        """Append a token."""
         item = item_at(len(self.tokens), token, self.images)
         self.tokens.append(token)
         for part in self.parts:
@@ -93,14 +93,14 @@ class ExpectedSequence:
             part.identities.append(part.last)
 
     def drop_last_token(self) -> None:
-        """The last token, which no table knows of yet, turns out never to have been sampled."""
+        """Remove the last token, which no table has yet: its result was dropped."""
         self.tokens.pop()
         for part in self.parts:
             part.identities.pop()
             part.last = part.identities[-1]
 
     def forked(self, child_id: int) -> "ExpectedSequence":
-        """A child with the same tokens, as far computed."""
+        """A child with the same tokens, computed as far."""
         child = ExpectedSequence(child_id, self.group, self.key, self.images, self.last, self.window)
         child.tokens = self.tokens[:]
         for part in self.parts[1:]:

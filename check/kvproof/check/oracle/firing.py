@@ -1,7 +1,7 @@
-"""Programs fired on the specification beside one opened subject; a guard that refuses is a finding.
+"""Run programs of rules on the specification's state; a guard that refuses is a finding.
 
-A program of the specification's rules says what a call of the subject was. Each firing is done by the specification
-itself, and counted as a witness; what the worker has to know of it (blocks without content, copies) is noted before.
+Each call of the subject is explained by a program, that is, a sequence of rules with arguments. The specification runs
+each rule, and each is counted as a witness. Before a rule runs, the worker is given what it needs (new blocks, copies).
 """
 
 from collections import Counter
@@ -32,8 +32,8 @@ NAMES_A_BLOCK = {  # rules about one block, and which argument it is
 }
 
 
-class Firing:
-    """The state of the specification, and what runs on it."""
+class SpecRunner:
+    """The state of the specification for one opened subject, and the rules that run on it."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Firing:
         self.order: EvictionOrder | None = None
 
     def watch_eviction_order(self) -> None:
-        """From now on hold the victims of each call against the policy: least recently used first."""
+        """From now on compare the victims of each call with the policy: least recently used first."""
         goes_before = self.machine.word("goes_before")
         self.order = EvictionOrder(self.state, self.config.num_gpu_blocks, goes_before, self.coverage)
 
     def run(self, program: Program, context: str) -> None:
-        """Run a program; a firing that is refused is a finding about the call `context`."""
+        """Run a program that explains the call `context`. Raises Finding if a guard refuses a rule."""
         rules, state, coverage = self.rules, self.state, self.coverage
         if self.order is not None:
             program = self.order.watched(program)
@@ -98,24 +98,27 @@ class Firing:
 
     def _refused(self, guard: Guard, name: str, arguments: tuple[Any, ...], context: str) -> Finding:
         if not guard.property:
-            raise AssertionError(f"the judge fired {name}{arguments} for {context}, but not so: {guard.sentence}")
-        text, property = f"{context}: it must be that {guard.sentence}", guard.property
+            raise AssertionError(
+                f"the judge ran {name}{arguments} for {context}, but a guard refused: {guard.sentence}"
+            )
+        sentence, property, blocks = f"it must be that {guard.sentence}", guard.property, []
         if name in NAMES_A_BLOCK:
             block = arguments[NAMES_A_BLOCK[name]]
-            text += f"; {self._described(block)}"
+            blocks.append(block)
+            sentence += f"; {self._described(block)}"
             if self._is_left_in_flight(block):
                 property = "in-flight-held"
         row = arguments[-1]
         if guard.property == "sharing-equal" and isinstance(row, list):
-            text += f"; the sequence has {self.identities.describe(row[-1])}"
-        return Finding(property, text)
+            sentence += f"; the sequence has {self.identities.describe(row[-1])}"
+        return Finding(property, sentence, call=context, blocks=blocks)
 
     def _is_left_in_flight(self, block: int) -> bool:
-        """Whether nobody refers to the block any more, and something in flight still uses it."""
+        """Whether no table names the block any more, and something in flight still uses it."""
         return 0 <= block < self.num_blocks and self.state.pins[block] > 0 and not self.state.refcount[block]
 
     def _described(self, block: int) -> str:
-        """What the specification knows of a block."""
+        """The state of a block in the specification, as text."""
         if not 0 <= block < self.num_blocks:
             return f"block {block} is none of {self.num_blocks}"
         state = self.state

@@ -1,8 +1,8 @@
-"""The worker, played by the judge: it executes what the manager emitted, in the order in which an engine does.
+"""A reference worker on integers: it executes the lists that the manager emitted, in the order of an engine's worker.
 
-One step: swap in, then swap out, then copies, then the model's writes. Blocks handed out without content are poisoned
-before the model writes, so that stale content of an equal prompt cannot pass for KV that was computed; slots reserved
-beyond the known tokens are filled with junk, as a draft model would.
+A step executes the mapping (`kvproof.spec.text.mapping`), then the writes of the model. Blocks that were given out
+without content are cleared before the model writes, so that the old content of an equal prompt cannot pass for computed
+KV. Slots that are reserved beyond the known tokens are filled with junk, as a draft model would fill them.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ EMPTY, JUNK = -1, -2
 
 
 class Worker:
-    """The slots of both devices, and the queues of one step."""
+    """The slots of both devices, and the lists of one step."""
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
         self.block_size = block_size
@@ -29,7 +29,7 @@ class Worker:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a step has been begun and not executed."""
+        """Whether a step was begun and not executed."""
         return bool(self.writes or self.copies or self.swap_in or self.swap_out)
 
     def order_may_matter(self) -> bool:
@@ -37,7 +37,7 @@ class Worker:
         return not all(mapping.commute(*one, *other) for one, other in combinations(self.copies, 2))
 
     def in_other_order(self, lookahead: int) -> "Worker":
-        """A worker that has executed the same step with its copies the other way round."""
+        """A worker that has executed the same step with its copies in reverse order."""
         other = Worker(0, self.block_size)
         other.slots = [row[:] for row in self.slots]
         other.swap_in, other.swap_out, other.copies = self.swap_in[:], self.swap_out[:], self.copies[::-1]
@@ -46,7 +46,7 @@ class Worker:
         return other
 
     def execute(self, lookahead: int) -> None:
-        """Do the step."""
+        """Execute the step."""
         slots = self.slots
         lists = {mapping.SWAP_IN: self.swap_in, mapping.SWAP_OUT: self.swap_out, mapping.COPY: self.copies}
         for name in mapping.WORKER_ORDER:
@@ -77,6 +77,6 @@ class Worker:
             start += count
 
     def wrong_blocks(self, memory: list[list[int]], num_written: Iterable[int]) -> list[int]:
-        """Blocks that do not hold, slot by slot, what the specification says was written there."""
+        """The blocks whose slots differ from what the specification says was written there."""
         slots = self.slots
         return [b for b, w in enumerate(num_written) if w and slots[b][:w] != memory[b][:w]]

@@ -1,16 +1,16 @@
-"""A pool in lockstep with the specification: a holder is a sequence of it, its blocks are that sequence's table.
+"""The judge of pools: drives a pool and the specification in lockstep.
 
-No rule is stated here. Allocation is the rules that give a sequence new entries, sharing is a fork or a prefix hit,
-freeing is the rules that drop every entry; each is fired with the ids that the pool gave, and a guard that refuses is
-the finding. Operations that are not enabled are passed over, as at every level.
+A holder is a sequence of the specification, and its blocks are the table of that sequence. An allocation gives a
+sequence new entries, sharing is a fork or a prefix hit, and freeing drops every entry. The specification runs each of
+these programs with the ids that the pool gave; if a guard refuses, this is the finding. Operations that are not enabled
+are skipped, as at every level.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from kvproof.check.oracle.manager.base import Judge
-from kvproof.check.oracle.refinement import Explainer
+from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.adapter_check import POOL_CALLS, check_adapter, check_answer, check_observation
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import ManagerSubject, Refused
@@ -26,29 +26,22 @@ ROOT = Key()
 ONE_PAGE = 1  # tokens of a block, as the specification counts
 
 
-class PoolJudge(Judge):
-    """One opened pool, its holders, and the specification beside it."""
+class PoolJudge(Oracle):
+    """One opened pool in lockstep with the specification."""
 
     def __init__(self, subject: PoolSubject, config: PoolConfig, identities: Identities | None = None) -> None:
         check_adapter(subject, POOL_CALLS)
-        self.subject = cast(ManagerSubject, subject)  # of whose calls only `open` and `observe` are used by name
-        self.config, self.capabilities = config, subject.capabilities
-        self.identities = Identities() if identities is None else identities
         self.stored: list[int] = []  # blocks, in the order in which they were last cached
-        self.given_up: list[int] = []  # blocks, in the order in which they were last given up
+        self.given_up: list[int] = []  # blocks, in the order in which they were last released
         self.holders: dict[int, int] = {}  # holder -> its number in the specification
-        self.coverage: Counter[str] = Counter()
-        self.notes: Counter[str] = Counter()
-        self.answer = ""
-        self._open()
-        first = self._call("total-calls", "observe")
-        check_observation(first, 1)
-        self.explainer = Explainer(config, first, self.identities, self.coverage)
-        self.state = self.explainer.state
-        self.explainer.compare_pool("open", self._is_at_rest)
+        # Of the calls of a manager, only `open` and `observe` are used.
+        super().__init__(cast(ManagerSubject, subject), config, identities)
 
     def apply(self, operation: Operation) -> bool:
-        """Do one operation; raises Finding, or AdapterError if the adapter breaks the protocol."""
+        """Do one operation if it is enabled, and return whether it was.
+
+        Raises Finding, and AdapterError if the adapter breaks the protocol.
+        """
         if operation[0] not in OPERATIONS:
             raise ValueError(f"there is no operation {operation[0]!r}; there are {', '.join(OPERATIONS)}")
         self.answer = ""
@@ -58,11 +51,12 @@ class PoolJudge(Judge):
             check_observation(self.explainer.observed, 1)
             raise
 
-    def _is_at_rest(self) -> bool:
+    def is_at_rest(self) -> bool:
+        """Whether nothing is held."""
         return not self.holders
 
     def blocks_of(self, holder: int) -> list[int]:
-        """The blocks that a holder has."""
+        """The blocks of a holder."""
         slot = self.holders[holder]
         return list(self.state.table[slot][: self.state.num_blocks[slot]])
 
@@ -74,16 +68,16 @@ class PoolJudge(Judge):
         return slot
 
     def _settle_pool(self, context: str) -> None:
-        self.explainer.observed = self._call("total-calls", "observe")
-        self.explainer.compare_pool(context, self._is_at_rest)
+        self.explainer.observed = self.call("total-calls", "observe")
+        self.settle(context)
         if not sum(self.explainer.observed.free):
             self.coverage["pool full"] += 1
         if any(count >= 3 for count in self.state.refcount):
             self.coverage["three holders"] += 1
 
     def _ids(self, name: str, *arguments: Any) -> list[int] | None:
-        """The ids that a call gave; None if it refused."""
-        given = self._call("total-calls", name, *arguments)
+        """The ids that a call returned; None if it refused."""
+        given = self.call("total-calls", name, *arguments)
         check_answer(name, given, list, *([Refused] if name == "allocate" else []))
         if isinstance(given, Refused):
             return None
@@ -110,7 +104,7 @@ class PoolJudge(Judge):
         return True
 
     def op_store(self, holder: int, pages: Sequence[int]) -> bool:
-        """A new holder takes blocks, computes these pages in them, and lets them be found."""
+        """A new holder takes blocks, computes these pages in them, and puts them into the cache."""
         if not self._is_new(holder):
             return False
         context = f"allocate({len(pages)})"
@@ -122,7 +116,7 @@ class PoolJudge(Judge):
         self._settle_pool(context)
         if self.config.caching:
             context = f"cache({blocks}, {list(pages)})"
-            self._call("total-calls", "cache", list(blocks), list(pages))
+            self.call("total-calls", "cache", list(blocks), list(pages))
             self.explainer.run(operations.register_entries(self.state, ONE_PAGE, slot), context)
             self._settle_pool(context)
             _move_to_the_end(self.stored, blocks)
@@ -130,25 +124,27 @@ class PoolJudge(Judge):
 
     def _stored(self, slot: int, known: list[int], blocks: list[int]) -> Iterator[RuleCall]:
         yield from operations.admit_sequence(self.state, ONE_PAGE, slot, 0, (), 0, 0, blocks.__getitem__, False)
-        for index, block in enumerate(blocks):  # a block just taken is new, whatever it was cached under
+        for index, block in enumerate(blocks):  # its cached content is lost
             yield from operations.take(self.state, block)
             yield "append", (slot, block, operations.row_of(known, index, ONE_PAGE), ONE_PAGE)
         yield from operations.compute_tokens(self.state, ONE_PAGE, slot, len(known))
 
     def _allocated(self, num_blocks: int, context: str) -> list[int] | None:
-        """What `allocate` gave; None if it refused what could not be."""
+        """The blocks that `allocate` returned; None if it refused, and had to."""
         before = self.explainer.observed
         blocks = self._ids("allocate", num_blocks)
         unused = self.state.count[GPU][FREE] + self.state.count[GPU][EVICTABLE]
         if blocks is None:
             self.answer = "refused"
             if num_blocks <= unused:
-                raise Finding("admission-sound", f"{context} was refused, and {unused} blocks are free")
-            self._unchanged(before, f"{context} was refused")
+                sentence = f"{context} was refused, and $expected blocks are free"
+                raise Finding("admission-sound", sentence, expected=unused, observed=num_blocks)
+            self.require_unchanged(before, f"{context} was refused")
             self.coverage["refused"] += 1
             return None
         if len(blocks) != num_blocks:
-            raise Finding("admission-sound", f"{context} gave {len(blocks)} blocks: {blocks}")
+            sentence = f"{context} gave $observed blocks: {blocks}"
+            raise Finding("admission-sound", sentence, expected=num_blocks, observed=len(blocks), blocks=blocks)
         self.answer = _named(blocks)
         return blocks
 
@@ -160,7 +156,7 @@ class PoolJudge(Judge):
             return False
         blocks = self.blocks_of(parent)
         context = f"share({blocks})"
-        self._call("total-calls", "share", list(blocks))
+        self.call("total-calls", "share", list(blocks))
         slot = self.holders[parent]
         self.explainer.run(operations.fork_sequence(slot, self._begin(child)), context)
         self._settle_pool(context)
@@ -168,20 +164,20 @@ class PoolJudge(Judge):
         return True
 
     def op_find(self, pages: Sequence[int]) -> bool:
-        """Look pages up, and leave it at that: what is found must be what a holder could share."""
+        """Look pages up, and do no more: a holder could share the blocks that are found."""
         if not self.config.caching or not self.explainer.free_slots:
             return False
         self._found(pages)
         return True
 
     def op_reuse(self, holder: int, pages: Sequence[int]) -> bool:
-        """A new holder looks pages up, and shares the blocks found."""
+        """A new holder looks pages up, and shares the blocks that are found."""
         if not self.config.caching or not self._is_new(holder):
             return False
         blocks = self._found(pages)
         if blocks:
             context = f"share({blocks})"
-            self._call("total-calls", "share", list(blocks))
+            self.call("total-calls", "share", list(blocks))
             self.explainer.run(self._hit(self._begin(holder), pages, blocks), context)
             self._settle_pool(context)
         return True
@@ -189,11 +185,12 @@ class PoolJudge(Judge):
     def _found(self, pages: Sequence[int]) -> list[int]:
         context, before = f"find({list(pages)})", self.explainer.observed
         blocks = self._ids("find", list(pages)) or []
-        self._unchanged(before, f"{context} only asks")
+        self.require_unchanged(before, f"{context} only asks")
         if len(blocks) > len(pages):
-            raise Finding("hit-computed", f"{context} gave {len(blocks)} blocks for {len(pages)} pages: {blocks}")
+            sentence = f"{context} gave $observed blocks for $expected pages: {blocks}"
+            raise Finding("hit-computed", sentence, expected=len(pages), observed=len(blocks), blocks=blocks)
         state, slot, coverage = self.state, self.explainer.free_slots[-1], Counter(self.coverage)
-        self.explainer.run(self._hit(slot, pages, blocks), context)  # on trial: given up again at once
+        self.explainer.run(self._hit(slot, pages, blocks), context)  # a trial: the sequence is freed at once
         self.explainer.run(operations.free_sequence(state, slot), context)
         self.coverage.clear()
         self.coverage.update(coverage)
@@ -219,16 +216,16 @@ class PoolJudge(Judge):
             known.append(last)
         return known
 
-    # Giving up -----------------------------------------------------------------------------------------------------
+    # Releasing -----------------------------------------------------------------------------------------------------
 
     def op_give(self, holder: int, others: Sequence[int] = ()) -> bool:
-        """A holder gives up every block, the last one first; in the same call, so do others, one after another."""
+        """A holder releases every block, the last one first; in the same call others do so, one after another."""
         if holder not in self.holders:
             return False
         giving = dict.fromkeys((holder, *(other for other in others if other in self.holders)))
         blocks = [block for one in giving for block in self.blocks_of(one)[::-1]]
         context = f"free({blocks})"
-        self._call("total-calls", "free", blocks[:])
+        self.call("total-calls", "free", blocks[:])
         for one in giving:
             slot = self.holders.pop(one)
             self.explainer.run(operations.free_sequence(self.state, slot), context)
@@ -239,16 +236,16 @@ class PoolJudge(Judge):
         return True
 
     def op_forget(self) -> bool:
-        """The cache is forgotten, which a pool refuses while blocks are held."""
+        """Reset the cache; a pool refuses this while blocks are held."""
         if not (self.capabilities.reset and self.config.caching):
             return False
         before = self.explainer.observed
-        done = self._call("total-calls", "reset_cache")
+        done = self.call("total-calls", "reset_cache")
         check_answer("reset_cache", done, bool)
         self.answer = "done" if done else "refused"
         if not done:
-            self._unchanged(before, "reset_cache() was refused")
-        self._judge_reset(done, "reset_cache()")
+            self.require_unchanged(before, "reset_cache() was refused")
+        self.judge_reset(done, "reset_cache()")
         if not done:
             return True
         self.explainer.run(operations.reset_cache(self.state), "reset_cache()")

@@ -1,13 +1,13 @@
-"""Explanation: what a call has shown is the work of a program of the specification's own rules, or it is a finding.
+"""Explain each call of the subject by a program of the specification's rules; what no rule explains is a finding.
 
-After each call the subject is observed. The choices it made (which block, which hit, which twin) are read off the
-tables it shows; with them the program of the operation is run by the specification. A guard that refuses is the
-finding, with the property that the guard names. When the program has run, the specification knows every table,
-refcount, list and counter; each must be what the subject shows. Nothing is searched, and no rule is stated here.
+After each call the subject is observed. Its choices (which block, which hit, which twin) are read from its tables, and
+the specification runs the program of the operation with these choices. If a guard refuses, this is the finding, with
+the property that the guard names. After the program, the specification knows every table, refcount, list and counter,
+and the subject must show the same. Nothing is searched. The rules are those of the specification.
 
-With several KV groups a sequence of the subject is one sequence of the specification in each group, all over one pool.
-One call is about all of them, and does so in this order: what the windows left is given up in every group; then what
-was hit is taken in every group; and then only are blocks taken for something new.
+With several KV groups, a sequence of the subject is one sequence of the specification in each group; all share one
+pool. A call concerns all groups, and is explained in this order: entries that left the windows are released in every
+group; blocks that were hit are taken in every group; blocks for new content are taken last.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from itertools import chain, pairwise
 from operator import itemgetter
 
 from kvproof.check.oracle.expected import ExpectedSequence
-from kvproof.check.oracle.firing import Firing
+from kvproof.check.oracle.firing import SpecRunner
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Pair
 from kvproof.spec.text import mapping, operations
@@ -24,24 +24,33 @@ from kvproof.spec.text.state import EVICTABLE, FREE, GPU, HOST, USED
 DEVICE = ("GPU", "host")
 
 
-class Explainer(Firing):
-    """What the calls of one opened subject have shown, explained."""
+class Explainer(SpecRunner):
+    """Explains the calls of one opened subject."""
 
     def take_slot(self, seq: ExpectedSequence) -> None:
-        """Give a part of a sequence its number in the state of the specification."""
+        """Assign a part of a sequence its number in the state of the specification."""
         seq.slot = self.free_slots.pop()
 
-    # What a call has shown --------------------------------------------------------------------------------------
+    # Tables --------------------------------------------------------------------------------------
 
     def table_of(self, seq: ExpectedSequence, context: str) -> list[int]:
-        """The table the subject shows for a part of a sequence, NULL for the null block; ids in range."""
+        """The table that the subject shows for a part of a sequence, with NULL for the null block.
+
+        Raises Finding if there is none, or if it names a block that does not exist.
+        """
         tables = self.observed.tables.get(seq.id)
         if tables is None:
-            raise Finding("frame-kept", f"{context}: sequence {seq.id} has no table")
+            sequence = f"sequence {seq.id}"
+            raise Finding("frame-kept", "$sequence has no table", call=context, sequence=sequence)
         seq.observed_table = table = tables[seq.kv_group]
         if table and not -1 <= min(table) <= max(table) < self.num_blocks:
             raise Finding(
-                "no-use-after-free", f"{context}: the table of {seq.name} is {table}, of {self.num_blocks} blocks"
+                "no-use-after-free",
+                "the table of $sequence is $observed, of $expected blocks",
+                call=context,
+                expected=self.num_blocks,
+                observed=table,
+                sequence=seq.name,
             )
         if NULL_BLOCK in table:
             null = self.machine.null
@@ -49,7 +58,7 @@ class Explainer(Firing):
         return table
 
     def _set_aside(self, reserved: tuple[int, ...]) -> None:
-        """Blocks that the manager keeps for itself from now on; one that the same call gave up may be among them."""
+        """The manager reserves more blocks for itself. The same call may have released one of them."""
         for block in reserved[self.num_reserved :]:
             self.run(operations.set_aside(self.state, block), "keeping a block for itself")
         self.num_reserved = len(reserved)
@@ -57,18 +66,20 @@ class Explainer(Firing):
     def admitted(
         self, seq: ExpectedSequence, hit: int, caching: bool, context: str, hits_in_step: bool = False
     ) -> None:
-        """A waiting sequence got its tables, the first `hit` tokens of which need not be computed.
+        """Explain the tables of a sequence that waited. Its first `hit` tokens need not be computed.
 
-        hits_in_step: what is hit may be computed by another in this very step, as a step writes before it reads. Such
-        a block is shared, not hit, and `executed` holds that somebody does compute it.
+        hits_in_step: another sequence of the same step may compute a block that is hit, since a step writes before it
+        reads. Such a block is shared, not hit, and `executed` checks that some sequence does compute it.
         """
         size = self.block_size
         if not 0 <= hit <= len(seq.tokens) or hit % size:
-            raise Finding("hit-computed", f"{context}: a hit of {hit} tokens on a prompt of {len(seq.tokens)}")
+            sentence = "a hit of $observed tokens on a prompt of $expected"
+            raise Finding("hit-computed", sentence, call=context, expected=len(seq.tokens), observed=hit)
         tables = [self.table_of(part, context) for part in seq.parts]
         for part, table in zip(seq.parts, tables, strict=True):
             if hit // size > len(table):
-                raise Finding("hit-computed", f"{context}: a hit of {hit} tokens, and a table of {len(table)} blocks")
+                sentence = "a hit of $observed tokens, and a table of $expected blocks"
+                raise Finding("hit-computed", sentence, call=context, expected=len(table), observed=hit)
             self.take_slot(part)
             self._hit(part, table, hit // size, context, hits_in_step)
         for part, table in zip(seq.parts, tables, strict=True):
@@ -78,12 +89,12 @@ class Explainer(Firing):
                 self._widen(part, context)
 
     def _widen(self, seq: ExpectedSequence, context: str) -> None:
-        """All that was hit past the window may be read: only now the sequence reads as far back as its window."""
+        """Set the window of a part once everything that was hit behind a smaller one may be read."""
         if self.state.window[seq.slot] != seq.window:
             self.run(iter([("widen", (seq.slot, seq.window))]), context)
 
     def _hit(self, seq: ExpectedSequence, table: list[int], num_hit: int, context: str, hits_in_step: bool) -> None:
-        """One part comes to be, with the entries that were hit."""
+        """Begin one part, with the entries that were hit."""
         state, size, named = self.state, self.block_size, table.__getitem__
         first = self._num_left(table)
         if first and not num_hit:
@@ -108,7 +119,7 @@ class Explainer(Firing):
             self.run(program, context)
 
     def _take(self, seq: ExpectedSequence, table: list[int], caching: bool, context: str) -> None:
-        """One part gets the entries that it does not have yet."""
+        """Give one part the entries that it does not have yet."""
         state, slot, named = self.state, seq.slot, table.__getitem__
         self.run(
             operations.know_tokens(state, self.block_size, slot, seq.identities, len(table), named, caching), context
@@ -116,7 +127,7 @@ class Explainer(Firing):
         self.run(operations.reserve_entries(state, slot, len(table), named), context)
 
     def extended(self, seq: ExpectedSequence, copies: Sequence[Pair], caching: bool, context: str) -> None:
-        """A running sequence got slots: what the windows left, new entries, copies, exchanges, lookahead."""
+        """Explain the new tables of a running sequence that got slots: released and new entries, copies, lookahead."""
         state = self.state
         changed = self._slid(seq, context)
         if not changed:
@@ -127,17 +138,16 @@ class Explainer(Firing):
                 self.run(operations.drop_reserved(state, part.slot, self._num_kept(part, table)), context)
             self._take(part, table, caching, context)
             self._compare_table(part, table, context)
-        for _, target in copies:  # onto a block that the same call gave up again: what it was cached under is gone
+        for _, target in copies:  # a copy onto a block that the same call released: its cached content is lost
             if state.status[target] == EVICTABLE:
                 self.run(operations.take(state, target), context)
         for pair in self.copied:
             if pair not in copies:
-                raise Finding(
-                    "cow-copied", f"{context}: an entry went {pair[0]} -> {pair[1]}, and no such copy was emitted"
-                )
+                sentence = f"an entry went {pair[0]} -> {pair[1]}, and no such copy was emitted"
+                raise Finding("cow-copied", sentence, call=context, expected=pair, observed=copies, blocks=pair)
 
     def _slid(self, seq: ExpectedSequence, context: str) -> list[tuple[ExpectedSequence, list[int]]]:
-        """What the windows left is given up; the parts of which more is to be explained, with their tables."""
+        """Release the entries that left the windows; return the parts whose tables changed, with those tables."""
         state, changed = self.state, []
         for part in seq.parts:
             old, slot = part.observed_table, part.slot
@@ -153,7 +163,7 @@ class Explainer(Firing):
         return changed
 
     def exchanged(self, seq: ExpectedSequence, context: str) -> None:
-        """After a step that filled them, entries of a sequence name cached blocks of equal content."""
+        """Explain entries that name cached blocks of equal content after a step has filled them."""
         for part in seq.parts:
             old = part.observed_table
             table = self.table_of(part, context)
@@ -165,14 +175,14 @@ class Explainer(Firing):
             self._compare_table(part, table, context)
 
     def _num_left(self, table: list[int]) -> int:
-        """Entries that the window has left: the null blocks that a table begins with."""
+        """How many entries left the window: the null blocks at the beginning of a table."""
         first, null = 0, self.machine.null
         while first < len(table) and table[first] == null:
             first += 1
         return first
 
     def _num_kept(self, seq: ExpectedSequence, table: list[int]) -> int:
-        """Entries up to the first reserved one that was given back or replaced."""
+        """How many entries come before the first reserved one that was released or replaced."""
         state, slot = self.state, seq.slot
         last = state.num_blocks[slot]
         for index in range(self.blocks_for(len(seq.identities)), last):
@@ -181,26 +191,40 @@ class Explainer(Firing):
         return last
 
     def _compare_table(self, seq: ExpectedSequence, table: list[int], context: str) -> None:
-        """The table shown is the one that the program has made."""
+        """The subject must show the table that the program has made."""
         expected = self.state.table[seq.slot][: self.state.num_blocks[seq.slot]]
         if table == expected:
             return
         if len(table) != len(expected):
-            text = f"{len(expected)} entries, and shows {len(table)}"
+            sentence, pair = "$sequence has $expected entries, and shows $observed", (len(expected), len(table))
         else:
             index = next(i for i, pair in enumerate(zip(table, expected, strict=True)) if pair[0] != pair[1])
-            text = f"block {expected[index]} at entry {index}, and shows {table[index]}"
-        raise Finding("frame-kept", f"{context}: {seq.name} has {text}; no rule explains it")
+            sentence = f"$sequence has block $expected at entry {index}, and shows $observed"
+            pair = expected[index], table[index]
+        raise Finding(
+            "frame-kept",
+            f"{sentence}; no rule explains it",
+            call=context,
+            expected=pair[0],
+            observed=pair[1],
+            sequence=seq.name,
+        )
+
+    def require_same_tables(self, first: ExpectedSequence, seq: ExpectedSequence, context: str) -> None:
+        """Sequences that are admitted together have one prompt, and so one table."""
+        if seq.tables != first.tables:
+            sentence = "tables $expected and $observed of one prompt"
+            raise Finding("sharing-equal", sentence, call=context, expected=first.tables, observed=seq.tables)
 
     def forked(self, parent: ExpectedSequence, child: ExpectedSequence, context: str) -> None:
-        """A child shares every block of its parent."""
+        """Explain a child that shares every block of its parent."""
         for old, new in zip(parent.parts, child.parts, strict=True):
             self.take_slot(new)
             self.run(operations.fork_sequence(old.slot, new.slot), context)
             self.table_of(new, context)
 
     def freed(self, seq: ExpectedSequence, context: str) -> None:
-        """A sequence gave up every block."""
+        """Explain that a sequence released every block."""
         for part in seq.parts:
             self.run(operations.free_sequence(self.state, part.slot), context)
             self.free_slots.append(part.slot)
@@ -209,31 +233,43 @@ class Explainer(Firing):
     def swapped(
         self, seqs: Sequence[ExpectedSequence], pairs: Sequence[Pair], is_out: bool, context: str
     ) -> list[Pair]:
-        """A group moved to the other device along `pairs`; returned as absolute ids."""
+        """Explain that sequences moved to the other device along `pairs`, which are returned with absolute ids."""
         sizes = (self.config.num_gpu_blocks, self.config.num_host_blocks)
         sources, targets = sizes if is_out else sizes[::-1]
         bases = (0, sizes[0]) if is_out else (sizes[0], 0)
         for source, target in pairs:
             if not (mapping.is_block_of(source, sources) and mapping.is_block_of(target, targets)):
-                raise Finding(
-                    "swap-mapping", f"{context}: pair ({source}, {target}) is outside {sources} x {targets} blocks"
-                )
+                sentence = f"pair $observed is outside {sources} x {targets} blocks"
+                raise Finding("swap-mapping", sentence, call=context, observed=(source, target))
         moved = {source + bases[0]: target + bases[1] for source, target in pairs}
         if not _are_one_to_one(pairs):
-            raise Finding("swap-mapping", f"{context}: the pairs are not one-to-one: {sorted(set(pairs))}")
+            sentence = "the pairs are not one-to-one: $observed"
+            raise Finding("swap-mapping", sentence, call=context, observed=sorted(set(pairs)))
         tables = {}
         parts = [part for seq in seqs for part in seq.parts]
         for seq in parts:
             old = seq.observed_table
             tables[seq.slot] = table = self.table_of(seq, context)
             if len(table) != len(old):
-                raise Finding("swap-mapping", f"{context}: the table of {seq.name} went {old} -> {seq.observed_table}")
+                raise Finding(
+                    "swap-mapping",
+                    "the table of $sequence went $expected -> $observed",
+                    call=context,
+                    expected=old,
+                    observed=seq.observed_table,
+                    sequence=seq.name,
+                )
             for index, (before, after) in enumerate(zip(old, seq.observed_table, strict=True)):
                 if before != NULL_BLOCK and moved.get(before) != after:
                     raise Finding(
                         "swap-mapping",
-                        f"{context}: entry {index} of {seq.name} went {before} -> {after}, but the pairs map "
-                        f"{before} to {moved.get(before)} (absolute ids)",
+                        f"entry {index} of $sequence went {before} -> $observed, but the pairs map "
+                        f"{before} to $expected (absolute ids)",
+                        call=context,
+                        expected=moved.get(before),
+                        observed=after,
+                        blocks=(before, after),
+                        sequence=seq.name,
                     )
         slots = [part.slot for part in parts]
         self.run(operations.swap_group(self.state, self.block_size, slots, lambda s, i: tables[s][i]), context)
@@ -245,10 +281,10 @@ class Explainer(Firing):
         return [(source + bases[0], target + bases[1]) for source, target in pairs]
 
     def executed(self, writes: Sequence[tuple[ExpectedSequence, int, int]]) -> None:
-        """A step computed the tokens of each sequence from `start` up to `stop`.
+        """Explain a step that computed the tokens of each sequence from position `start` up to `stop`.
 
-        What a sequence reads but does not compute, because it took over the block of another, that other computes: in
-        the same step at the latest, since a step writes before it reads.
+        A sequence may share a block that another one computes. That happens in the same step at the latest, since a
+        step writes before it reads.
         """
         behind = []
         for seq, start, stop in writes:
@@ -284,27 +320,30 @@ class Explainer(Firing):
             if self.config.caching and not seq.is_encoder:
                 self.run(operations.mark_computed(state, size, seq.slot, before), f"run: sequence {seq.id}")
 
-    # The subject's own account ----------------------------------------------------------------------------------
+    # Refcounts, free lists and counters -----------------------------------------------------------------------------
 
     def compare_pool(self, context: str, is_at_rest: Callable[[], bool]) -> None:
-        """Refcounts, free lists and counters that the subject shows are those of the specification."""
-        state, seen = self.state, self.observed
+        """The refcounts, free lists and counters of the subject must be those of the specification."""
+        state, observed = self.state, self.observed
         if self.order is not None:
             self.order.judge(context)
-        if len(seen.reserved) != self.num_reserved:
-            self._set_aside(seen.reserved)
-        if seen.refs is not None and seen.refs != state.refcount:
-            self._compare_refcounts(seen.refs, context)
-        if seen.free_ids is not None:
-            self._compare_free_ids(seen.free_ids, context)
+        if len(observed.reserved) != self.num_reserved:
+            self._set_aside(observed.reserved)
+        if observed.refs is not None and observed.refs != state.refcount:
+            self._compare_refcounts(observed.refs, context)
+        if observed.free_ids is not None:
+            self._compare_free_ids(observed.free_ids, context)
         for pool in (GPU, HOST):
             unused = state.count[pool][FREE] + state.count[pool][EVICTABLE]
-            if seen.free[pool] != unused:
-                is_early = seen.free[pool] > unused and any(map(self._is_left_in_flight, range(self.num_blocks)))
+            if observed.free[pool] != unused:
+                is_early = observed.free[pool] > unused and any(map(self._is_left_in_flight, range(self.num_blocks)))
                 raise Finding(
                     "in-flight-held" if is_early else "no-leak-at-rest" if is_at_rest() else "conservation",
-                    f"{context}: {DEVICE[pool]}: {state.count[pool][USED]} blocks in tables, so {unused} are free; "
-                    f"the subject counts {seen.free[pool]}",
+                    f"{DEVICE[pool]}: {state.count[pool][USED]} blocks in tables, so $expected are free; "
+                    "the subject counts $observed",
+                    call=context,
+                    expected=unused,
+                    observed=observed.free[pool],
                 )
 
     def _compare_refcounts(self, refs: list[int], context: str) -> None:
@@ -316,28 +355,35 @@ class Explainer(Firing):
                     continue  # the subject may count what is in flight as holders
                 raise Finding(
                     "refcount-exact",
-                    f"{context}: refcount of block {block}: the specification says {one}, the subject {other}",
+                    f"refcount of block {block}: the specification says $expected, the subject $observed",
+                    call=context,
+                    expected=one,
+                    observed=other,
+                    blocks=[block],
                 )
 
     def _compare_free_ids(self, free_ids: list[int], context: str) -> None:
         status = self.state.status
         for block in free_ids:
             if not 0 <= block < self.num_blocks:
-                raise Finding("lists-agree", f"{context}: the free list names block {block}, of {self.num_blocks}")
+                sentence = "the free list names block $observed, of $expected"
+                raise Finding("lists-agree", sentence, call=context, expected=self.num_blocks, observed=block)
             if self._is_left_in_flight(block):
-                raise Finding("in-flight-held", f"{context}: block {block} is free, and in use by what is in flight")
+                sentence = f"block {block} is free, and in use by what is in flight"
+                raise Finding("in-flight-held", sentence, call=context, blocks=[block])
             if status[block] == USED:
-                raise Finding("no-use-after-free", f"{context}: block {block} is free, and in a live table")
+                sentence = f"block {block} is free, and in a live table"
+                raise Finding("no-use-after-free", sentence, call=context, blocks=[block])
         if len(set(free_ids)) != len(free_ids):
-            raise Finding("lists-agree", f"{context}: the free list names a block twice: {sorted(free_ids)}")
+            sentence = "the free list names a block twice: $observed"
+            raise Finding("lists-agree", sentence, call=context, observed=sorted(free_ids))
         if len(free_ids) != sum(self.observed.free):
-            raise Finding(
-                "lists-agree", f"{context}: {len(free_ids)} blocks in the free lists, {sum(self.observed.free)} counted"
-            )
+            sentence, num_free = "$observed blocks in the free lists, $expected counted", sum(self.observed.free)
+            raise Finding("lists-agree", sentence, call=context, expected=num_free, observed=len(free_ids))
 
 
 def _are_one_to_one(pairs: Sequence[Pair]) -> bool:
-    """Whether every two pairs are; enough are those that stand side by side by their sources, and by their targets."""
+    """Whether every two pairs are one-to-one. Neighbours by source and by target are enough."""
     by_source, by_target = sorted(pairs), sorted(pairs, key=itemgetter(1))
     neighbours = chain(pairwise(by_source), pairwise(by_target))
     return all(mapping.are_one_to_one(*one, *other) for one, other in neighbours)

@@ -242,6 +242,6 @@ def require_capable(name: str, config: Config, capabilities: Capabilities) -> No
         raise Unsupported(f"{name} has no {', no '.join(lacking)}")
 
 
-def capabilities_used(config: Config) -> dict[str, bool]:
+def capabilities_used(config: Config) -> dict[str, Any]:
     """The capabilities of features, each with whether the configuration uses it."""
     return {feature.capability: feature.is_on(config) for feature in FEATURES}

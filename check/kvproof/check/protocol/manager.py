@@ -119,6 +119,7 @@ class Capabilities:
     same_step_hits: bool = False  # a hit may name blocks that are computed in the very step of the reader
     kv_groups: bool = False  # several groups of layers, each with its own tables, over one pool of GPU blocks
     steps_in_order: bool = False  # the device starts no step before the previous one has ended
+    double_free_errors: tuple[str, ...] = ()  # names of the exceptions by which the subject reports a double free
     dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content
 
     # Of schedulers only

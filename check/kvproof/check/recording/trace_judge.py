@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
-from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
+from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.manager.admitting import Admitting
 from kvproof.check.oracle.manager.releasing import Releasing
 from kvproof.check.oracle.manager.stepping import Stepping
@@ -129,7 +129,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
                 raise Unjudged(f"sequence {recorded.seq} is given a table, and has one or its tokens were not told")
             images = tuple(Image(one.name, one.start, one.length) for one in recorded.images)
             key = Key(None, recorded.adapter, recorded.extra or None)
-            group.members.append(self._new_sequence(recorded.seq, group, key, images, recorded.tokens))
+            group.members.append(self.new_sequence(recorded.seq, group, key, images, recorded.tokens))
         self.make_room(line)
         return group
 
@@ -178,8 +178,8 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         recorded, before = line.seqs[0], self.explainer.observed
         seq, context = self.seqs.get(recorded.seq), f"free({recorded.seq})"
         if seq is None:
-            self._call("total-calls", "free", recorded.seq)
-            self._unchanged(before, f"{context} is of a sequence without blocks")
+            self.call("total-calls", "free", recorded.seq)
+            self.require_unchanged(before, f"{context} is of a sequence without blocks")
             return
         if seq.is_busy:
             self.unscheduled(seq, seq.computed)
@@ -189,25 +189,25 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         if not group.members:
             del self.groups[group.id]
             self._group_numbers = {name: number for name, number in self._group_numbers.items() if number != group.id}
-        self._call("total-calls", "free", seq.id)
-        self._observe(context)
+        self.call("total-calls", "free", seq.id)
+        self.observe(context)
         self.explainer.freed(seq, context)
-        self._settle(context)
+        self.settle(context)
 
     def on_reset_prefix_cache(self, line: Call) -> None:
         """The prefix cache is forgotten."""
         before = self.explainer.observed
         self.replayed.answer = line.answer
         if not self.op_reset():
-            self._call("total-calls", "reset_cache")
-            self._unchanged(before, "reset_prefix_cache has nothing to forget")
+            self.call("total-calls", "reset_cache")
+            self.require_unchanged(before, "reset_prefix_cache has nothing to forget")
 
     def look_up(self, line: Call) -> None:
         """A question about the prefix cache."""
         before = self.explainer.observed
         self.replayed.answer = line.answer
-        self._call("total-calls", "hits", line.seqs[0].seq if line.seqs else 0)
-        self._unchanged(before, "a look-up only asks")
+        self.call("total-calls", "hits", line.seqs[0].seq if line.seqs else 0)
+        self.require_unchanged(before, "a look-up only asks")
 
     def _forget_names(self) -> None:
         state, used = self.state, set[int]()
@@ -218,7 +218,3 @@ class RecordingJudge(Admitting, Releasing, Stepping):
                 used.update(part.identities)
                 used.add(part.last)
         self.names.keep_only(used)
-
-    def is_at_rest(self) -> bool:
-        """Whether no sequence has blocks."""
-        return all(seq.status is Status.WAITING for seq in self.seqs.values())

@@ -1,7 +1,7 @@
 """A program behind a pipe as a manager subject. `docs/pipe.md` describes the protocol."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -73,7 +73,7 @@ class PipeSubject(ManagerAdapter):
         if foreign:
             names = ", ".join(Capabilities.__dataclass_fields__)
             raise UnknownSubject(f"pipe:{command}: there is no capability {foreign[0]!r}; choose from {names}")
-        self.capabilities = Capabilities(**hello.capabilities)
+        self.capabilities = Capabilities(**cast(Any, hello.capabilities))
         try:
             self.assumptions = (BOOLEAN_ADMISSION, *(Assumption(**one) for one in hello.assumptions))
         except TypeError:

@@ -1,29 +1,29 @@
-"""Operations by which running sequences grow: a token is sampled, slots are given, a child is forked."""
+"""Operations by which running sequences grow: a token is sampled, slots are reserved, a child is forked."""
 
 from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
-from kvproof.check.oracle.firing import NUM_ENTRIES_MAX
-from kvproof.check.oracle.manager.base import GROWING, Judge
+from kvproof.check.oracle.manager.base import GROWING, ManagerBase
 from kvproof.check.protocol.adapter_check import check_answer, check_pairs
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Refused, Reserved
+from kvproof.check.protocol.manager import Pair, Refused, Reserved
 from kvproof.spec.text import operations
+from kvproof.spec.text.mapping import is_block_of
 
 
-class Growing(Judge):
-    """sample, extend, append, fork."""
+class Growing(ManagerBase):
+    """The operations sample, extend, append and fork."""
 
     def op_sample(self, gid: int, tokens: Sequence[int]) -> bool:
-        """Every member of a running group got a token, which has no slot yet."""
+        """The model samples a token for every member of a running group; the tokens have no slots yet."""
         group = self._running(gid)
         if not group or any(seq.num_unseen for seq in group.members) or not self._is_between_steps():
             return False
-        if len(group.members[0].tokens) >= (NUM_ENTRIES_MAX - 8) * self.config.block_size:
+        if len(group.members[0].tokens) >= self.num_tokens_max:
             return False
         for seq, token in zip(group.members, tokens, strict=False):
             seq.grow(self.identities, token)
-            self._call("total-calls", "grow", seq.id, token)
+            self.call("total-calls", "grow", seq.id, token)
         return True
 
     def op_extend(self, seq_id: int, num_tokens: int) -> bool:
@@ -40,8 +40,9 @@ class Growing(Judge):
         return True
 
     def _reserve(self, seq: ExpectedSequence, stop: int, context: str) -> None:
+        """Reserve slots up to position `stop`, explain the new tables, and schedule the tokens."""
         before, start = self.explainer.observed, seq.computed
-        result = self._call("admission-sound", "reserve", seq.id, stop - start)
+        result = self.call("admission-sound", "reserve", seq.id, stop - start)
         check_answer("reserve", result, Reserved, Refused)
         if isinstance(result, Refused):
             if self.capabilities.has_admission_query:
@@ -49,65 +50,57 @@ class Growing(Judge):
             self.answer = "refused"
             self.coverage["append refused"] += 1
             if not (self.capabilities.window_drop_when_refused and self.config.window):
-                self._unchanged(before, f"{context} was refused")
+                self.require_unchanged(before, f"{context} was refused")
                 return
-            self._observe(context, [seq])
+            self.observe(context, [seq])
             self.explainer.extended(seq, (), self.config.caching, context)
-            self._settle(context)
+            self.settle(context)
             return
         copies = list(result.copies)
         if copies:
             self._check_copies(copies, context)
-        self._observe(context, [seq])
+        self.observe(context, [seq])
         if self.capabilities.dedups_after_step:
             self._exchange_filled(seq, context)
         self.explainer.extended(seq, copies, self.config.caching, context)
-        self._settle(context)
+        self.settle(context)
         num_slots = min(map(len, seq.tables)) * self.config.block_size
         is_decode = start >= seq.num_prompt  # only then are there drafts; a prompt's last chunk needs no room for them
         if is_decode and stop == len(seq.tokens) and num_slots < stop + self.config.lookahead:
             raise Finding(
-                "admission-sound", f"{context}: {num_slots} slots for {stop} tokens and {self.config.lookahead} beyond"
+                "admission-sound",
+                f"$observed slots for {stop} tokens and {self.config.lookahead} beyond",
+                call=context,
+                expected=stop + self.config.lookahead,
+                observed=num_slots,
+                sequence=seq.name,
             )
         seq.computed, seq.is_busy = stop, True
         self.worker.copies.extend(copies)
         self.worker.writes.append((seq, start, stop))
-        self._hold_window(seq, start, context)
+        self.judge_window(seq, start, context)
 
     def _exchange_filled(self, seq: ExpectedSequence, context: str) -> None:
-        """Entries that an earlier step filled name cached blocks of equal content; `extended` explains the rest."""
+        """Explain entries that an earlier step filled and that now name cached blocks of equal content."""
         for part in seq.parts:
-            shown, table = part.observed_table, self.explainer.table_of(part, context)
-            shared = min(len(shown), len(table))
-            if table[:shared] != shown[:shared]:
-                named = [*table[:shared], *shown[shared:]].__getitem__
+            old, table = part.observed_table, self.explainer.table_of(part, context)
+            num_old = min(len(old), len(table))
+            if table[:num_old] != old[:num_old]:
+                named = [*table[:num_old], *old[num_old:]].__getitem__
                 self.explainer.run(operations.exchange_entries(self.state, part.slot, named), context)
-            part.observed_table = shown
+            part.observed_table = old  # the rest of the change is explained by `extended`
 
-    def _check_copies(self, copies: list[tuple[int, int]], context: str) -> None:
+    def _check_copies(self, copies: list[Pair], context: str) -> None:
         check_pairs("reserve().copies", copies)
+        num_blocks = self.explainer.num_blocks
         for pair in copies:
-            if not all(0 <= block < self.explainer.num_blocks for block in pair):
-                raise Finding("cow-copied", f"{context}: copy {pair} is outside {self.explainer.num_blocks} blocks")
+            if not all(is_block_of(block, num_blocks) for block in pair):
+                sentence = "copy $observed is outside $expected blocks"
+                raise Finding("cow-copied", sentence, call=context, expected=num_blocks, observed=pair, blocks=pair)
         self.answer = "copy " + ", ".join(f"{source} -> {target}" for source, target in copies)
 
-    def _hold_window(self, seq: ExpectedSequence, num_done: int, context: str) -> None:
-        if self.config.window is None:
-            return
-        state, entries_in_window = self.state, self.explainer.machine.names["entries_in_window"]
-        for part in seq.parts:
-            if not part.window:
-                continue
-            slot = part.slot
-            held = state.num_blocks[slot] - state.first[slot]
-            bound = entries_in_window(num_done, state.num_blocks[slot] * self.config.block_size, part.window)
-            if held > bound:
-                raise Finding(
-                    "window-kept", f"{context}: {part.name} holds {held} blocks, a window of {part.window} {bound}"
-                )
-
     def op_append(self, gid: int) -> bool:
-        """Every member of a running group gets a slot for the token it sampled."""
+        """Every member of a running group gets a slot for the token that was sampled for it."""
         group = self._running(gid)
         if not group or any(seq.num_unseen != 1 or len(seq.tokens) == seq.num_prompt for seq in group.members):
             return False
@@ -118,13 +111,13 @@ class Growing(Judge):
         return True
 
     def _may_append(self, group: Group) -> bool:
-        """Whether the subject says that the group can get its slots; True if it is not to be asked."""
+        """Whether the subject says that the group can get its slots; True for a subject that has no such question."""
         if not self.capabilities.has_admission_query:
             return True
         before = self.explainer.observed
-        can = self._call("total-calls", "can_append", group.id)
+        can = self.call("total-calls", "can_append", group.id)
         check_answer("can_append", can, bool)
-        self._unchanged(before, "can_append only asks")
+        self.require_unchanged(before, "can_append only asks")
         if not can:
             self.answer = "cannot append"
             self.coverage["append refused"] += 1
@@ -144,13 +137,14 @@ class Growing(Judge):
         if not self.explainer.free_slots:
             return False
         child = parent.forked(child_id)
-        self._call("total-calls", "fork", parent_id, child_id)
+        self.call("total-calls", "fork", parent_id, child_id)
         self.seqs[child_id] = child
         parent.group.members.append(child)
         context = f"fork({parent_id}, {child_id})"
-        self._observe(context, [child])
+        self.observe(context, [child])
         self.explainer.forked(parent, child, context)
         if child.tables != parent.tables:
-            raise Finding("frame-kept", f"{context}: parent {parent.tables}, child {child.tables}")
-        self._settle(context)
+            sentence = "parent $expected, child $observed"
+            raise Finding("frame-kept", sentence, call=context, expected=parent.tables, observed=child.tables)
+        self.settle(context)
         return True

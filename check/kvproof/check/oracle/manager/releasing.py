@@ -9,15 +9,15 @@ from kvproof.spec.text.state import EVICTABLE, FREE, GPU
 
 
 class Releasing(Growing):
-    """free, preempt, swap_out, swap_in."""
+    """The operations free, preempt, swap_out and swap_in."""
 
     def op_free(self, seq_id: int) -> bool:
-        """A sequence, in whatever state, is over."""
+        """A sequence ends, in whatever state it is."""
         seq = self.seqs.get(seq_id)
         if seq is None or seq.is_encoder or seq.is_busy or not self._is_between_steps():
             return False
         group, context = seq.group, f"free({seq_id})"
-        self._call("total-calls", "free", seq_id)
+        self.call("total-calls", "free", seq_id)
         del self.seqs[seq_id]
         group.members.remove(seq)
         ended = [seq]
@@ -26,11 +26,11 @@ class Releasing(Growing):
             if group.encoder:
                 del self.seqs[group.encoder.id]
                 ended.append(group.encoder)
-        self._observe(context)
+        self.observe(context)
         for one in ended:
             if one.status is not Status.WAITING:
                 self.explainer.freed(one, context)
-        self._settle(context)
+        self.settle(context)
         return True
 
     def op_preempt(self, gid: int) -> bool:
@@ -39,15 +39,15 @@ class Releasing(Growing):
         if not group or len(group.members) != 1 or not self._comes_in_order(GROWING):
             return False
         context = f"preempt({gid})"
-        self._call("total-calls", "preempt", gid)
+        self.call("total-calls", "preempt", gid)
         ended = [*group.members, *([group.encoder] if group.encoder else [])]
         for seq in ended:
             seq.status, seq.computed, seq.hit, seq.num_prompt = Status.WAITING, 0, 0, len(seq.tokens)
         self.preempted_in_step = True
-        self._observe(context)
+        self.observe(context)
         for seq in ended:
             self.explainer.freed(seq, context)
-        self._settle(context)
+        self.settle(context)
         self.coverage["preempted"] += 1
         return True
 
@@ -58,7 +58,7 @@ class Releasing(Growing):
         group = self._running(gid)
         if not group or group.encoder or not self.config.num_host_blocks or not self._comes_in_order(GROWING):
             return False
-        if self._ask("can_swap_out", group) is not Admission.OK:
+        if self.ask("can_swap_out", group) is not Admission.OK:
             self.coverage["swap out refused"] += 1
             return True
         self.preempted_in_step = True
@@ -66,17 +66,17 @@ class Releasing(Growing):
         return True
 
     def op_swap_in(self, gid: int) -> bool:
-        """A swapped group moves back, and gets the slots for the token it sampled, if it did."""
+        """A swapped group moves back; if tokens were sampled for it, it gets their slots as well."""
         group = self.groups.get(gid)
         if not group or not group.all_are(Status.SWAPPED) or self.preempted_in_step or self.worker.swap_out:
             return False
         if not self._comes_in_order(SWAPPING_IN):
             return False
-        answer = self._ask("can_swap_in", group)
+        answer = self.ask("can_swap_in", group)
         if answer is not Admission.OK:
             self.coverage["swap in refused"] += 1
             if answer is Admission.LATER:
-                self._judge_later(f"can_swap_in({gid}) says LATER although nothing runs")
+                self.judge_later(f"can_swap_in({gid}) says LATER although nothing runs")
             return True
         self.worker.swap_in += self._swap(group, "swap_in", Status.RUNNING)
         if self.state.count[GPU][FREE] + self.state.count[GPU][EVICTABLE] <= 1:
@@ -87,13 +87,13 @@ class Releasing(Growing):
 
     def _swap(self, group: Group, name: str, status: Status) -> list[tuple[int, int]]:
         context = f"{name}({group.id})"
-        pairs = self._call("admission-sound", name, group.id)
+        pairs = self.call("admission-sound", name, group.id)
         check_pairs(name, pairs)
         self.answer = ", ".join(f"{source} -> {target}" for source, target in pairs)
         for seq in group.members:
             seq.status = status
-        self._observe(context, group.members)
+        self.observe(context, group.members)
         moved = self.explainer.swapped(group.members, pairs, status is Status.SWAPPED, context)
-        self._settle(context)
+        self.settle(context)
         self.coverage[name] += 1
         return moved

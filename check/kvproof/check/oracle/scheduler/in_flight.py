@@ -1,10 +1,10 @@
-"""What the device has not finished: each pending access of a block is a flight of the specification.
+"""Pending accesses of blocks: each is a flight of the specification.
 
-A step uses the blocks of its sequences from the moment it is scheduled until it is complete; on a device that runs its
-steps one after another, and starts none before the one before has ended, only until it is launched, since whatever is
-put into a block later is written by a later step. While a flight uses a block, the block is neither free nor evictable,
-whoever gave it up: that is a rule of the specification (`flight_rules`), and a subject that counts such a block as free
-or gives it away has refuted `in-flight-held`.
+A step uses the blocks of its sequences from when it is scheduled until it is complete. On a device that runs its steps
+one after another it uses them only until it is launched, since later content of a block is written by a later step.
+While a flight uses a block, the block is neither free nor evictable, even if its sequence released it: that is a rule
+of the specification (`flight_rules`). A subject that counts such a block as free, or gives it out, refutes
+`in-flight-held`.
 """
 
 from collections.abc import Iterable
@@ -16,18 +16,18 @@ STEPS_MAX = 3  # under way at once, the one being scheduled included
 
 
 def num_flights_max(num_blocks: int) -> int:
-    """Flights that can be under way: every step, and one transfer, may use every block."""
+    """The most flights at a time: every step, and one transfer, may use every block."""
     return (STEPS_MAX + 1) * num_blocks
 
 
 class Pending:
-    """The flights, and which are not in use."""
+    """The flights, and which of them are idle."""
 
     def __init__(self, explainer: Explainer, num_flights: int) -> None:
         self.explainer, self.idle = explainer, list(range(num_flights - 1, -1, -1))
 
     def launch(self, seqs: Iterable[ExpectedSequence], context: str) -> list[int]:
-        """From now on, each block that these sequences hold is used by one more flight; returned are the flights."""
+        """Begin one flight for each block that these sequences hold, and return the flights."""
         explainer = self.explainer
         state, null = explainer.state, explainer.machine.null
         entries: dict[int, tuple[int, int]] = {}
@@ -41,7 +41,7 @@ class Pending:
         return flights
 
     def land(self, flights: list[int], context: str) -> None:
-        """These accesses are over; the last one gives a block back that nobody refers to any more."""
+        """End these flights; a block that no table names is released with its last flight."""
         self.explainer.run((("land", (flight,)) for flight in flights), context)
         self.idle += flights
         flights.clear()

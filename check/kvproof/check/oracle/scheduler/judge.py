@@ -1,40 +1,44 @@
-"""The loop in lockstep: drive a scheduler step by step, play its model, and explain everything that it does.
+"""The judge of schedulers: drives a scheduler step by step, plays its model, and explains everything that it does.
 
-An operation is a tuple of a name and arguments, as at manager level: `apply` gives False when the operation is not
-enabled in the present truth (so any subsequence of a trace is a trace), True when everything was explained, and raises
-`Finding` when it cannot be. A step is schedule, launch, complete; requests are added and aborted between any two.
+An operation is a tuple of a name and arguments, as at manager level: `apply` returns False if the operation is not
+enabled in the present state, so any subsequence of a run is a run. It returns True if everything was explained, and
+raises `Finding` if something cannot be explained. A step is schedule, launch, complete. Requests are added and aborted
+between any two of these.
 """
 
 from collections.abc import Sequence
 
-from kvproof.check.oracle.expected import ExpectedSequence, Status
-from kvproof.check.oracle.scheduler.drain import Draining
+from kvproof.check.oracle.scheduler.requests_arriving import Arriving
+from kvproof.check.oracle.scheduler.running_ahead import may_complete
+from kvproof.check.oracle.scheduler.stepping import Stepping
 from kvproof.check.protocol.adapter_check import check_observation
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import Step
 from kvproof.spec.trace import Operation
 
 OPERATIONS = ("add", "abort", "stop", "schedule", "launch", "complete", "drain")
-COMPLETED = "complete()"
 
 
-class SchedulerJudge(Draining):
+class SchedulerJudge(Arriving, Stepping):
     """One opened scheduler in lockstep with the specification."""
 
     @property
     def answer(self) -> str:
-        """What the last operation gave, for people; a step is told only to who asks."""
-        return self._answer if self.scheduled is None else _told(self.scheduled)
+        """The answer to the last operation, as text; the text of a step is made only when it is asked for."""
+        return self._answer if self.scheduled_step is None else step_text(self.scheduled_step)
 
     @answer.setter
     def answer(self, text: str) -> None:
         self._answer = text
 
     def apply(self, operation: Operation) -> bool:
-        """Do one operation; raises Finding, or AdapterError if the adapter breaks the protocol."""
+        """Do one operation if it is enabled, and return whether it was.
+
+        Raises Finding, and AdapterError if the adapter breaks the protocol.
+        """
         if operation[0] not in OPERATIONS:
             raise ValueError(f"there is no operation {operation[0]!r}; there are {', '.join(OPERATIONS)}")
-        self.answer, self.scheduled = "", None
+        self.answer, self.scheduled_step = "", None
         try:
             return getattr(self, f"op_{operation[0]}")(*operation[1:])  # type: ignore[no-any-return]
         except Finding:
@@ -44,22 +48,35 @@ class SchedulerJudge(Draining):
             check_observation(self.explainer.observed, len(self.config.kv_groups))
             raise AssertionError(f"the judge failed in {operation}: {type(error).__name__}: {error}") from error
 
-    def _given_up(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:
-        """When a step is complete, blocks that it filled may also give way to cached ones of equal content."""
-        if not (self.capabilities.dedups_after_step and context == COMPLETED):
-            super()._given_up(context, touched)
-            return
-        running = [seq for seq in self.seqs.values() if seq.status is Status.RUNNING and seq.slot >= 0]
-        super()._given_up(context, [*touched, *running])
-        for seq in running:
-            if seq.slot >= 0:
-                self.explainer.exchanged(seq, context)
+    def op_drain(self, tokens: Sequence[int]) -> bool:
+        """Stop arrivals, then schedule, launch and complete, sampling these tokens, until every request is over.
+
+        A run in which a request waits for ever is long, because the bound on steps has to be exceeded. As one
+        operation it is as short as the operations before it. It ends, since `schedule` raises beyond the bound.
+        """
+        if not tokens:
+            return False
+        self.op_stop()
+        num_steps = self.num_steps
+        while not self.is_done() and self._continue(tokens):
+            self.scheduled_step = None
+        self.answer = f"{self.num_steps - num_steps} steps"
+        return True
+
+    def _continue(self, tokens: Sequence[int]) -> bool:
+        """The next part of a step. Transfers arrive with the results of a step."""
+        if not self.is_launched:
+            return self.op_launch(tokens if self.config.async_steps else ())
+        if self.under_way and may_complete(self):
+            return self.op_complete(tokens, (), (), (*self.loading, *self.sending) if self.config.transfers else ())
+        return self.op_schedule()
 
 
-def _told(step: Step) -> str:
-    said = [f"sequence {c.seq}: {c.start} to {c.stop}" + (f", hit {c.hit}" if c.hit else "") for c in step.chunks]
-    said += [f"sequence {load.seq}: loads {load.hit} to {load.stop}" for load in step.loads]
+def step_text(step: Step) -> str:
+    """A step as text."""
+    parts = [f"sequence {c.seq}: {c.start} to {c.stop}" + (f", hit {c.hit}" if c.hit else "") for c in step.chunks]
+    parts += [f"sequence {load.seq}: loads {load.hit} to {load.stop}" for load in step.loads]
     for name in ("swap_in", "swap_out", "copies", "ignored", "failed"):
         if getattr(step, name):
-            said.append(f"{name.replace('_', ' ')} {list(getattr(step, name))}")
-    return "; ".join(said) or "nothing"
+            parts.append(f"{name.replace('_', ' ')} {list(getattr(step, name))}")
+    return "; ".join(parts) or "nothing"

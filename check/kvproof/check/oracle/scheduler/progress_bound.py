@@ -1,21 +1,19 @@
-"""How many steps a scheduler may take once no request arrives any more.
+"""How many steps a scheduler may take after the last request has arrived.
 
-Say that a step *gains* when it samples a token or ends a request. Between two gains a scheduler may need steps
-without one:
+A step *gains* if it samples a token or ends a request. Between two gains a scheduler may need steps without one:
 
-- at most `ceil(L / B)` that compute chunks of a prompt, L tokens being the longest a sequence can get and B the token
-  budget. A prompt that is begun and dropped again was dropped for another that gained, or for itself;
-- one that only preempts, because the group that should go on cannot, not even alone;
+- at most `ceil(L / B)` that compute chunks of a prompt, where L is the greatest length of a sequence in tokens and B is
+  the token budget. A prompt that is begun and dropped again was dropped for another one that gained, or for itself;
+- one that only preempts, because the group that should continue cannot, not even alone;
 - one that only swaps out.
 
-So G gains take at most `G * (ceil(L / B) + 2)` steps, and one more finds that all is done. G is at most the number of
-tokens still to be sampled, plus the number of requests: it counts everything that can still happen, since nobody forks
-and nobody arrives. The bound takes for granted that whoever is preempted does not come back before another gained.
-That is so where requests are served in the order of arrival; a scheduler that serves in another order and exceeds the
-bound makes somebody wait for a reason that this should have told.
+So G gains take at most `G * (ceil(L / B) + 2)` steps, and one more step finds that all is done. G is at most the number
+of tokens still to be sampled plus the number of requests, since nothing forks and nothing arrives. The bound assumes
+that a preempted request does not come back before another one gained. That holds if requests are served in the order of
+arrival. A scheduler with another order that exceeds the bound lets a request wait without a reason known here.
 
-Where steps may be under way when the next one is scheduled, a step may be empty because all that could go on is waiting
-for them: at most as many empty ones after each that is not.
+If steps may be under way when the next one is scheduled, a step may be empty because every request waits for them: at
+most `async_steps` empty steps after each step that is not empty.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What the judge knows of each request besides its sequences."""
+"""A request: a group of sequences, and how much it generates."""
 
 from collections.abc import Iterator
 
@@ -6,25 +6,25 @@ from kvproof.check.oracle.expected import ExpectedSequence, Group
 
 
 class Request(Group):
-    """A request: how much it shall generate, whether it was aborted while a step was under way, and who is to come."""
+    """A request. It is *doomed* when it is over but a step under way still uses its blocks."""
 
     __slots__ = ("is_doomed", "is_sent", "max_tokens", "num_prompt", "to_come")
 
     def __init__(self, request_id: int, num_prompt: int, max_tokens: int) -> None:
         super().__init__(request_id)
         self.num_prompt, self.max_tokens, self.is_doomed = num_prompt, max_tokens, False
-        self.is_sent = False
+        self.is_sent = False  # whether its KV is sent elsewhere when it is over
         self.to_come: list[int] = []  # sequences that the scheduler will fork it into
 
     def everyone(self) -> list[ExpectedSequence]:
-        """The members, and the encoder's sequence if there is one."""
+        """The members, and the encoder sequence if there is one."""
         return [*self.members, self.encoder] if self.encoder else self.members
 
     def num_left(self, seq: ExpectedSequence) -> int:
-        """Tokens that a sequence is still to generate."""
+        """How many tokens a sequence is still to generate."""
         return self.max_tokens - (len(seq.tokens) - self.num_prompt)
 
 
 def unfinished(requests: dict[int, Request]) -> Iterator[Request]:
-    """Those that nobody has aborted."""
+    """The requests that are not doomed."""
     return (request for request in requests.values() if not request.is_doomed)

@@ -1,87 +1,88 @@
-"""Sequences of one prompt of which the scheduler computes the first, and forks it by itself when it sees fit.
+"""Schedulers that compute one sequence of a request, and later fork it into the others by themselves.
 
-The other sequences of such a request exist when it forks; each is a request by itself from then on. One that finds room
-shares what is full and computed of its parent's table and has copies of the rest; in terms of the rules it is admitted
-with a hit of what it shares, and what is copied counts as computed by it. One that finds no room waits, as if it had
-just arrived.
+Until then the other sequences do not exist. After the fork each is a request of its own. A child that finds room shares
+the full, computed blocks of its parent and has copies of the rest: it is explained as an admission with a hit of what
+it shares, and what is copied counts as computed. A child that finds no room waits, as if it had just arrived.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Status
-from kvproof.check.oracle.scheduler.base import SchedulerJudgeBase
+from kvproof.check.oracle.scheduler.base import COMPLETE, SchedulerState
 from kvproof.check.oracle.scheduler.requests import Request
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Pair
 from kvproof.spec.text import operations
 
-ABOUT = "complete()"
+Birth = tuple[ExpectedSequence, ExpectedSequence]  # parent, child
 
 
-class Forking(SchedulerJudgeBase):
-    """What differs for a subject that `forks_itself`."""
+def born_since(state: SchedulerState) -> tuple[list[Birth], list[Pair]]:
+    """The forks since the last step, and the copies made for them. From now on the children are requests."""
+    if not state.capabilities.forks_itself:
+        return [], []
+    forks, copies = state.call("total-calls", "forked")
+    tables = state.call("total-calls", "observe").tables
+    born = []
+    for parent_id, child_id in forks:
+        parent = state.seqs.get(parent_id)
+        if parent is None or child_id not in (request := state.requests[parent.group.id]).to_come:
+            sentence = f"{child_id} is forked from {parent_id}, and nobody asked for it"
+            raise Finding("frame-kept", sentence, call=COMPLETE, sequence=f"sequence {child_id}")
+        request.to_come.remove(child_id)
+        born.append((parent, _new_child(state, parent, child_id, request, tables.get(child_id) is not None)))
+    return born, copies
 
-    def _to_come(self) -> Iterable[int]:
-        """Sequences that requests will fork into."""
-        return (child for request in self.requests.values() for child in request.to_come)
 
-    def _forked(self) -> tuple[list[tuple[ExpectedSequence, ExpectedSequence]], list[Pair]]:
-        """Who was forked since the last step (parent, child), and what was copied. The children are requests now."""
-        if not self.capabilities.forks_itself:
-            return [], []
-        told, copies = self._call("total-calls", "forked")
-        tables = self._call("total-calls", "observe").tables
-        born = []
-        for parent_id, child_id in told:
-            parent = self.seqs.get(parent_id)
-            if parent is None or child_id not in (request := self.requests[parent.group.id]).to_come:
-                raise Finding("frame-kept", f"{ABOUT}: {child_id} is forked from {parent_id}, and nobody asked for it")
-            request.to_come.remove(child_id)
-            born.append((parent, self._new_child(parent, child_id, request, tables.get(child_id) is not None)))
-        return born, copies
+def _new_child(
+    state: SchedulerState, parent: ExpectedSequence, child_id: int, request: Request, has_table: bool
+) -> ExpectedSequence:
+    new = Request(-child_id, request.num_prompt, request.max_tokens)
+    child = parent.forked(child_id)
+    child.group, child.status = new, Status.RUNNING if has_table else Status.WAITING
+    if not has_table:
+        child.computed = 0
+    new.members.append(child)
+    state.requests[new.id], state.seqs[child_id] = new, child
+    state.coverage["forked by itself" if has_table else "forked, and waits"] += 1
+    return child
 
-    def _new_child(
-        self, parent: ExpectedSequence, child_id: int, request: Request, has_table: bool
-    ) -> ExpectedSequence:
-        new = Request(-child_id, request.num_prompt, request.max_tokens)
-        child = parent.forked(child_id)
-        child.group, child.status = new, Status.RUNNING if has_table else Status.WAITING
-        if not has_table:
-            child.computed = 0
-        new.members.append(child)
-        self.requests[new.id], self.seqs[child_id] = new, child
-        self.coverage["forked by itself" if has_table else "forked, and waits"] += 1
-        return child
 
-    def _explain_forks(self, born: Sequence[tuple[ExpectedSequence, ExpectedSequence]], copies: Sequence[Pair]) -> None:
-        """The tables of the children; observed already. The copies are made at once, and everyone reads back.
+def explain_births(state: SchedulerState, born: Sequence[Birth], copies: Sequence[Pair]) -> None:
+    """Explain the tables of the children, which are observed already; execute the copies, and read back.
 
-        Where the parent is over by now, and shows no table, what it had is known from the copies.
-        """
-        size, worker, tables = self.config.block_size, self.worker, self.explainer.observed.tables
-        source_of = {target: source for source, target in copies}
-        made = set()
-        for parent, child in born:
-            if child.status is not Status.RUNNING:
-                continue
-            (table,) = tables[child.id]
-            had = parent.observed_table if parent.slot >= 0 else [source_of.get(block, block) for block in table]
-            is_own = (old != new for old, new in zip(had, table, strict=False))
-            num_shared = next((index for index, own in enumerate(is_own) if own), len(had))
-            if len(table) != len(had) or num_shared > parent.computed // size:
-                raise Finding(
-                    "cow-copied",
-                    f"{ABOUT}: fork of {parent.id} with {parent.computed} tokens computed: parent {had}, child {table}",
-                )
-            made |= set(zip(had[num_shared:], table[num_shared:], strict=False))
-            for block in table[num_shared:]:  # what it was cached under is gone, even if it were the same
-                self.explainer.run(operations.take(self.state, block), ABOUT)
-            self.explainer.admitted(child, num_shared * size, self.config.caching, ABOUT)
-            self.explainer.executed([(child, num_shared * size, child.computed)])
-            self.coverage["shared with a child"] += num_shared > 0
-        if made != set(copies) or len(source_of) != len(copies):
-            raise Finding("cow-copied", f"{ABOUT}: copies {sorted(copies)}; the children need {sorted(made)}")
-        if made:
-            worker.execute(0)
-            worker.copies += copies
-            self._execute()
+    If the parent is over by now and shows no table, its table is known from the copies.
+    """
+    size, worker, explainer = state.config.block_size, state.worker, state.explainer
+    tables = explainer.observed.tables
+    source_of = {target: source for source, target in copies}
+    needed = set()
+    for parent, child in born:
+        if child.status is not Status.RUNNING:
+            continue
+        (table,) = tables[child.id]
+        old = parent.observed_table if parent.slot >= 0 else [source_of.get(block, block) for block in table]
+        differs = (before != after for before, after in zip(old, table, strict=False))
+        num_shared = next((index for index, is_own in enumerate(differs) if is_own), len(old))
+        if len(table) != len(old) or num_shared > parent.computed // size:
+            raise Finding(
+                "cow-copied",
+                f"fork of {parent.id} with {parent.computed} tokens computed: parent $expected, child $observed",
+                call=COMPLETE,
+                expected=old,
+                observed=table,
+                sequence=child.name,
+            )
+        needed |= set(zip(old[num_shared:], table[num_shared:], strict=False))
+        for block in table[num_shared:]:  # its cached content is lost, even if it is the same
+            explainer.run(operations.take(state.state, block), COMPLETE)
+        explainer.admitted(child, num_shared * size, state.config.caching, COMPLETE)
+        explainer.executed([(child, num_shared * size, child.computed)])
+        state.coverage["shared with a child"] += num_shared > 0
+    if needed != set(copies) or len(source_of) != len(copies):
+        sentence = "copies $observed; the children need $expected"
+        raise Finding("cow-copied", sentence, call=COMPLETE, expected=sorted(needed), observed=sorted(copies))
+    if needed:
+        worker.execute(0)
+        worker.copies += copies
+        state.execute()

@@ -1,72 +1,85 @@
-"""A step of the loop: scheduled, launched, completed."""
+"""Operations of a scheduler's step: it is scheduled, launched, completed."""
 
 from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.firing import NUM_SEQS_MAX
-from kvproof.check.oracle.scheduler.base import UnderWay
+from kvproof.check.oracle.scheduler.base import COMPLETE, LAUNCH, SCHEDULE, SchedulerState, UnderWay
 from kvproof.check.oracle.scheduler.requests import unfinished
-from kvproof.check.oracle.scheduler.requests_arriving import Arriving
-from kvproof.check.oracle.scheduler.schedule import ABOUT, Scheduling
+from kvproof.check.oracle.scheduler.running_ahead import may_complete
+from kvproof.check.oracle.scheduler.schedule import StepExplainer
+from kvproof.check.oracle.scheduler.self_forking import born_since, explain_births
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.scheduler import Step
+from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject, Step
 from kvproof.spec.text.budgets import is_within_budget
+from kvproof.spec.text.identity import Identities
 
 GROUP_MEMBERS_MAX = 4
 
 
-class SchedulerStepping(Arriving, Scheduling):
-    """schedule, launch, complete."""
+class Stepping(SchedulerState):
+    """The operations schedule, launch and complete."""
+
+    def __init__(
+        self, subject: SchedulerSubject, config: SchedulerConfig, identities: Identities | None = None
+    ) -> None:
+        super().__init__(subject, config, identities)
+        self.step_explainer = StepExplainer(self)
 
     def op_schedule(self) -> bool:
-        """The scheduler decides a step, and every table is explained."""
+        """The scheduler decides a step; every change of a table is explained."""
         if not self.may_schedule:
             return False
-        step = self._call("total-calls", "schedule")
+        step = self.call("total-calls", "schedule")
         check_answer("schedule", step, Step)
-        self.explainer.observed = self._call("total-calls", "observe")
+        self.explainer.observed = self.call("total-calls", "observe")
         self.num_steps += 1
-        self.scheduled = step
-        self.using.clear()
-        has_moved = self._explain(step)
+        self.scheduled_step = step
+        self.used_by_step.clear()
+        has_moved = self.step_explainer.explain(step)
         self.worker.copies += step.copies
-        self.explainer.compare_pool(ABOUT, self._is_at_rest)
-        self._hold_budgets(step)
-        self._hold_progress(has_moved)
-        flights = self.pending.launch(self.using.values(), ABOUT)
-        self.under_way.append(UnderWay(step, frozenset(self.using), flights))
+        self.settle(SCHEDULE)
+        self._judge_budgets(step)
+        self._judge_progress(has_moved)
+        flights = self.pending.launch(self.used_by_step.values(), SCHEDULE)
+        self.under_way.append(UnderWay(step, frozenset(self.used_by_step), flights))
         if len(self.under_way) > 1 and step.chunks:
             self.coverage["scheduled while another is under way"] += 1
         if self.config.chunked or self.worker.swap_in:
             self._note_mixture(step)
         return True
 
-    def _hold_budgets(self, step: Step) -> None:
+    def _judge_budgets(self, step: Step) -> None:
         num_tokens = sum([chunk.stop - chunk.start for chunk in step.chunks])
         limits = self.config.max_num_batched_tokens, self.config.max_num_seqs
         if not is_within_budget(num_tokens, len(step.chunks), *limits):
             raise Finding(
                 "budget-kept",
-                f"{ABOUT}: {num_tokens} tokens of {len(step.chunks)} sequences; a step has at most "
+                f"{num_tokens} tokens of {len(step.chunks)} sequences; a step has at most "
                 f"{limits[0]} tokens of {limits[1]}",
+                call=SCHEDULE,
+                expected=limits,
+                observed=(num_tokens, len(step.chunks)),
             )
 
-    def _hold_progress(self, has_moved: bool) -> None:
+    def _judge_progress(self, has_moved: bool) -> None:
         waiting = [r for r in unfinished(self.requests) if r.members[0].status is not Status.RUNNING]
         if self.last_step is not None and (self.loading or self.sending):
-            self.last_step += 1  # who waits for a transfer waits for nobody's fault
-        is_idle = not (has_moved or self.under_way or self.loading or self.sending or self.apart)
+            self.last_step += 1  # waiting for a transfer is no fault of the scheduler
+        is_idle = not (has_moved or self.under_way or self.loading or self.sending or self.without_slot)
         if is_idle and waiting and len(waiting) == len(self.requests):
             first = waiting[0]
             raise Finding(
                 "progress",
-                f"{ABOUT}: nothing runs, and request {first.id}, {first.members[0].status.value}, "
+                f"nothing runs, and request {first.id}, {first.members[0].status.value}, "
                 f"{len(first.members[0].tokens)} tokens, is neither scheduled nor ended",
+                call=SCHEDULE,
             )
         if self.last_step is not None and self.num_steps > self.last_step and self.requests:
             states = ", ".join(f"request {r.id} {r.members[0].status.value}" for r in self.requests.values())
-            raise Finding("progress", f"{self.num_steps} steps, and not all is done: {states}")
+            sentence = f"$observed steps, and not all is done: {states}"
+            raise Finding("progress", sentence, expected=self.last_step, observed=self.num_steps)
 
     def _note_mixture(self, step: Step) -> None:
         is_decode = [self._is_decode(self.seqs[chunk.seq]) for chunk in step.chunks]
@@ -79,22 +92,22 @@ class SchedulerStepping(Arriving, Scheduling):
         return len(seq.tokens) > self.requests[seq.group.id].num_prompt and seq.computed == len(seq.tokens)
 
     def op_launch(self, tokens: Sequence[int] = ()) -> bool:
-        """The worker executes the step, and everyone reads back; with `async_steps`, it samples these tokens now."""
+        """The worker executes the step, and every reader reads back; with `async_steps` it samples these tokens now."""
         if self.is_launched or (self.config.async_steps and not tokens):
             return False
         under = self.under_way[-1]
-        self._call("total-calls", "launch")
+        self.call("total-calls", "launch")
         under.is_launched = True
-        self._execute()
+        self.execute()
         if self.capabilities.steps_in_order:
-            self.pending.land(under.flights, "launch()")
+            self.pending.land(under.flights, LAUNCH)
             if any(request.is_doomed for request in self.requests.values()):
-                self._given_up("launch()")
-                self._settle("launch()")
+                self.observe_released(LAUNCH)
+                self.settle(LAUNCH)
         if self.config.async_steps:
             self._sample(under, self._sampling(under.step), tokens)
             if self.capabilities.runs_ahead:
-                self._call("total-calls", "computed", dict(under.sampled))
+                self.call("total-calls", "computed", dict(under.sampled))
         return True
 
     def op_complete(
@@ -104,11 +117,11 @@ class SchedulerStepping(Arriving, Scheduling):
         stops: Sequence[int] = (),
         arrivals: Sequence[int] = (),
     ) -> bool:
-        """The results of the oldest step go back: forks, a token for each sequence computed to its end, ends.
+        """The results of the oldest step go back: forks, a token for each sequence computed to its end, and ends.
 
-        arrivals: sequences whose KV has come, or has been sent.
+        arrivals: sequences whose KV has been loaded, or sent.
         """
-        if not self.under_way or not self.is_launched or not tokens or not self._may_complete():
+        if not self.under_way or not self.is_launched or not tokens or not may_complete(self):
             return False
         under = self.under_way.pop(0)
         sampling = self._sampling(under.step)
@@ -129,22 +142,22 @@ class SchedulerStepping(Arriving, Scheduling):
             for i in sampled
             if i in under.over or (i in stops and all(child.id != i for child in children))
         ]
-        told = [(parent.id, child.id) for parent, child in pairs]
-        sent, received = ([i for i in arrivals if i in context] for context in (self.sending, self.loading))
+        forked = [(parent.id, child.id) for parent, child in pairs]
+        sent, received = ([i for i in arrivals if i in transfers] for transfers in (self.sending, self.loading))
         if self.config.transfers:
-            self._call("total-calls", "arrived", sent, received)
-        self._call("total-calls", "complete", sampled, told, [seq.id for seq in ended])
-        self.pending.land(under.flights, "complete()")
+            self.call("total-calls", "arrived", sent, received)
+        self.call("total-calls", "complete", sampled, forked, [seq.id for seq in ended])
+        self.pending.land(under.flights, COMPLETE)
         self._arrive(sent, received)
         for seq in ended:
             if self.requests[seq.group.id].is_sent and seq.slot >= 0:
-                self.sending[seq.id] = self.pending.launch([seq], "complete()")
+                self.sending[seq.id] = self.pending.launch([seq], COMPLETE)
                 self.coverage["send"] += 1
         self._completed(pairs, children, ended)
         return True
 
     def _arrive(self, sent: Sequence[int], received: Sequence[int]) -> None:
-        """Transfers are over: what has come can be read, if its sequence is still there, and blocks are let go."""
+        """Transfers end: loaded KV can be read, if its sequence is still there; its blocks are no longer in flight."""
         for seq_id in received:
             flights, seq = self.loading.pop(seq_id), self.seqs.get(seq_id)
             if seq is not None and seq.slot >= 0:
@@ -154,18 +167,18 @@ class SchedulerStepping(Arriving, Scheduling):
                 self.explainer.executed(writes)
             else:
                 self.coverage["loaded in vain"] += 1
-            self.pending.land(flights, "complete()")
+            self.pending.land(flights, COMPLETE)
         for seq_id in sent:
-            self.pending.land(self.sending.pop(seq_id), "complete()")
+            self.pending.land(self.sending.pop(seq_id), COMPLETE)
 
     def _sampling(self, step: Step) -> list[ExpectedSequence]:
-        """The sequences that the step computes to their ends."""
+        """The sequences that the step computes to the end of their tokens."""
         seqs = [(seq, chunk.stop) for chunk in step.chunks if (seq := self.seqs.get(chunk.seq))]
         return [seq for seq, stop in seqs if self._samples(seq, stop)]
 
     def _sample(self, under: UnderWay, seqs: Sequence[ExpectedSequence], tokens: Sequence[int]) -> None:
         for index, seq in enumerate(seqs):
-            if not any(seq.id in earlier.over for earlier in self.under_way):  # else it runs in vain
+            if not any(seq.id in earlier.over for earlier in self.under_way):  # otherwise its result is not used
                 under.sampled[seq.id] = tokens[index % len(tokens)]
                 seq.grow(self.identities, under.sampled[seq.id])
                 if self._is_over(seq):
@@ -200,9 +213,9 @@ class SchedulerStepping(Arriving, Scheduling):
         children: list[ExpectedSequence],
         ended: list[ExpectedSequence],
     ) -> None:
-        """What is over has given everything up, and children share every block."""
-        context, explainer = "complete()", self.explainer
-        born, copies = self._forked()
+        """Explain the tables: sequences that are over release everything, and children share every block."""
+        explainer = self.explainer
+        born, copies = born_since(self)
         for seq in ended:
             request = self.requests[seq.group.id]
             if len(request.members) == 1:
@@ -211,21 +224,24 @@ class SchedulerStepping(Arriving, Scheduling):
                 request.members.remove(seq)
                 del self.seqs[seq.id]
         shares = [(parent, child, parent.tables) for parent, child in pairs]
-        over = [r for r in self.requests.values() if r.is_doomed and not self._is_in_flight(r)]
+        over = [r for r in self.requests.values() if r.is_doomed and not self.is_in_flight(r)]
         for request in over:
-            self._forget(request)
-        self._given_up(context, [*children, *(child for _, child in born)])
+            self.forget(request)
+        self.observe_released(COMPLETE, [*children, *(child for _, child in born)])
         for parent, child, shown in shares:
-            explainer.forked(parent, child, context)
+            explainer.forked(parent, child, COMPLETE)
             if child.tables != shown:
-                raise Finding("frame-kept", f"{context}: fork of {parent.id}: parent {shown}, child {child.tables}")
+                raise Finding(
+                    "frame-kept",
+                    f"fork of {parent.id}: parent $expected, child $observed",
+                    call=COMPLETE,
+                    expected=shown,
+                    observed=child.tables,
+                    sequence=child.name,
+                )
         for seq in (*ended, *(seq for request in over for seq in request.everyone())):
             if seq.slot >= 0 and seq.id not in self.seqs:
-                explainer.freed(seq, context)
-        self._explain_forks(born, copies)
-        self._settle(context)
+                explainer.freed(seq, COMPLETE)
+        explain_births(self, born, copies)
+        self.settle(COMPLETE)
         self.coverage["finished"] += len(ended)
-
-    def is_done(self) -> bool:
-        """Whether every request is over and no step is under way."""
-        return not (self.under_way or self.requests or self.loading or self.sending)

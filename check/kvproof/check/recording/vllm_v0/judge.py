@@ -45,12 +45,12 @@ class V0Judge(RecordingJudge):
         self.set_lookahead(line.lookahead)
         group, context = self.phantom(line), f"can_allocate({line.group})"
         self.replayed.answer = _admission(line)
-        answer = self._ask("can_admit", group)
+        answer = self.ask("can_admit", group)
         self.coverage[f"admission {answer.value}"] += 1
         if answer is Admission.OK:
-            self._judge_ok(group, context)
+            self.judge_ok(group, context)
         else:
-            self._judge_wait(group, answer, context)
+            self.judge_refusal(group, answer, context)
 
     def on_get_num_cached_tokens(self, line: Call) -> None:
         """A look-up; of a sequence that waits, what it finds counts when it is given its table."""
@@ -72,7 +72,7 @@ class V0Judge(RecordingJudge):
         found = [self._hits.pop(seq.id, 0) for seq in group.members]
         hit = min(found) // size * size if self.config.caching else 0
         self.replayed.answer = Admitted(hit)
-        self._call("admission-sound", "admit", group.id, 0)
+        self.call("admission-sound", "admit", group.id, 0)
         self._admitted(group, hit, 1, f"allocate({line.group})")
         for seq in group.members:
             self.unscheduled(seq, 0)
@@ -97,8 +97,8 @@ class V0Judge(RecordingJudge):
     def on_mark_blocks_as_computed(self, line: Call) -> None:
         """The step computes so many tokens more of each running sequence of the group, or all that are known."""
         before = self.explainer.observed
-        self._call("total-calls", "step_scheduled", line.group)
-        self._unchanged(before, "mark_blocks_as_computed gives and takes no block")
+        self.call("total-calls", "step_scheduled", line.group)
+        self.require_unchanged(before, "mark_blocks_as_computed gives and takes no block")
         self.is_step_scheduled = True
         for place, recorded in enumerate(line.seqs):
             if recorded.seq in self.seqs:
@@ -138,7 +138,7 @@ class V0Judge(RecordingJudge):
     def on_can_swap_out(self, line: Call) -> None:
         """Yes or no."""
         self.replayed.answer = _admission(line)
-        self._ask("can_swap_out", self._group(line))
+        self.ask("can_swap_out", self._group(line))
 
     def on_swap_out(self, line: Call) -> None:
         """The running sequences of a group go to the host."""
@@ -152,7 +152,7 @@ class V0Judge(RecordingJudge):
         self.set_lookahead(line.lookahead)
         self.replayed.answer = _admission(line)
         if self.replayed.answer is Admission.OK or not self.op_swap_in(group.id):
-            self._ask("can_swap_in", group)
+            self.ask("can_swap_in", group)
 
     def on_swap_in(self, line: Call) -> None:
         """A swapped group comes back."""

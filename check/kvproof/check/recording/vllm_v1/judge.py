@@ -62,9 +62,9 @@ class V1Judge(RecordingJudge):
         stop = min(recorded.num_computed + line.num_tokens, len(seq.tokens))
         self._reserve(seq, max(stop, seq.computed), f"allocate_slots({seq.id})")
 
-    def _hold_window(self, seq: ExpectedSequence, num_done: int, context: str) -> None:
+    def judge_window(self, seq: ExpectedSequence, num_done: int, context: str) -> None:
         """What a step in flight may still read is not left yet."""
-        super()._hold_window(seq, min(num_done, self.num_over), context)
+        super().judge_window(seq, min(num_done, self.num_over), context)
 
     def on_cache_blocks(self, line: Call) -> None:
         """Tokens that were sampled ahead are known now, and their KV is there."""
@@ -73,10 +73,10 @@ class V1Judge(RecordingJudge):
             return
         seq, context = self.known(recorded), f"cache_blocks({recorded.seq})"
         self.learn(seq, recorded)
-        self._call("total-calls", "step_done", recorded.seq)
-        self._observe(context, [seq])
+        self.call("total-calls", "step_done", recorded.seq)
+        self.observe(context, [seq])
         self.explainer.extended(seq, (), self.config.caching, context)
-        self._settle(context)
+        self.settle(context)
         stop = min(line.num_tokens, len(seq.tokens))
         if seq.computed < stop:
             self.scheduled(seq, seq.computed, stop)

@@ -20,6 +20,7 @@ from kvproof.check.protocol.manager import (
 )
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.impl import AllocStatus, BlockManager, Device, SequenceStatus
+from kvproof.impl.errors import DoubleFreeError
 from kvproof.spec.text.identity import Image, Key
 
 ANSWERS = {
@@ -100,6 +101,7 @@ class BuiltIn(ManagerAdapter):
 
     name = "kvproof"
     capabilities = Capabilities(
+        double_free_errors=(DoubleFreeError.__name__,),
         swap=True,
         fork=True,
         window=True,

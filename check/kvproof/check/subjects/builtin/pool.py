@@ -7,14 +7,14 @@ from kvproof.check.protocol.pool import PoolConfig
 from kvproof.impl.cached_blocks import CachedBlocks
 from kvproof.impl.content import Content
 from kvproof.impl.device_blocks import DeviceBlocks
-from kvproof.impl.errors import NoFreeBlocksError
+from kvproof.impl.errors import DoubleFreeError, NoFreeBlocksError
 
 
 class OwnPool:
     """`kvproof.impl.DeviceBlocks`, or `CachedBlocks` with caching, behind the protocol."""
 
     name = "kvproof-pool"
-    capabilities = Capabilities(fork=True, caching=True, reset=True)
+    capabilities = Capabilities(fork=True, caching=True, reset=True, double_free_errors=(DoubleFreeError.__name__,))
     assumptions: tuple[Assumption, ...] = (
         Assumption("holds-what-it-frees", "The caller frees and shares only blocks that are held or found."),
     )

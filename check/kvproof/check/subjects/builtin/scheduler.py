@@ -10,6 +10,7 @@ from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.builtin.manager import extra_of, images_in_block, new_manager, observation_of
 from kvproof.impl import BlockManager, InvalidValueError, Sequence, SequenceGroup, SequenceStatus
+from kvproof.impl.errors import DoubleFreeError
 from kvproof.impl.scheduler import PreemptionMode, Scheduler, SchedulerOutputs
 from kvproof.impl.scheduler import SchedulerConfig as BuiltInConfig
 from kvproof.spec.text.identity import Image, Key
@@ -46,6 +47,7 @@ class BuiltInScheduler(SchedulerAdapter):
 
     name = "kvproof-scheduler"
     capabilities = Capabilities(
+        double_free_errors=(DoubleFreeError.__name__,),
         swap=True,
         fork=True,
         window=True,

@@ -1,0 +1,331 @@
+"""What all judges share: one opened subject, what is expected of it, and the state of the specification beside it.
+
+The oracle calls the subject, observes it after each call, checks that the tables of other sequences did not change, and
+compares the pool and the memory with the specification. It also states the questions that more than one judge asks:
+what a group needs, whether a window is kept, whether a cache may be reset. The rules are those of the specification.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
+from kvproof.check.oracle.firing import NUM_ENTRIES_MAX
+from kvproof.check.oracle.ghost_worker import Worker
+from kvproof.check.oracle.refinement import Explainer
+from kvproof.check.protocol.adapter_check import check_observation
+from kvproof.check.protocol.finding import CONTRACT, AdapterError, Finding
+from kvproof.check.protocol.manager import (
+    KINDS,
+    WINDOW,
+    Capabilities,
+    Config,
+    ManagerSubject,
+    Observation,
+    OutsideContract,
+    Pair,
+    Unsupported,
+)
+from kvproof.spec.text import operations
+from kvproof.spec.text.identity import Identities, Image, Key
+from kvproof.spec.text.state import GPU
+
+DOUBLE_FREE_PHRASES = "double free", "doublefree", "already freed", "already free"
+SPARE_ENTRIES = 8  # of a table: for lookahead slots
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # differs from run to run
+CALL_CHARACTERS, ERROR_CHARACTERS = 300, 160
+
+
+class Oracle:
+    """One opened subject, what is expected of it, and the specification beside it."""
+
+    def __init__(
+        self,
+        subject: ManagerSubject,
+        config: Config,
+        identities: Identities | None = None,
+        *,
+        num_flights: int = 0,
+        judges_eviction_order: bool = False,
+    ) -> None:
+        """Open the subject. Raises Unsupported, Finding, and AdapterError.
+
+        num_flights: accesses of one block each that may be pending at once.
+        """
+        check_kv_groups(config, subject.capabilities)
+        self.subject, self.config, self.capabilities = subject, config, subject.capabilities
+        self.identities = identities or Identities()
+        self.seqs: dict[int, ExpectedSequence] = {}
+        self.now = 0
+        self.num_tokens_max = (
+            NUM_ENTRIES_MAX - SPARE_ENTRIES
+        ) * config.block_size  # of a prompt, and of what is sampled
+        self.coverage: Counter[str] = Counter()
+        self.notes: Counter[str] = Counter()
+        self.answer = ""  # of the last operation, for people
+        self._open()
+        first = self.call("total-calls", "observe")
+        check_observation(first, len(config.kv_groups))
+        self.explainer = Explainer(config, first, self.identities, self.coverage, num_flights)
+        self.worker, self.state = self.explainer.worker, self.explainer.state
+        if judges_eviction_order and self.capabilities.evicts_lru and config.caching:
+            self.explainer.watch_eviction_order()
+        self.explainer.compare_pool("open", self.is_at_rest)
+
+    # Calls of the subject -------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        try:
+            self.subject.open(self.config)
+        except (Unsupported, AdapterError, Finding):
+            raise
+        except (Exception, SystemExit) as error:  # a subject that ends the process gives no answer
+            text = f"open({self.config.as_dict()}) raised {type(error).__name__}: {error}"
+            raise Finding("total-calls", text[:CALL_CHARACTERS], f"open {type(error).__name__}") from error
+
+    def call(self, property: str, name: str, *arguments: Any) -> Any:
+        """Call the subject. An exception refutes `property`; a double free refutes `no-double-free`."""
+        try:
+            return getattr(self.subject, name)(*arguments)
+        except (Finding, AdapterError):
+            raise
+        except OutsideContract as error:
+            text = f"{call_text(name, arguments)}: {error.sentence}"
+            raise Finding("total-calls", text, f"{CONTRACT}{error.assumption}") from error
+        except (Exception, SystemExit) as error:  # a subject that ends the process gives no answer
+            if is_double_free(error, self.capabilities):
+                property = "no-double-free"
+            message = ADDRESS.sub("", f"{type(error).__name__}: {error}".removesuffix(": "))
+            text = f"{call_text(name, arguments)} raised {message[:ERROR_CHARACTERS]}"
+            raise Finding(property, text, f"{name} {type(error).__name__}") from error
+
+    def observe(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:
+        """Observe the subject, and check the frame: a call changes no table but those of the `touched` sequences."""
+        explainer = self.explainer
+        observed = explainer.observed = self.call("total-calls", "observe")
+        tables, num_expected = observed.tables, 0
+        for seq_id, seq in self.seqs.items():
+            if seq.status is Status.WAITING:
+                if tables.get(seq_id):
+                    raise leaked(context, seq, tables[seq_id])
+                num_expected += seq_id in tables
+                continue
+            num_expected += 1
+            if seq in touched:
+                continue
+            table = tables.get(seq_id)
+            if table is None or table[0] != seq.observed_table or (len(table) > 1 and table != seq.tables):
+                raise table_changed(context, seq, table, "it is not about")
+        if len(tables) > num_expected:
+            left = {s: t for s, t in tables.items() if s not in self.seqs and any(t)}
+            if left:
+                raise tables_left(context, left)
+
+    def settle(self, context: str) -> None:
+        """The call is explained: what the subject shows of its pool must be what the specification has."""
+        self.explainer.compare_pool(context, self.is_at_rest)
+
+    def require_unchanged(self, before: Observation, context: str) -> None:
+        """Observe the subject; a call that refuses, or only asks, changes nothing."""
+        after = self.explainer.observed = self.call("total-calls", "observe")
+        if after != before:
+            for name, old, new in zip(Observation._fields, before, after, strict=True):
+                if old != new:
+                    sentence = f"{context}, but {name} went $expected -> $observed"
+                    raise Finding("failed-call-changes-nothing", sentence, expected=old, observed=new)
+
+    def is_at_rest(self) -> bool:
+        """Whether no sequence has blocks."""
+        return all(seq.status is Status.WAITING for seq in self.seqs.values())
+
+    # What groups need, and what may be answered ---------------------------------------------------------------------
+
+    @property
+    def num_held_back(self) -> int:
+        """Blocks of the GPU that the watermark holds back from admission."""
+        return int(self.config.watermark * self.config.num_gpu_blocks)
+
+    def num_blocks_needed(self, group: Group, lookahead: int) -> int:
+        """Blocks that a group needs if it shares none with other groups. Waiting members have one table together."""
+        blocks_needed, num_tables = self.explainer.machine.word("blocks_needed"), len(self.config.kv_groups)
+        is_waiting = group.members[0].status is Status.WAITING
+        members = group.members[:1] if is_waiting else group.members
+        needed: int = sum([blocks_needed(len(seq.tokens), lookahead, num_tables) for seq in members])
+        return needed + (blocks_needed(len(group.encoder.tokens), 0, 1) if group.encoder else 0)
+
+    def num_blocks_kept(self, group: Group) -> int:
+        """Blocks of the GPU that the group can never get: reserved ones and the null block."""
+        has_null = self.config.window is not None and group.members[0].status is not Status.WAITING
+        kept: int = self.explainer.machine.word("blocks_kept")(len(self.explainer.observed.reserved), has_null)
+        return kept
+
+    def may_end_for_good(self, group: Group) -> bool:
+        """Whether no later state of the pool could run the group."""
+        gpu = self.config.num_gpu_blocks
+        needed, kept = self.num_blocks_needed(group, self.config.lookahead), self.num_blocks_kept(group)
+        answer: bool = self.explainer.machine.word("may_end_for_good")(needed, kept, self.num_held_back, gpu)
+        return answer
+
+    def judge_reset(self, is_done: bool, context: str) -> None:
+        """The prefix cache was reset, or the reset was refused: it is done exactly when nothing is held."""
+        may_reset: bool = self.explainer.machine.word("may_reset")(self.state)
+        if may_reset and not is_done:
+            raise Finding("no-leak-at-rest", f"{context} was refused although nothing is held")
+        if is_done and not may_reset:
+            raise Finding("evict-unreferenced", f"{context} was done although blocks are in use")
+
+    # Sequences ------------------------------------------------------------------------------------------------------
+
+    def new_sequence(
+        self, seq_id: int, group: Group, key: Key, images: tuple[Image, ...], tokens: Sequence[int]
+    ) -> ExpectedSequence:
+        """Expect a waiting sequence with this prompt, with a table in each KV group once it runs."""
+        window, *further = self.config.windows
+        seq = ExpectedSequence(seq_id, group, key, images, self.identities.root(key), window)
+        for number, window in enumerate(further, 1):
+            seq.add_part(self.identities.root(key, number), window)
+        for token in tokens:
+            seq.grow(self.identities, token)
+        seq.num_prompt = len(tokens)
+        self.seqs[seq_id] = seq
+        return seq
+
+    def new_encoder(self, seq_id: int, group: Group, tokens: Sequence[int]) -> ExpectedSequence:
+        """Expect the encoder sequence of a group."""
+        seq = self.new_sequence(seq_id, group, Key(salt="encoder"), (), tokens)
+        seq.is_encoder, seq.window = True, 0
+        return seq
+
+    def note_missed_hit(self, seq: ExpectedSequence, hit: int) -> None:
+        """Count a look-up that found less than the cache holds: this is no fault, but slow."""
+        state, size = self.state, self.config.block_size
+        if hit >= (len(seq.tokens) - 1) // size * size:
+            return
+        gpu = range(self.config.num_gpu_blocks)
+        rows = [operations.row_of(part.identities, hit // size, size) for part in seq.parts]
+        if all(any(state.computed[b] and state.content[b] == row for b in gpu) for row in rows):
+            self.notes["hit-complete"] += 1
+
+    def judge_window(self, seq: ExpectedSequence, num_done: int, context: str) -> None:
+        """After a growth a part with a window holds at most the blocks that its window needs.
+
+        num_done: tokens that are computed; the next step reads back from there.
+        """
+        if self.config.window is None:
+            return
+        state, entries_in_window = self.state, self.explainer.machine.word("entries_in_window")
+        for part in seq.parts:
+            if not part.window:
+                continue
+            slot = part.slot
+            held = state.num_blocks[slot] - state.first[slot]
+            bound = entries_in_window(num_done, state.num_blocks[slot] * self.config.block_size, part.window)
+            if held > bound:
+                sentence = f"$sequence holds $observed blocks, a window of {part.window} $expected"
+                raise Finding("window-kept", sentence, call=context, expected=bound, observed=held, sequence=part.name)
+
+    # Memory ---------------------------------------------------------------------------------------------------------
+
+    def compare_memory(self, other: Worker | None, copies: list[Pair]) -> None:
+        """After a step every block holds what was written there, also in the worker with the copies reversed."""
+        memory, written = self.state.memory, self.state.num_written
+        wrong = self.worker.wrong_blocks(memory, written)
+        if wrong:
+            raise self._wrong_content(wrong[0], self.worker.slots, "read-back", "")
+        if other is not None:
+            self.coverage["copies that touch each other"] += 1
+            wrong = other.wrong_blocks(memory, written)
+            if wrong:
+                raise self._wrong_content(wrong[0], other.slots, "mapping-hazard-free", f"copies {copies} in reverse")
+        if max(self.state.refcount) >= 3:
+            self.coverage["three holders"] += 1
+        if self.explainer.observed.free[GPU] == 0:
+            self.coverage["pool full"] += 1
+
+    def _wrong_content(self, block: int, slots: list[list[int]], property: str, call: str) -> Finding:
+        """Who reads the wrong block, at which position, and what is there instead."""
+        expected, found = self.state.memory[block], slots[block]
+        slot = next(o for o in range(self.state.num_written[block]) if expected[o] != found[o])
+        parts = [part for seq in self.seqs.values() for part in seq.parts if part.slot >= 0]
+        reader = next((part for part in parts if self.state.position[part.slot][block] >= 0), None)
+        where = f"block {block}, slot {slot}"
+        if reader is None:
+            who = f"the prefix cache holds {where} for $expected"
+            property = "cache-content" if property == "read-back" else property
+        else:
+            position = self.state.position[reader.slot][block] * self.config.block_size + slot
+            who = f"$sequence reads position {position} ({where})"
+        there = {-1: "nothing was written there", -2: "there is junk of a lookahead slot"}.get(found[slot])
+        return Finding(
+            property,
+            f"{who}: {there or 'there is the KV of $observed'}",
+            call=call,
+            expected=self.identities.describe(expected[slot]),
+            observed=there or self.identities.describe(found[slot]),
+            blocks=[block],
+            sequence=reader.name if reader else "",
+        )
+
+
+def check_kv_groups(config: Config, capabilities: Capabilities) -> None:
+    """Raise Unsupported for KV groups that the subject does not have, or that no judge can judge."""
+    if len(config.kv_groups) > 1 and not capabilities.kv_groups:
+        raise Unsupported("the subject has no several KV groups")
+    if not config.kv_groups or not set(config.kv_groups) <= set(KINDS):
+        raise Unsupported(f"KV groups are of {' or '.join(KINDS)}")
+    if len(config.kv_groups) > 1 and (config.window is None) == (WINDOW in config.kv_groups):
+        raise Unsupported("a window, and KV groups that have it, come together")
+    if len(config.kv_groups) > 1 and config.cross:
+        raise Unsupported("an encoder and several KV groups are not judged together")
+
+
+def is_double_free(error: BaseException, capabilities: Capabilities) -> bool:
+    """Whether the exception reports a double free.
+
+    `Capabilities.double_free_errors` names the exceptions that do. An engine may have none for it, and say it in a
+    message; so as a fallback, any exception with one of `DOUBLE_FREE_PHRASES` in its message counts.
+    """
+    if type(error).__name__ in capabilities.double_free_errors:
+        return True
+    message = f"{type(error).__name__}: {error}".lower()
+    return any(phrase in message for phrase in DOUBLE_FREE_PHRASES)
+
+
+def call_text(name: str, arguments: tuple[Any, ...]) -> str:
+    """A call as text."""
+    return f"{name}({', '.join(str(a) for a in arguments)})"
+
+
+def table_changed(call: str, seq: ExpectedSequence, observed: list[list[int]] | None, which: str) -> Finding:
+    """The finding that a table of a sequence changed, which should not have; the first one that did."""
+    pairs = [(part, new) for part, new in zip(seq.parts, observed or [], strict=False) if part.observed_table != new]
+    part, table = pairs[0] if pairs else (seq, "gone")
+    return Finding(
+        "frame-kept",
+        f"the table of $sequence, which {which}, went $expected -> $observed",
+        call=call,
+        expected=part.observed_table,
+        observed=table,
+        sequence=part.name,
+    )
+
+
+def leaked(call: str, seq: ExpectedSequence, tables: list[list[int]]) -> Finding:
+    """The finding that a sequence that waits has blocks."""
+    sentence = "$sequence waits, but has $observed"
+    return Finding(
+        "no-leak-at-rest",
+        sentence,
+        call=call,
+        observed=tables,
+        blocks=[block for table in tables for block in table],
+        sequence=f"sequence {seq.id}",
+    )
+
+
+def tables_left(call: str, tables: dict[int, list[list[int]]]) -> Finding:
+    """The finding that sequences that are over still have tables."""
+    return Finding(
+        "no-leak-at-rest", "sequences that are over still have tables: $observed", call=call, observed=tables
+    )
