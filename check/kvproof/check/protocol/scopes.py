@@ -1,8 +1,8 @@
-"""The scopes that are explored: how large, and with which features.
+"""The scopes of exhaustive search: how large each one is, and which features it has.
 
-A claim about a scope is a claim about every run within it, of any length. Scopes are small because mistakes are: a
-refcount that goes wrong goes wrong with three sequences and a handful of blocks. Each feature is explored with as few
-others as it needs, and the combinations that share code (cache and swap) together.
+A claim about a scope holds for every run within it, of any length. Scopes are small because most faults already show in
+small ones: a wrong refcount needs three sequences and a handful of blocks. Each feature is explored with as few others
+as it needs; features that share code (cache and swap) are explored together.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ Level = Literal["operations", "rules"]
 
 @dataclass(frozen=True)
 class Scope:
-    """One exhaustive search. Sizes in blocks, sequences, tokens of one sequence, slots of a block.
+    """The bounds of one exhaustive search.
 
-    window: tokens that a sequence can read back to, 0 for all. lookahead: slots that an append reserves beyond its
-    token (operations), or whether entries are reserved at all (rules). reserving: the manager may keep blocks for
-    itself. kv_groups: as in a configuration, of a subject alone. num_flights: accesses of one block that can be
-    pending at once, by steps and transfers. level: what one transition is, a single rule or a whole operation.
-    claims: evaluate the claims of the specification in each state, besides the recount (operations; rules always do);
-    off where states are many.
+    num_tokens: of one sequence. block_size: tokens of a block. window: tokens that a sequence attends to, 0 for all.
+    lookahead: slots that an append reserves beyond its token; at the level of rules, whether entries can be reserved.
+    kv_groups: as in a configuration; only subjects have several. num_flights: accesses of one block, by steps and
+    transfers, that can be pending at once. level: whether one transition is a rule or a whole operation. reserving:
+    whether the manager may keep blocks for itself. claims: whether a search by operations evaluates the claims of the
+    specification in each state, in addition to the independent recount; off where there are many states.
     """
 
     num_gpu_blocks: int
@@ -44,7 +44,7 @@ class Scope:
 
     @property
     def num_indexes(self) -> int:
-        """Table entries that a sequence can have."""
+        """The number of table entries that a sequence can have."""
         return self.blocks_for(self.num_tokens + self.lookahead)
 
     def blocks_for(self, num_tokens: int) -> int:
@@ -67,7 +67,7 @@ class Scope:
 
 
 def sizes_of(scope: Scope) -> Sizes:
-    """The sizes of a machine for the scope."""
+    """The sizes of the specification's state for the scope."""
     return Sizes(
         scope.num_gpu_blocks,
         scope.num_host_blocks,

@@ -1,16 +1,16 @@
-"""Known findings: what a gate has been told of, with a reason and a day on which it asks again.
+"""Known findings: those that do not fail a run, each with a reason and a date until which it is excused.
 
-`kvproof.toml` in the working folder:
+They are listed in `kvproof.toml` in the working folder:
 
     [[known]]
     property = "refcount-exact"
-    signature = "fork: *"           # as a report prints it; * and ? stand for anything; left out: any
-    subject = "vllm-v0==0.6.*"      # left out: any
-    reason = "mended upstream in 0.7; we are moving"
+    signature = "fork: *"           # as a report prints it; * and ? stand for any characters; default: any
+    subject = "vllm-v0==0.6.*"      # default: any
+    reason = "fixed upstream in 0.7; we are moving"
     expires = 2027-01-31
 
-A finding that is known is told and saved like any other, and does not fail the run. On the day after `expires` it
-fails again. What the file does not mean to say is refused: a key that is not known, a property that there is not.
+A known finding is reported and saved like any other, and does not fail the run. On the day after `expires` it fails
+again. An unknown key or property in the file is an error, because it would excuse nothing.
 """
 
 import sys
@@ -37,12 +37,12 @@ ANY = "*"
 
 
 class KnownFileError(DocumentError):
-    """The file cannot be used; the message says why."""
+    """The file of known findings cannot be used; the message says why."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """One entry."""
+    """One entry of the file."""
 
     property: str
     reason: str
@@ -51,7 +51,7 @@ class Known:
     subject: str = ANY
 
     def covers(self, property: str, signature: str, subject: str) -> bool:
-        """Whether it speaks of this finding."""
+        """Whether the entry matches a finding. signature: how the finding broke, as a report prints it."""
         return (
             property == self.property and fnmatchcase(signature, self.signature) and fnmatchcase(subject, self.subject)
         )
@@ -59,28 +59,28 @@ class Known:
 
 @dataclass(frozen=True)
 class KnownFindings:
-    """All entries of a file, on a day."""
+    """The entries of a file, and the day on which they are read."""
 
     entries: tuple[Known, ...] = ()
     today: date = date.min
 
     def excuse(self, property: str, signature: str, subject: str) -> str:
-        """Why the finding does not fail the run; empty if it does."""
+        """The reason why a finding does not fail the run; empty if it does."""
         for entry in self.entries:
             if entry.covers(property, signature, subject) and self.today <= entry.expires:
                 return f"{KNOWN} {entry.expires}: {entry.reason}"
         return ""
 
     def expired(self, property: str, signature: str, subject: str) -> str:
-        """What to say of a finding that was known until a day that has passed; empty if it was not."""
+        """A note for a finding whose entry has expired; empty if it has none."""
         for entry in self.entries:
             if entry.covers(property, signature, subject) and self.today > entry.expires:
-                return f"it was known until {entry.expires} ({entry.reason}): mend it, or renew its entry in {FILE}"
+                return f"it was known until {entry.expires} ({entry.reason}): fix it, or renew its entry in {FILE}"
         return ""
 
 
 def known_findings(path: Path | None, today: date | None = None) -> KnownFindings:
-    """The entries of a file; of `kvproof.toml` here, if there is one, where none is named. Raises KnownFileError."""
+    """The entries of a file; by default of `kvproof.toml` in the working folder, if it exists. Raises KnownFileError."""
     if path is None:
         if not FILE.is_file():
             return KnownFindings()
@@ -93,10 +93,10 @@ def known_findings(path: Path | None, today: date | None = None) -> KnownFinding
         raise KnownFileError(f"{path} is not TOML: {error}") from error
     foreign = sorted(data.keys() - {TABLE})
     if foreign:
-        raise KnownFileError(f"{path}: there is no key {foreign[0]!r}; there is [[{TABLE}]]")
+        raise KnownFileError(f"{path}: there is no key {foreign[0]!r}; the only key is [[{TABLE}]]")
     tables = data.get(TABLE, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise KnownFileError(f"{path}: write [[{TABLE}]], once for each finding")
+        raise KnownFileError(f"{path}: {TABLE!r} must be a list of tables: write [[{TABLE}]] before each finding")
     entries = tuple(_entry(path, number, table) for number, table in enumerate(tables, start=1))
     return KnownFindings(entries, today or date.today())
 
@@ -112,9 +112,11 @@ def _entry(path: Path, number: int, table: dict[str, Any]) -> Known:
     for key, value in table.items():
         if key == "expires":
             if type(value) is not date:
-                raise KnownFileError(f"{context}: expires is a day, such as 2027-01-31 without quotes; it is {value!r}")
+                raise KnownFileError(
+                    f"{context}: expires must be a date, such as 2027-01-31 without quotes; it is {value!r}"
+                )
         elif not isinstance(value, str) or not value.strip():
-            raise KnownFileError(f"{context}: {key} must be a text that says something; it is {value!r}")
+            raise KnownFileError(f"{context}: {key} must be a text that is not empty; it is {value!r}")
     if table["property"] not in SENTENCES:
         raise KnownFileError(f"{context}: there is no property {table['property']!r}; there are {', '.join(SENTENCES)}")
     return Known(**table)
