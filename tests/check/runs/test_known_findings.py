@@ -31,7 +31,7 @@ ENTRY = """
 property = "refcount-exact"
 signature = "fork: *"
 subject = "faulty.py:*"
-reason = "it is being mended"
+reason = "it is being fixed"
 expires = {day}
 """
 
@@ -65,9 +65,9 @@ def test_a_known_finding_is_told_and_is_no_failure(folder: Path) -> None:
     done = explore()
     assert done.exit_code == 0, done.output
     (found,) = refuted()
-    assert found["excused"] == "known until 2999-01-31: it is being mended"
+    assert found["excused"] == "known until 2999-01-31: it is being fixed"
     assert found["signature"] == "fork: refcount of block: the specification says the subject"
-    assert "  No failure: known until 2999-01-31: it is being mended" in done.output.splitlines()
+    assert "  No failure: known until 2999-01-31: it is being fixed" in done.output.splitlines()
     assert (folder / ".kvproof" / found["trace"]).is_file()
 
 
@@ -77,7 +77,7 @@ def test_after_its_day_a_known_finding_fails_and_says_so(folder: Path) -> None:
     assert done.exit_code == 1
     (found,) = refuted()
     assert not found["excused"]
-    assert "it was known until 2020-01-31 (it is being mended): mend it, or renew its entry" in found["text"]
+    assert "it was known until 2020-01-31 (it is being fixed): fix it, or renew its entry" in found["text"]
 
 
 def test_another_finding_than_the_known_one_fails(folder: Path) -> None:
@@ -101,16 +101,19 @@ def test_an_entry_speaks_of_its_property_signature_and_subject_only(folder: Path
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[[know]]\n", "there is no key 'know'; there is [[known]]"),
-        ("known = 3\n", "write [[known]], once for each finding"),
+        ("[[know]]\n", "there is no key 'know'; the only key is [[known]]"),
+        ("known = 3\n", "write [[known]] before each finding"),
         ("[[known]\n", "is not TOML"),
-        (ENTRY.format(day='"2026-01-31"'), "expires is a day, such as 2027-01-31 without quotes; it is '2026-01-31'"),
+        (
+            ENTRY.format(day='"2026-01-31"'),
+            "expires must be a date, such as 2027-01-31 without quotes; it is '2026-01-31'",
+        ),
         (ENTRY.format(day="2026-01-31").replace("reason", "reasn"), "known finding 1: there is no key 'reasn'"),
         ('[[known]]\nproperty = "refcount-exact"\n', "known finding 1: 'reason' is missing"),
         (ENTRY.format(day="2026-01-31").replace("refcount-", "refcont-"), "there is no property 'refcont-exact'"),
         (
-            ENTRY.format(day="2026-01-31").replace("it is being mended", " "),
-            "reason must be a text that says something",
+            ENTRY.format(day="2026-01-31").replace("it is being fixed", " "),
+            "reason must be a text that is not empty",
         ),
     ],
 )

@@ -218,6 +218,7 @@ def in_config_order() -> tuple[Feature, ...]:
     return tuple(sorted(FEATURES, key=lambda feature: names.index(feature.field)))
 
 
+@cache
 def in_draw_order() -> tuple[Feature, ...]:
     """The features in the order in which random numbers are drawn for them."""
     return tuple(sorted(FEATURES, key=lambda feature: feature.draw_order))

@@ -80,7 +80,7 @@ class KnownFindings:
 
 
 def known_findings(path: Path | None, today: date | None = None) -> KnownFindings:
-    """The entries of a file; by default of `kvproof.toml` in the working folder, if it exists. Raises KnownFileError."""
+    """The entries of a file; by default of `kvproof.toml` in the working folder, if there. Raises KnownFileError."""
     if path is None:
         if not FILE.is_file():
             return KnownFindings()
