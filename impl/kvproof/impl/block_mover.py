@@ -1,10 +1,11 @@
-"""Moving blocks between two pools, and within the first: a run of neighbouring blocks is one copy.
+"""Moves blocks between two pools, and within the first: one copy for each run of neighbouring blocks.
 
-A pool is seen as *planes*, tensors `[blocks, words]`; moving a block means moving its row in every plane. Rows may lie
-apart in a plane, as where all layers of a block are side by side; then each block of a run is a copy of its own.
+A pool is a list of *planes*, tensors of shape `[blocks, words]`; moving a block means moving its row in every plane.
+The rows of a plane may lie apart, for example if all layers of a block are side by side; then each block of a run is a
+copy of its own.
 
-In main memory a small copy is one call of the C library, for a tensor operation takes as long as the bytes of a small
-block.
+In main memory a small copy is one call of the C library, because a tensor operation would take as long as copying the
+bytes of a small block.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import torch
 from .errors import InvalidValueError
 from .kv_cache_engine_mapping import Mapping, Pair, Pool, Run, read_pairs, runs_of
 
-# From so many bytes on a tensor operation costs nothing beside the bytes; torch may use several threads for it.
+# From this size on the cost of a tensor operation does not matter, and torch may use several threads.
 _LARGE_BYTES = 512 * 1024
-# On CUDA each copy is a launch: from so many runs on, gathering and scattering is faster, so many bytes at a time.
+# On CUDA each copy is a launch: from this number of runs on, gather and scatter is faster, in pieces of this size.
 _MANY_RUNS = 8
 _GATHERED_BYTES = 64 * 1024 * 1024
 
@@ -28,7 +29,7 @@ Planes = Sequence[torch.Tensor]
 
 
 class Moved(NamedTuple):
-    """What a call moved: blocks, the runs they formed, bytes over all planes."""
+    """The size of a move: blocks, runs, and bytes over all planes."""
 
     num_blocks: int
     num_runs: int
@@ -42,7 +43,7 @@ class BlockMover:
     """Moves blocks between planes of a GPU pool and planes of a CPU pool.
 
     Both have the same number of planes, at least one, and rows of the same number of words; within a pool all planes
-    have the same number of blocks. Words of a row lie side by side. Raises InvalidValueError otherwise.
+    have the same number of blocks. The words of a row are contiguous. Raises InvalidValueError otherwise.
     """
 
     def __init__(self, gpu_planes: Planes, cpu_planes: Planes) -> None:
@@ -56,23 +57,23 @@ class BlockMover:
         self._block_bytes = sum(plane.shape[1] * plane.itemsize for plane in gpu_planes)
 
     def swap_in(self, pairs: Mapping) -> Moved:
-        """Copy blocks from the CPU pool to the GPU pool; pairs of ids, each from 0 on in its own pool.
+        """Copy blocks from the CPU pool to the GPU pool; pairs of ids, each counted from 0 in its pool.
 
         Raises MappingFormError, BlockOutOfRangeError or DuplicateTargetError; then nothing has moved.
         """
         return self._swap(pairs, self.cpu_pool, self.gpu_pool, self._in)
 
     def swap_out(self, pairs: Mapping) -> Moved:
-        """Copy blocks from the GPU pool to the CPU pool; otherwise like `swap_in`."""
+        """Copy blocks from the GPU pool to the CPU pool; the rest is as for `swap_in`."""
         return self._swap(pairs, self.gpu_pool, self.cpu_pool, self._out)
 
     def copy(self, pairs: Mapping) -> Moved:
-        """Copy blocks within the GPU pool, each as it was before the call.
+        """Copy blocks within the GPU pool; every source is read as it was before the call.
 
         Raises what `swap_in` does, and ChainedCopyError if a target is also a source.
         """
         read = read_pairs(pairs)
-        if not len(read):  # as in most steps
+        if not len(read):  # the usual case
             return NOTHING_MOVED
         runs = runs_of(read, self.gpu_pool, self.gpu_pool)
         if self.device.type == "cuda" and len(runs) > _MANY_RUNS:
@@ -83,7 +84,7 @@ class BlockMover:
 
     def _swap(self, pairs: Mapping, source: Pool, target: Pool, route: _Route) -> Moved:
         read = read_pairs(pairs)
-        if not len(read):  # as in most steps
+        if not len(read):  # the usual case
             return NOTHING_MOVED
         runs = runs_of(read, source, target)
         route.move(runs)
@@ -108,13 +109,13 @@ def _require_alike(gpu_planes: Planes, cpu_planes: Planes) -> None:
 
 
 class _Route:
-    """From the planes of one pool to those of another, or of the same."""
+    """The moves from the planes of one pool to those of another, or of the same."""
 
     def __init__(self, source_planes: Planes, target_planes: Planes) -> None:
         pairs = list(zip(source_planes, target_planes, strict=True))
         in_memory = [pair for pair in pairs if pair[0].device.type == pair[1].device.type == "cpu"]
         self._between_devices = [pair for pair in pairs if not pair[0].device.type == pair[1].device.type == "cpu"]
-        # Where nothing lies between the rows, a run is one copy; else each of its blocks is.
+        # If nothing lies between the rows, a run is one copy; else each of its blocks is.
         self._together = [_Rows(*pair) for pair in in_memory if all(map(_lies_together, pair))]
         self._apart = [_Rows(*pair) for pair in in_memory if not all(map(_lies_together, pair))]
 
@@ -144,7 +145,7 @@ class _Rows:
         self._steps = source.stride(0) * source.itemsize, target.stride(0) * target.itemsize
 
     def copy(self, runs: Iterable[Run]) -> None:
-        """From each source row to its target row, so many rows."""
+        """Copy `num_rows` rows, from each source row to its target row."""
         row_bytes, (source_step, target_step) = self._row_bytes, self._steps
         from_, to, move = self.source.data_ptr(), self.target.data_ptr(), ctypes.memmove
         for source, target, length in runs:

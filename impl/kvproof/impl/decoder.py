@@ -1,4 +1,4 @@
-"""A small decoder, so that memory can be profiled where no model is at hand. Its weights are random."""
+"""A small decoder with random weights, for profiling memory without a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn import functional
 
 @dataclass(frozen=True)
 class ModelGeometry:
-    """What the KV cache needs to know of a model; head_size in elements, num_kv_heads those of one rank."""
+    """The sizes of a model that the KV cache depends on; head_size in elements, num_kv_heads per rank."""
 
     num_layers: int
     num_kv_heads: int

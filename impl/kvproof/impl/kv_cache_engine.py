@@ -1,10 +1,11 @@
-"""The KV cache engine: the tensors of both pools, and the moves that the block manager asks for.
+"""The KV cache engine: the tensors of both pools, and the moves that the block manager requests.
 
-One tensor per layer and device. `block_mover` copies bytes, a run of neighbouring blocks at a time. A mapping is
-checked whole before the first byte moves. Within one device a target must be no source: then reading
-everything first, one by one, and all at once come to the same, so a kernel that runs in parallel is right, too.
+There is one tensor per layer and device. `block_mover` copies bytes, one run of neighbouring blocks at a time. The
+whole mapping is checked before the first byte moves. Within one device no target may be a source. Then the result does
+not depend on the order of the copies, so a kernel that makes them in parallel is right too.
 
-Moves go to the current stream of the device. A swap has ended when its call returns; a copy is ordered in the stream.
+Moves are issued to the current stream of the device. A swap is complete when its call returns; a copy is ordered in the
+stream.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class KVCacheEngine(BlockMover):
     """A GPU pool and a CPU pool of KV blocks, zero at first; the CPU pool is pinned if the GPU pool is CUDA's.
 
     `gpu_cache` and `cpu_cache` are lists of one typed tensor per layer, in the layout of `shape`. `gpu_memory` and
-    `cpu_memory` are the same as flat bytes. Without CUDA, or on request, the GPU pool lies in main memory as well.
+    `cpu_memory` are the same memory as flat bytes. Without CUDA, or on request, the GPU pool is in main memory too.
     Raises ValueError for fewer than one layer or a negative number of blocks.
     Source: vLLM 0.6, worker/cache_engine.py, CacheEngine.
     """
@@ -53,7 +54,7 @@ class KVCacheEngine(BlockMover):
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of one block over all layers."""
+        """Number of bytes of one block over all layers."""
         return self.num_layers * self.shape.bytes_per_layer()
 
 

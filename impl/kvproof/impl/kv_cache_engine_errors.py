@@ -1,4 +1,4 @@
-"""Why the KV cache engine refuses a mapping; in each case nothing has moved. The values are in the message, too."""
+"""The errors with which the KV cache engine refuses a mapping. Nothing has moved, and the message has the values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BlockOutOfRangeError(UnknownBlockError):
 
 
 class DuplicateTargetError(BlockManagerError, ValueError):
-    """Two pairs write one block, so that what it holds afterwards depends on their order."""
+    """Two pairs write one block, so its content would depend on their order."""
 
     def __init__(self, target: int, pool: str, sources: list[int]) -> None:
         super().__init__(f"block {target} of {pool} is the target of blocks {', '.join(map(str, sources))}")
@@ -29,7 +29,7 @@ class DuplicateTargetError(BlockManagerError, ValueError):
 
 
 class ChainedCopyError(BlockManagerError, ValueError):
-    """A block is both written and read by one list of copies; copies that run side by side would race there."""
+    """One list of copies both writes and reads a block; copies that run in parallel would race."""
 
     def __init__(self, block_id: int, pool: str, written: tuple[int, int], read: tuple[int, int]) -> None:
         super().__init__(

@@ -1,11 +1,11 @@
-"""Mappings of blocks: read, checked against both pools before anything moves, and cut into runs.
+"""Reads mappings of blocks, checks them against both pools before anything moves, and cuts them into runs.
 
-A run is a stretch of pairs in which source and target both go up by one: one copy moves it. No two pairs have one
-target, so in the order of the targets the pairs of a run are neighbours, and the cuts between them give the fewest
-runs there are. That order also shows a target that is named twice, so one pass does all.
+A run is a sequence of pairs in which source and target both increase by one; one copy moves it. No two pairs have the
+same target, so in the order of targets the pairs of a run are neighbours, and cutting between them gives the smallest
+number of runs. That order also shows a target that is named twice, so one pass does everything.
 
-A step moves a handful of blocks, long after the last: then plain Python on numbers is several times faster than
-operations on tensors, whose code must come from memory first; and it is no slower for thousands.
+A step moves a few blocks, long after the step before. For these, plain Python on integers is several times faster than
+tensor operations, whose code has to be loaded into the cache first, and it is not slower for thousands of blocks.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _INT64_MAX = 2**63 - 1
 
 
 class Pool(NamedTuple):
-    """What a mapping is checked against."""
+    """The name and size of a pool, against which a mapping is checked."""
 
     name: str
     num_blocks: int
 
 
 class Run(NamedTuple):
-    """Neighbouring blocks that are moved by one copy."""
+    """Neighbouring blocks that one copy moves."""
 
     source: int
     target: int
@@ -42,7 +42,7 @@ class Run(NamedTuple):
 
 
 def read_pairs(mapping: Mapping) -> list[Pair]:
-    """The pairs of an int64 tensor [n, 2], or of a list. Raises MappingFormError."""
+    """Return the pairs of an int64 tensor of shape [n, 2], or of a list. Raises MappingFormError."""
     if isinstance(mapping, torch.Tensor):
         if mapping.dtype != torch.int64 or mapping.dim() != 2 or mapping.shape[1] != 2:
             raise MappingFormError(f"a {mapping.dtype} tensor of shape {list(mapping.shape)}")
@@ -62,7 +62,7 @@ def read_pairs(mapping: Mapping) -> list[Pair]:
 
 
 def runs_of(pairs: Sequence[Pair], source: Pool, target: Pool) -> list[Run]:
-    """The fewest runs that move the blocks of at least one pair, by target.
+    """Return the smallest list of runs that moves these blocks, in the order of targets; there is at least one pair.
 
     Raises BlockOutOfRangeError, DuplicateTargetError and, within one pool, ChainedCopyError if a target is a source.
     """
@@ -85,7 +85,7 @@ def runs_of(pairs: Sequence[Pair], source: Pool, target: Pool) -> list[Run]:
 
 
 def _refusal(pairs: Sequence[Pair], source: Pool, target: Pool) -> BlockManagerError:
-    """Why: the first id outside its pool, sources first, or else a target that is named twice."""
+    """Return the error: the first id outside its pool, sources first, else a target that is named twice."""
     for column, pool in enumerate((source, target)):
         for pair in pairs:
             if not 0 <= pair[column] < pool.num_blocks:
@@ -95,7 +95,7 @@ def _refusal(pairs: Sequence[Pair], source: Pool, target: Pool) -> BlockManagerE
 
 
 def _chain(pairs: Sequence[Pair], pool: Pool) -> ChainedCopyError:
-    """The first pair that reads what another one writes."""
+    """Return the error for the first pair that reads a block that another one writes."""
     writers = {written: (read, written) for read, written in pairs}
     reader = next((read, written) for read, written in pairs if read in writers)
     return ChainedCopyError(reader[0], pool.name, writers[reader[0]], reader)

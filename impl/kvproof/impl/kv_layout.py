@@ -1,8 +1,8 @@
-"""Where the bytes of a KV cache block lie: element types, layouts, bytes per block.
+"""The memory layout of KV cache blocks: element types, layouts, bytes per block.
 
-A layer of a pool is one tensor over one piece of memory. Seen as bytes it is one or two *planes* `[blocks, bytes]`:
-two where keys and values lie apart, one where each block has them side by side or where there are no values.
-Moving a block means moving its row in every plane, whatever the element type, so NaNs keep their bits.
+A layer of a pool is one tensor over one piece of memory. As bytes it is one or two *planes* of shape `[blocks, bytes]`:
+two if keys and values are stored apart, one if each block has them side by side or if there are no values. Moving a
+block means moving its row in every plane as bytes, whatever the element type, so NaNs keep their bits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CACHE_DTYPES = {
     "half": torch.float16,
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
-    # vLLM keeps its fp8 caches as plain bytes; the two torch types can be asked for by their own names.
+    # vLLM stores fp8 caches as plain bytes; the two torch types have names of their own.
     "fp8": torch.uint8,
     "fp8_e4m3": torch.uint8,
     "fp8_e5m2": torch.uint8,
@@ -33,7 +33,7 @@ CACHE_DTYPES = {
 
 
 class KVLayout(Enum):
-    """The order in which one layer is stored; the value says it, H and N being KV heads and tokens."""
+    """The order in which one layer is stored; in the values, H stands for KV heads and N for tokens."""
 
     TWO_PLANES = "[2, blocks, N, H, head size]"
     NHD = "[blocks, 2, N, H, head size]"
@@ -42,9 +42,9 @@ class KVLayout(Enum):
 
 
 def cache_dtype(name: str | torch.dtype, model_dtype: torch.dtype | None = None) -> torch.dtype:
-    """The type in which a cache is stored: `auto` is the model's, fp8 is stored as bytes.
+    """Return the type in which a cache is stored: `auto` is the type of the model, fp8 is stored as bytes.
 
-    Raises InvalidValueError for a name that is not known, and for `auto` without a model.
+    Raises InvalidValueError for an unknown name, and for `auto` without a model.
     Source: vLLM 0.6, utils.py, STR_DTYPE_TO_TORCH_DTYPE.
     """
     if name == "auto":
@@ -67,7 +67,7 @@ def block_bytes(
     latent: bool = False,
     model_dtype: torch.dtype | None = None,
 ) -> int:
-    """Bytes one block takes over all layers, keys and values together; a latent cache has no values.
+    """Number of bytes of one block over all layers, keys and values together; a latent cache has no values.
 
     block_size in tokens, head_size in elements, num_kv_heads those of one rank. fp8 types count one byte.
     Raises ValueError if any size is below 1.
@@ -103,19 +103,19 @@ class KVBlockShape:
 
     @property
     def num_planes(self) -> int:
-        """How many separate pieces a block of one layer has."""
+        """Number of separate pieces of memory of one block of one layer."""
         return 2 if self.layout is KVLayout.TWO_PLANES else 1
 
     def bytes_per_layer(self) -> int:
         return block_bytes(self.block_size, 1, self.num_kv_heads, self.head_size, self.dtype, latent=self.latent)
 
     def allocate(self, num_blocks: int, device: torch.device, *, pinned: bool = False) -> torch.Tensor:
-        """The bytes of one layer, all zero."""
+        """Return the bytes of one layer, all zero."""
         size = num_blocks * self.bytes_per_layer()
         return torch.zeros(size, dtype=torch.uint8, device=device, pin_memory=pinned)
 
     def typed(self, memory: torch.Tensor) -> torch.Tensor:
-        """The elements of one layer; NHD and HND have the same axes and differ in their strides."""
+        """Return the elements of one layer; NHD and HND have the same axes and different strides."""
         tokens, heads, size = self.block_size, self.num_kv_heads, self.head_size
         num_blocks = memory.numel() // self.bytes_per_layer()
         elements = memory.view(self.dtype)
@@ -130,7 +130,7 @@ class KVBlockShape:
                 return elements.view(num_blocks, tokens, size)
 
     def planes(self, memory: torch.Tensor) -> list[torch.Tensor]:
-        """The planes of one layer as `[blocks, words]`, a word being the widest integer that fits a row."""
+        """Return the planes of one layer as `[blocks, words]`; a word is the widest integer that divides a row."""
         row_bytes = self.bytes_per_layer() // self.num_planes
         word = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}[math.gcd(row_bytes, 8)]
         num_blocks = memory.numel() // self.bytes_per_layer()

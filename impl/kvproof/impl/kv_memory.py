@@ -1,7 +1,8 @@
-"""How many KV blocks fit: the device's memory, what a model takes of it, and the arithmetic.
+"""How many KV blocks fit: the memory of the device, the use of a model, and the arithmetic.
 
-On CUDA the driver says what is free and torch what it took. In main memory it is what the system and the limits of the
-process leave (`main_memory`), and the model's share is the growth of the process's resident set.
+On CUDA the driver reports the free memory, and torch reports its own use. In main memory, `main_memory` reports what
+the system and the limits of the process leave, and the use of the model is the growth of the resident set of the
+process.
 """
 
 from __future__ import annotations
@@ -27,38 +28,38 @@ _CLEAR_PEAK = Path("/proc/self/clear_refs")
 
 
 class MemoryUse(NamedTuple):
-    """Bytes of a device, and the most that was in use while a model ran: its own and everybody else's."""
+    """Bytes of a device, and the largest number of bytes that was in use, by any process, while a model ran."""
 
     total: int
     peak: int
 
 
 def default_device() -> torch.device:
-    """CUDA where there is one, else main memory."""
+    """CUDA if there is a CUDA device, else main memory."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def num_gpu_blocks(total_bytes: int, utilization: float, peak_bytes: int, bytes_per_block: int) -> int:
-    """floor((total × utilization - peak) / block bytes), never below 0; utilization in (0, 1] as it is written.
+    """floor((total × utilization - peak) / block bytes), at least 0; utilization in (0, 1], taken as a decimal.
 
     Source: vLLM 0.6, worker/worker.py, determine_num_available_blocks.
     """
     require_at_least("bytes_per_block", bytes_per_block, 1)
     if not 0 < utilization <= 1:
         raise InvalidValueError("utilization", utilization, "it must be above 0 and at most 1")
-    # Of the decimal, for 0.7 of 10 bytes is 7 bytes, and in binary fractions a little less.
+    # As a decimal: 0.7 of 10 bytes is 7 bytes, and with binary fractions it would be a little less.
     share = floor(total_bytes * Fraction(str(utilization)))
     return num_blocks_that_fit(share - peak_bytes, bytes_per_block)
 
 
 def num_cpu_blocks(swap_space_bytes: int, bytes_per_block: int) -> int:
-    """floor(swap space / block bytes), never below 0. Source: as `num_gpu_blocks`."""
+    """floor(swap space / block bytes), at least 0. Source: as `num_gpu_blocks`."""
     require_at_least("bytes_per_block", bytes_per_block, 1)
     return num_blocks_that_fit(swap_space_bytes, bytes_per_block)
 
 
 def free_bytes(device: torch.device | str | None = None) -> int:
-    """Bytes that could be taken on the device at this moment."""
+    """Number of bytes that can be taken on the device now."""
     device = default_device() if device is None else torch.device(device)
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
@@ -66,21 +67,21 @@ def free_bytes(device: torch.device | str | None = None) -> int:
 
 
 def num_blocks(bytes_per_block: int, utilization: float = 0.9, device: torch.device | str | None = None) -> int:
-    """How many blocks fit into that share of what is free at this moment."""
+    """Number of blocks that fit into this share of the free memory now."""
     return num_gpu_blocks(free_bytes(device), utilization, 0, bytes_per_block)
 
 
 def measure(model: Callable[[], object], device: torch.device | str | None = None) -> MemoryUse:
-    """Run the model once and see how much memory is in use at the peak."""
+    """Run the model once and measure the peak use of memory."""
     device = default_device() if device is None else torch.device(device)
     if device.type != "cuda":
         total = free_bytes(device)
-        with suppress(OSError):  # some systems keep a process from resetting its peak
+        with suppress(OSError):  # some systems do not let a process reset its peak
             _CLEAR_PEAK.write_text("5")
         before, peak_before = bytes_of(STATUS, "VmRSS"), bytes_of(STATUS, "VmHWM")
         model()
         peak = bytes_of(STATUS, "VmHWM")
-        # An old peak that was not passed says nothing of this run; what stayed resident is the least it took.
+        # An old peak that was not exceeded says nothing about this run; what stayed resident is a lower bound.
         return MemoryUse(total, max(0, (peak if peak > peak_before else bytes_of(STATUS, "VmRSS")) - before))
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
@@ -103,10 +104,10 @@ def profile_num_available_blocks(
     tokens_per_sequence: int = 16,
     device: torch.device | str | None = None,
 ) -> tuple[int, int]:
-    """GPU and CPU blocks that fit beside a model, which is run on dummy data first; cpu_swap_space in bytes.
+    """Return how many GPU and CPU blocks fit beside a model, which is run on dummy data; cpu_swap_space in bytes.
 
     The model takes int64 token ids [sequences, tokens] on the device and needs a geometry. Without a model a small
-    decoder is run, of that geometry or of its own.
+    decoder is run, with that geometry or a default one.
     Raises ValueError for a size below 1, a utilization outside (0, 1], an unknown dtype, a model without geometry.
     Source: vLLM 0.6, worker/worker.py, determine_num_available_blocks.
     """

@@ -1,7 +1,9 @@
-"""A sequence's tokens in blocks of slots, before any memory is thought of.
+"""The tokens of a sequence in logical blocks, without any memory.
 
-A logical block is a row of token slots. A sequence gets a new one only when its last one is full, so all but the last
-are full, and logical block i holds the positions from i times the block size on.
+A logical block is a row of token slots. A sequence gets a new one only when its last one is full. So all but the last
+are full, and logical block i begins with position i times the block size.
+
+Source: vLLM 0.4, vllm/block.py, LogicalTokenBlock.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ BLANK_TOKEN_ID = -1
 
 
 class LogicalTokenBlock:
-    """Some tokens of a sequence that follow each other, up to the block size."""
+    """Consecutive tokens of a sequence, at most as many as the block size."""
 
     __slots__ = ("block_number", "block_size", "num_tokens", "token_ids")
 
@@ -27,19 +29,19 @@ class LogicalTokenBlock:
         self.num_tokens = 0
 
     def is_empty(self) -> bool:
-        """No slot is filled."""
+        """Whether no slot is filled."""
         return self.num_tokens == 0
 
     def is_full(self) -> bool:
-        """Every slot is filled."""
+        """Whether every slot is filled."""
         return self.num_tokens == self.block_size
 
     def get_num_empty_slots(self) -> int:
-        """Room for tokens."""
+        """Number of slots without a token."""
         return self.block_size - self.num_tokens
 
     def append_tokens(self, token_ids: Sequence[int]) -> None:
-        """Fill the next slots; refused if there are not so many."""
+        """Fill the next slots. Raises InvalidValueError if there are too few."""
         if len(token_ids) > self.get_num_empty_slots():
             raise InvalidValueError(
                 "number of tokens", len(token_ids), f"{self.get_num_empty_slots()} slots of the block are empty"
@@ -49,13 +51,13 @@ class LogicalTokenBlock:
         self.num_tokens = stop
 
     def get_token_ids(self) -> list[int]:
-        """The tokens, blanks left out."""
+        """The tokens, without blanks."""
         return self.token_ids[: self.num_tokens]
 
     def get_last_token_id(self) -> int:
-        """The token in the last filled slot."""
+        """The token in the last filled slot. Raises InvalidValueError if the block is empty."""
         if not self.num_tokens:
-            raise InvalidValueError("number of tokens", 0, "an empty block has no last one")
+            raise InvalidValueError("number of tokens", 0, "an empty block has no last token")
         return self.token_ids[self.num_tokens - 1]
 
 
@@ -70,7 +72,7 @@ class LogicalTokenBlocks(Sequence[LogicalTokenBlock]):
         self.append_tokens(token_ids)
 
     def append_tokens(self, token_ids: Sequence[int]) -> None:
-        """Append to the last block up to its room, then to new ones."""
+        """Append tokens to the last block until it is full, then to new blocks."""
         done = 0
         while done < len(token_ids):
             if not self._blocks or self._blocks[-1].is_full():

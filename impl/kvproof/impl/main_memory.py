@@ -1,8 +1,8 @@
-"""Main memory that this process can still take: what the system has available, and what its limits leave.
+"""The main memory that this process can still take: what the system has available, and what its limits leave.
 
-A limit may be set by a control group, the process's own or one above it, in either version of their interface, or by
-`ulimit -v` on addresses. A group is charged for files that the system keeps cached, too; what of them was not used of
-late is given back when memory is asked for, so it counts as free.
+A limit is set by a control group, that of the process or one above it, in version 1 or 2 of the interface, or by
+`ulimit -v` on addresses. A group is also charged for files that the system keeps in its cache. Those that were not used
+recently are dropped when memory is needed, so they count as free.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from .errors import InvalidValueError
 
 MEMINFO, STATUS = Path("/proc/meminfo"), Path("/proc/self/status")
 CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-# Of each version: where its groups are mounted, the limit, what is used, and what of it is files not used of late.
+# For each version: its mount point, and the files with the limit, the use, and the part of it that can be dropped.
 _VERSION_2 = (Path(), "memory.max", "memory.current", "inactive_file")
 _VERSION_1 = (Path("memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
 def available_bytes() -> int:
-    """The least that any of them leaves, never below 0."""
+    """Number of bytes: the smallest that any limit leaves, at least 0."""
     return max(0, min([bytes_of(MEMINFO, "MemAvailable"), *_left_by_groups(), *_left_of_addresses()]))
 
 
 def bytes_of(path: Path, name: str) -> int:
-    """The bytes of a line such as `VmRSS:  1234 kB`."""
+    """Return the bytes of a line such as `VmRSS:  1234 kB`. Raises InvalidValueError if the file has no such line."""
     for line in path.read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
@@ -34,7 +34,7 @@ def bytes_of(path: Path, name: str) -> int:
 
 
 def _left_by_groups() -> Iterator[int]:
-    """What each limited group leaves: the process's own, and those above it."""
+    """Yield what each limited group leaves: that of the process, and those above it."""
     for (mount, limit, used, cached), group in _groups():
         top = CONTROL_GROUPS / mount
         for folder in (top / group, *(top / group).parents):
@@ -46,7 +46,7 @@ def _left_by_groups() -> Iterator[int]:
 
 
 def _groups() -> Iterator[tuple[tuple[Path, str, str, str], str]]:
-    """The process's group of each version, relative to its mount. In a container the mount itself may be the group."""
+    """Yield the group of the process in each version, relative to its mount; in a container that can be the mount."""
     try:
         lines = OWN_GROUPS.read_text().splitlines()
     except OSError:
@@ -58,14 +58,14 @@ def _groups() -> Iterator[tuple[tuple[Path, str, str, str], str]]:
 
 
 def _counted(path: Path, name: str) -> int:
-    """The number of a line such as `inactive_file 4096`; 0 without one."""
+    """Return the number of a line such as `inactive_file 4096`; 0 if there is no such line."""
     with suppress(OSError, ValueError):
         return next((int(line.split()[1]) for line in path.read_text().splitlines() if line.startswith(f"{name} ")), 0)
     return 0
 
 
 def _left_of_addresses() -> Iterator[int]:
-    """What `ulimit -v` leaves, where there is such a limit."""
+    """Yield what `ulimit -v` leaves, if there is such a limit."""
     with suppress(ImportError, OSError):
         import resource
 

@@ -1,34 +1,36 @@
-"""The scheduler: which requests run in a step, and whose blocks make room.
+"""The scheduler: which requests run in a step, and which are preempted to make room.
 
-Everything is done in the order of arrival (`scheduler_queues`). One step, without chunked prefill:
+Requests are served in the order of arrival (`scheduler_queues`). One step, without chunked prefill:
 
-1. *Prompts*, while nothing is swapped out: a prompt is admitted when the manager says OK and both budgets hold. It is
-   computed whole, and a step that admits prompts does nothing else.
-2. Else *running groups*: each gets slots for its new token and the lookahead. When it cannot, the group that came
-   last is preempted, in the end it itself.
-3. If nothing was preempted, *swapped groups* come back while the manager says OK and the budgets hold. They decode
-   in the same step, as `can_swap_in` promises.
+1. *Prompts*, unless a group is swapped out: a prompt is admitted if the manager answers OK and both budgets allow it.
+   It is computed whole, and a step that admits prompts does nothing else.
+2. Otherwise *running groups*: each gets slots for its new token and the lookahead. If it cannot, the group that arrived
+   last is preempted; this may be the group itself.
+3. If nothing was preempted, *swapped groups* are swapped in while the manager answers OK and the budgets allow it. They
+   decode in the same step, as `can_swap_in` promises.
 
-With chunked prefill: 2, then 3, then 1 if nothing was preempted, all under one token budget. A prompt gets all its
-blocks at once and computes as much as the budget leaves it. Chunks end anywhere, inside a block too: the manager marks
-only blocks whose every slot is computed. A group of several waiting sequences is computed whole.
+With chunked prefill: 2, then 3, then 1 if nothing was preempted, all with one token budget. A prompt gets all its
+blocks at once and computes as many tokens as the budget allows. A chunk may end inside a block: the manager marks only
+blocks of which every slot is computed. A group of several waiting sequences is computed whole.
 
-Preempted by *recompute*, a sequence gives up everything but its tokens and waits again, all its tokens as one prompt.
-By *swap*, a group moves to the host. A group of several sequences can only be swapped; when the host has no room, it
-is ended (FINISHED_ABORTED, `aborted_seq_groups`): that request is lost, and the engine goes on.
+A sequence that is preempted by *recompute* releases its blocks, keeps its tokens and waits again, with all its tokens
+as its prompt. A group that is preempted by *swap* moves to the host. A group of several sequences can only be swapped.
+If the host has no room for it, the request is ended (FINISHED_ABORTED, `aborted_seq_groups`), and the engine continues.
 
-A group that no later step could run is ended (`ignored_seq_groups`): its prompt is over a limit, or the manager says
-NEVER. FINISHED_IGNORED says that it never produced a token; one that did is FINISHED_LENGTH_CAPPED, since only its
-length has become too much for the pool.
+A group that no later step could run is ended (`ignored_seq_groups`): its prompt exceeds a limit, or the manager answers
+NEVER. Its status is FINISHED_IGNORED if it never produced a token, else FINISHED_LENGTH_CAPPED, since it has grown too
+long for the pool.
 
-Why everyone is served: prompts and swapped groups are tried oldest first, and an idle manager does not say LATER. Only
-an older group that goes on, or one that fits no longer beside itself, preempts a group; the oldest running group
-goes on in every step. A preempted group samples a token in the step that completes its prompt again or that swaps it
-in, so no cycle is without gain.
+Why every request is served: prompts and swapped groups are tried oldest first, and an idle manager does not answer
+LATER. A group is preempted only by an older group that continues, or by itself; the oldest running group continues in
+every step. A preempted group samples a token in the step that completes its prompt again or that swaps it in, so every
+cycle makes progress.
 
-What the engine does after `schedule`: it executes the step, tells each scheduled sequence's data how many tokens were
-computed (`update_num_computed_tokens(token_chunk_size)`), appends a token to those that are computed to the end,
-forks, sets statuses, and calls `free_finished_seq_groups`.
+After `schedule` the engine executes the step, reports for each scheduled sequence how many tokens were computed
+(`data.update_num_computed_tokens(token_chunk_size)`), appends a token to those that are computed completely, forks,
+sets statuses, and calls `free_finished_seq_groups`.
+
+Source: vLLM 0.9, vllm/core/scheduler.py, Scheduler.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ RUNNING, WAITING, SWAPPED = SequenceStatus.RUNNING, SequenceStatus.WAITING, Sequ
 
 
 class Scheduler(SchedulerQueues):
-    """Decides each step. `clock` dates the use of blocks, for the order of eviction."""
+    """Decides each step. `clock` returns the time of a use of blocks, which decides the order of eviction."""
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class Scheduler(SchedulerQueues):
         self.clock = clock
 
     def schedule(self) -> SchedulerOutputs:
-        """The next step. The one before is over."""
+        """Return the next step. The step before it is over."""
         self._end_step()
         config = self.scheduler_config
         outputs = SchedulerOutputs(config.num_lookahead_slots)
@@ -86,7 +88,7 @@ class Scheduler(SchedulerQueues):
         return outputs
 
     def _tell_manager(self, outputs: SchedulerOutputs) -> None:
-        """What the step uses, and what is computed after it."""
+        """Record which blocks the step uses and which it completes."""
         manager, now = self.block_manager, self.clock()
         for scheduled in outputs.scheduled_seq_groups:
             for seq in scheduled.seq_group.get_seqs(RUNNING):
@@ -113,7 +115,7 @@ class Scheduler(SchedulerQueues):
                 continue
             if answer is AllocStatus.LATER or len(seqs) > num_places:
                 return
-            num_cached = min(manager.get_num_cached_tokens(seqs[0]), num_tokens - 1)  # the last one must be computed
+            num_cached = min(manager.get_num_cached_tokens(seqs[0]), num_tokens - 1)  # the last token must be computed
             num_new = num_tokens - num_cached
             if config.chunked_prefill_enabled and len(seqs) == 1:
                 num_new = min(num_new, budget.num_tokens_left)
@@ -142,7 +144,7 @@ class Scheduler(SchedulerQueues):
     ) -> None:
         manager = self.block_manager
         groups = list(self.running)
-        end = len(groups)  # from here on everyone has been preempted
+        end = len(groups)  # every group from here on has been preempted
         for index, group in enumerate(groups):
             if index >= end:
                 return
@@ -163,7 +165,7 @@ class Scheduler(SchedulerQueues):
     def _next_tokens(
         self, group: SequenceGroup, seqs: list[Sequence], budget: SchedulingBudget
     ) -> tuple[ScheduledSequenceGroup, int, bool]:
-        """The next chunk of a running group, its tokens in all, and whether it is of a prompt."""
+        """Return the next chunk of a running group, its tokens over all sequences, and whether it is of a prompt."""
         data = seqs[0].data
         num_new = data.get_num_uncomputed_tokens()
         if num_new == 1 and not seqs[0].is_prefill():
@@ -173,7 +175,7 @@ class Scheduler(SchedulerQueues):
         return ScheduledSequenceGroup(group, chunk), chunk, True
 
     def _preempt(self, group: SequenceGroup, outputs: SchedulerOutputs) -> None:
-        """Take the GPU blocks of a running group."""
+        """Release the GPU blocks of a running group, by recompute or swap."""
         manager = self.block_manager
         seqs = group.get_seqs(RUNNING)
         outputs.preempted += 1
@@ -232,7 +234,7 @@ class Scheduler(SchedulerQueues):
             seq.status = status
 
     def _give_up(self, group: SequenceGroup, outputs: SchedulerOutputs) -> None:
-        """No later step could run it."""
+        """End a group that no later step could run."""
         has_produced = any(seq.get_output_len() for seq in group.seqs)
         status = SequenceStatus.FINISHED_LENGTH_CAPPED if has_produced else SequenceStatus.FINISHED_IGNORED
         self._end(group, status)

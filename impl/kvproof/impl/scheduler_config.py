@@ -1,4 +1,7 @@
-"""What a scheduler is told once: budgets of a step, limits of a request, and how room is made."""
+"""The configuration of a scheduler: budgets of a step, limits of a request, and how groups are preempted.
+
+Source: vLLM 0.9, vllm/config.py, SchedulerConfig.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from .errors import InvalidValueError, require_at_least
 
 
 class PreemptionMode(str, enum.Enum):
-    """How a running group gives up its GPU blocks."""
+    """How a running group releases its GPU blocks."""
 
-    RECOMPUTE = "recompute"  # its KV is dropped, its tokens are kept; it waits to be computed again
+    RECOMPUTE = "recompute"  # its KV is dropped and its tokens are kept; it waits to be computed again
     SWAP = "swap"  # its blocks move to the host
 
 

@@ -1,7 +1,7 @@
-"""What one step is: which groups compute how much, and what the worker moves before.
+"""One step: which groups compute how many tokens, and which blocks the worker moves first.
 
-The worker executes `blocks_to_swap_in`, then `blocks_to_swap_out`, then `blocks_to_copy`, then the model. Pairs of a
-swap are numbered per device, those of a copy are GPU blocks.
+The worker executes `blocks_to_swap_in`, then `blocks_to_swap_out`, then `blocks_to_copy`, then the model. The ids in
+pairs of a swap are numbered per device; those in a copy are GPU blocks.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .sequence import SequenceGroup
 class ScheduledSequenceGroup:
     """One group of a step.
 
-    token_chunk_size: tokens of each running sequence that count as computed after the step, beginning with the first
-    one that did not before. num_cached_tokens: how many of them, at the start of a prompt, were hit in the prefix
-    cache and need not be computed. num_lookahead_slots: slots it got beyond its tokens.
+    token_chunk_size: tokens of each running sequence that become computed by the step, from the first one that is not.
+    num_cached_tokens: how many of them, at the start of a prompt, were hit in the prefix cache and are not computed.
+    num_lookahead_slots: slots that it got beyond its tokens.
     """
 
     seq_group: SequenceGroup
@@ -41,7 +41,7 @@ class SchedulerOutputs:
     ignored_seq_groups: list[SequenceGroup] = field(default_factory=list)  # ended: no later step could run them
     aborted_seq_groups: list[SequenceGroup] = field(default_factory=list)  # ended: the host had no room for them
     running_queue_size: int = 0
-    preempted: int = 0  # groups that were running and gave up their GPU blocks
+    preempted: int = 0  # number of groups that were preempted
 
     def is_empty(self) -> bool:
         """Whether the worker has nothing to do."""

@@ -1,11 +1,11 @@
-"""The requests of a scheduler: three queues in the order of arrival, and how requests come, fork and leave.
+"""The requests of a scheduler: three queues in the order of arrival, and how requests arrive, fork and end.
 
-A request is in one of `waiting`, `running` and `swapped`, or it is over. It keeps its place in the order of arrival
-for life, so that whoever came first is served first and preempted last.
+A request is in one of `waiting`, `running` and `swapped`, or it has ended. It keeps its place in the order of arrival,
+so that the request that arrived first is served first and preempted last.
 
-Requests may be aborted at any time. While a step is under way, which is from `schedule` to
-`free_finished_seq_groups` or the next `schedule`, the worker still writes to the blocks of whatever it was given. So
-the request is over at once, and its blocks are given up when the step is.
+A request may be aborted at any time. While a step is under way, from `schedule` to `free_finished_seq_groups` or the
+next `schedule`, the worker still writes to the blocks of the scheduled requests. So an aborted request ends at once,
+and its blocks are released at the end of the step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _arrival = itemgetter(0)
 
 
 class ArrivalQueue:
-    """Groups in the order of arrival."""
+    """A queue of groups in the order of arrival."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[int, SequenceGroup]] = []
@@ -41,11 +41,11 @@ class ArrivalQueue:
         return any(group is other for _, other in self._entries)
 
     def num_running_seqs(self) -> int:
-        """Running sequences of all groups."""
+        """Number of running sequences of all groups."""
         return sum([seq.status == SequenceStatus.RUNNING for _, group in self._entries for seq in group.seqs])
 
     def add(self, arrival: int, group: SequenceGroup) -> None:
-        """Put a group in its place."""
+        """Insert a group at its place in the order of arrival."""
         entries = self._entries
         if not entries or entries[-1][0] < arrival:
             entries.append((arrival, group))
@@ -53,7 +53,7 @@ class ArrivalQueue:
             entries.insert(bisect_left(entries, arrival, key=_arrival), (arrival, group))
 
     def remove(self, arrival: int) -> bool:
-        """Take the group that arrived then out; False if it is not here."""
+        """Remove the group with this arrival number; returns False if it is not in the queue."""
         index = bisect_left(self._entries, arrival, key=_arrival)
         if index == len(self._entries) or self._entries[index][0] != arrival:
             return False
@@ -62,12 +62,12 @@ class ArrivalQueue:
 
 
 class SchedulerQueues:
-    """Which requests there are, and where each is."""
+    """The unfinished requests, and the queue of each."""
 
     def __init__(self, scheduler_config: SchedulerConfig, block_manager: SelfAttnBlockSpaceManager) -> None:
         self.scheduler_config, self.block_manager = scheduler_config, block_manager
         self.waiting, self.running, self.swapped = ArrivalQueue(), ArrivalQueue(), ArrivalQueue()
-        self._requests: dict[str, tuple[int, SequenceGroup]] = {}  # every unfinished one, with its arrival
+        self._requests: dict[str, tuple[int, SequenceGroup]] = {}  # every unfinished request, with its arrival number
         self._num_arrived = 0
         self._is_step_under_way = False
         self._ended_in_step: list[SequenceGroup] = []
@@ -75,7 +75,7 @@ class SchedulerQueues:
     # ---- coming ----
 
     def add_seq_group(self, seq_group: SequenceGroup) -> None:
-        """A new request. What could never be admitted is refused here, not in some later step."""
+        """Add a request. Raises InvalidValueError for a request that could never be admitted."""
         name, seqs, manager = seq_group.request_id, seq_group.seqs, self.block_manager
         if name in self._requests:
             raise InvalidValueError("request_id", name, "an unfinished request has it")
@@ -93,7 +93,10 @@ class SchedulerQueues:
         self.waiting.add(self._num_arrived, seq_group)
 
     def fork_seq(self, parent_seq: Sequence, child_seq: Sequence) -> None:
-        """Let a child share every block of its running parent; the caller adds it to the group."""
+        """Let a child share every block of its running parent; the caller adds the child to the group.
+
+        Raises InvalidValueError if the group could not run with another sequence.
+        """
         for group in self.running:
             if any(seq is parent_seq for seq in group.seqs):
                 num_seqs = 1 + sum(seq is not child_seq for seq in group.get_unfinished_seqs())
@@ -105,17 +108,17 @@ class SchedulerQueues:
     # ---- leaving ----
 
     def abort_seq_group(self, request_id: str | Iterable[str]) -> None:
-        """End requests, wherever they are; unknown ones are passed over."""
+        """End requests in any queue; unknown ones are ignored."""
         for one in (request_id,) if isinstance(request_id, str) else tuple(request_id):
             if one in self._requests:
                 self._end(self._requests[one][1], SequenceStatus.FINISHED_ABORTED)
 
     def free_seq(self, seq: Sequence) -> None:
-        """Give up the blocks of a sequence."""
+        """Release the blocks of a sequence."""
         self.block_manager.free(seq)
 
     def free_finished_seq_groups(self) -> None:
-        """The step has been executed and its results given back: forget what has finished, blocks and all."""
+        """End the step, after its results are recorded: remove finished sequences and release their blocks."""
         self._end_step()
         for group in self.running:
             finished = group.get_finished_seqs()
@@ -126,7 +129,7 @@ class SchedulerQueues:
                 self.block_manager.free_cross(group)
 
     def _end(self, group: SequenceGroup, status: SequenceStatus) -> None:
-        """A request is over before its time."""
+        """End a request that has not finished by itself."""
         arrival, _ = self._requests.pop(group.request_id)
         self._leave_queue(arrival)
         for seq in group.get_unfinished_seqs():
@@ -145,7 +148,7 @@ class SchedulerQueues:
         self.block_manager.free_cross(group)
 
     def _end_step(self) -> None:
-        """The worker is done with the step: blocks of requests that ended meanwhile are free."""
+        """The worker has executed the step: release the blocks of requests that ended in the meantime."""
         self._is_step_under_way = False
         for group in self._ended_in_step:
             self._free(group)
@@ -154,9 +157,9 @@ class SchedulerQueues:
     # ---- counting ----
 
     def has_unfinished_seqs(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether there is an unfinished request."""
         return bool(self._requests)
 
     def get_num_unfinished_seq_groups(self) -> int:
-        """Requests that are not over."""
+        """Number of unfinished requests."""
         return len(self._requests)

@@ -1,4 +1,4 @@
-"""What is left of a step: tokens to compute, and sequences to compute them for."""
+"""The token and sequence budgets of one step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .scheduler_config import SchedulerConfig
 
 
 class SchedulingBudget:
-    """The token and sequence budget of one step. Tokens that were hit in the prefix cache cost nothing."""
+    """The part of the budgets of one step that is left. Tokens that were hit in the prefix cache cost nothing."""
 
     __slots__ = ("num_seqs_left", "num_tokens_left")
 
@@ -16,11 +16,11 @@ class SchedulingBudget:
         self.num_seqs_left = config.max_num_seqs
 
     def can_schedule(self, num_tokens: int, num_seqs: int) -> bool:
-        """Whether so much is left; nothing is never scheduled."""
+        """Whether this much is left; at least one token is scheduled."""
         return 0 < num_tokens <= self.num_tokens_left and num_seqs <= self.num_seqs_left
 
     def spend(self, num_tokens: int, num_seqs: int) -> None:
-        """Take it."""
+        """Subtract it from the budgets. Raises InvalidValueError if they do not allow it."""
         if not self.can_schedule(num_tokens, num_seqs):
             left = f"{self.num_tokens_left} tokens of {self.num_seqs_left} sequences are left"
             raise InvalidValueError("tokens of sequences", (num_tokens, num_seqs), left)

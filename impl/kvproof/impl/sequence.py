@@ -1,12 +1,13 @@
-"""Sequences and groups, and what the block manager needs to know of them.
+"""Sequences and groups, and the part of them that the block manager reads.
 
-The manager reads a sequence only through the names in `SequenceLike` and a group through those in
-`GroupLike`; any object that has them works. The classes below are a plain implementation.
+The manager reads a sequence only through the names in `SequenceLike` and a group only through those in `GroupLike`; any
+object that has them works. The classes below are a simple implementation.
 
-A block's identity is its tokens, all blocks before it, `extra_hash()` of the sequence (any hashable:
-adapter, salt, ... compared by equality) and, where the sequence has the optional method
-`block_extra(index)`, what that returns for the block with this index (any hashable, None for nothing: an
-image and its position inside this block).
+The identity of a block is its tokens, all blocks before it, `extra_hash()` of the sequence (any hashable, compared by
+equality: an adapter, a salt) and the result of the optional method `block_extra(index)` of the sequence for this block
+(any hashable, None for nothing: an image and its position inside the block).
+
+Source: vLLM 0.9, vllm/sequence.py.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .logical_blocks import LogicalTokenBlocks
 
 
 class SequenceStatus(enum.IntEnum):
-    """Where a sequence is in its life; everything above SWAPPED is finished."""
+    """The status of a sequence; every value above SWAPPED is finished."""
 
     WAITING = 0
     RUNNING = 1
@@ -33,18 +34,18 @@ class SequenceStatus(enum.IntEnum):
 
     @staticmethod
     def is_finished(status: SequenceStatus) -> bool:
-        """Whether nothing will be computed for such a sequence any more."""
+        """Whether a sequence with this status is finished."""
         return status > SequenceStatus.SWAPPED
 
 
 class DataLike(Protocol):
-    """What the manager reads of a sequence's data."""
+    """The part of a sequence's data that the manager reads."""
 
     def get_num_computed_tokens(self) -> int: ...
 
 
 class SequenceLike(Protocol):
-    """What the manager reads of a sequence. The token list is read, never changed or kept."""
+    """The part of a sequence that the manager reads. It neither changes nor keeps the token list."""
 
     @property
     def seq_id(self) -> int: ...
@@ -58,7 +59,7 @@ class SequenceLike(Protocol):
 
 
 class GroupLike(Protocol):
-    """What the manager reads of a group."""
+    """The part of a group that the manager reads."""
 
     @property
     def request_id(self) -> str: ...
@@ -68,7 +69,7 @@ class GroupLike(Protocol):
 
 
 class SequenceData:
-    """Tokens of one sequence, and for how many of them KV was computed."""
+    """The tokens of one sequence, and for how many of them KV is computed."""
 
     __slots__ = ("_num_computed_tokens", "_num_prompt_tokens", "_token_ids")
 
@@ -79,7 +80,7 @@ class SequenceData:
 
     @property
     def prompt_token_ids(self) -> tuple[int, ...]:
-        """The tokens the request came with."""
+        """The tokens of the request."""
         return tuple(self._token_ids[: self._num_prompt_tokens])
 
     @property
@@ -88,7 +89,7 @@ class SequenceData:
         return tuple(self._token_ids[self._num_prompt_tokens :])
 
     def get_token_ids(self) -> list[int]:
-        """All tokens, as the one list that grows; treat it as read-only."""
+        """All tokens. It is the live list: read only."""
         return self._token_ids
 
     def get_len(self) -> int:
@@ -100,11 +101,11 @@ class SequenceData:
         return self._num_prompt_tokens
 
     def get_num_computed_tokens(self) -> int:
-        """Tokens whose KV is in the cache."""
+        """Number of tokens whose KV is in the cache."""
         return self._num_computed_tokens
 
     def get_num_uncomputed_tokens(self) -> int:
-        """Tokens whose KV is still to be computed."""
+        """Number of tokens whose KV is not computed yet."""
         return len(self._token_ids) - self._num_computed_tokens
 
     def append_token_id(self, token_id: int) -> None:
@@ -112,25 +113,25 @@ class SequenceData:
         self._token_ids.append(token_id)
 
     def update_num_computed_tokens(self, num_new_computed_tokens: int) -> None:
-        """A step has computed so many more tokens."""
+        """Add the number of tokens that a step has computed. Raises InvalidValueError if the sum is out of range."""
         computed = self._num_computed_tokens + num_new_computed_tokens
         if not 0 <= computed <= len(self._token_ids):
             raise InvalidValueError("computed tokens", computed, f"the sequence has {len(self._token_ids)} tokens")
         self._num_computed_tokens = computed
 
     def reset_state_for_recompute(self) -> None:
-        """The KV is gone; the tokens stay."""
+        """Forget that anything is computed, and keep the tokens."""
         self._num_computed_tokens = 0
 
     def copy(self) -> SequenceData:
-        """The data of a fork."""
+        """Return a copy, for a fork."""
         other = SequenceData(self._token_ids[: self._num_prompt_tokens], self._token_ids[self._num_prompt_tokens :])
         other._num_computed_tokens = self._num_computed_tokens
         return other
 
 
 class Sequence:
-    """One stream of tokens. `extra` is what its KV depends on besides tokens (None for nothing)."""
+    """One sequence of tokens. `extra` is what its KV depends on in addition to tokens, None for nothing."""
 
     def __init__(
         self, seq_id: int, prompt_token_ids: AbstractSequence[int], block_size: int, extra: Hashable = None
@@ -145,7 +146,7 @@ class Sequence:
 
     @property
     def logical_token_blocks(self) -> LogicalTokenBlocks:
-        """The tokens in blocks of slots; kept from the first time on that somebody asks."""
+        """The tokens in logical blocks, which are made at the first call and kept."""
         blocks = self._logical_blocks
         if blocks is None:
             blocks = self._logical_blocks = LogicalTokenBlocks(self.block_size)
@@ -154,15 +155,15 @@ class Sequence:
 
     @property
     def n_blocks(self) -> int:
-        """Blocks that the known tokens fill or begin."""
+        """Number of blocks that the known tokens need."""
         return -(-self.data.get_len() // self.block_size)
 
     def extra_hash(self) -> Hashable:
-        """What the KV of every block depends on besides tokens."""
+        """What the KV of every block depends on in addition to tokens."""
         return self.extra
 
     def get_token_ids(self) -> list[int]:
-        """All tokens, read-only."""
+        """All tokens. It is the live list: read only."""
         return self.data.get_token_ids()
 
     def get_len(self) -> int:
@@ -182,26 +183,26 @@ class Sequence:
         self.data.append_token_id(token_id)
 
     def is_prefill(self) -> bool:
-        """Whether part of the prompt is still to be computed."""
+        """Whether a part of the prompt is not computed yet."""
         return self.data.get_num_computed_tokens() < self.data.get_prompt_len()
 
     def is_finished(self) -> bool:
-        """Nothing will be computed any more."""
+        """Whether the sequence is finished."""
         return SequenceStatus.is_finished(self.status)
 
     def reset_state_for_recompute(self) -> None:
-        """After a preemption by recompute."""
+        """Forget that anything is computed, after a preemption by recompute."""
         self.data.reset_state_for_recompute()
 
     def fork(self, new_seq_id: int) -> Sequence:
-        """A sequence with the same tokens so far."""
+        """Return a sequence with the same tokens and status."""
         other = Sequence(new_seq_id, (), self.block_size, self.extra)
         other.data, other.status = self.data.copy(), self.status
         return other
 
 
 class SequenceGroup:
-    """The sequences of one request, with the encoder's sequence where the model has an encoder."""
+    """The sequences of one request, and the encoder's sequence if the model has an encoder."""
 
     def __init__(self, request_id: str, seqs: AbstractSequence[Sequence], encoder_seq: Sequence | None = None) -> None:
         self.request_id = request_id
@@ -209,29 +210,29 @@ class SequenceGroup:
         self.encoder_seq = encoder_seq
 
     def get_seqs(self, status: SequenceStatus | None = None) -> list[Sequence]:
-        """All sequences, or those of one status."""
+        """The sequences, all or those with one status."""
         if status is None:
             return self.seqs
         return [seq for seq in self.seqs if seq.status == status]
 
     def num_seqs(self, status: SequenceStatus | None = None) -> int:
-        """How many."""
+        """Number of sequences, of all or of those with one status."""
         return len(self.get_seqs(status))
 
     def get_unfinished_seqs(self) -> list[Sequence]:
-        """Those that are not finished."""
+        """The sequences that are not finished."""
         return [seq for seq in self.seqs if not seq.is_finished()]
 
     def get_finished_seqs(self) -> list[Sequence]:
-        """Those that are finished."""
+        """The sequences that are finished."""
         return [seq for seq in self.seqs if seq.is_finished()]
 
     def is_encoder_decoder(self) -> bool:
-        """Whether there is an encoder."""
+        """Whether the group has an encoder's sequence."""
         return self.encoder_seq is not None
 
     def get_encoder_seq(self) -> Sequence | None:
-        """The encoder's sequence."""
+        """The encoder's sequence; None if there is none."""
         return self.encoder_seq
 
     def is_finished(self) -> bool:
@@ -239,17 +240,17 @@ class SequenceGroup:
         return all(seq.is_finished() for seq in self.seqs)
 
     def is_prefill(self) -> bool:
-        """Whether the prompt is still being computed."""
+        """Whether a part of the prompt is not computed yet."""
         return self.seqs[0].is_prefill()
 
     def add(self, seq: Sequence) -> None:
-        """Add a fork."""
+        """Add a fork. Raises InvalidValueError if the group has a sequence of this id."""
         if any(other.seq_id == seq.seq_id for other in self.seqs):
             raise InvalidValueError("seq_id", seq.seq_id, f"group {self.request_id} has it already")
         self.seqs.append(seq)
 
     def remove(self, seq_id: int) -> None:
-        """Remove a sequence."""
+        """Remove a sequence. Raises InvalidValueError if the group does not have it."""
         if all(seq.seq_id != seq_id for seq in self.seqs):
             raise InvalidValueError("seq_id", seq_id, f"group {self.request_id} does not have it")
         self.seqs = [seq for seq in self.seqs if seq.seq_id != seq_id]
