@@ -1,4 +1,4 @@
-"""`run_conformance` outlives its subject: a crash, a hang or memory without end is a finding with its run."""
+"""`run_conformance` survives its subject: a crash, a hang or unlimited use of memory is a finding with its run."""
 
 import json
 import os
@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kvproof.check import run_conformance
+from kvproof.check import conformance, run_conformance
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.scopes import Scope
 from kvproof.check.subjects.own import own
 from kvproof.check.subjects.registry import find
 
@@ -44,7 +45,9 @@ SHORT = ["new", "admit", "run", "fork"]
 
 @pytest.fixture
 def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file with the subjects; calls have half a second, and memory 256 MiB."""
+    """The file with the subjects. A call may take half a second, memory 256 MiB, and the explored scope is tiny."""
+    tiny = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, block_size=2)
+    monkeypatch.setattr(conformance, "SCOPES", (tiny,))
     small = Limits(call_seconds=0.5, memory_bytes=1 << 28)
     monkeypatch.setattr(Limits, "within", staticmethod(lambda seconds: small))
     monkeypatch.setenv("KVPROOF_TEST_PIDS", str(tmp_path / "pids"))
@@ -54,15 +57,15 @@ def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("Exits", r"fork\(1, 2\) ended its process, which ended with exit code 0"),
         ("Hangs", r"fork\(1, 2\) gave no answer within 0.5 s"),
         ("Grows", r"fork\(1, 2\) (raised MemoryError|gave no answer within 0.5 s)"),  # whichever limit comes first
     ],
 )
-def test_what_ends_or_stops_or_fills_the_process_is_a_finding(name: str, said: str, ends: Path) -> None:
-    with pytest.raises(AssertionError, match=rf"(?s)total-calls is refuted for {ends}:{name} at step 4.*{said}"):
+def test_what_ends_or_stops_or_fills_the_process_is_a_finding(name: str, message: str, ends: Path) -> None:
+    with pytest.raises(AssertionError, match=rf"(?s)total-calls is refuted for {ends}:{name} at step 4.*{message}"):
         run_conformance(own(f"{ends}:{name}"), seconds=60, crashes=ends.parent / "crashes")
     (trace,) = (ends.parent / "crashes").glob("*.json")
     assert [operation[0] for operation in json.loads(trace.read_text())["operations"]] == SHORT
