@@ -61,7 +61,7 @@ def test_a_path_with_spaces_can_be_pasted_into_a_shell(refuted: Result, tmp_path
     assert found.replay == f"kvproof replay '{folder}/crashes/one.json'"
 
 
-def test_a_lost_trace_is_said_and_does_not_hide_the_refutation(refuted: Result, tmp_path: Path) -> None:
+def test_a_lost_trace_is_reported_and_does_not_hide_the_refutation(refuted: Result, tmp_path: Path) -> None:
     (tmp_path / "crashes" / "one.json").unlink()
     (found,) = counterexamples(refuted, tmp_path)
     assert found.text() == (
@@ -188,7 +188,7 @@ def test_the_summary_begins_with_the_verdict_and_folds_the_argument(refuted: Res
 
 
 def test_the_summary_is_not_broken_by_what_an_engine_says(refuted: Result, tmp_path: Path) -> None:
-    refuted.checks[2].text = "said ``` and </details>"
+    refuted.checks[2].text = "text ``` and </details>"
     refuted.messages = ["a | b <b>c</b>\n## d"]
     text = markdown(refuted, tmp_path)
     assert "\n````text\n" in text
@@ -202,6 +202,6 @@ def test_the_summary_stays_below_its_limit_and_says_what_it_left_out(refuted: Re
     refuted.messages = ["m" * 2_000_000]
     text = markdown(refuted, tmp_path)
     assert len(text.encode()) < SUMMARY_BYTES_MAX
-    shown = text.count("<details>")
-    assert shown > 5
-    assert f"{40 - shown} more counterexamples are in report.txt." in text
+    num_listed = text.count("<details>")
+    assert num_listed > 5
+    assert f"{40 - num_listed} more counterexamples are in report.txt." in text

@@ -111,14 +111,14 @@ def test_a_message_is_no_markup(found: Counterexample) -> None:
     assert "it says &lt;1&gt;" in text
 
 
-def test_a_finding_about_the_call_itself_is_said_to_differ_in_no_cell(found: Counterexample) -> None:
-    said = "No cell differs: the finding is about the call itself."
-    assert said in counterexample_page(found, replace(FILM, frames=[OPEN, ONE]))
-    assert said not in counterexample_page(found, FILM)
-    assert said not in counterexample_page(found, replace(FILM, frames=[OPEN, ONE], is_refuted=False))
+def test_a_finding_about_the_call_itself_is_reported_to_differ_in_no_cell(found: Counterexample) -> None:
+    sentence = "No cell differs: the finding is about the call itself."
+    assert sentence in counterexample_page(found, replace(FILM, frames=[OPEN, ONE]))
+    assert sentence not in counterexample_page(found, FILM)
+    assert sentence not in counterexample_page(found, replace(FILM, frames=[OPEN, ONE], is_refuted=False))
 
 
-def test_what_cannot_be_replayed_is_said_and_the_steps_are_there(found: Counterexample) -> None:
+def test_what_cannot_be_replayed_is_reported_and_the_steps_are_there(found: Counterexample) -> None:
     text = counterexample_page(found, ReplayFrames(problem="the subject refuses <it>"))
     assert "could not be replayed for this page: the subject refuses &lt;it&gt;" in text
     assert "2  fork(&#34;p&#34;, &#34;c&#34;)" in text

@@ -45,7 +45,7 @@ def result() -> Result:
             ),
         ],
         num_combinations=1234,
-        faults=[InjectedFault("bytes", "a pair is lost", True, "said"), InjectedFault("race", "no wait", False, "")],
+        faults=[InjectedFault("bytes", "a pair is lost", True, "caught"), InjectedFault("race", "no wait", False, "")],
         storms=[GeneratedWorkload("swap", 8, 96, 35, [], {"swapped in": 15})],
         bandwidth=Bandwidth(
             "cpu", "a processor", "nhd", "int8", 64, 30, [plain], [move], [verify], [cost], 0.5, 0.03, ["mine: wrong"]

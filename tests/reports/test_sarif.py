@@ -176,8 +176,8 @@ def test_rules_are_the_properties_that_were_looked_at(refuted: Result, tmp_path:
 
 def test_what_was_not_decided_is_a_notification(refuted: Result, tmp_path: Path) -> None:
     (invocation,) = run_of(refuted, tmp_path)["invocations"]
-    said = [(one["level"], one["message"]["text"]) for one in invocation["toolExecutionNotifications"]]
-    assert said == [
+    notifications = [(one["level"], one["message"]["text"]) for one in invocation["toolExecutionNotifications"]]
+    assert notifications == [
         ("warning", "read-back is unknown (explorer small): no time"),
         ("note", "swap-mapping is unsupported (walker): the subject cannot swap"),
         ("warning", "never reached: three-holders (walker)"),
@@ -206,8 +206,8 @@ def test_a_run_that_did_not_finish_has_no_exit_code_and_was_not_successful(passe
     (invocation,) = run_of(passed, tmp_path)["invocations"]
     assert not invocation["executionSuccessful"]
     assert "exitCode" not in invocation
-    said = [(one["level"], one["message"]["text"]) for one in invocation["toolExecutionNotifications"]]
-    assert said[-2:] == [("error", "The run did not finish."), ("warning", passed.messages[0])]
+    notifications = [(one["level"], one["message"]["text"]) for one in invocation["toolExecutionNotifications"]]
+    assert notifications[-2:] == [("error", "The run did not finish."), ("warning", passed.messages[0])]
 
 
 def test_a_run_that_refuted_and_did_not_finish_was_not_successful(refuted: Result, tmp_path: Path) -> None:

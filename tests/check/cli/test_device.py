@@ -152,7 +152,7 @@ def test_without_cuda_auto_says_that_the_cpu_is_used_and_cuda_is_refused(monkeyp
         (("--baseline", "movers.py"), "movers.py is not JSON"),
     ],
 )
-def test_what_cannot_be_run_is_said_in_one_line_with_code_2(arguments: tuple[str, ...], message: str) -> None:
+def test_what_cannot_be_run_is_reported_in_one_line_with_code_2(arguments: tuple[str, ...], message: str) -> None:
     done = kvproof("device", *arguments)
     assert done.exit_code == 2
     assert len(done.stderr.splitlines()) == 1
@@ -166,7 +166,7 @@ def test_a_baseline_without_speeds_is_refused_before_anything_runs() -> None:
     assert "plain.json holds no speeds; write one with `kvproof device --json plain.json`" in done.stderr
 
 
-def test_a_torch_that_is_too_old_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_that_is_too_old_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "__version__", "2.10.0")
     done = kvproof("device")
     assert done.exit_code == 2

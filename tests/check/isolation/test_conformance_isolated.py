@@ -86,6 +86,6 @@ def test_what_has_no_name_is_judged_here_and_not_isolated_by_force(ends: Path) -
         run_conformance(find("kvproof"), isolation=True)
 
 
-def test_a_subject_that_cannot_be_made_there_is_the_adapters_fault_and_the_way_out_is_said(ends: Path) -> None:
+def test_a_subject_that_cannot_be_made_there_is_the_adapters_fault_and_the_way_out_is_reported(ends: Path) -> None:
     with pytest.raises(AdapterError, match="isolation=False"):
         run_conformance(own(f"{ends}:Odd"), crashes=ends.parent)

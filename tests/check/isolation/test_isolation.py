@@ -35,7 +35,7 @@ HERE = Path(__file__).parent
 
 class Exits(BuiltIn):
     def open(self, config):
-        print("said on standard output")
+        print("written to standard output")
         os.write(1, b"written to descriptor 1")
         super().open(config)
     def fork(self, parent, child):
@@ -186,14 +186,14 @@ def test_an_end_that_does_not_come_again_is_nondeterministic(folder: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("call", "arguments", "kind", "said"),
+    ("call", "arguments", "kind", "message"),
     [
         ("preempt", (1,), ("total-calls", "preempt crash"), "which was ended by signal 11 (SIGSEGV)"),
         ("free", (1,), ("total-calls", "free hang"), "free(1) gave no answer within 0.5 s"),
     ],
 )
 def test_a_call_that_ends_or_stops_the_process_is_a_finding_and_the_next_open_works(
-    ends: RemoteFactory, call: str, arguments: tuple[int, ...], kind: tuple[str, str], said: str
+    ends: RemoteFactory, call: str, arguments: tuple[int, ...], kind: tuple[str, str], message: str
 ) -> None:
     subject = ends()
     for _ in range(2):
@@ -201,7 +201,7 @@ def test_a_call_that_ends_or_stops_the_process_is_a_finding_and_the_next_open_wo
         with pytest.raises(Finding) as found:
             getattr(subject, call)(*arguments)
         assert found.value.kind == kind
-        assert said in found.value.text
+        assert message in found.value.text
 
 
 def test_memory_without_end_is_refused_at_the_limit(ends: RemoteFactory) -> None:
@@ -226,9 +226,9 @@ def test_what_the_subject_raises_and_refuses_is_raised_here_under_its_name(ends:
         _ = subject.schedule
 
 
-def test_a_subject_that_cannot_be_made_is_said_in_one_line(folder: Path) -> None:
-    for factory, said in (("dies", "its process ended with exit code 5"), ("none", "has no 'none'")):
-        with pytest.raises(UnknownSubject, match=said):
+def test_a_subject_that_cannot_be_made_is_reported_in_one_line(folder: Path) -> None:
+    for factory, message in (("dies", "its process ended with exit code 5"), ("none", "has no 'none'")):
+        with pytest.raises(UnknownSubject, match=message):
             RemoteFactory(f"{folder / 'ends.py'}:{factory}")
 
 
@@ -254,7 +254,7 @@ def test_a_hunt_outlives_its_subject_and_keeps_its_document_clean(folder: Path) 
     document = json.loads(done.stdout)
     (found,) = [check for check in document["checks"] if check["verdict"] == "refuted"]
     assert found["property"] == "total-calls"
-    assert "said on standard output" in done.stderr
+    assert "written to standard output" in done.stderr
     assert "written to descriptor 1" in done.stderr
 
 

@@ -90,11 +90,11 @@ def serve(tmp_path: Path) -> Serve:
         lookahead, forks = options.pop("lookahead", 0), options.pop("forks", True)
         may_raise = options.pop("may_raise", False)
         load = options.pop("max_batched", 12), options.pop("max_seqs", 6), options.pop("max_waiting", 5)
-        told = {name: options.pop(name) for name in ("digest_key", "shows_pool") if name in options}
+        given = {name: options.pop(name) for name in ("digest_key", "shows_pool") if name in options}
         manager = BlockManager(**{**sizes, **options})
-        with record(manager, path, **told):
+        with record(manager, path, **given):
             server = Server(seed, manager, preemption, lookahead, load)
-            with suppress(*[Exception] * may_raise):  # of a planted fault; the recording tells of it
+            with suppress(*[Exception] * may_raise):  # of a planted fault; the recording contains it
                 server.run(num_steps, forks)
         return path
 

@@ -46,7 +46,7 @@ def test_a_recorded_subject_is_consistent(kvproof: Callable[..., Result], tmp_pa
     assert {check.judge for check in result.checks} == {"recording"}
 
 
-def test_a_divergence_is_told_with_its_line_and_the_lines_before(
+def test_a_divergence_is_reported_with_its_line_and_the_lines_before(
     kvproof: Callable[..., Result], serve: Serve, tmp_path: Path
 ) -> None:
     lines = serve(1, 30).read_text().splitlines()
@@ -74,7 +74,7 @@ def test_the_worst_of_several_files_counts(kvproof: Callable[..., Result], serve
     assert kvproof("validate", good, late).exit_code == 4
     done = kvproof("validate", good, foreign)
     assert done.exit_code == 2
-    assert "line 1, column 1: no recording of kvproof begins like this" in done.stderr
+    assert "line 1, column 1: this is not the header of a recording of kvproof" in done.stderr
     assert kvproof("validate", tmp_path / "none").exit_code == 2
 
 

@@ -1,4 +1,4 @@
-"""Files that are broken, foreign or torn: one clear message each, and where."""
+"""Files that are broken, foreign or incomplete: each gives one clear message with the place of the error."""
 
 import gzip
 import os
@@ -36,15 +36,15 @@ def test_a_field_of_a_wrong_type_is_named_with_its_column(lines: list[str], tmp_
     lines[4] = re.sub(r'"free":\[\d+,', '"free":["many",', lines[4])
     column = lines[4].index('"free"') + 1
     assert refused(written(tmp_path, lines)) == (
-        f"FILE, line 5, column {column}: Expected `int`, got `str` - at `$.free[0]`; take the file as it was recorded"
+        f"FILE, line 5, column {column}: Expected `int`, got `str` - at `$.free[0]`; use the file as it was recorded"
     )
 
 
-def test_an_answer_of_a_kind_that_the_call_does_not_have_is_told(lines: list[str], tmp_path: Path) -> None:
+def test_an_answer_of_a_kind_that_the_call_does_not_have_is_reported(lines: list[str], tmp_path: Path) -> None:
     place = next(i for i, line in enumerate(lines) if '"call":"can_append_slots"' in line)
     lines[place] = lines[place].replace('"answer":true', '"answer":7')
-    said = f"FILE, line {place + 1}, column 1: can_append must return bool; it returned 7; "
-    assert refused(written(tmp_path, lines)).startswith(said)
+    message = f"FILE, line {place + 1}, column 1: can_append must return bool; it returned 7; "
+    assert refused(written(tmp_path, lines)).startswith(message)
 
 
 def test_a_field_that_is_missing_or_foreign_is_named(lines: list[str], tmp_path: Path) -> None:
@@ -57,14 +57,16 @@ def test_a_field_that_is_missing_or_foreign_is_named(lines: list[str], tmp_path:
     )
 
 
-def test_lines_that_were_swapped_lost_or_repeated_are_told_by_their_number(lines: list[str], tmp_path: Path) -> None:
+def test_lines_that_were_swapped_lost_or_repeated_are_reported_by_their_number(
+    lines: list[str], tmp_path: Path
+) -> None:
     swapped = [*lines[:5], lines[6], lines[5], *lines[7:]]
-    assert "FILE, line 6, column 1: call 6 stands where call 5 should" in refused(written(tmp_path, swapped))
-    assert "call 4 stands where call 3 should" in refused(written(tmp_path, [*lines[:3], *lines[4:]]))
-    assert "call 2 stands where call 3 should" in refused(written(tmp_path, [*lines[:3], *lines[2:]]))
+    assert "FILE, line 6, column 1: found call 6, expected call 5" in refused(written(tmp_path, swapped))
+    assert "found call 4, expected call 3" in refused(written(tmp_path, [*lines[:3], *lines[4:]]))
+    assert "found call 2, expected call 3" in refused(written(tmp_path, [*lines[:3], *lines[2:]]))
 
 
-def test_a_line_that_was_cut_within_the_file_is_told_with_its_column(lines: list[str], tmp_path: Path) -> None:
+def test_a_line_that_was_cut_within_the_file_is_reported_with_its_column(lines: list[str], tmp_path: Path) -> None:
     lines[5] = lines[5][:20]
     assert "FILE, line 6, column 21: JSON is malformed: invalid character (byte 20)" in refused(
         written(tmp_path, lines)
@@ -76,7 +78,7 @@ def test_a_torn_last_line_is_left_out_with_a_note(lines: list[str], tmp_path: Pa
     path.write_text("\n".join([*lines[:20], lines[20][:15]]))
     done = validate(path)
     assert (done.finding, done.reason, done.num_calls) == (None, "", 19)
-    assert done.notes == [f"{path}: the last line, 21, is torn, and was left out"]
+    assert done.notes == [f"{path}: the last line, 21, is incomplete and was ignored"]
 
 
 def test_a_recording_without_an_end_is_accepted_with_a_note(lines: list[str], tmp_path: Path) -> None:
@@ -89,31 +91,33 @@ def test_a_recording_without_an_end_is_accepted_with_a_note(lines: list[str], tm
 def test_what_is_no_recording_is_refused(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "other"
     path.write_bytes(data)
-    assert refused(path).startswith("FILE, line 1, column 1: no recording of kvproof begins like this; make one with")
+    assert refused(path).startswith(
+        "FILE, line 1, column 1: this is not the header of a recording of kvproof; make one with"
+    )
 
 
 def test_an_empty_file_a_folder_and_no_file_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "empty"
     path.touch()
-    assert refused(path).startswith("FILE is empty: a recording begins with a header")
+    assert refused(path).startswith("FILE is empty, but a recording begins with a header")
     assert refused(tmp_path) == "FILE cannot be read: Is a directory"
     assert refused(tmp_path / "none").endswith("cannot be read: No such file or directory")
 
 
 def test_a_newer_format_and_impossible_sizes_are_refused(lines: list[str], tmp_path: Path) -> None:
     newer = lines[0].replace('"kvproof_recording":1', '"kvproof_recording":2')
-    assert "it is of version 2 of the format" in refused(written(tmp_path, [newer, *lines[1:]]))
+    assert "the recording has format version 2" in refused(written(tmp_path, [newer, *lines[1:]]))
     lines[0] = lines[0].replace('"num_gpu_blocks":16', '"num_gpu_blocks":-16')
-    assert "its sizes are no sizes of a manager" in refused(written(tmp_path, lines))
+    assert "the sizes in the header are impossible" in refused(written(tmp_path, lines))
 
 
-def test_gzip_is_read_and_broken_gzip_is_told(lines: list[str], tmp_path: Path) -> None:
+def test_gzip_is_read_and_broken_gzip_is_reported(lines: list[str], tmp_path: Path) -> None:
     path = tmp_path / "recording.gz"
     data = gzip.compress(written(tmp_path, lines).read_bytes())
     path.write_bytes(data)
     assert validate(path).num_calls == len(lines) - 2
     path.write_bytes(data[:-200])
-    assert re.fullmatch(r"FILE, line \d+, column 1: the gzip data is broken \(.*\); copy the file anew", refused(path))
+    assert re.fullmatch(r"FILE, line \d+, column 1: the gzip data is broken \(.*\); copy the file again", refused(path))
     path.write_bytes(data[:300] + bytes([data[300] ^ 0x55]) + data[301:])
     assert "line" in refused(path)
 

@@ -37,8 +37,8 @@ def test_each_call_leaves_a_line_before_its_answer_is_given(tmp_path: Path) -> N
         {"n": 1, "call": "can_allocate", "free": [8, 0], "group": "1", "answer": "OK", "num_tokens": 5, "num_seqs": 1}
     ]
     manager.allocate(group_of(1, [5, 6, 7, 8, 9]))
-    told = {"seq": 1, "tokens": [5, 6, 7, 8, 9], "is_prefill": True, "tables": [[0, [0, 1]]]}
-    assert lines_of(path)[2:] == [{"n": 2, "call": "allocate", "free": [6, 0], "group": "1", "seqs": [told]}]
+    recorded = {"seq": 1, "tokens": [5, 6, 7, 8, 9], "is_prefill": True, "tables": [[0, [0, 1]]]}
+    assert lines_of(path)[2:] == [{"n": 2, "call": "allocate", "free": [6, 0], "group": "1", "seqs": [recorded]}]
     recorder.close()
     assert lines_of(path)[-1] == {"n": 3, "call": ENDED}
     assert "can_allocate" not in vars(manager)
@@ -47,20 +47,20 @@ def test_each_call_leaves_a_line_before_its_answer_is_given(tmp_path: Path) -> N
 def test_of_what_grows_only_the_new_part_is_stored(serve: Serve) -> None:
     prompts = 0
     for line in lines_of(serve(1, 60, forks=False))[1:]:
-        for told in line.get("seqs", []):
-            if line["call"] == "append_slots" and told.get("tokens"):
-                assert told["start"] > 0
-                assert len(told["tokens"]) == 1
+        for recorded in line.get("seqs", []):
+            if line["call"] == "append_slots" and recorded.get("tokens"):
+                assert recorded["start"] > 0
+                assert len(recorded["tokens"]) == 1
             prompts += line["call"] == "allocate"
     assert prompts > 5
 
 
-def test_an_exception_passes_and_is_told(tmp_path: Path) -> None:
+def test_an_exception_passes_and_is_reported(tmp_path: Path) -> None:
     path, manager = tmp_path / "raised.jsonl", manager_of()
     with record(manager, path), pytest.raises(UnknownSequenceError):
         manager.append_slots(group_of(1, [1]).seqs[0], 0)
     assert lines_of(path)[1]["raised"].startswith("UnknownSequenceError: ")
-    assert validate(path).reason == "sequence 1 was given blocks by no line before"
+    assert validate(path).reason == "no earlier line gave blocks to sequence 1"
 
 
 def test_what_fails_in_the_recorder_stops_the_recording_and_not_the_server(tmp_path: Path) -> None:
@@ -88,19 +88,19 @@ def test_a_full_disk_stops_the_recording_and_not_the_server(tmp_path: Path) -> N
 
 
 def test_digests_hide_tokens_and_keep_what_is_equal(tmp_path: Path) -> None:
-    told = []
+    recorded = []
     for key in (b"one", b"two"):
         path, manager = tmp_path / "digests.jsonl", manager_of()
         with record(manager, path, digest_key=key):
             for seq_id, tokens in enumerate([[7, 7, 8], [7, 7, 9], [8, 7]], 1):
                 manager.allocate(group_of(seq_id, tokens))
-        told.append([line["seqs"][0]["tokens"] for line in lines_of(path)[1:-1]])
+        recorded.append([line["seqs"][0]["tokens"] for line in lines_of(path)[1:-1]])
         assert lines_of(path)[0]["tokens"] == "digests"
-    first, second, third = told[0]
+    first, second, third = recorded[0]
     assert first[:2] == second[:2]
     assert first[2] != second[2]
     assert len({*first, *second, *third, 7, 8, 9}) == 9  # position by position, so that no token is met twice
-    assert told[0] != told[1]
+    assert recorded[0] != recorded[1]
 
 
 def test_a_recording_may_be_read_by_its_owner_alone(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_manager_that_is_in_use_is_not_called_fresh(tmp_path: Path) -> None:
 
 
 def test_what_is_no_manager_and_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecordingRefused, match="dict is no manager of vLLM's V0 interface: no allocate"):
+    with pytest.raises(RecordingRefused, match="dict does not have vLLM's V0 interface: it has no allocate"):
         record({}, tmp_path / "none")
     with pytest.raises(RecordingRefused, match="No such file or directory"):
         record(manager_of(), tmp_path / "none" / "below")

@@ -67,35 +67,35 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
     def run(cases: Iterable[CaseResult], faults: Iterable[FaultResult] = (), is_cut: bool = False) -> list[StageOutput]:
         found = CorrectnessResult(3, "cpu", tuple(cases), 9, tuple(faults), (), (), (), 1.0, is_cut)
         monkeypatch.setattr(correctness, "run_correctness", lambda config, progress, on_case: found)
-        return said_by(correctness_stage(Moving("cpu", ("engine",)), 1))
+        return outputs_of(correctness_stage(Moving("cpu", ("engine",)), 1))
 
     return run
 
 
-def said_by(stage: Stage, seconds: float = 100.0) -> list[StageOutput]:
+def outputs_of(stage: Stage, seconds: float = 100.0) -> list[StageOutput]:
     return list(stage.run(StageBudget(3, seconds, lambda count: None)))
 
 
-def verdicts(said: list[StageOutput]) -> dict[str, Verdict]:
-    return {check.property: check.verdict for check in said if isinstance(check, Check)}
+def verdicts(outputs: list[StageOutput]) -> dict[str, Verdict]:
+    return {check.property: check.verdict for check in outputs if isinstance(check, Check)}
 
 
 def test_what_passed_is_not_refuted_and_what_no_mapping_spoke_of_is_unsupported(give: Give) -> None:
-    said = verdicts(give([PASSED]))
-    assert said == {
+    outputs = verdicts(give([PASSED]))
+    assert outputs == {
         "swap-mapping": Verdict.NOT_REFUTED,
         "cow-copied": Verdict.NOT_REFUTED,
         "mapping-hazard-free": Verdict.UNSUPPORTED,
     }
-    assert verdicts(give([replace(PASSED, mapping="empty")])) == dict.fromkeys(said, Verdict.UNSUPPORTED)
+    assert verdicts(give([replace(PASSED, mapping="empty")])) == dict.fromkeys(outputs, Verdict.UNSUPPORTED)
     assert verdicts(give([replace(PASSED, mapping="preemption")]))["mapping-hazard-free"] is Verdict.NOT_REFUTED
 
 
 def test_a_skipped_case_gives_its_reason_and_no_claim(give: Give) -> None:
-    said = give([replace(PASSED, status=CaseStatus.SKIPPED, reason="it needs CUDA")])
-    texts = {check.text for check in said if isinstance(check, Check) and check.property != "mapping-hazard-free"}
+    outputs = give([replace(PASSED, status=CaseStatus.SKIPPED, reason="it needs CUDA")])
+    texts = {check.text for check in outputs if isinstance(check, Check) and check.property != "mapping-hazard-free"}
     assert texts == {"it needs CUDA"}
-    assert set(verdicts(said).values()) == {Verdict.UNSUPPORTED}
+    assert set(verdicts(outputs).values()) == {Verdict.UNSUPPORTED}
 
 
 def test_a_wrong_copy_refutes_the_copy_and_a_wrong_swap_the_swap(give: Give) -> None:
@@ -119,8 +119,8 @@ def test_in_a_step_with_both_a_wrong_swap_speaks_before_the_copy_that_spread_it(
 
 
 def test_what_only_ended_at_another_finding_is_unknown(give: Give) -> None:
-    said = give([failed("all", 2, wrong_row(0, 1))])
-    assert verdicts(said)["cow-copied"] is Verdict.UNKNOWN
+    outputs = give([failed("all", 2, wrong_row(0, 1))])
+    assert verdicts(outputs)["cow-copied"] is Verdict.UNKNOWN
 
 
 def test_a_refutation_names_the_case_its_seed_and_how_many_more(give: Give) -> None:
@@ -132,14 +132,14 @@ def test_a_refutation_names_the_case_its_seed_and_how_many_more(give: Give) -> N
 def test_a_mapping_that_the_linter_refuses_is_the_managers_fault_and_not_the_executors(give: Give) -> None:
     refusal = DataFinding(FindingKind.REFUSED_MAPPING, "block 3 is the target of two", 1)
     case = replace(PASSED, mapping="preemption", status=CaseStatus.FAILED, finding=refusal)
-    said = verdicts(give([case, PASSED]))
-    assert said["mapping-hazard-free"] is Verdict.REFUTED
-    assert said["swap-mapping"] is said["cow-copied"] is Verdict.NOT_REFUTED
+    outputs = verdicts(give([case, PASSED]))
+    assert outputs["mapping-hazard-free"] is Verdict.REFUTED
+    assert outputs["swap-mapping"] is outputs["cow-copied"] is Verdict.NOT_REFUTED
 
 
 def test_a_planted_fault_that_was_missed_is_an_unmet_witness(give: Give) -> None:
-    caught = FaultResult("a", "A.", True, "said", "moved", True, True)
-    misjudged = FaultResult("b", "B.", True, "said", "moved", True, origin_is_true=False)
+    caught = FaultResult("a", "A.", True, "caught", "moved", True, True)
+    misjudged = FaultResult("b", "B.", True, "caught", "moved", True, origin_is_true=False)
     witnesses = [one for one in give([PASSED], [caught, misjudged]) if isinstance(one, WitnessCount)]
     assert [(one.name, one.count, one.is_expected) for one in witnesses] == [
         ("planted faults caught", 1, True),
@@ -148,8 +148,8 @@ def test_a_planted_fault_that_was_missed_is_an_unmet_witness(give: Give) -> None
 
 
 def test_without_time_nothing_is_begun_and_everything_is_unknown() -> None:
-    said = said_by(correctness_stage(Moving("cpu", ("engine",)), 1), seconds=data_plane_stage.SECONDS_MIN / 2)
-    assert {(check.verdict, check.text) for check in said if isinstance(check, Check)} == {
+    outputs = outputs_of(correctness_stage(Moving("cpu", ("engine",)), 1), seconds=data_plane_stage.SECONDS_MIN / 2)
+    assert {(check.verdict, check.text) for check in outputs if isinstance(check, Check)} == {
         (Verdict.UNKNOWN, "no time was left")
     }
 
@@ -159,7 +159,7 @@ def test_of_what_is_built_in_bytes_are_moved_and_text_is_generated() -> None:
     assert ([stage.name for stage in stages], plane) == (["data plane", "paged decoder"], DataPlane("cpu"))
 
 
-def test_a_foreign_baseline_is_said_and_wrong_executors_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_baseline_is_reported_and_wrong_executors_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     timed: list[str] = []
 
     def run(config: bandwidth.BandwidthConfig, progress: object) -> Bandwidth:
@@ -170,7 +170,7 @@ def test_a_foreign_baseline_is_said_and_wrong_executors_are_not_timed(monkeypatc
     plane = DataPlane("cpu", cases=[MovedCase("engine", "nhd", "int8", "all", "none", "failed")])
     chosen = Moving("cpu", ("engine", "block-copy"), plane=plane)
     before = Bandwidth("cpu", "there", "nhd", "int8", 64, 9, [], [], [], [], 1.0, 0.0)
-    assert said_by(timing_stage(chosen, 1, 1.0, before, "before.json")) == []
+    assert outputs_of(timing_stage(chosen, 1, 1.0, before, "before.json")) == []
     assert timed == ["block-copy"]
     assert plane.baseline == "before.json was not compared: its device name is there, but this run has here."
     assert plane.comparisons == []
@@ -178,19 +178,19 @@ def test_a_foreign_baseline_is_said_and_wrong_executors_are_not_timed(monkeypatc
     assert plane.bandwidth.skipped == ["engine: a correctness case failed"]
 
 
-def test_on_a_device_that_was_broken_nothing_is_generated_or_timed_and_that_is_said(
+def test_on_a_device_that_was_broken_nothing_is_generated_or_timed_and_that_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     case = failed("all", 3, wrong_row(0, 23))
     found = CorrectnessResult(3, "cuda", (case,), 9, (), (), (), (), 1.0, is_cut=True, broken="a bad access")
     monkeypatch.setattr(correctness, "run_correctness", lambda config, progress, on_case: found)
     data_plane_stage = Moving("cpu", ("engine",), plane=DataPlane("cpu"))
-    said_by(correctness_stage(data_plane_stage, 1))
-    (generated,) = said_by(generating_stage(data_plane_stage, 1))
+    outputs_of(correctness_stage(data_plane_stage, 1))
+    (generated,) = outputs_of(generating_stage(data_plane_stage, 1))
     assert isinstance(generated, Check)
     assert (generated.verdict, generated.text) == (Verdict.UNKNOWN, "an executor broke the device: a bad access")
     before = Bandwidth("cpu", "here", "nhd", "int8", 64, 9, [], [], [], [], 1.0, 0.0)
-    assert said_by(timing_stage(data_plane_stage, 1, 1.0, before, "before.json")) == []
+    assert outputs_of(timing_stage(data_plane_stage, 1, 1.0, before, "before.json")) == []
     assert data_plane_stage.plane.notes == ["No speed was measured: an executor broke the device: a bad access."]
     assert data_plane_stage.plane.baseline == "before.json was not compared: no speed was measured."
 
@@ -204,11 +204,11 @@ def test_without_memory_no_speed_is_measured_and_other_faults_are_ours(monkeypat
 
     data_plane_stage = Moving("cpu", ("engine",), plane=DataPlane("cpu"))
     fails("DefaultCPUAllocator: can't allocate memory")
-    assert said_by(timing_stage(data_plane_stage, 1, 1.0, None, "")) == []
+    assert outputs_of(timing_stage(data_plane_stage, 1, 1.0, None, "")) == []
     assert data_plane_stage.plane.notes == ["No speed was measured: memory ran out."]
     fails("shapes do not match")
     with pytest.raises(RuntimeError, match="shapes"):
-        said_by(timing_stage(data_plane_stage, 1, 1.0, None, ""))
+        outputs_of(timing_stage(data_plane_stage, 1, 1.0, None, ""))
 
 
 def test_an_interrupt_keeps_what_was_refuted_and_leaves_the_rest_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,10 +220,10 @@ def test_an_interrupt_keeps_what_was_refuted_and_leaves_the_rest_open(monkeypatc
     monkeypatch.setattr(correctness, "run_correctness", interrupted)
     plane = DataPlane("cpu")
     stage = correctness_stage(Moving("cpu", ("engine",), plane=plane), 1)
-    said: list[StageOutput] = []
+    outputs: list[StageOutput] = []
     with pytest.raises(KeyboardInterrupt):
-        said.extend(stage.run(StageBudget(3, 100.0, lambda count: None)))
-    assert verdicts(said) == {"cow-copied": Verdict.REFUTED}
+        outputs.extend(stage.run(StageBudget(3, 100.0, lambda count: None)))
+    assert verdicts(outputs) == {"cow-copied": Verdict.REFUTED}
     assert [case.status for case in plane.cases] == ["passed", "failed"]
 
 

@@ -26,8 +26,8 @@ SIZES = SMALL.num_gpu_blocks, SMALL.num_cpu_blocks, SMALL.block_size
 
 
 def verdicts(stage: Stage) -> dict[str, tuple[Verdict, str]]:
-    said = [one for one in stage.run(StageBudget(1, 30.0, lambda count: None)) if isinstance(one, Check)]
-    return {check.property: (check.verdict, check.text) for check in said}
+    checks = [one for one in stage.run(StageBudget(1, 30.0, lambda count: None)) if isinstance(one, Check)]
+    return {check.property: (check.verdict, check.text) for check in checks}
 
 
 def test_the_first_generation_is_driven_to_swap_both_ways_and_to_copy() -> None:
@@ -59,11 +59,11 @@ def test_an_engine_that_loses_the_last_copy_of_a_step_is_refuted_by_them(monkeyp
 
     monkeypatch.setitem(BUILT_IN, "engine", Executor("engine", prepare))
     (stage,), _ = emitted_stages("kvproof-generation1", generation1.make, generation1.make())
-    said = verdicts(stage)
-    assert said["cow-copied"][0] is Verdict.REFUTED
-    assert "mapping of kvproof-generation1, seed 1: after step " in said["cow-copied"][1]
-    assert "still holds what it held before the step" in said["cow-copied"][1]
-    assert said["swap-mapping"][0] is not Verdict.REFUTED
+    checks = verdicts(stage)
+    assert checks["cow-copied"][0] is Verdict.REFUTED
+    assert "mapping of kvproof-generation1, seed 1: after step " in checks["cow-copied"][1]
+    assert "still holds what it held before the step" in checks["cow-copied"][1]
+    assert checks["swap-mapping"][0] is not Verdict.REFUTED
 
 
 @pytest.mark.engine
@@ -77,8 +77,8 @@ def test_what_vllm_emits_is_moved_by_our_engine() -> None:
 
 def test_when_there_was_no_time_to_emit_anything_nothing_is_claimed() -> None:
     (stage,), plane = emitted_stages("kvproof-generation1", generation1.make, generation1.make())
-    said = [one for one in stage.run(StageBudget(1, SECONDS_MIN, lambda count: None)) if isinstance(one, Check)]
-    assert {check.verdict for check in said} == {Verdict.UNKNOWN}
+    checks = [one for one in stage.run(StageBudget(1, SECONDS_MIN, lambda count: None)) if isinstance(one, Check)]
+    assert {check.verdict for check in checks} == {Verdict.UNKNOWN}
     assert plane is not None
     assert plane.cases == []
 

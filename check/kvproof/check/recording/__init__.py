@@ -1,15 +1,16 @@
-"""Recordings: what a live block manager was asked and answered, one JSON line a call, and whether it was right.
+"""Recordings: the calls and answers of a live block manager, one JSON line per call, and their validation.
 
-`record` is put around a manager in somebody's own process; from then on each call leaves a line. Nothing is judged
-there, and the server waits for nothing but the write. `kvproof validate` reads the lines as a stream later, plays them
-to the judge as if the manager stood there, and says whether the specification explains every one.
+`record` is called on a manager in the user's own process; from then on each call writes a line. Nothing is judged
+there, and the server only waits for the write. Later `kvproof validate` reads the lines as a stream, replays them to
+the judge as if the manager were present, and decides whether the specification explains every line.
 
     from kvproof.check.recording import record
     record(scheduler.block_manager, "trace.jsonl")      # vLLM's V0 interface
     record(scheduler.kv_cache_manager, "trace.jsonl")   # vLLM V1
 
-`format` says what a line holds, `recorder` writes them (`v0_recorder`, `v1_recorder`: what is read of which engine),
-`reading` reads them, `judge` explains them (`v0_judge`, `v1_judge`: what each call means), `validation` gives verdicts.
+Reading order: `format` defines a line; `recorder` writes lines; `reader` reads them; `replayed_subject` gives them to
+the judge; `trace_judge` explains them; `validate` returns the verdict. `vllm_v0` and `vllm_v1` have a recorder and a
+judge for each interface: what is read from the engine, and what each call means.
 """
 
 from kvproof.check.recording.attach import record

@@ -1,8 +1,9 @@
-"""A judge for as many sequences and as long tables as a live server has, whose memory does not grow with the recording.
+"""Grow the specification's state on demand, and forget unused identities, so that memory stays bounded.
 
-The specification's state is made small and enlarged when a sequence needs it. Identities of positions are interned; of
-those that nothing refers to any more, neither a sequence nor a block nor a longer identity that something refers to,
-the judge forgets the name. Numbers are never used twice, so that a forgotten one equals no other.
+A live server has many sequences and long tables, and a recording may have any length. The state of the specification
+starts small and is enlarged when a sequence needs it. Identities of positions are interned. An identity is forgotten if
+no sequence, no block and no longer identity in use refers to it. Numbers are never reused, so a forgotten identity is
+never equal to another one.
 """
 
 from collections.abc import Iterable
@@ -18,7 +19,10 @@ NUM_NAMES_MIN = 1 << 16
 
 
 def enlarge(explainer: Explainer, num_seqs: int, num_indexes: int) -> State:
-    """Make room for so many sequences in the specification, each of so many table entries; the state, enlarged."""
+    """Enlarge the state to at least these sizes. Returns the new state.
+
+    num_seqs: sequences. num_indexes: table entries of a sequence.
+    """
     sizes, old = explainer.machine.sizes, explainer.state
     sizes = replace(sizes, num_seqs=max(num_seqs, sizes.num_seqs), num_indexes=max(num_indexes, sizes.num_indexes))
     num_before = explainer.machine.sizes.num_seqs
@@ -33,7 +37,7 @@ def enlarge(explainer: Explainer, num_seqs: int, num_indexes: int) -> State:
 
 
 def _stretched(old: Any, new: Any) -> Any:
-    """What is there, and after it what a larger machine has besides."""
+    """The old values, followed by the initial values of the larger state."""
     if not isinstance(old, list):
         return old
     if not old or not isinstance(old[0], list):
@@ -61,11 +65,11 @@ class BoundedIdentities(Identities):
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to forget."""
+        """Whether unused identities should be forgotten now."""
         return len(self._names) > self.num_names_max
 
     def keep_only(self, used: Iterable[int]) -> None:
-        """Forget every identity but these, and those they go back to."""
+        """Forget every identity except these and their prefixes."""
         kept: set[int] = set()
         for number in used:
             while number in self._names and number not in kept:

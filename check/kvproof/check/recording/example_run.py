@@ -1,7 +1,7 @@
-"""A run of one of kvproof's own subjects, recorded: an example, and something that a CI can validate.
+"""Record a run of one of kvproof's own subjects, as an example and as input for a check in a CI.
 
-The subject is driven by the walker in this process, with one configuration that the seed draws; its manager is recorded
-from the moment it is made. The walker's judge stands beside it as always: what it finds ends the run.
+The walker drives the subject in this process, with one configuration drawn from the seed. The manager is recorded from
+its creation. The walker's judge checks the run as always; a finding ends it.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ from kvproof.spec.trace import Operation
 
 PATHS_TO_MANAGER = (("manager",), ("_manager",), ("_scheduler", "kv_cache_manager"))
 NUM_CONFIGURATIONS_MAX = 1000
-WITHOUT = {"transfers": False}  # of a scheduler: they are not judged from a recording
+WITHOUT = {"transfers": False}  # for schedulers, as transfers cannot be judged from a recording
 
 
 @dataclass
 class RecordedRun:
-    """What was recorded: the configuration, operations of the walker, lines, and what its judge found, if anything."""
+    """The recorded run. num_lines: of the recording. finding: of the walker's judge, if any."""
 
     config: Config
     num_operations: int
@@ -38,13 +38,17 @@ class RecordedRun:
 def record_run(
     make: Callable[[], Any], seed: int, num_steps: int, path: Path, fixed: dict[str, Any], **options: Any
 ) -> RecordedRun:
-    """Drive a subject for so many operations. Raises RecordingRefused for one whose manager cannot be recorded."""
+    """Drive a subject for `num_steps` operations, and record its manager to `path`.
+
+    fixed: fields of the configuration to keep. options: of `record`. Raises RecordingRefused if the manager cannot be
+    recorded.
+    """
     subject = make()
     if is_pool_subject(subject):
-        raise RecordingRefused(f"{subject.name} is a pool of blocks; managers and schedulers are recorded")
+        raise RecordingRefused(f"{subject.name} is a pool of blocks; only managers and schedulers can be recorded")
     if subject.name.startswith("vllm-v0") and not is_scheduler_subject(subject):
         raise RecordingRefused(
-            f"{subject.name} is driven without its scheduler, which tells its manager of steps; "
+            f"{subject.name} runs without its scheduler, which informs the manager about steps; "
             "record vllm-v0-scheduler"
         )
     random = Random(seed)
@@ -70,7 +74,7 @@ def record_run(
 def _driver(
     subject: Any, random: Random, fixed: dict[str, Any]
 ) -> tuple[ManagerOperations | SchedulerOperations, Config]:
-    """The walker of one run, with a configuration that the subject takes."""
+    """The walker of one run, with a configuration that the subject supports."""
     is_loop = is_scheduler_subject(subject)
     for _ in range(NUM_CONFIGURATIONS_MAX):
         try:
@@ -81,7 +85,7 @@ def _driver(
             return ManagerOperations(subject, random, config), config
         except Unsupported as error:
             reason = str(error)
-    raise RecordingRefused(f"{subject.name} takes no configuration with {fixed}: {reason}")
+    raise RecordingRefused(f"{subject.name} supports no configuration with {fixed}: {reason}")
 
 
 def _manager_of(subject: Any) -> Any:

@@ -1,12 +1,13 @@
-"""What a recording holds: a header, then one line for each call, strict JSON, UTF-8, each ended by a newline.
+"""The format of a recording: a header, then one line for each call; strict JSON, UTF-8, each line ends with a newline.
 
-A line says what the call was about, what it answered or raised, and what the manager shows afterwards: the tables of
-the sequences it was about and the free blocks of both devices. Block ids are absolute (host block b is
-`num_gpu_blocks + b`), those of a swap's pairs relative to their device, -1 is the null block. Lists that grow are told
-by what is new: tokens from `start` on, a table as the entries that are `kept` and those that follow them.
+A line has the arguments of the call, its answer or exception, and the state of the manager after it: the tables of the
+sequences that the call concerns, and the free blocks of both devices. Block ids are absolute (host block b is
+`num_gpu_blocks + b`), except in the pairs of a swap, where each id counts on its own device; -1 is the null block.
+Only changes are stored: tokens from position `start` on, and of a table the number of `kept` entries and the entries
+that follow them.
 
-Tokens are numbers of which only equality is used: the token ids, or keyed digests. Whatever else KV depends on
-(adapter, salt) is told as digests; an image as a digest and where it lies.
+Tokens are numbers that are only compared for equality: token ids, or keyed digests. Everything else that KV depends on
+(adapter, salt) is stored as a digest, an image as a digest with its position.
 """
 
 import msgspec
@@ -18,14 +19,14 @@ ENDED, STOPPED = "recording ended", "recording stopped"
 
 
 class Table(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """The table of a sequence in one KV group: so many entries of before are kept, and then come these."""
+    """The table of a sequence in one KV group. kept: number of entries kept from the last line. rest: entries after."""
 
     kept: int
     rest: list[int]
 
 
 class Picture(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """An image in a prompt: which, and the positions it takes."""
+    """An image in a prompt: its digest, and the positions that it occupies."""
 
     name: str
     start: int
@@ -33,12 +34,12 @@ class Picture(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class RecordedSequence(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """A sequence that a call is about.
+    """A sequence that a call concerns.
 
-    tokens: those from position `start` on. num_computed: tokens that the engine counts as computed; of those,
-    num_in_flight are computed by steps that are not over. is_prefill: its prompt is not computed yet. adapter, extra,
-    images: what its KV depends on besides tokens. tables: one for each KV group; empty if it has none, None if the line
-    does not tell.
+    tokens: those from position `start` on. num_computed: tokens that the engine counts as computed; num_in_flight of
+    them belong to steps that have not ended. is_prefill: the prompt is not completely computed. adapter, extra, images:
+    what its KV depends on in addition to tokens. tables: one for each KV group; empty if the sequence has no blocks,
+    None if the line does not contain them.
     """
 
     seq: int
@@ -54,12 +55,13 @@ class RecordedSequence(msgspec.Struct, omit_defaults=True, forbid_unknown_fields
 
 
 class Call(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """One call. n: its number, from 1 on. group: the request.
+    """One call. n: its number, from 1. group: the request.
 
-    answer: what it gave: yes or no, OK, LATER or NEVER, a number of tokens or blocks, or pairs of blocks. raised: the
-    exception in its place. reserved: blocks that the manager keeps for itself. lookahead, num_tokens, num_hit,
-    num_seqs: slots, tokens and sequences the call was given. status: what became of the request. besides: options that
-    ask for what kvproof does not judge. refs, free_ids: of the whole pool, where the recorder was told to show them.
+    answer: the result: a bool; OK, LATER or NEVER; a number of tokens or blocks; or pairs of blocks. raised: the
+    exception, if the call raised one. reserved: blocks that the manager keeps for itself. lookahead, num_tokens,
+    num_hit, num_seqs: arguments of the call: slots, tokens, sequences. status: the new status of the request. unjudged
+    (`besides` in the file): options for features that kvproof does not judge. refs, free_ids: of the whole pool, if the
+    recorder was asked to store them.
     """
 
     n: int
@@ -81,10 +83,11 @@ class Call(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
 
 
 class Header(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """The first line.
+    """The first line of a recording.
 
-    free, reserved, refs, free_ids: what the manager showed then. is_fresh: nothing was held or cached yet. watermark:
-    a fraction of the GPU blocks. window: tokens. kv_groups: what the layers of each read back. tokens: ids or digests.
+    free, reserved, refs, free_ids: the state of the manager at the start. is_fresh: no block was held or cached yet.
+    watermark: a fraction of the GPU blocks. window: in tokens. kv_groups: the kind of attention of each group. tokens:
+    how tokens are stored, IDS or DIGESTS.
     """
 
     kvproof_recording: int
@@ -108,5 +111,5 @@ class Header(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
 
     @property
     def shows_pool(self) -> bool:
-        """Whether each line has the refcounts and free ids of the whole pool."""
+        """Whether each line contains the refcounts and free ids of the whole pool."""
         return self.refs is not None

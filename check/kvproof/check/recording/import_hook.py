@@ -1,8 +1,8 @@
-"""Recording a program that was not written for it: managers are recorded as soon as the program makes one.
+"""Record the block managers of an unmodified program, from their creation.
 
-`kvproof record -- COMMAND` puts a `sitecustomize` on the path of every Python that the command starts, engine processes
-included. It waits for the modules that define block managers to be imported, and then records each manager from when
-its `__init__` is done. Nothing is imported that the program does not import itself.
+`kvproof record -- COMMAND` puts a `sitecustomize` on the import path of every Python process that the command starts,
+engine processes included. It waits until the program imports a module that defines a block manager, and then records
+each manager after its `__init__`. It imports no engine module itself.
 """
 
 import functools
@@ -25,13 +25,13 @@ PLACE = Path(__file__).with_name("on_start")
 
 
 class _Finder(MetaPathFinder):
-    """Finds what others find, and sees to it that the manager of a module is recorded."""
+    """Finds modules with the other finders, and patches the manager class of a module after it was executed."""
 
     def __init__(self) -> None:
         self.is_looking = False
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The specification of a module that defines a manager; None for every other."""
+        """The specification of a module that defines a manager; None for every other module."""
         if name not in MANAGERS or self.is_looking:
             return None
         self.is_looking = True
@@ -68,7 +68,7 @@ def _recording(make: Callable[..., None]) -> Callable[..., None]:
 
 
 def _record(manager: Any) -> None:
-    """Record a manager; what goes wrong is said, and the program goes on."""
+    """Record a manager. An error is printed, and the program continues."""
     from kvproof.check.recording.attach import record
     from kvproof.check.recording.recorder import RecordingRefused
 
@@ -81,7 +81,7 @@ def _record(manager: Any) -> None:
 
 
 def _claimed(path: Path) -> Path:
-    """A file of its own for each manager: the one that was named, then numbered ones beside it."""
+    """Create a separate file for each manager: the given one, then numbered ones next to it."""
     number, name = 1, path
     while True:
         try:
@@ -93,13 +93,13 @@ def _claimed(path: Path) -> Path:
 
 
 def install() -> None:
-    """From now on managers of modules that are imported are recorded, if the environment names a file."""
+    """Record the managers of modules that are imported from now on, if the environment names a file."""
     if FILE in os.environ:
         sys.meta_path.insert(0, _Finder())
 
 
 def run_shadowed() -> None:
-    """Run the `sitecustomize` that would have been found without ours."""
+    """Run the `sitecustomize` that Python would have found without this one."""
     elsewhere = [entry for entry in sys.path if Path(entry).resolve() != PLACE.resolve()]
     found = PathFinder.find_spec("sitecustomize", elsewhere)
     if found is not None and found.loader is not None:
@@ -109,7 +109,7 @@ def run_shadowed() -> None:
 
 
 def environment(path: Path, shows_pool: bool, digest_key: str | None) -> dict[str, str]:
-    """What a command must find in its environment to be recorded to a file."""
+    """The environment in which the managers of a command are recorded to a file."""
     before = os.environ.get("PYTHONPATH")
     given = {
         **os.environ,

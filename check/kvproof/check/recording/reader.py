@@ -1,7 +1,7 @@
-"""A recording as a stream: a file, a pipe or standard input, plain or gzip, one line in memory at a time.
+"""Read a recording as a stream: a file, a pipe or standard input, plain or gzip, one line in memory at a time.
 
-What is broken is told with line and column, and what to do; only the last line may be torn, since a server that was
-killed leaves one.
+An error message gives line, column and what to do. Only the last line may be incomplete, as a server that was killed
+leaves one.
 """
 
 import gzip
@@ -26,18 +26,21 @@ Line = TypeVar("Line", Header, Call)
 
 
 class RecordingError(DocumentError):
-    """The file is no recording that can be read; the message is for the user."""
+    """The file is not a readable recording; the message is for the user."""
 
 
 class RecordingReader:
-    """An opened recording: its header, and then its lines."""
+    """An open recording: its header, and then its lines. A context manager.
+
+    number, raw: number and content of the line that was read last. is_torn: the last line is incomplete.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.name = "standard input" if str(path) == STANDARD_INPUT else str(path)
-        self.number = 0  # of the line read last
+        self.number = 0
         self.is_torn = False
-        self.raw = b""  # that line
+        self.raw = b""
         self._file = self._opened()
         self._calls = msgspec.json.Decoder(Call)
         try:
@@ -53,7 +56,7 @@ class RecordingReader:
         self.close()
 
     def close(self) -> None:
-        """Done with the file."""
+        """Close the file."""
         if self._plain is not sys.stdin.buffer:
             self._file.close()
             self._plain.close()
@@ -63,32 +66,32 @@ class RecordingReader:
             file: IO[bytes] = sys.stdin.buffer if str(self.path) == STANDARD_INPUT else self.path.open("rb")
             begin = file.peek(2)[:2]  # type: ignore[attr-defined]
         except (OSError, ValueError) as error:
-            said = getattr(error, "strerror", None) or error
-            raise RecordingError(f"{self.name} cannot be read: {said}") from None
+            reason = getattr(error, "strerror", None) or error
+            raise RecordingError(f"{self.name} cannot be read: {reason}") from None
         self._plain = file
         return gzip.GzipFile(fileobj=file) if begin == GZIP else file  # type: ignore[return-value]
 
     def _header(self) -> Header:
         line = self._next()
         if not line:
-            raise RecordingError(f"{self.name} is empty: a recording begins with a header; {HINT}")
+            raise RecordingError(f"{self.name} is empty, but a recording begins with a header; {HINT}")
         try:
             version = msgspec.json.decode(line, type=_Version).kvproof_recording
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise self._wrong("no recording of kvproof begins like this", 1, HINT) from None
+            raise self._wrong("this is not the header of a recording of kvproof", 1, HINT) from None
         if version != SCHEMA_VERSION:
-            what = f"it is of version {version} of the format, and this kvproof reads {SCHEMA_VERSION}"
+            what = f"the recording has format version {version}, and this kvproof reads version {SCHEMA_VERSION}"
             raise self._wrong(what, 1, "validate it with the release that recorded it")
         header = self._decoded(line, msgspec.json.Decoder(Header))
         sizes = (header.block_size, header.num_gpu_blocks, header.num_host_blocks + 1)
         if min(sizes) < 1 or max(sizes) > NUM_BLOCKS_MAX or not 0 <= header.watermark <= 1:
-            raise self._wrong("its sizes are no sizes of a manager", 1, HINT)
+            raise self._wrong("the sizes in the header are impossible", 1, HINT)
         if header.interface not in (VLLM_V0, VLLM_V1):
             raise self._wrong(f"there is no interface {header.interface!r}", 1, "validate it with a newer kvproof")
         return header
 
     def calls(self) -> Iterator[Call]:
-        """The lines after the header, in order. Raises RecordingError."""
+        """The lines after the header, in order. Raises RecordingError for a broken line."""
         while line := self._next():
             is_whole = line.endswith(b"\n")
             try:
@@ -99,8 +102,8 @@ class RecordingReader:
                 self.is_torn = True
                 return
             if call.n != self.number - 1:
-                what = f"call {call.n} stands where call {self.number - 1} should"
-                raise self._wrong(what, 1, "lines were lost, repeated or moved; take the file as it was recorded")
+                what = f"found call {call.n}, expected call {self.number - 1}"
+                raise self._wrong(what, 1, "lines were lost, repeated or moved; use the file as it was recorded")
             yield call
 
     def _next(self) -> bytes:
@@ -108,7 +111,7 @@ class RecordingReader:
             line = self._file.readline(LINE_BYTES_MAX)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             self.number += 1
-            raise self._wrong(f"the gzip data is broken ({error})", 1, "copy the file anew") from None
+            raise self._wrong(f"the gzip data is broken ({error})", 1, "copy the file again") from None
         except OSError as error:
             raise RecordingError(f"{self.name} cannot be read: {error.strerror or error}") from None
         if line:
@@ -123,7 +126,7 @@ class RecordingReader:
             return decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             what, column = _explained(error, line)
-            raise self._wrong(what, column, "take the file as it was recorded") from None
+            raise self._wrong(what, column, "use the file as it was recorded") from None
 
     def _wrong(self, what: str, column: int, advice: str) -> RecordingError:
         return RecordingError(f"{self.name}, line {self.number}, column {column}: {what}; {advice}")
@@ -134,7 +137,7 @@ class _Version(msgspec.Struct):
 
 
 def _explained(error: Exception, line: bytes) -> tuple[str, int]:
-    """What is wrong with a line, and in which column: where it ends to be JSON, or where the wrong field stands."""
+    """What is wrong with a line, and in which column: where it stops being JSON, or where the wrong field is."""
     text = str(error)
     place = re.search(r"byte (\d+)", text)
     if place:

@@ -1,9 +1,9 @@
-"""The recorder: each outermost call of a manager leaves one line, written out before the caller goes on.
+"""The recorder: write one line for each outermost call of a manager, before the caller continues.
 
-It stands between the caller and the manager: bound methods of this one object are replaced, and the class is not
-touched. The manager is called with what the caller gave, and its answer or exception is passed on unchanged. What fails
-in the recorder itself (a full disk, an object of an engine that is not as expected) never reaches the server: a line
-says why, the recording stops, and calls go straight through from then on.
+The recorder replaces bound methods of one manager object and does not change its class. It passes the arguments to the
+manager, and the answer or exception back to the caller, unchanged. An error in the recorder itself (a full disk, an
+unexpected object of an engine) never reaches the server: a last line gives the reason, the recording stops, and later
+calls go directly to the manager.
 """
 
 import atexit
@@ -27,11 +27,11 @@ POSITIVE = (1 << 63) - 1
 
 
 class RecordingRefused(Exception):
-    """The object cannot be recorded; the message says why."""
+    """The object cannot be recorded; the message gives the reason."""
 
 
 class Written:
-    """What of a live sequence has been written: how many tokens, its tables, and the digest of its last token."""
+    """What has been written about a live sequence: the number of tokens, its tables, the digest of its last token."""
 
     __slots__ = ("last", "num_tokens", "tables")
 
@@ -42,9 +42,10 @@ class Written:
 
 
 class Recorder:
-    """Writes the lines of one manager. Subclasses say which calls there are, and what of each is recorded.
+    """Writes the lines of one manager. Subclasses define the calls and their lines.
 
-    A call `name` is told by the method `on_name(answer, *arguments)`, which gives the line without number and counts.
+    The method `on_NAME(answer, *arguments)` returns the line of a call NAME, without its number and the state of the
+    pool. It returns None for a call that needs no line.
     """
 
     calls: tuple[str, ...] = ()
@@ -81,10 +82,10 @@ class Recorder:
         self.close()
 
     def close(self) -> None:
-        """End the recording, and take it off the manager. A normal end of the process does it, too."""
+        """End the recording, and restore the methods of the manager. A normal end of the process does so as well."""
         atexit.unregister(self.close)
         if os.getpid() != self._process:
-            return  # a child: the recording is its parent's
+            return  # a child process; the recording belongs to its parent
         for name, before in self._wrapped.items():
             if before is None:
                 delattr(self.manager, name)
@@ -94,7 +95,7 @@ class Recorder:
         if self.is_on:
             self._end(Call(self.num_lines + 1, ENDED))
 
-    # What subclasses say --------------------------------------------------------------------------------------------
+    # Defined by subclasses ------------------------------------------------------------------------------------------
 
     def header(self) -> Header:
         """The configuration of the manager."""
@@ -105,7 +106,7 @@ class Recorder:
         raise NotImplementedError
 
     def reserved(self) -> list[int]:
-        """Blocks that the manager keeps for itself."""
+        """The ids of the blocks that the manager keeps for itself."""
         raise NotImplementedError
 
     def pool(self) -> tuple[list[int] | None, list[int] | None]:
@@ -170,14 +171,14 @@ class Recorder:
             raise OSError("the line was not written whole")
         self._is_torn = False
 
-    # What is told of a sequence -------------------------------------------------------------------------------------
+    # Sequences ------------------------------------------------------------------------------------------------------
 
     def new_tokens(
         self, recorded: RecordedSequence, num_tokens: int, tokens_from: Callable[[int], Iterable[int]]
     ) -> None:
-        """Tell the tokens that no earlier line told; `tokens_from(position)` gives those from there on."""
+        """Add the tokens that no earlier line contains. tokens_from: returns the tokens from a position on."""
         known = self.known.setdefault(recorded.seq, Written())
-        if num_tokens < known.num_tokens:  # tokens were taken back: all are told anew
+        if num_tokens < known.num_tokens:  # tokens were removed, so all are written again
             known.num_tokens, known.last = 0, b""
         recorded.start = known.num_tokens
         if num_tokens > known.num_tokens:
@@ -194,7 +195,7 @@ class Recorder:
         return numbers
 
     def new_tables(self, recorded: RecordedSequence, tables: list[list[int]]) -> None:
-        """Tell the tables by what changed since the line before."""
+        """Add the changes of the tables since the last line about the sequence."""
         known = self.known.setdefault(recorded.seq, Written())
         if len(known.tables) != len(tables):
             known.tables = [[] for _ in tables]
@@ -204,7 +205,7 @@ class Recorder:
         known.tables = tables
 
     def digest(self, value: Any) -> str:
-        """A name for a value: equal exactly for equal ones, and good for nothing else."""
+        """A keyed digest of a value. Digests are equal if and only if the values are; None has an empty digest."""
         return "" if value is None else self._digest(repr(value).encode()).hex()
 
     def _digest(self, data: bytes) -> bytes:
@@ -212,7 +213,7 @@ class Recorder:
 
 
 def _num_kept(old: list[int], new: list[int]) -> int:
-    """How many entries both tables begin with."""
+    """The number of leading entries that both tables have in common."""
     if new[: len(old)] == old:
         return len(old)
     return next(

@@ -1,4 +1,4 @@
-"""The manager as a recording shows it: a subject whose answers are those of the line that is being explained."""
+"""A recorded manager as a subject. Its answers are those of the line that is being explained."""
 
 from typing import Any, NoReturn
 
@@ -7,19 +7,19 @@ from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Obs
 from kvproof.check.recording.format import VLLM_V0, Call, Header, RecordedSequence
 
 ASSUMPTIONS = (
-    Assumption("recorded-whole", "Every call of the manager is in the recording, from its first on."),
+    Assumption("recorded-whole", "The recording contains every call of the manager, from the first one on."),
     Assumption("steps-in-order", "The device executes steps one after another, in the order of their scheduling."),
-    Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
-    Assumption("engine-computes", "The engine computes the tokens that it says it does."),
+    Assumption("write-before-read", "A step writes its KV before it reads, so a hit may be computed in the same step."),
+    Assumption("engine-computes", "The engine computes the tokens that it reports as computed."),
 )
 
 
 class Unjudged(Exception):
-    """From here on the recording cannot be explained, and that is no fault of the manager; the message says why."""
+    """The recording cannot be judged any further, for a reason that is not a fault of the manager; see the message."""
 
 
 class ReplayedManager:
-    """A subject that gives what the line gave, or raises what it raised."""
+    """A subject that returns the recorded answers and raises the recorded exceptions."""
 
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
@@ -49,7 +49,7 @@ class ReplayedManager:
         self.observed = Observation(self._tables, header.free, reserved, header.refs, header.free_ids)
 
     def play(self, line: Call) -> None:
-        """Show what the manager showed after this line."""
+        """Take over the state of the manager after this line."""
         self._raised = line.raised
         changed = [recorded for recorded in line.seqs if recorded.tables is not None]
         if changed:
@@ -64,16 +64,16 @@ class ReplayedManager:
             return
         rows = before if len(before) == len(recorded.tables) else [[] for _ in recorded.tables]
         if any(not 0 <= table.kept <= len(row) for table, row in zip(recorded.tables, rows, strict=True)):
-            raise Unjudged(f"it keeps more entries of the table of sequence {recorded.seq} than any line before showed")
+            raise Unjudged(f"the line keeps more entries of the table of sequence {recorded.seq} than the table had")
         self._tables[recorded.seq] = [
             row[: table.kept] + table.rest for table, row in zip(recorded.tables, rows, strict=True)
         ]
 
     def open(self, config: Config) -> None:
-        """It is open."""
+        """Do nothing: the recorded manager is open already."""
 
     def observe(self) -> Observation:
-        """What the line showed."""
+        """The state of the manager after the current line."""
         return self.observed
 
     def __getattr__(self, name: str) -> Any:

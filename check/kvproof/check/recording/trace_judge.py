@@ -1,12 +1,12 @@
-"""Explaining a recording: the judge of the manager, driven by what was called instead of by operations it draws.
+"""Judge a recording with the judge of managers, driven by recorded calls instead of drawn operations.
 
-What the specification says is asked of the same methods that judge a manager in lockstep. Here is only what stands
-between a line and them: which sequences it is about, what became known of them, and when a step is over. A step is
-executed when the first line comes that cannot belong to it any more.
+The methods that judge a manager in lockstep decide what the specification allows. This module only translates lines for
+them: which sequences a line concerns, what the line adds about them, and when a step is over. A step is executed when
+the first line arrives that cannot belong to it.
 
-What a step computes is known from what the engine says (`num_computed`, and how many tokens it asks slots for). A token
-that becomes known only after its step was scheduled, as with steps that are prepared ahead or with drafts, counts as
-computed with the next step: no line before could have used its KV for anything.
+The engine reports what a step computes (`num_computed`, and the number of tokens for which it requests slots). A token
+may become known only after its step was scheduled, for example with steps that are prepared ahead or with draft tokens.
+It then counts as computed by the next step, because no earlier line can have used its KV.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ SPARE_ENTRIES = 8
 
 
 def config_of(header: Header) -> Config:
-    """The configuration of the manager that was recorded."""
+    """The configuration of the recorded manager."""
     return Config(
         block_size=header.block_size,
         num_gpu_blocks=header.num_gpu_blocks,
@@ -41,32 +41,35 @@ def config_of(header: Header) -> Config:
 
 
 class RecordingJudge(Admitting, Releasing, Stepping):
-    """One recording, beside the specification. A call is explained by the method `on_` and its name."""
+    """Judges one recording. The method `on_NAME` explains a line with the call NAME.
+
+    is_step_scheduled: the lines so far say what the current step computes; the next line of another step ends it.
+    """
 
     def __init__(self, header: Header) -> None:
         if not header.is_fresh:
             raise Unjudged(
-                "the recording begins when the manager is in use: what its blocks hold is not known; "
-                "record from before the first request on"
+                "the recording starts when the manager is already in use, so the content of its blocks is unknown; "
+                "start recording before the first request"
             )
         self.replayed = ReplayedManager(header)
         self.names = BoundedIdentities()
         super().__init__(cast(ManagerSubject, self.replayed), config_of(header), self.names)
-        self.is_step_scheduled = False  # what the step computes is told; the next line that is no part of it ends it
+        self.is_step_scheduled = False
         self._group_numbers: dict[str, int] = {}
         self._num_groups = 0
 
     def explain(self, line: Call) -> None:
-        """Explain one line. Raises Finding, or Unjudged."""
+        """Explain one line. Raises Finding if the specification does not allow it, Unjudged if it cannot be judged."""
         if line.call == ENDED:
             return
         if line.call == STOPPED:
             raise Unjudged(f"the recorder stopped here: {line.answer}")
         if line.unjudged:
-            raise Unjudged(f"{line.call} with {', '.join(line.unjudged)} is not judged from a recording")
+            raise Unjudged(f"{line.call} with {', '.join(line.unjudged)} cannot be judged from a recording")
         handler: Callable[[Call], None] | None = getattr(self, f"on_{line.call}", None)
         if handler is None:
-            raise Unjudged(f"no call {line.call!r} is known for this interface")
+            raise Unjudged(f"the call {line.call!r} is unknown for this interface")
         if self.ends_step(line):
             self.end_step()
         self.replayed.play(line)
@@ -75,32 +78,32 @@ class RecordingJudge(Admitting, Releasing, Stepping):
             self._forget_names()
 
     def ends_step(self, line: Call) -> bool:
-        """Whether this line cannot be part of the step under way."""
+        """Whether this line cannot belong to the current step."""
         raise NotImplementedError
 
     def end_step(self) -> None:
-        """The step under way is executed, and everyone reads back."""
+        """Execute the current step, and let every sequence read back its KV."""
         self.is_step_scheduled = False
         size = self.config.block_size
         if any(stop > min(map(len, seq.tables)) * size for seq, _, stop in self.worker.writes):
-            self.explainer.executed(self.worker.writes)  # the specification refuses what has no slots
+            self.explainer.executed(self.worker.writes)  # the specification refuses writes without slots
         self.op_run(1)
 
     def finish(self) -> None:
-        """The recording is over."""
+        """End the recording."""
         self.end_step()
 
-    # What lines are about -------------------------------------------------------------------------------------------
+    # Sequences and groups of lines ----------------------------------------------------------------------------------
 
     def known(self, recorded: RecordedSequence) -> ExpectedSequence:
-        """A sequence that has tables."""
+        """The sequence of a line. Raises Unjudged if it has no tables."""
         seq = self.seqs.get(recorded.seq)
         if seq is None:
-            raise Unjudged(f"sequence {recorded.seq} was given blocks by no line before")
+            raise Unjudged(f"no earlier line gave blocks to sequence {recorded.seq}")
         return seq
 
     def group_number(self, name: str) -> int:
-        """A request's number, from its first line on until it has no sequence any more."""
+        """The number of a request, from its first line until it has no sequences left."""
         number = self._group_numbers.get(name)
         if number is None:
             self._num_groups += 1
@@ -108,7 +111,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         return number
 
     def phantom(self, line: Call) -> Group:
-        """A group of which only the length is known: a question was about it."""
+        """A group for a question about a request of which only the length is known."""
         group = Group(self.group_number(line.group))
         for _ in range(max(1, line.num_seqs)):
             seq = ExpectedSequence(0, group, Key(), (), 0)
@@ -119,14 +122,14 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         return group
 
     def arrive(self, line: Call) -> Group:
-        """The sequences that a line gives tables to, waiting in a group."""
+        """A waiting group of the sequences to which the line gives tables. Raises Unjudged if they have tables."""
         number = self.group_number(line.group)
         if number in self.groups or not line.seqs:
-            raise Unjudged(f"request {line.group} is given tables and has some, or has no sequence")
+            raise Unjudged(f"request {line.group} gets tables, but has tables already or has no sequence")
         group = self.groups[number] = Group(number)
         for recorded in line.seqs:
             if recorded.seq in self.seqs or recorded.start or not recorded.tokens:
-                raise Unjudged(f"sequence {recorded.seq} is given a table, and has one or its tokens were not told")
+                raise Unjudged(f"sequence {recorded.seq} gets a table, but has one already or has no recorded tokens")
             images = tuple(Image(one.name, one.start, one.length) for one in recorded.images)
             key = Key(None, recorded.adapter, recorded.extra or None)
             group.members.append(self.new_sequence(recorded.seq, group, key, images, recorded.tokens))
@@ -134,7 +137,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         return group
 
     def make_room(self, line: Call) -> None:
-        """Let the specification have room for what the line is about."""
+        """Enlarge the specification's state if the sequences of the line need it."""
         sizes = self.explainer.machine.sizes
         longest = max(
             (table.kept + len(table.rest) for recorded in line.seqs for table in recorded.tables or ()), default=0
@@ -147,39 +150,39 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         self.state = enlarge(self.explainer, num_seqs, num_indexes)
 
     def learn(self, seq: ExpectedSequence, recorded: RecordedSequence) -> None:
-        """The tokens that a line tells of a sequence that has tables."""
+        """Add the tokens of a line to a sequence. Raises Unjudged if they contradict earlier lines."""
         num_known = len(seq.tokens)
         if not 0 <= recorded.start <= num_known:
             raise Unjudged(
-                f"tokens of sequence {seq.id} are told from position {recorded.start} on, {num_known} are known"
+                f"tokens of sequence {seq.id} are recorded from position {recorded.start} on, but {num_known} are known"
             )
         if seq.tokens[recorded.start :] != recorded.tokens[: num_known - recorded.start]:
-            raise Unjudged(f"tokens of sequence {seq.id} are told anew, and are others")
+            raise Unjudged(f"tokens of sequence {seq.id} differ from those in earlier lines")
         for token in recorded.tokens[num_known - recorded.start :]:
             seq.grow(self.identities, token)
 
     def set_lookahead(self, num_slots: int) -> None:
-        """How many slots beyond the known tokens a call asks for."""
+        """Set the number of slots beyond the known tokens that a call requests."""
         if num_slots != self.config.lookahead:
             self.config = replace(self.config, lookahead=num_slots)
 
     def scheduled(self, seq: ExpectedSequence, start: int, stop: int) -> None:
-        """The step under way computes these positions."""
+        """Record that the current step computes positions `start` to `stop - 1` of a sequence."""
         seq.computed, seq.is_busy = stop, True
         self.worker.writes.append((seq, start, stop))
 
     def unscheduled(self, seq: ExpectedSequence, computed: int) -> None:
-        """What the step computes of a sequence is told by another line, or nothing is."""
+        """Remove a sequence from the current step, and reset its number of computed tokens."""
         self.worker.writes = [write for write in self.worker.writes if write[0] is not seq]
         seq.computed, seq.is_busy = computed, False
 
     def leave(self, line: Call) -> None:
-        """A sequence gives up every block, whether it is over or waits again."""
+        """Free all blocks of a sequence, which has ended or waits again."""
         recorded, before = line.seqs[0], self.explainer.observed
         seq, context = self.seqs.get(recorded.seq), f"free({recorded.seq})"
         if seq is None:
             self.call("total-calls", "free", recorded.seq)
-            self.require_unchanged(before, f"{context} is of a sequence without blocks")
+            self.require_unchanged(before, f"{context} concerns a sequence without blocks")
             return
         if seq.is_busy:
             self.unscheduled(seq, seq.computed)
@@ -195,19 +198,19 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         self.settle(context)
 
     def on_reset_prefix_cache(self, line: Call) -> None:
-        """The prefix cache is forgotten."""
+        """Reset the prefix cache."""
         before = self.explainer.observed
         self.replayed.answer = line.answer
         if not self.op_reset():
             self.call("total-calls", "reset_cache")
-            self.require_unchanged(before, "reset_prefix_cache has nothing to forget")
+            self.require_unchanged(before, "reset_prefix_cache did not reset the cache")
 
     def look_up(self, line: Call) -> None:
-        """A question about the prefix cache."""
+        """Check that a look-up in the prefix cache changed nothing."""
         before = self.explainer.observed
         self.replayed.answer = line.answer
         self.call("total-calls", "hits", line.seqs[0].seq if line.seqs else 0)
-        self.require_unchanged(before, "a look-up only asks")
+        self.require_unchanged(before, "a look-up must not change anything")
 
     def _forget_names(self) -> None:
         state, used = self.state, set[int]()

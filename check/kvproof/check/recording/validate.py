@@ -1,6 +1,6 @@
-"""The verdict on a recording: consistent with the specification, or the first line that is not.
+"""Validate a recording: it is consistent with the specification, or there is a first line that is not.
 
-A recording is read once, line by line. Of the lines before the one that diverges the last few are kept.
+The recording is read once, line by line. The last few lines before a divergence are kept for the report.
 """
 
 import time
@@ -27,11 +27,11 @@ EVERY = 1000  # lines between two reports of progress
 
 @dataclass
 class Validation:
-    """What came of one recording.
+    """The result of validating one recording.
 
-    finding: the first divergence, at line `line`, which tells of `call`; last: the lines up to it, with their numbers.
-    reason: why no more could be judged, from line `line` on. num_calls: calls that were explained. notes: what is worth
-    saying of the file.
+    finding: the first divergence, which is at line `line` and about `call`. last: the lines up to it, with their
+    numbers. reason: why it could not be judged from line `line` on. num_calls: the number of explained
+    calls. kinds: the calls by name. notes: remarks about the file.
     """
 
     path: str
@@ -50,12 +50,15 @@ class Validation:
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What the verdict takes for granted."""
+        """The assumptions of the verdict."""
         return ASSUMPTIONS
 
 
 def validate(path: Path, progress: Callable[[int], None] | None = None) -> Validation:
-    """Explain a recording. Raises RecordingError for a file that is none."""
+    """Validate a recording. progress: called with the number of lines, now and then.
+
+    Raises RecordingError if the file is not a recording.
+    """
     with RecordingReader(path) as reading:
         done = Validation(reading.name, reading.header)
         began = time.monotonic()
@@ -81,21 +84,21 @@ def _explain_all(reading: RecordingReader, done: Validation, progress: Callable[
                 progress(done.num_calls)
         judge.finish()
     except AdapterError as error:
-        what = f"{error}; take the file as it was recorded"
+        what = f"{error}; use the file as it was recorded"
         raise RecordingError(f"{reading.name}, line {reading.number}, column 1: {what}") from None
     except Finding as finding:
         done.finding, done.line = finding, reading.number
     except Unjudged as error:
         done.reason, done.line = str(error), reading.number
     except Unsupported as error:
-        done.reason, done.line = f"a manager of this configuration is not judged: {error}", reading.number
+        done.reason, done.line = f"a manager with this configuration cannot be judged: {error}", reading.number
     done.last = [(number, _shortened(raw)) for number, raw in last]
     if judge is not None:
         done.witnesses, done.missed_hits = judge.coverage, judge.notes["hit-complete"]
     if reading.is_torn:
-        done.notes.append(f"{done.path}: the last line, {reading.number}, is torn, and was left out")
+        done.notes.append(f"{done.path}: the last line, {reading.number}, is incomplete and was ignored")
     elif not has_end and not done.finding and not done.reason:
-        done.notes.append(f"{done.path}: the recording has no end: the process was stopped, or goes on")
+        done.notes.append(f"{done.path}: the recording has no end line: the process was killed, or is still running")
 
 
 def _judge(header: Header) -> RecordingJudge:
@@ -106,7 +109,7 @@ def _explain(judge: RecordingJudge, call: Call) -> None:
     try:
         judge.explain(call)
     except AssertionError as error:
-        raise Unjudged(f"the calls come in an order that no scheduler has: {error}") from error
+        raise Unjudged(f"no scheduler makes calls in this order: {error}") from error
 
 
 def _shortened(raw: bytes) -> str:
@@ -115,7 +118,7 @@ def _shortened(raw: bytes) -> str:
 
 
 def unjudged_properties(header: Header) -> dict[str, str]:
-    """The properties of which the recording says nothing, each with the reason."""
+    """The properties that this recording cannot decide, each with the reason."""
     copies = header.interface == VLLM_V0  # managers of the other interfaces neither fork nor swap
     can = Capabilities(
         fork=copies,

@@ -1,4 +1,4 @@
-"""A single row: words made anew are not taken for altered ones, and altered ones not for new."""
+"""Classify a single row: newly written words and altered words are not confused."""
 
 from __future__ import annotations
 

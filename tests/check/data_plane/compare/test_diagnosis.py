@@ -94,7 +94,7 @@ def unknown(gpu: torch.Tensor, cpu: torch.Tensor) -> None:
         (unknown, WrongClass.UNKNOWN, f"{HOLDS}holds in 32 words values that were never written to either pool{DUE}"),
     ],
 )
-def test_each_kind_of_wrong_row_is_told_apart(
+def test_each_kind_of_wrong_row_is_distinguished(
     change: Callable[[torch.Tensor, torch.Tensor], None], wrong_class: WrongClass, text: str
 ) -> None:
     world, gpu, cpu = started()
@@ -110,7 +110,7 @@ def before_the_step(world: World) -> torch.Tensor:
     return other.caches().gpu_planes[2][5, SLOT].clone()
 
 
-def test_a_row_that_was_not_moved_and_one_that_was_half_moved_are_told_apart() -> None:
+def test_a_row_that_was_not_moved_and_one_that_was_half_moved_are_distinguished() -> None:
     world, gpu, _ = started()
     old = before_the_step(world)
     gpu[5, SLOT] = old
@@ -130,7 +130,7 @@ def test_lanes_of_new_and_old_words_are_seen_as_mixed() -> None:
     assert only(world).wrong_class is WrongClass.MIXED
 
 
-def test_an_older_generation_of_the_right_place_is_stale_and_its_age_is_said() -> None:
+def test_an_older_generation_of_the_right_place_is_stale_and_its_age_is_reported() -> None:
     world, gpu, _ = started()
     old = gpu[6].clone()
     world.compute(Step(writes=(Write(6, 0, 4), Write(6, 0, 4))))

@@ -20,7 +20,7 @@ from kvproof.check.data_plane.run.results import CaseResult, CaseStatus, Finding
 from kvproof.check.data_plane.speed.bandwidth import BandwidthConfig, run_bandwidth
 
 CPU = torch.device("cpu")
-# One process serves all cases, so one function does everything: what it does is told by the number of layers.
+# One process serves all cases, so one function does everything: the number of layers selects what it does.
 SOURCE = """
 import os
 import sys
@@ -83,7 +83,7 @@ def test_a_right_function_passes(module: str, isolation: Isolation) -> None:
     assert result.num_steps == 12
 
 
-def test_a_function_that_exchanges_keys_and_values_is_told_their_origin(module: str, isolation: Isolation) -> None:
+def test_a_function_that_exchanges_keys_and_values_gets_their_origin(module: str, isolation: Isolation) -> None:
     finding = case(f"{module}:move", 2, isolation).finding
     assert finding is not None
     assert set(finding.histogram) == {"moved"}
@@ -92,7 +92,7 @@ def test_a_function_that_exchanges_keys_and_values_is_told_their_origin(module: 
     assert (first.layer, first.part, first.origin.layer, first.origin.part) == (1, 0, 1, 1)
 
 
-def test_a_function_that_counts_host_blocks_over_both_pools_is_told_which_it_read(
+def test_a_function_that_counts_host_blocks_over_both_pools_gets_the_block_it_read(
     module: str, isolation: Isolation
 ) -> None:
     finding = case(f"{module}:move", 3, isolation).finding
@@ -123,7 +123,9 @@ def test_a_copy_that_fails_and_says_so_to_nobody_is_found_by_what_was_not_moved(
     assert finding.wrong[0].origin.row != finding.wrong[0].expected.row
 
 
-def test_where_there_is_no_room_for_shared_memory_that_is_said(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_no_room_for_shared_memory_that_is_reported(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(number: int, offset: int, length: int) -> None:
         raise OSError(28, "No space left on device")
 

@@ -15,7 +15,7 @@ from kvproof.check.data_plane.run.harness import run_case
 from kvproof.check.data_plane.run.results import DataFinding, FindingKind, WrongClass
 
 CPU = torch.device("cpu")
-# One process serves all cases, so one function does everything: what it does is told by the number of layers.
+# One process serves all cases, so one function does everything: the number of layers selects what it does.
 WAYS = (
     "keeps to it",
     "beyond the end",
@@ -122,7 +122,7 @@ def test_who_goes_by_numbers_and_not_by_bytes_alters_what_is_no_number(name: str
     assert "some right bits, and other bits that were never written" in found.text
 
 
-def test_who_takes_the_next_layer_is_told_which_it_took(name: str, isolation: Isolation) -> None:
+def test_who_takes_the_next_layer_gets_the_layer_it_took(name: str, isolation: Isolation) -> None:
     found = finding(name, isolation, "next layer")
     assert found is not None
     first = found.wrong[0]

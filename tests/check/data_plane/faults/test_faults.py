@@ -64,7 +64,7 @@ def test_a_class_that_is_not_the_true_one_counts_as_missed(monkeypatch: pytest.M
 
 
 def test_an_origin_that_is_not_the_true_one_counts_as_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second time, on addresses, another block is moved: then what was said of the first is not true."""
+    """The repetition on addresses moves another block, so the diagnosis of the first one is not true."""
     sources = iter((1, 2, 3))  # a right mover is checked first, and does not call this
 
     def move(surface: Surface) -> None:

@@ -50,7 +50,7 @@ def test_every_pair_of_values_is_run_and_all_of_it_is_right(result: CorrectnessR
     assert (len(result.faults), len(result.races), len(result.lints)) == (36, 14, 11)
 
 
-def test_what_was_not_run_is_said(result: CorrectnessResult) -> None:
+def test_what_was_not_run_is_reported(result: CorrectnessResult) -> None:
     (skipped,) = [case for case in result.cases if case.status is CaseStatus.SKIPPED]
     assert skipped.executor == "vllm"
     assert f"vllm was not run: {skipped.reason}." in result.notes
@@ -65,7 +65,7 @@ def test_a_result_is_plain_data(result: CorrectnessResult) -> None:
     assert document["cases"][0]["status"] == "passed"
 
 
-def test_progress_ends_where_it_said_it_would() -> None:
+def test_progress_ends_at_the_announced_total() -> None:
     progress: list[tuple[str, int, int]] = []
     config = replace(FEW, executors=("engine",), layouts=("nhd",), dtypes=("int8",), mappings=("one",))
     run_correctness(config, lambda what, done, total: progress.append((what, done, total)))
@@ -101,7 +101,7 @@ def test_a_run_of_nothing_is_not_right(result: CorrectnessResult) -> None:
 
 
 @pytest.mark.usefixtures("_no_faults")
-def test_where_memory_is_short_pools_are_smaller_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_memory_is_short_pools_are_smaller_and_that_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     config = replace(FEW, executors=("engine",), layouts=("nhd",), dtypes=("bfloat16",), mappings=("one",))
     result = run_correctness(replace(config, memory_bytes_max=40_000))
     assert result.is_right
@@ -142,7 +142,7 @@ def hanging(caches: Caches) -> MoveBlocks:
     return move
 
 
-def test_when_the_time_is_over_no_case_begins_and_that_is_said() -> None:
+def test_when_the_time_is_over_no_case_begins_and_that_is_reported() -> None:
     config = replace(FEW, executors=("engine", "block-copy"), seconds_max=0.0)
     result = run_correctness(config)
     assert result.cases == ()
@@ -154,10 +154,10 @@ def test_when_the_time_is_over_no_case_begins_and_that_is_said() -> None:
 
 @pytest.mark.usefixtures("_no_faults")
 def test_executors_take_turns() -> None:
-    told: list[str] = []
+    executors: list[str] = []
     config = replace(FEW, executors=("engine", "block-copy", "index-copy"), is_short=False)
-    run_correctness(config, on_case=lambda case: told.append(case.executor))
-    assert told[:6] == ["engine", "block-copy", "index-copy"] * 2
+    run_correctness(config, on_case=lambda case: executors.append(case.executor))
+    assert executors[:6] == ["engine", "block-copy", "index-copy"] * 2
 
 
 @pytest.mark.usefixtures("_no_faults")
@@ -184,7 +184,7 @@ def test_when_an_executor_has_broken_the_device_nothing_more_is_run_on_it(monkey
 
 
 @pytest.mark.usefixtures("_no_faults")
-def test_what_the_linter_warns_of_and_a_manager_gave_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_linter_warns_of_and_a_manager_gave_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     step = Step(Moves(swap_in=((1, 2),), swap_out=((2, 3),)))
     monkeypatch.setattr(correctness, "scenario", lambda kind, *sizes: Scenario(kind, 0, 24, 20, 4, (step, step)))
     config = replace(FEW, executors=("engine",), layouts=("nhd",), dtypes=("int8",), seconds_max=0.0)

@@ -51,7 +51,7 @@ def test_right_executors_pass_on_every_layout_and_mapping(name: str, layout: Lay
     assert result.bytes_moved == made.num_pairs * geometry(layout, dtype).block_bytes
 
 
-def test_an_executor_that_exchanges_keys_and_values_of_one_layer_is_told_where_its_bytes_come_from() -> None:
+def test_an_executor_that_exchanges_keys_and_values_of_one_layer_gets_the_origin_of_its_bytes() -> None:
     def wrong(caches: Caches, moves: Moves) -> None:
         right(caches, moves)
         for _, _, target, pairs in moves.lists():

@@ -81,25 +81,25 @@ def test_large_calls_are_timed_for_the_engine_and_for_gathering_and_left_out_whe
     assert short.skipped == ["large calls: pools of 32 MiB need twice that, and 16 MiB are free"]
 
 
-def test_where_memory_is_short_less_is_timed_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_memory_is_short_less_is_timed_and_that_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     config = BandwidthConfig((loop(),), num_pairs=64, num_places=4)
     # Three times 2 x 64 x 4 blocks of 128 KiB and some guards are 192 MiB; twice as much shall be free.
-    said: list[str] = []
+    skipped: list[str] = []
     monkeypatch.setattr(bandwidth, "free_bytes", lambda device: 400 * 2**20)
-    assert config.fitting(said) is config
+    assert config.fitting(skipped) is config
     monkeypatch.setattr(bandwidth, "free_bytes", lambda device: 200 * 2**20)
-    assert (config.fitting(said), said) == (replace(config, num_places=2), [])  # nothing that is reported changes
+    assert (config.fitting(skipped), skipped) == (replace(config, num_places=2), [])  # nothing that is reported changes
     monkeypatch.setattr(bandwidth, "free_bytes", lambda device: 30 * 2**20)
-    assert config.fitting(said) == replace(config, num_places=1, num_pairs=16)
-    assert said == ["calls of 64 blocks: there is memory for 16"]
+    assert config.fitting(skipped) == replace(config, num_places=1, num_pairs=16)
+    assert skipped == ["calls of 64 blocks: there is memory for 16"]
     monkeypatch.setattr(bandwidth, "free_bytes", lambda device: 2**20)
     with pytest.raises(NoSpeeds, match="even calls of 8 blocks need 12 MiB more memory"):
-        config.fitting(said)
+        config.fitting(skipped)
     gpu = replace(config, device="cuda").on_cuda()  # 2 x 256 x 2 blocks of 512 KiB, twice there and once here
     monkeypatch.setattr(bandwidth, "free_bytes", lambda device: (2 if device == "cuda" else 9) * 2**30)
-    assert gpu.fitting(said) == replace(gpu, num_places=1)
+    assert gpu.fitting(skipped) == replace(gpu, num_places=1)
     monkeypatch.setattr(bandwidth, "free_bytes", lambda device: (9 if device == "cuda" else 1) * 2**30)
-    assert gpu.fitting(said) == replace(gpu, num_places=1)
+    assert gpu.fitting(skipped) == replace(gpu, num_places=1)
 
 
 def test_what_was_timed_with_other_calls_is_not_compared() -> None:

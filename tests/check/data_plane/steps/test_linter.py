@@ -10,7 +10,7 @@ from kvproof.check.data_plane.steps.linter_self_test import CASES, judge_lints
 from kvproof.check.data_plane.steps.moves import Moves
 
 
-def test_every_bad_mapping_of_the_catalogue_is_said_and_every_right_one_let_pass() -> None:
+def test_every_bad_mapping_of_the_catalogue_is_reported_and_every_right_one_let_pass() -> None:
     assert [result.name for result in judge_lints() if not result.message] == []
     assert {case.rule for case in CASES} - {""} == set(RULES)
 
@@ -35,7 +35,7 @@ def test_a_complaint_names_list_pair_and_pool(moves: Moves, text: str) -> None:
     assert complaints[0].refuses
 
 
-def test_what_is_defined_but_strange_is_said_and_not_refused() -> None:
+def test_what_is_defined_but_strange_is_reported_and_not_refused() -> None:
     complaints = lint(Moves(swap_in=((0, 3),), swap_out=((3, 1),)), 8, 6)
     assert [(complaint.rule, complaint.refuses) for complaint in complaints] == [("swapped-in-too-early", False)]
 

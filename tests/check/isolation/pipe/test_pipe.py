@@ -107,7 +107,7 @@ def test_a_hunt_takes_the_command_with_its_arguments(
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ('print("no JSON")', "hits(tokens [0]) was answered by a line that is not JSON"),
         ('print("[1]")', "was answered by '[1]', which is not a JSON object"),
@@ -120,17 +120,17 @@ def test_a_hunt_takes_the_command_with_its_arguments(
         ('print("{\\"answer\\":1,\\"seen\\":{\\"free\\":1}}")', "Object missing required field `tables`"),
     ],
 )
-def test_a_line_that_is_not_right_is_the_fault_of_the_program(odd: Callable[..., str], line: str, said: str) -> None:
+def test_a_line_that_is_not_right_is_the_fault_of_the_program(odd: Callable[..., str], line: str, message: str) -> None:
     subject = factory_for(odd(line))()
     subject.open(Config(caching=True))
     subject.new(1, [1], [0], Key(), ())
     with pytest.raises(AdapterError) as refused:
         subject.hits(1)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("line", "kind", "said"),
+    ("line", "kind", "message"),
     [
         ("os._exit(3)", "hits crash", "hits(tokens [0]) ended the program, which ended with exit code 3"),
         ("os.kill(os.getpid(), 11)", "hits crash", "was ended by signal 11 (SIGSEGV)"),
@@ -138,7 +138,7 @@ def test_a_line_that_is_not_right_is_the_fault_of_the_program(odd: Callable[...,
     ],
 )
 def test_a_program_that_ends_or_hangs_is_refuted_and_started_again(
-    odd: Callable[..., str], line: str, kind: str, said: str
+    odd: Callable[..., str], line: str, kind: str, message: str
 ) -> None:
     subject = factory_for(odd(line), limits=Limits(call_seconds=0.5))()
     for _ in range(2):
@@ -147,7 +147,7 @@ def test_a_program_that_ends_or_hangs_is_refuted_and_started_again(
         with pytest.raises(Finding) as found:
             subject.hits(1)
         assert found.value.kind == ("total-calls", kind)
-        assert said in found.value.text
+        assert message in found.value.text
 
 
 def test_errors_and_configurations_refused_have_their_own_answers(odd: Callable[..., str]) -> None:
@@ -164,7 +164,7 @@ def test_errors_and_configurations_refused_have_their_own_answers(odd: Callable[
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("pipe:", "pipe: names no program"),
         ("pipe:./nowhere", "./nowhere cannot be started: No such file or directory"),
@@ -179,10 +179,10 @@ def test_errors_and_configurations_refused_have_their_own_answers(odd: Callable[
         ),
     ],
 )
-def test_a_program_that_is_no_manager_is_said_in_one_line(name: str, said: str) -> None:
+def test_a_program_that_is_no_manager_is_reported_in_one_line(name: str, message: str) -> None:
     with pytest.raises(UnknownSubject) as refused:
         factory_for(name)()
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

@@ -1,9 +1,9 @@
-"""What the calls of vLLM's V0 interface mean.
+"""The meaning of the calls of vLLM's V0 interface.
 
-A scheduler gives out slots, and says at the end of `schedule` what the step computes, one `mark_blocks_as_computed` for
-each group that it runs; the next call that is none of these comes when the step is over. Where a prompt's computation
-starts is as the model runner settles it: behind what is computed, and behind the blocks that
-`get_common_computed_block_ids` names, but the last token is always computed.
+A scheduler allocates slots, and reports at the end of `schedule` what the step computes: one `mark_blocks_as_computed`
+for each group that it runs. The next call of another kind comes after the step. The computation of a prompt starts as
+in the model runner: after the computed tokens and after the blocks that `get_common_computed_block_ids` returns, but
+the last token is always computed.
 """
 
 from kvproof.check.oracle.expected import Group, Status
@@ -12,36 +12,36 @@ from kvproof.check.recording.format import Call, Header, RecordedSequence
 from kvproof.check.recording.replayed_subject import Unjudged
 from kvproof.check.recording.trace_judge import RecordingJudge
 
-TELLS_STEP = ("mark_blocks_as_computed", "get_common_computed_block_ids")
+STEP_CALLS = ("mark_blocks_as_computed", "get_common_computed_block_ids")
 
 
 class V0Judge(RecordingJudge):
-    """A recording of a manager with vLLM's V0 interface."""
+    """Judges a recording of a manager with vLLM's V0 interface."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
-        self._hits: dict[int, int] = {}  # what the last look-up of a sequence that waits found, in tokens
-        self._common: dict[int, int] = {}  # what the step need not compute, in tokens
+        self._hits: dict[int, int] = {}  # tokens found by the last look-up of a waiting sequence
+        self._common: dict[int, int] = {}  # tokens that the step need not compute
 
     def ends_step(self, line: Call) -> bool:
-        """After the step is told; a swap in comes before any swap out of its step."""
+        """Whether the step is scheduled and the line is about another, or a swap in follows a swap out of the step."""
         if self.is_step_scheduled:
-            return line.call not in TELLS_STEP
+            return line.call not in STEP_CALLS
         return line.call == "swap_in" and bool(self.worker.swap_out)
 
     def end_step(self) -> None:
-        """Then the next one has its own tokens that it need not compute."""
+        """Execute the step, and forget which tokens it need not compute."""
         super().end_step()
         self._common.clear()
 
     def _group(self, line: Call) -> Group:
         group = self.groups.get(self.group_number(line.group))
         if group is None:
-            raise Unjudged(f"request {line.group} was given blocks by no line before")
+            raise Unjudged(f"no earlier line gave blocks to request {line.group}")
         return group
 
     def on_can_allocate(self, line: Call) -> None:
-        """OK, LATER or NEVER."""
+        """Judge the answer of `can_allocate`: OK, LATER or NEVER."""
         self.set_lookahead(line.lookahead)
         group, context = self.phantom(line), f"can_allocate({line.group})"
         self.replayed.answer = _admission(line)
@@ -53,21 +53,21 @@ class V0Judge(RecordingJudge):
             self.judge_refusal(group, answer, context)
 
     def on_get_num_cached_tokens(self, line: Call) -> None:
-        """A look-up; of a sequence that waits, what it finds counts when it is given its table."""
+        """Judge a look-up. For a waiting sequence, remember the hit until the sequence gets its table."""
         self.look_up(line)
         seq = line.seqs[0].seq
         if seq not in self.seqs and isinstance(line.answer, int):
             self._hits[seq] = line.answer
 
     def on_get_common_computed_block_ids(self, line: Call) -> None:
-        """Blocks that the step need not compute."""
+        """Remember the blocks that the step need not compute."""
         self.look_up(line)
         if isinstance(line.answer, int):
             for recorded in line.seqs:
                 self._common[recorded.seq] = line.answer * self.config.block_size
 
     def on_allocate(self, line: Call) -> None:
-        """A waiting group gets its tables; what is computed of it is told later."""
+        """Judge the admission of a waiting group. A later line reports which tokens are computed."""
         group, size = self.arrive(line), self.config.block_size
         found = [self._hits.pop(seq.id, 0) for seq in group.members]
         hit = min(found) // size * size if self.config.caching else 0
@@ -78,12 +78,12 @@ class V0Judge(RecordingJudge):
             self.unscheduled(seq, 0)
 
     def on_can_append_slots(self, line: Call) -> None:
-        """Yes or no."""
+        """Judge the answer of `can_append_slots`: yes or no."""
         self.replayed.answer = line.answer
         self._may_append(self._group(line))
 
     def on_append_slots(self, line: Call) -> None:
-        """Slots for new tokens; how many of them the step computes is told later."""
+        """Judge new slots. A later line reports how many of their tokens the step computes."""
         recorded = line.seqs[0]
         seq = self.known(recorded)
         self.make_room(line)
@@ -95,10 +95,10 @@ class V0Judge(RecordingJudge):
         self.unscheduled(seq, computed)
 
     def on_mark_blocks_as_computed(self, line: Call) -> None:
-        """The step computes so many tokens more of each running sequence of the group, or all that are known."""
+        """Schedule the group: the step computes `num_tokens` more tokens of each running sequence; 0 means all."""
         before = self.explainer.observed
         self.call("total-calls", "step_scheduled", line.group)
-        self.require_unchanged(before, "mark_blocks_as_computed gives and takes no block")
+        self.require_unchanged(before, "mark_blocks_as_computed must not allocate or free blocks")
         self.is_step_scheduled = True
         for place, recorded in enumerate(line.seqs):
             if recorded.seq in self.seqs:
@@ -110,14 +110,14 @@ class V0Judge(RecordingJudge):
         stop = min(recorded.num_computed + num_tokens, known) if num_tokens else known
         start = seq.computed
         if not start:
-            start = stop if place else min(seq.hit, stop - 1)  # who comes with the first shares what that computes
+            start = stop if place else min(seq.hit, stop - 1)  # the other sequences share what the first one computes
         if recorded.is_prefill and seq.id in self._common:
             start = max(start, min(self._common[seq.id], stop - 1))
         if start <= stop:
             self.scheduled(seq, start, stop)
 
     def on_fork(self, line: Call) -> None:
-        """A child shares every block of its parent."""
+        """Judge a fork: the child shares every block of its parent."""
         if self.worker.is_pending:
             self.end_step()
         parent, child = line.seqs
@@ -127,27 +127,27 @@ class V0Judge(RecordingJudge):
         self.known(parent)
         self.make_room(line)
         if not self.op_fork(parent.seq, child.seq):
-            raise Unjudged(f"sequence {parent.seq} is forked while a token of it has no slot, or into one that exists")
+            raise Unjudged(f"sequence {parent.seq} has a token without a slot when it is forked, or its child exists")
         self.learn(self.seqs[child.seq], child)
 
     def on_free(self, line: Call) -> None:
-        """A sequence is over, or preempted."""
+        """Judge the release of a sequence that has ended or is preempted."""
         self._hits.pop(line.seqs[0].seq, None)
         self.leave(line)
 
     def on_can_swap_out(self, line: Call) -> None:
-        """Yes or no."""
+        """Judge the answer of `can_swap_out`: yes or no."""
         self.replayed.answer = _admission(line)
         self.ask("can_swap_out", self._group(line))
 
     def on_swap_out(self, line: Call) -> None:
-        """The running sequences of a group go to the host."""
+        """Judge the swap of the running sequences of a group to the host."""
         self.replayed.answer = line.answer
         self.worker.swap_out += self._swap(self._group(line), "swap_out", Status.SWAPPED)
         self.preempted_in_step = True
 
     def on_can_swap_in(self, line: Call) -> None:
-        """OK, LATER or NEVER."""
+        """Judge the answer of `can_swap_in`: OK, LATER or NEVER."""
         group = self._group(line)
         self.set_lookahead(line.lookahead)
         self.replayed.answer = _admission(line)
@@ -155,13 +155,13 @@ class V0Judge(RecordingJudge):
             self.ask("can_swap_in", group)
 
     def on_swap_in(self, line: Call) -> None:
-        """A swapped group comes back."""
+        """Judge the swap of a group back to the GPU."""
         self.replayed.answer = line.answer
         self.worker.swap_in += self._swap(self._group(line), "swap_in", Status.RUNNING)
 
 
 def _admission(line: Call) -> Admission | None:
-    """The answer as a judge takes it; None if there is none, because the call raised."""
+    """The answer as an Admission; None if the call raised. Raises Unjudged for any other answer."""
     if line.raised:
         return None
     if isinstance(line.answer, bool):
@@ -169,4 +169,4 @@ def _admission(line: Call) -> Admission | None:
     try:
         return Admission[str(line.answer)]
     except KeyError:
-        raise Unjudged(f"{line.call} answered {line.answer!r}, which is no admission") from None
+        raise Unjudged(f"{line.call} answered {line.answer!r}, which is not OK, LATER or NEVER") from None

@@ -1,8 +1,8 @@
-"""What is told of a manager with vLLM's V0 interface: `kvproof.impl`'s own, and vLLM's of the second generation.
+"""Record a manager with vLLM's V0 interface: `kvproof.impl`'s own, and vLLM's second generation.
 
-A scheduler's questions and calls are told, and `mark_blocks_as_computed`, by which it says what a step computes. Calls
-that answer with what the manager shows anyway (`get_block_table`, the free counts) leave no line, nor do the times at
-which blocks were used.
+The questions and calls of a scheduler are recorded, including `mark_blocks_as_computed`, which reports what a step
+computes. Calls that only return the state of the manager (`get_block_table`, the free counts) leave no line. The times
+at which blocks were used are not recorded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,10 +37,12 @@ class V0Recorder(Recorder):
     )
 
     def header(self) -> Header:
-        """The configuration, by the names that both managers have for it. Raises RecordingRefused."""
+        """The configuration, under the names that both managers use. Raises RecordingRefused for another class."""
         manager = self.manager
         if missing := [name for name in NEEDED if not hasattr(manager, name)]:
-            raise RecordingRefused(f"{type(manager).__name__} is no manager of vLLM's V0 interface: no {missing[0]}")
+            raise RecordingRefused(
+                f"{type(manager).__name__} does not have vLLM's V0 interface: it has no {missing[0]}"
+            )
         self.num_gpu, self.num_host = manager.num_total_gpu_blocks, manager.num_total_cpu_blocks
         self.has_window = manager.max_block_sliding_window is not None
         reserved, free = self.reserved(), self.free()
@@ -74,7 +76,7 @@ class V0Recorder(Recorder):
         return self.manager.get_num_free_gpu_blocks(), self.manager.get_num_free_cpu_blocks()
 
     def reserved(self) -> list[int]:
-        """The null block, from when there is one."""
+        """The null block, once it exists."""
         if not self.has_window:
             return []
         if hasattr(self.manager, "null_block_id"):
@@ -85,7 +87,7 @@ class V0Recorder(Recorder):
         return [] if null is None else [null]
 
     def pool(self) -> tuple[list[int] | None, list[int] | None]:
-        """Refcounts, and free ids; of kvproof's own manager by its names, of vLLM's by its allocators."""
+        """Refcounts and free ids, from kvproof's own manager or from the allocators of vLLM's."""
         manager = self.manager
         if hasattr(manager, "refcounts"):
             from kvproof.impl import Device
@@ -101,7 +103,7 @@ class V0Recorder(Recorder):
             refs[null] = 0
         return refs, free_ids
 
-    # What is told of sequences and groups ---------------------------------------------------------------------------
+    # Sequences and groups -------------------------------------------------------------------------------------------
 
     def _sequence(self, seq: Any, with_tokens: bool = False, with_table: bool = True) -> RecordedSequence:
         recorded = RecordedSequence(seq.seq_id)
@@ -122,7 +124,7 @@ class V0Recorder(Recorder):
             self.new_tokens(recorded, len(tokens), lambda start: self._with_extras(tokens, start, block_extra))
 
     def _with_extras(self, tokens: Sequence[int], start: int, block_extra: Any) -> Iterable[int]:
-        """Where a block depends on more than tokens, such as an image that lies in it, its tokens are other ones."""
+        """The tokens from `start` on; in a block that depends on more than tokens, such as an image, their digests."""
         size = self.manager.block_size
         for position in range(start, len(tokens)):
             extra = block_extra(position // size)
@@ -151,7 +153,7 @@ class V0Recorder(Recorder):
     # Calls ----------------------------------------------------------------------------------------------------------
 
     def on_can_allocate(self, answer: Any, seq_group: Any, num_lookahead_slots: int = 0) -> Call:
-        """A question: the length of the prompt is all that is recorded."""
+        """The line of a question; of the prompt it contains only the length."""
         waiting = self._members(seq_group, WAITING)
         line = self._line(seq_group, _name(answer))
         line.num_tokens, line.num_seqs = len(waiting[0].get_token_ids()) if waiting else 0, len(waiting)
@@ -159,7 +161,7 @@ class V0Recorder(Recorder):
         return line
 
     def on_allocate(self, answer: Any, seq_group: Any) -> Call:
-        """Tables for the waiting sequences."""
+        """The line of an admission, with tokens and tables of the waiting sequences."""
         line = self._line(seq_group)
         for seq in self._members(seq_group, WAITING):
             self.known.pop(seq.seq_id, None)
@@ -167,73 +169,73 @@ class V0Recorder(Recorder):
         return line
 
     def on_can_append_slots(self, answer: Any, seq_group: Any, num_lookahead_slots: int) -> Call:
-        """A question."""
+        """The line of a question."""
         line = self._line(seq_group, _name(answer))
         line.lookahead = num_lookahead_slots
         return line
 
     def on_append_slots(self, answer: Any, seq: Any, num_lookahead_slots: int) -> Call:
-        """Slots for new tokens, and copies."""
+        """The line of a growth, with the new tokens, the table and the copies."""
         line = Call(0, "", seqs=[self._sequence(seq, with_tokens=True)], answer=_pairs(answer))
         line.lookahead = num_lookahead_slots
         return line
 
     def on_fork(self, answer: Any, parent_seq: Any, child_seq: Any) -> Call:
-        """The child has all its tokens told, once."""
+        """The line of a fork, with all tokens of the child."""
         self.known.pop(child_seq.seq_id, None)
         return Call(0, "", seqs=[self._sequence(parent_seq), self._sequence(child_seq, with_tokens=True)])
 
     def on_free(self, answer: Any, seq: Any) -> Call:
-        """The sequence has no table any more."""
+        """The line of a release, with the status of the sequence."""
         recorded = self._sequence(seq)
         self.known.pop(seq.seq_id, None)
         return Call(0, "", seqs=[recorded], status=seq.status.name)
 
     def on_can_swap_out(self, answer: Any, seq_group: Any) -> Call:
-        """A question."""
+        """The line of a question."""
         return self._line(seq_group, _name(answer))
 
     def on_swap_out(self, answer: Any, seq_group: Any) -> Call:
-        """The running sequences are on the host."""
+        """The line of a swap out, with the tables of the running sequences on the host."""
         line = self._line(seq_group, _pairs(answer))
         line.seqs = [self._sequence(seq) for seq in self._members(seq_group, RUNNING)]
         return line
 
     def on_can_swap_in(self, answer: Any, seq_group: Any, num_lookahead_slots: int = 0) -> Call:
-        """A question."""
+        """The line of a question."""
         line = self._line(seq_group, _name(answer))
         line.lookahead = num_lookahead_slots
         return line
 
     def on_swap_in(self, answer: Any, seq_group: Any) -> Call:
-        """The swapped sequences are on the GPU."""
+        """The line of a swap in, with the tables of the swapped sequences on the GPU."""
         line = self._line(seq_group, _pairs(answer))
         line.seqs = [self._sequence(seq) for seq in self._members(seq_group, SWAPPED)]
         return line
 
     def on_mark_blocks_as_computed(self, answer: Any, seq_group: Any, token_chunk_size: int = 0) -> Call:
-        """What the step computes of each running sequence."""
+        """The line that reports what the step computes of each running sequence."""
         line = self._line(seq_group)
         line.seqs = [self._sequence(seq, with_table=False) for seq in self._members(seq_group, RUNNING)]
         line.num_tokens = token_chunk_size
         return line
 
     def on_get_num_cached_tokens(self, answer: Any, seq: Any) -> Call:
-        """A look-up."""
+        """The line of a look-up."""
         return Call(0, "", seqs=[RecordedSequence(seq.seq_id)], answer=None if answer is None else int(answer))
 
     def on_get_common_computed_block_ids(self, answer: Any, seqs: Sequence[Any]) -> Call:
-        """What the step need not compute."""
+        """The line of a look-up of the blocks that the step need not compute."""
         recorded = [RecordedSequence(seq.seq_id) for seq in seqs]
         return Call(0, "", seqs=recorded, answer=None if answer is None else len(answer))
 
     def on_reset_prefix_cache(self, answer: Any, device: Any = None) -> Call:
-        """The cache is forgotten, or in use."""
+        """The line of a reset; the answer is whether the cache was reset."""
         return Call(0, "", answer=None if answer is None else bool(answer))
 
 
 def _name(answer: Any) -> bool | str | None:
-    """A yes or no, or the name of an admission."""
+    """The answer to a question: a bool, or the name of an admission."""
     return answer if answer is None or isinstance(answer, bool) else str(answer.name)
 
 

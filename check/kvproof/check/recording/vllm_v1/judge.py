@@ -1,8 +1,8 @@
-"""What the calls of vLLM V1's `KVCacheManager` mean.
+"""The meaning of the calls of vLLM V1's `KVCacheManager`.
 
-A request that has no blocks is admitted by the first `allocate_slots` that gives some; every later one goes on with it,
-for as many tokens as the step computes beyond those that the engine counts as computed. A step is over when a request
-of it is given slots again, when one ends, when the cache is reset, or when the engine says that the next one starts.
+A request without blocks is admitted by the first `allocate_slots` that returns blocks. Each later one extends it by the
+tokens that the step computes in addition to those that the engine counts as computed. A step is over when one of its
+requests gets slots again, when a request ends, when the cache is reset, or when the engine reports the next step.
 """
 
 from kvproof.check.oracle.expected import ExpectedSequence
@@ -16,23 +16,23 @@ GAVE_NONE = Refused("allocate_slots gave None")
 
 
 class V1Judge(RecordingJudge):
-    """A recording of a `KVCacheManager`."""
+    """Judges a recording of a `KVCacheManager`. num_over: tokens of the current request computed by ended steps."""
 
-    num_over = 0  # tokens of the request that a line is about which steps that are over have computed
+    num_over = 0
 
     def ends_step(self, line: Call) -> bool:
-        """What comes between steps, a request that ends, or slots for one that has been given its own in this step."""
+        """Whether the line is a call between steps, ends a request, or gives a request slots again in this step."""
         if line.call in BETWEEN_STEPS or line.status.startswith("FINISHED"):
             return True
         seq = self.seqs.get(line.seqs[0].seq) if line.call == "allocate_slots" and line.seqs else None
         return seq is not None and seq.is_busy
 
     def on_get_computed_blocks(self, line: Call) -> None:
-        """A look-up; what it finds is given back with the call that allocates."""
+        """Judge a look-up. The call that allocates reports the hit."""
         self.look_up(line)
 
     def on_allocate_slots(self, line: Call) -> None:
-        """Slots, or none."""
+        """Judge an allocation: an admission if the request has no blocks, otherwise a growth."""
         self.set_lookahead(line.lookahead)
         if line.seqs[0].seq in self.seqs:
             self._go_on(line)
@@ -41,11 +41,11 @@ class V1Judge(RecordingJudge):
 
     def _let_in(self, line: Call) -> None:
         if line.seqs[0].num_computed:
-            raise Unjudged(f"request {line.group} has no blocks, and counts tokens as computed")
+            raise Unjudged(f"request {line.group} has no blocks, but counts tokens as computed")
         group = self.arrive(line)
         self.replayed.answer = Admitted(line.num_hit) if line.answer else GAVE_NONE
         if not self.op_admit(group.id, line.num_tokens):
-            raise Unjudged(f"request {line.group} is admitted, and does not wait")
+            raise Unjudged(f"request {line.group} is admitted, but does not wait")
         if not line.answer:
             for seq in group.members:
                 del self.seqs[seq.id]
@@ -63,11 +63,11 @@ class V1Judge(RecordingJudge):
         self._reserve(seq, max(stop, seq.computed), f"allocate_slots({seq.id})")
 
     def judge_window(self, seq: ExpectedSequence, num_done: int, context: str) -> None:
-        """What a step in flight may still read is not left yet."""
+        """Keep the blocks that a step in flight may still read."""
         super().judge_window(seq, min(num_done, self.num_over), context)
 
     def on_cache_blocks(self, line: Call) -> None:
-        """Tokens that were sampled ahead are known now, and their KV is there."""
+        """Add tokens that were sampled ahead; their KV is already computed."""
         recorded = line.seqs[0]
         if recorded.seq not in self.seqs:
             return
@@ -82,8 +82,8 @@ class V1Judge(RecordingJudge):
             self.scheduled(seq, seq.computed, stop)
 
     def on_free(self, line: Call) -> None:
-        """A request is over, or preempted."""
+        """Judge the release of a request that has ended or is preempted."""
         self.leave(line)
 
     def on_new_step_starts(self, line: Call) -> None:
-        """The next step is about to be scheduled."""
+        """Do nothing: `ends_step` has ended the previous step."""

@@ -1,7 +1,7 @@
-"""What is told of vLLM V1's `KVCacheManager`, releases 0.8.3 to 0.33.
+"""Record vLLM V1's `KVCacheManager`, releases 0.8.3 to 0.33.
 
-A request's tokens are told when it gets slots; how far it is computed the engine counts itself (`num_computed_tokens`).
-A request has a number in the recording from its first line to its last, and its own id beside it.
+The tokens of a request are recorded when it gets slots. The engine itself counts the computed tokens
+(`num_computed_tokens`). A recording gives each request a number, from its first line to its last, and also its own id.
 """
 
 from typing import Any
@@ -31,12 +31,12 @@ class V1Recorder(Recorder):
     )
 
     def header(self) -> Header:
-        """The configuration, read off the manager's own. Raises RecordingRefused."""
+        """The configuration, from that of the manager. Raises RecordingRefused for another class."""
         manager = self.manager
         config = getattr(manager, "kv_cache_config", None)
         pool: Any = getattr(manager, "block_pool", None)
         if config is None or not hasattr(pool, "free_block_queue"):
-            raise RecordingRefused(f"{type(manager).__name__} is no KVCacheManager of vLLM 0.8.3 or newer")
+            raise RecordingRefused(f"{type(manager).__name__} is not a KVCacheManager of vLLM 0.8.3 or newer")
         self._pool: Any = pool
         self._null = self._pool.null_block
         coordinator = getattr(manager, "coordinator", None)
@@ -64,7 +64,7 @@ class V1Recorder(Recorder):
         )
 
     def free(self) -> tuple[int, int]:
-        """Free blocks; there is no host pool."""
+        """Free GPU blocks, and 0, as there is no host pool."""
         return self._pool.get_num_free_blocks(), 0
 
     def reserved(self) -> list[int]:
@@ -72,13 +72,13 @@ class V1Recorder(Recorder):
         return [self._null.block_id]
 
     def pool(self) -> tuple[list[int] | None, list[int] | None]:
-        """Refcounts, and the free queue from its first block to its last."""
+        """Refcounts, and the free queue in order."""
         from kvproof.check.subjects.vllm.v1_observation import Shown
 
         seen = Shown(self.manager).observe()
         return seen.refs, seen.free_ids
 
-    # What is told of a request --------------------------------------------------------------------------------------
+    # Requests -------------------------------------------------------------------------------------------------------
 
     def _line(self, request: Any, answer: Any = None, with_tokens: bool = False, with_tables: bool = True) -> Call:
         name = str(request.request_id)
@@ -115,7 +115,7 @@ class V1Recorder(Recorder):
     # Calls ----------------------------------------------------------------------------------------------------------
 
     def on_get_computed_blocks(self, answer: Any, request: Any, *limits: Any, **more: Any) -> Call:
-        """A look-up: the tokens found."""
+        """The line of a look-up, with the number of tokens found."""
         line = self._line(request, None if answer is None else int(answer[1]), with_tables=False)
         self._forget_unknown(line)
         return line
@@ -136,7 +136,7 @@ class V1Recorder(Recorder):
         *more: Any,
         **options: Any,
     ) -> Call:
-        """Slots, or none."""
+        """The line of an allocation; the answer is whether blocks were returned."""
         line = self._line(request, answer is not None, with_tokens=True)
         line.num_tokens, line.num_hit, line.lookahead = num_new_tokens, num_new_computed_tokens, num_lookahead_tokens
         asked = {
@@ -151,14 +151,14 @@ class V1Recorder(Recorder):
         return line
 
     def on_free(self, answer: Any, request: Any) -> Call:
-        """The request has no table any more."""
+        """The line of a release, with the status of the request."""
         line = self._line(request)
         line.status = request.status.name
         self._forget(line)
         return line
 
     def _forget(self, line: Call) -> None:
-        """The request has nothing: if it comes again, everything is told anew."""
+        """Forget a request without blocks; if it returns, everything about it is recorded again."""
         self.known.pop(line.seqs[0].seq, None)
         self._numbers_of.pop(line.group, None)
 
@@ -167,21 +167,21 @@ class V1Recorder(Recorder):
             self._numbers_of.pop(line.group, None)
 
     def on_cache_blocks(self, answer: Any, request: Any, num_computed_tokens: int) -> Call:
-        """Tokens sampled meanwhile are known, and so many have KV."""
+        """The line that reports tokens sampled ahead, and the number of tokens with KV."""
         line = self._line(request, with_tokens=True)
         line.num_tokens = num_computed_tokens
         return line
 
     def on_reset_prefix_cache(self, answer: Any) -> Call:
-        """The cache is forgotten, or in use."""
+        """The line of a reset; the answer is whether the cache was reset."""
         return Call(0, "", answer=None if answer is None else bool(answer))
 
     def on_new_step_starts(self, answer: Any) -> Call:
-        """The step before is scheduled."""
+        """The line that marks the end of the previous step's scheduling."""
         return Call(0, "")
 
     def _not_judged(self, answer: Any, *arguments: Any, **options: Any) -> Call:
-        """A call that works with other memory, or frees later: told, and not judged."""
+        """The line of a call that uses other memory or frees later, which cannot be judged."""
         return Call(0, "", unjudged=["call"])
 
     on_get_computed_blocks_for_connector = _not_judged
