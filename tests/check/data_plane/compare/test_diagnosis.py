@@ -1,4 +1,4 @@
-"""A row that is wrong is said to be wrong in the right way, and its bytes to come from where they come from."""
+"""The diagnosis of a wrong row gives the right class and the true origin of its bytes."""
 
 from __future__ import annotations
 
