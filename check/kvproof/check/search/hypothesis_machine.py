@@ -119,7 +119,9 @@ class HypothesisRun:
         """See which kinds of operation are enabled, and wanted in this run."""
         driver = self.driver
         if driver is not None:
-            self.enabled = {kind: context for kind, context in driver.candidates().items() if driver.weights[kind]}
+            self.enabled = {
+                kind: context for kind, context in driver.judge.enabled(driver.limits).items() if driver.weights[kind]
+            }
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:

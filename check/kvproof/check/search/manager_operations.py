@@ -8,9 +8,7 @@ determines everything.
 
 from random import Random
 
-from kvproof.check.oracle.expected import Group, Status
-from kvproof.check.oracle.manager import ManagerJudge
-from kvproof.check.oracle.manager.base import GROWING, SWAPPING_IN
+from kvproof.check.oracle.manager import Limits, ManagerJudge
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.search.prompts import draw_images, draw_key
 from kvproof.spec.trace import Operation
@@ -60,8 +58,9 @@ class ManagerOperations:
         self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
         self.num_tokens = pick((1, 2, 2, 3))  # different token values
         self.tick = pick((0.0, 0.5, 1.0))
-        self.num_groups_max = random.randint(1, 5)
+        num_groups_max = random.randint(1, 5)
         self.length_max = config.block_size * min(config.num_gpu_blocks + 2, pick((3, 6, 18)))
+        self.limits = Limits(num_groups_max, self.length_max, GROUP_MEMBERS_MAX)
         self.chunk_max = 2 * config.block_size + 1
         self.num_seqs = self.num_groups = 0
         self.prompts: list[tuple[int, ...]] = []
@@ -69,7 +68,7 @@ class ManagerOperations:
 
     def draw(self) -> Operation | None:
         """The next operation; None if nothing is enabled."""
-        candidates, mine = self.candidates(), self.weights
+        candidates, mine = self.judge.enabled(self.limits), self.weights
         at = self.random.random() * sum([mine[kind] for kind in candidates])
         for kind in candidates:
             at -= mine[kind]
@@ -87,51 +86,6 @@ class ManagerOperations:
             operations.append(operation)
             if not apply(operation):
                 operations.pop()
-
-    def candidates(self) -> dict[str, list[int]]:
-        """For each kind that is enabled, the groups or sequences it may be about."""
-        judge = self.judge
-        pending = judge.worker.is_pending
-        phase = judge.phase if pending else GROWING
-        may_grow, may_swap_in = phase == GROWING, phase <= SWAPPING_IN and not judge.preempted_in_step
-        found: dict[str, list[int]] = {}
-        if len(judge.groups) < self.num_groups_max:
-            found["new"] = []
-        for gid, group in judge.groups.items():
-            status = group.members[0].status
-            if status is Status.RUNNING:
-                if may_grow:
-                    self._running_candidates(found, gid, group, pending)
-            elif status is Status.WAITING:
-                found.setdefault("admit", []).append(gid)
-                found.setdefault("lookup", []).append(gid)
-            elif may_swap_in:
-                found.setdefault("swap_in", []).append(gid)
-            if not pending:
-                found.setdefault("free", []).extend([seq.id for seq in group.members])
-        found["run" if pending else "reset"] = []
-        return found
-
-    def _running_candidates(self, found: dict[str, list[int]], gid: int, group: Group, pending: bool) -> None:
-        members = group.members
-        first = members[0]
-        if first.is_busy:
-            return
-        unseen = len(first.tokens) - first.computed
-        if not unseen:
-            if not pending:
-                if len(first.tokens) < self.length_max:
-                    found.setdefault("sample", []).append(gid)
-                if len(members) < GROUP_MEMBERS_MAX:
-                    found.setdefault("fork", []).extend([seq.id for seq in members])
-        elif len(first.tokens) > first.num_prompt and unseen == 1:
-            found.setdefault("append", []).append(gid)
-        elif len(members) == 1:
-            found.setdefault("extend", []).append(first.id)
-        if group.encoder is None:
-            found.setdefault("swap_out", []).append(gid)
-        if len(members) == 1:
-            found.setdefault("preempt", []).append(gid)
 
     def concrete(self, kind: str, context: list[int]) -> Operation:
         random = self.random

@@ -79,7 +79,7 @@ MANAGERS = Strategy(
     Exhaustive(
         lambda scope: scope.config,
         manager.check_scope,
-        lambda scope, subject: manager.EnabledOperations(scope, subject).enabled,
+        lambda scope, subject: manager.EnabledOperations(scope).enabled,
         manager.state_key,
         manager.BLOCK_SYMMETRY,
     ),

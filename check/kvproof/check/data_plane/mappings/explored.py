@@ -31,7 +31,7 @@ def steps_of(num_gpu_blocks: int, num_cpu_blocks: int) -> list[Step]:
 @lru_cache(maxsize=1)
 def _all_steps() -> tuple[Step, ...]:
     subject, identities = make(), Identities()
-    config, alphabet = SCOPE.config, EnabledOperations(SCOPE, subject)
+    config, alphabet = SCOPE.config, EnabledOperations(SCOPE)
 
     def run(path: list[Operation]) -> ManagerJudge:
         judge = ManagerJudge(subject, config, identities)

@@ -61,6 +61,7 @@ class ManagerJudge(Admitting, Releasing, Stepping):
         pending = self.worker.is_pending
         phase = self.phase if pending else GROWING
         may_grow, may_swap_in = phase == GROWING, phase <= SWAPPING_IN and not self.preempted_in_step
+        length_max = min(limits.num_tokens, self.num_tokens_max)
         found: dict[str, list[int]] = {}
         if len(self.groups) < limits.num_groups:
             found["new"] = []
@@ -68,7 +69,7 @@ class ManagerJudge(Admitting, Releasing, Stepping):
             status = group.members[0].status
             if status is Status.RUNNING:
                 if may_grow:
-                    self._enabled_of_running(found, gid, group, pending, limits)
+                    self._enabled_of_running(found, gid, group, pending, length_max, limits.num_members)
             elif status is Status.WAITING:
                 found.setdefault("admit", []).append(gid)
                 found.setdefault("lookup", []).append(gid)
@@ -83,7 +84,7 @@ class ManagerJudge(Admitting, Releasing, Stepping):
         return found
 
     def _enabled_of_running(
-        self, found: dict[str, list[int]], gid: int, group: Group, pending: bool, limits: Limits
+        self, found: dict[str, list[int]], gid: int, group: Group, pending: bool, length_max: float, members_max: float
     ) -> None:
         members = group.members
         first = members[0]
@@ -92,9 +93,9 @@ class ManagerJudge(Admitting, Releasing, Stepping):
         num_unseen = len(first.tokens) - first.computed
         if not num_unseen:
             if not pending:
-                if len(first.tokens) < min(limits.num_tokens, self.num_tokens_max):
+                if len(first.tokens) < length_max:
                     found.setdefault("sample", []).append(gid)
-                if len(members) < limits.num_members and self.capabilities.fork and self.explainer.free_slots:
+                if len(members) < members_max and self.capabilities.fork and self.explainer.free_slots:
                     found.setdefault("fork", []).extend([seq.id for seq in members])
         elif len(first.tokens) > first.num_prompt and num_unseen == 1:
             found.setdefault("append", []).append(gid)

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any
 
 from kvproof.check.oracle.expected import Group, Status
-from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.oracle.manager import Limits, ManagerJudge
 from kvproof.check.protocol import features
 from kvproof.check.protocol.manager import Assumption, ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import Scope
@@ -26,8 +26,8 @@ BLOCK_SYMMETRY = Assumption(
 class EnabledOperations:
     """The operations of a scope, and which of them a state has."""
 
-    def __init__(self, scope: Scope, subject: ManagerSubject) -> None:
-        self.scope, self.capabilities = scope, subject.capabilities
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
         full = scope.num_tokens
         values = ((0,) * full, (*(0,) * (full - 1), 1)) if scope.caching else ((0,) * full,)
         lengths = sorted({1, scope.block_size, full - 1, full} - {0})
@@ -35,43 +35,28 @@ class EnabledOperations:
         self.prompts = [*sorted({value[:length] for value in values for length in lengths} | {values[-1]}), too_long]
 
     def enabled(self, judge: ManagerJudge) -> Iterator[Operation]:
-        """Every concrete operation."""
-        pending, groups = judge.worker.is_pending, judge.groups
-        if pending:
-            yield "run", 1
+        """Every concrete operation that is enabled and within the scope."""
+        groups = judge.groups
         num_seqs = sum(len(group.members) for group in groups.values())
-        if num_seqs < self.scope.num_seqs and not any(g.all_are(Status.WAITING) for g in groups.values()):
-            unused = _unused(judge)
-            for prompt in self.prompts:
-                yield "new", unused, (unused,), prompt, (None, 0, None), ()
-        for gid, group in groups.items():
-            yield from self._about(judge, gid, group, pending, num_seqs)
-        if self.scope.caching and self.capabilities.reset and not pending:
-            yield ("reset",)
-
-    def _about(self, judge: ManagerJudge, gid: int, group: Group, pending: bool, num_seqs: int) -> Iterator[Operation]:
-        first = group.members[0]
-        if not pending:
-            for seq in group.members:
-                yield "free", seq.id
-        if first.status is Status.WAITING:
-            yield "admit", gid, len(first.tokens)
-        elif first.status is Status.SWAPPED:
-            yield "swap_in", gid
-        elif not group.is_busy:
-            if not first.num_unseen and not pending:
-                if len(first.tokens) < self.scope.num_tokens:
-                    yield "sample", gid, (0, 1, 0, 1)
-                if self.scope.fork and self.capabilities.fork and num_seqs < self.scope.num_seqs:
-                    child = _unused(judge)
-                    for seq in group.members:
-                        yield "fork", seq.id, child
-            elif first.num_unseen:
-                yield "append", gid
-            if len(group.members) == 1:
-                yield "preempt", gid
-            if self.scope.swap and self.capabilities.swap:
-                yield "swap_out", gid
+        for kind, about in judge.enabled(Limits(num_tokens=self.scope.num_tokens)).items():
+            match kind:
+                case "new":
+                    if num_seqs < self.scope.num_seqs and not any(g.all_are(Status.WAITING) for g in groups.values()):
+                        unused = _unused(judge)
+                        yield from (("new", unused, (unused,), prompt, (None, 0, None), ()) for prompt in self.prompts)
+                case "run":
+                    yield "run", 1
+                case "reset":
+                    yield ("reset",)
+                case "admit":
+                    yield from (("admit", gid, len(groups[gid].members[0].tokens)) for gid in about)
+                case "sample":
+                    yield from (("sample", gid, (0, 1, 0, 1)) for gid in about)
+                case "fork":
+                    if self.scope.fork and num_seqs < self.scope.num_seqs:
+                        yield from (("fork", seq_id, _unused(judge)) for seq_id in about)
+                case "append" | "free" | "preempt" | "swap_in" | "swap_out":
+                    yield from ((kind, one) for one in about)
 
 
 def _unused(judge: ManagerJudge) -> int:
