@@ -70,7 +70,7 @@ def test_what_is_asked_for_is_proved_and_shown(tmp_path: Path) -> None:
 def test_lints_are_part_of_it() -> None:
     done = kvproof_prove("--only", "lint")
     assert done.exit_code == 0, done.output
-    assert "lints: 6 of 6 hold" in done.output
+    assert "lints: 7 of 7 hold" in done.output
 
 
 def test_a_broken_lint_is_a_refutation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +116,38 @@ def test_what_only_the_solver_says_is_unknown(monkeypatch: pytest.MonkeyPatch) -
     assert done.exit_code == 4
     assert "unknown: mixed/wrong/it is 1: kvproof/spec/rules.py:7: the solver has a model in which the" in done.output
     assert "1 unknown, 0 refuted" in done.output
+
+
+RETURNS_EARLY = """
+def finish(state: State, seq: int) -> None:
+    require(state.live[seq] and state.ending[seq], "the sequence is being freed")
+    state.live[seq] = False
+    if state.num_full[seq] >= 0:
+        return 0
+    state.ending[seq] = False
+"""
+CLAIMS_LITTLE = """
+def positive_free_count_means_a_free_block(state: State) -> bool:
+    if state.count[0][0] > 1:
+        return False
+    return True
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "only", "line", "name"),
+    [
+        (RETURNS_EARLY, "specification/finish", 6, "finish"),
+        (CLAIMS_LITTLE, "specification/theorem", 4, "positive_free_count_means_a_free_block"),
+    ],
+)
+def test_an_early_return_is_refused(source: str, only: str, line: int, name: str, tmp_path: Path) -> None:
+    text = tmp_path / "mine.py"
+    text.write_text(source)
+    done = kvproof_prove("--text", str(text), "--only", only)
+    assert done.exit_code == 2, done.output
+    assert f"mine.py:{line}: {name} returns before its end, or after other statements" in done.output
+    assert kvproof_prove("--text", str(text), "--only", "lint").exit_code == 1
 
 
 FORGETS = """

@@ -43,6 +43,9 @@ def test_the_specification_breaks_no_lint() -> None:
         ("no-aliasing", "row = state.table[0]", "state.table[0] would have two names"),
         ("no-aliasing", "state.table = [state.table[0] for s in SEQS]", "state.table[0] would have two names"),
         ("no-recursion", "state.live[seq] = False\nfinish(state, seq)", "calls in a circle"),
+        ("no-aliasing", "know(state, seq, 0, state.table[0], 1)", "state.table[0] would have two names"),
+        ("no-aliasing", "x = [0 for b in BLOCKS]\nstate.pins = x\nstate.pins[0] = 1", "x would have two names"),
+        ("one-return", "if seq == 0:\n    return 0\nstate.live[seq] = False", "finish returns; write its statements"),
     ],
 )
 def test_a_lint_names_what_breaks_it(name: str, body: str, text: str) -> None:
@@ -81,6 +84,12 @@ def test_a_function_with_seven_parameters_is_found() -> None:
 def test_a_parameter_that_is_not_read_is_found() -> None:
     text = with_functions("def forget(state, block, seq):\n    state.cached[block] = False")
     assert found(text, "few-parameters") == ["forget does not read its parameter seq; leave it out"]
+
+
+def test_a_claim_of_two_returns_is_found() -> None:
+    source = "def counters_add_up(state):\n    if state.count[0][0] > 1:\n        return False\n    return True"
+    texts = found(with_functions(source), "one-return")
+    assert texts == ["counters_add_up is not one `return` of an expression; write `… if … else …`"]
 
 
 def test_a_field_of_which_no_claim_speaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,14 @@ def test_a_check_that_does_not_hold_is_not_proved() -> None:
     assert verdicts(text, "begin_free", "check not state.live[seq]") == [False]
 
 
+def test_a_quantifier_within_a_comprehension_captures_no_variable() -> None:
+    """Each refcount grows if there is another block; read as `b != b` it would stay as it was."""
+    more = "state.refcount = [state.refcount[x] + (1 if any(b != x for b in BLOCKS) else 0) for x in BLOCKS]"
+    text = changed("mark_computed", lambda old: f"{old}\n    {more}")
+    assert verdicts(specification(), "mark_computed", "only_holders_are_counted") == [True]
+    assert verdicts(text, "mark_computed", "only_holders_are_counted") == [False]
+
+
 def test_a_first_state_made_wrong_is_not_proved() -> None:
     text = changed("all_free", lambda old: old.replace("pool_size(pool) if", "pool_size(pool) + 1 if"))
     claims = {one.claim for one in Induction(Translator(text=text)).initial() if not is_proved(one)}

@@ -3,6 +3,7 @@
 guards-first        guards stand before every write and every check: a rule that is not enabled changes nothing
 no-ghost-needed     no real field, and no guard, depends on a ghost field
 writes-constrained  for each field that a rule writes, an invariant or a check of the rule reads that field
+one-return          predicates, functions and claims are one `return`; rules and steps have none
 no-recursion        no function or step calls itself, directly or through others
 no-aliasing         rows that are changed in place are copied, so two names never stand for one row
 few-parameters      a predicate, function or step has at most six parameters, and reads all of them
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 from kvproof.models.proofs.ghost_fields import ghost_findings
 from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.translation.dependencies import calls, fields_read, fields_written, reached
-from kvproof.models.translation.text import Text, parameters_of, place_of, specification
+from kvproof.models.translation.text import Text, parameters_of, place_of, returned, specification
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import FIELDS, called, fields_in, target_of
 
@@ -101,7 +102,7 @@ def _fields_checked(text: Text, name: str) -> set[str]:
     return found
 
 
-# Calls and rows --------------------------------------------------------------------------------------------------
+# Calls, returns and rows ---------------------------------------------------------------------------------------
 
 
 def _no_recursion(text: Text) -> Iterator[Finding]:
@@ -112,6 +113,21 @@ def _no_recursion(text: Text) -> Iterator[Finding]:
         circle = error.args[1]
         function, file = text.functions[circle[0]]
         yield Finding(place_of(file, function), f"calls in a circle: {' < '.join(circle)}")
+
+
+def _one_return(text: Text) -> Iterator[Finding]:
+    for marked in (*RULES, *STEPS):
+        function, file = text.functions[marked.__name__]
+        for node in ast.walk(function):
+            if isinstance(node, ast.Return):
+                yield Finding(place_of(file, node), f"{function.name} returns; write its statements with if and else")
+    claims = [claim.name for claim in (*COLLECTED.invariants, *COLLECTED.theorems)]
+    for name in (*(marked.__name__ for marked in COLLECTED.functions), *claims):
+        function, file = text.functions[name]
+        if returned(function) is None:
+            yield Finding(
+                place_of(file, function), f"{name} is not one `return` of an expression; write `… if … else …`"
+            )
 
 
 def _few_parameters(text: Text) -> Iterator[Finding]:
@@ -128,14 +144,29 @@ def _few_parameters(text: Text) -> Iterator[Finding]:
 
 
 def _no_aliasing(text: Text) -> Iterator[Finding]:
+    step_names = {step.__name__ for step in STEPS}
     for marked in (*RULES, *STEPS):
         function, file = text.functions[marked.__name__]
+        lists = {name for node in ast.walk(function) if (name := _local_list(node)) is not None}
         for node in ast.walk(function):
             if isinstance(node, (ast.Assign, ast.AugAssign)):
-                for value in _values(node.value):
-                    if _is_changeable_row(value) and not _is_left_in_place(node, value):
-                        what = f"{ast.unparse(value)} would have two names: {ast.unparse(node)[:80]}"
-                        yield Finding(place_of(file, node), f"{what}; write copied(…)")
+                values = [one for one in _values(node.value) if not _is_left_in_place(node, one)]
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in step_names:
+                values = [value for argument in node.args for value in _values(argument)]
+            else:
+                continue
+            for value in values:
+                if _is_changeable_row(value) or (isinstance(value, ast.Name) and value.id in lists):
+                    what = f"{ast.unparse(value)} would have two names: {ast.unparse(node)[:80]}"
+                    yield Finding(place_of(file, node), f"{what}; write copied(…)")
+
+
+def _local_list(node: ast.AST) -> str | None:
+    """The local name to which a statement assigns a new list of rows or values; None for other statements."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.ListComp()):
+            return name
+    return None
 
 
 def _values(node: ast.expr) -> Iterator[ast.expr]:
@@ -173,6 +204,7 @@ _LINTS: dict[str, Callable[[Text], Iterator[Finding]]] = {
     "guards-first": _guards_first,
     "no-ghost-needed": _no_ghost_needed,
     "writes-constrained": _writes_constrained,
+    "one-return": _one_return,
     "no-recursion": _no_recursion,
     "no-aliasing": _no_aliasing,
     "few-parameters": _few_parameters,

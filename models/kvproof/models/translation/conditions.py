@@ -4,13 +4,17 @@ A subscript must be in range and a divisor positive, not always but where it is 
 the taken side of each branch, for the values over which a comprehension or quantifier runs.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import z3
 
-from kvproof.models.translation.terms import Truth, conjunction, for_all, implication
+from kvproof.models.translation.terms import SERIAL, Truth, bound_name, conjunction, for_all, implication
+
+_SERIALS = itertools.count()
+_BOUND: list[str] = []  # the names that are bound around the place that is read now, in all runs of the process
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +73,15 @@ class Conditions:
     @contextmanager
     def binding(self, variables: Sequence[tuple[z3.ArithRef, Truth]]) -> Iterator[None]:
         """Where variables run over all values of which something is known."""
-        depth = len(self._bound)
+        depth, depth_of_all = len(self._bound), len(_BOUND)
         self._bound.extend(variables)
+        for variable, _ in variables:
+            assert bound_name(variable) not in _BOUND, f"{variable} is bound within a quantifier over the same name"
+            _BOUND.append(bound_name(variable))
         try:
             yield
         finally:
-            del self._bound[depth:]
+            del self._bound[depth:], _BOUND[depth_of_all:]
 
     @contextmanager
     def silently(self) -> Iterator[None]:
@@ -86,5 +93,9 @@ class Conditions:
             self._is_silent = before
 
     def fresh(self, name: str, further: int = 0) -> z3.ArithRef:
-        """A variable that no other has that is bound here; the same in the same place, so equal texts stay equal."""
-        return z3.Int(f"{name}!{len(self._bound) + further}")
+        """A variable that was never used before. A quantifier binds it under a name that tells its depth.
+
+        The depth counts the variables that are bound around the place where the text is read now. A comprehension may
+        be read later, in another run and within other quantifiers, so the depth counts those of all runs.
+        """
+        return z3.Int(f"{name}!{len(_BOUND) + further}{SERIAL}{next(_SERIALS)}")

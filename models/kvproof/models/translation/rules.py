@@ -11,7 +11,7 @@ from kvproof.models.translation.maps import Map, SymbolicState, Value, chosen, m
 from kvproof.models.translation.sizes import Universe
 from kvproof.models.translation.states import StateExpressions
 from kvproof.models.translation.terms import Truth, conjunction, negation
-from kvproof.models.translation.text import Frame, Text, parameters_of
+from kvproof.models.translation.text import Frame, Text, parameters_of, returned
 from kvproof.spec.native import FIELDS, called
 
 
@@ -60,8 +60,13 @@ class Run:
         function, file = self.text.functions[name]
         parameters = parameters_of(function, file)
         values = dict(zip(parameters, arguments, strict=True))
+        frame = Frame(file, {**self.expressions.constants, **values}, (name,))
+        result = returned(function)
         try:
-            frame = self._block(function.body, Frame(file, {**self.expressions.constants, **values}, (name,)))
+            if result is not None:
+                self.outcome.value = self.expressions.value(result, frame)
+            else:
+                frame = self._block(function.body, frame)
             for parameter, argument in values.items():
                 if isinstance(argument, SymbolicState):
                     self.outcome.state = frame.names[parameter]
@@ -85,9 +90,11 @@ class Run:
                 return self._assigned(node.target, self.expressions.value(whole, frame), frame)
             case ast.If():
                 return self._branch(node, frame)
-            case ast.Return(value=ast.expr() as result):
-                self.outcome.value = self.expressions.value(result, frame)
-                return frame
+            case ast.Return():
+                what = f"{frame.chain[-1]} returns before its end, or after other statements"
+                raise frame.error(
+                    node, what, "let a predicate or function be one `return`; let rules and steps use if and else"
+                )
             case ast.Pass() | ast.Expr(value=ast.Constant()):
                 return frame
             case ast.Expr(value=ast.Call() as call) if (name := called(node)) is not None:
@@ -118,10 +125,17 @@ class Run:
         """A step is run where it is called; the state it leaves is the caller's."""
         if name not in self.text.functions:
             raise frame.error(node, f"{name} is no step of the text", "call a step, require or check")
+        function, file = self.text.functions[name]
+        if returned(function) is not None:
+            raise frame.error(node, f"{name} is a predicate or function, and its value is not used", "call a step")
         if not node.args or not isinstance(node.args[0], ast.Name):
             raise frame.error(node, f"{name} is called without the state", "give the state first")
         inner = self.expressions.inner_frame(name, node, frame)
-        function, file = self.text.functions[name]
+        states = [one for one in parameters_of(function, file) if isinstance(inner.names[one], SymbolicState)]
+        if states != parameters_of(function, file)[:1]:
+            raise frame.error(
+                node, f"{name} is called with {len(states)} states", "give one state, as the first argument"
+            )
         after = self._block(function.body, inner)
         return frame.named(**{node.args[0].id: after.names[parameters_of(function, file)[0]]})
 
@@ -144,7 +158,10 @@ class Run:
                 names[name] = chosen(condition, one, other)
         return Frame(frame.file, names, frame.chain)
 
-    def _assigned(self, target: ast.expr, value: Value, frame: Frame) -> Frame:
+    def _assigned(self, target: ast.expr, value: Value | SymbolicState, frame: Frame) -> Frame:
+        if isinstance(value, SymbolicState):
+            what = f"{ast.unparse(target)} is another name for a state"
+            raise frame.error(target, what, "use the parameter itself")
         if isinstance(target, ast.Name):
             return frame.named(**{target.id: value})
         path: list[ast.expr] = []

@@ -26,7 +26,7 @@ from kvproof.models.translation.terms import (
     implication,
     is_between,
 )
-from kvproof.models.translation.text import Frame, Text, parameters_of
+from kvproof.models.translation.text import Frame, Text, parameters_of, returned
 from kvproof.spec.language import SLOTS, Domain
 
 ROW_WORDS = {"copied": 1, "put": 3, "spliced": 4, "same": 3, "implies": 2}
@@ -137,12 +137,10 @@ class StateExpressions(Expressions):
         """A word is read where it is called, with its parameters as further names."""
         function, _ = self.text.functions[name]
         inner = self.inner_frame(name, node, frame)
-        match function.body:
-            case [ast.Expr(value=ast.Constant(value=str())), ast.Return(value=ast.expr() as result)]:
-                return self.value(result, inner)
-            case [ast.Return(value=ast.expr() as result)]:
-                return self.value(result, inner)
-        raise inner.error(function, f"{name} is used as a word", "let it be one `return` of an expression")
+        result = returned(function)
+        if result is None:
+            raise inner.error(function, f"{name} is used as a value", "let it be one `return` of an expression")
+        return self.value(result, inner)
 
     def inner_frame(self, name: str, node: ast.Call, frame: Frame) -> Frame:
         """The frame in which a function of the text is read that is called here."""

@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 import z3
 
+SERIAL = "#"  # between the name of a variable and its serial number, until a quantifier binds it
+
 Truth = z3.BoolRef | bool
 Number = z3.ArithRef | int
 Term = z3.BoolRef | z3.ArithRef | int  # Python's truth values are integers
@@ -132,11 +134,33 @@ def for_all(variables: list[z3.ArithRef], known: Truth, body: Truth) -> Truth:
     """`body` for all values of the variables of which `known` holds."""
     if isinstance(body, bool) and body:
         return True
-    return z3.ForAll(variables, z3.Implies(known, body))
+    return _renamed(z3.ForAll(variables, z3.Implies(known, body)))
 
 
 def for_some(variables: list[z3.ArithRef], known: Truth, body: Truth) -> Truth:
     """`body` for some values of the variables of which `known` holds."""
     if isinstance(body, bool) and not body:
         return False
-    return z3.Exists(variables, z3.And(known, body))
+    return _renamed(z3.Exists(variables, z3.And(known, body)))
+
+
+def bound_name(variable: z3.ArithRef) -> str:
+    """The name under which a quantifier binds a fresh variable: without its serial number."""
+    name, serial, _ = str(variable).partition(SERIAL)
+    assert serial, f"{variable} is not a fresh variable"
+    return name
+
+
+def _renamed(formula: z3.QuantifierRef) -> z3.BoolRef:
+    """The quantifier with the names of its variables, without their serial numbers.
+
+    The body refers to a variable by its place, which was fixed under a name that is used once. So no variable of
+    another quantifier is captured, and equal texts at equal depth give equal formulas.
+    """
+    num, context = formula.num_vars(), formula.ctx_ref()
+    names = [formula.var_name(place).partition(SERIAL)[0] for place in range(num)]
+    sorts = (z3.Sort * num)(*(formula.var_sort(place).ast for place in range(num)))
+    symbols = (z3.Symbol * num)(*(z3.Z3_mk_string_symbol(context, name) for name in names))
+    weight, body = formula.weight(), formula.body().as_ast()
+    made = z3.Z3_mk_quantifier(context, formula.is_forall(), weight, 0, None, num, sorts, symbols, body)
+    return z3.QuantifierRef(made, formula.ctx)

@@ -79,6 +79,16 @@ def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
+def returned(function: ast.FunctionDef) -> ast.expr | None:
+    """The expression of a function that is one `return`, after its docstring; None for any other function."""
+    match function.body:
+        case [ast.Return(value=ast.expr() as result)]:
+            return result
+        case [ast.Expr(value=ast.Constant(value=str())), ast.Return(value=ast.expr() as result)]:
+            return result
+    return None
+
+
 def parameters_of(function: ast.FunctionDef, file: str) -> list[str]:
     """The names of a function's parameters. Raises NotInLanguage for any but plain ones."""
     arguments = function.args

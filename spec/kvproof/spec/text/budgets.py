@@ -5,13 +5,13 @@ from kvproof.spec.language import predicate
 
 @predicate
 def is_within_budget(num_tokens: int, num_seqs: int, max_num_batched_tokens: int, max_num_seqs: int) -> bool:
-    """A step computes at most so many tokens, for at most so many sequences."""
+    """A step computes at most `max_num_batched_tokens` tokens, for at most `max_num_seqs` sequences."""
     return num_tokens <= max_num_batched_tokens and num_seqs <= max_num_seqs
 
 
 @predicate
 def have_places(num_running: int, max_num_seqs: int) -> bool:
-    """When a sequence is admitted or swapped in, at most so many run afterwards."""
+    """After an admission or a swap-in, at most `max_num_seqs` sequences run."""
     return num_running <= max_num_seqs
 
 
@@ -21,7 +21,7 @@ def exceeds_limits(
 ) -> bool:
     """No step can run the request: it is too long, or has more members than a step has sequences.
 
-    A request of several members has a prompt in common, which is computed whole, in one step.
+    The members of a request share one prompt, which is computed in a single step.
     """
     return (
         num_tokens > max_model_len

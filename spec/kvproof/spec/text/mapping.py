@@ -72,7 +72,7 @@ def commute(source: int, target: int, other_source: int, other_target: int) -> b
 
 @predicate
 def is_forward_free(source: int, target: int, other_source: int) -> bool:
-    """The other pair, which comes later, does not read what this one wrote: both may be read before either writes."""
+    """The other pair, which comes later, does not read the block that this one wrote, so both may read first."""
     return not reads_what_was_written(target, other_source) or is_self_copy(source, target)
 
 
