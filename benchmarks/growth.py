@@ -1,11 +1,13 @@
 """How the cost of a call grows with the length of a sequence, from 16 to 16,384 blocks.
 
-A call that an engine makes for each sequence in each step must not depend on what the sequence has behind it; a call
-that gives or takes a whole table is linear in its blocks. The table shows microseconds per call (median over the lives
-of a few sequences) and the exponent e of the best fit cost = c * blocks^e, by least squares of the logarithms: 0 for a
-call that does not grow, 1 for a linear one. Below 1, a fixed part shows; above 1, tables that outgrow the caches.
+A call that an engine makes for each sequence in each step must not depend on the length of the sequence; a call that
+takes or releases a whole table is linear in its blocks. The table shows microseconds per call (median over the lives of
+a few sequences) and the exponent e of the best fit cost = c * blocks^e, by least squares of the logarithms: 0 for a
+call that does not grow, 1 for a linear one. Below 1 a constant part matters; above 1 the tables no longer fit into the
+caches of the processor.
 
-vLLM is driven likewise as far as it goes: what fails there is named, and what has taken too long is not tried longer.
+vLLM runs the same calls as far as it can: a call that fails is named, and a call that took too long is not made with
+longer sequences.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ FLAT_EXPONENT_MAX = 0.1
 LINEAR_EXPONENT_MAX = 1.2
 FLAT = ("append_slots", "can_append_slots", "can_allocate", "get_block_table")
 LINEAR = ("allocate", "fork", "free", "swap out and in")
-NUM_APPENDS = 16 * BLOCK_SIZE  # whole blocks, so that opening and filling one has its share
-FIRST_APPENDS = BLOCK_SIZE + BLOCK_SIZE // 2  # not timed: Python's lists make room at the first, for many that follow
-NUM_REPEATS = 256  # of a question, which is too short to be timed alone
+NUM_APPENDS = 16 * BLOCK_SIZE  # whole blocks, so that opening and filling a block count
+FIRST_APPENDS = BLOCK_SIZE + BLOCK_SIZE // 2  # not timed: at the first one, Python's lists grow for many that follow
+NUM_REPEATS = 256  # of a call that is too short to be timed alone
 TOO_LONG = 250_000.0  # microseconds for one call
 
 Curve = dict[int, float]
@@ -35,13 +37,13 @@ Curve = dict[int, float]
 
 @dataclass
 class Curves:
-    """Costs of one manager by call and size, and why a call has none from some size on."""
+    """The costs of one manager by call and size, and why a call has none from some size on."""
 
     costs: dict[str, Curve]
     stopped: dict[str, str]
 
     def add(self, size: int, lives: list[dict[str, float]]) -> None:
-        """The medians of one size."""
+        """Add the medians of one size."""
         for call in lives[0]:
             cost = statistics.median(life[call] for life in lives)
             self.costs.setdefault(call, {})[size] = cost
@@ -49,12 +51,12 @@ class Curves:
                 self.stop(call, f"not tried beyond {size:,} blocks: {cost / 1e6:,.1f} s")
 
     def stop(self, call: str, why: str) -> None:
-        """Measure the call no more."""
+        """Stop measuring the call."""
         self.stopped.setdefault(call, why)
 
 
 def exponent(curve: Curve) -> float:
-    """Slope of the logarithms: e of the best fit cost = c * size^e."""
+    """Return the slope of the logarithms: e of the best fit cost = c * size^e."""
     xs, ys = [math.log(size) for size in curve], [math.log(cost) for cost in curve.values()]
     x_mean, y_mean = statistics.fmean(xs), statistics.fmean(ys)
     covariance = sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True))
@@ -139,12 +141,12 @@ def report(mode: str, name: str, curves: Curves, sizes: Sequence[int]) -> None:
         cells = "".join(f"{shown(curve[size]):>12}" if size in curve else f"{'-':>12}" for size in sizes)
         grown = f"{exponent(curve):>10.2f}" if len(curve) > 1 else f"{'':>10}"
         wanted = "constant" if call in FLAT else "linear"
-        said = "" if name != OURS or len(curve) < 2 else ": met" if is_as_wanted(call, curve) else ": missed"
-        print(f"  {call:<18}{cells}{grown}  {wanted}{said}  {curves.stopped.get(call, '')}".rstrip())
+        state = "" if name != OURS or len(curve) < 2 else ": met" if is_as_wanted(call, curve) else ": missed"
+        print(f"  {call:<18}{cells}{grown}  {wanted}{state}  {curves.stopped.get(call, '')}".rstrip())
 
 
 def main(sizes: Sequence[int] = SIZES, num_lives: int = 7) -> dict[str, Any]:
-    """Measure, print, and give the figures."""
+    """Measure and print; returns the figures."""
     driven, missing = managers()
     print(f"growth: sequences of {sizes[0]:,} to {sizes[-1]:,} blocks of {BLOCK_SIZE} tokens, medians of {num_lives}")
     if missing:

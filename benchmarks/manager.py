@@ -1,13 +1,15 @@
-"""The built-in block manager beside vLLM's own: the same calls on both, in turns, in one process.
+"""The speed of the built-in block manager and of vLLM's: the same calls on both, in turns, in one process.
 
-48 sequences with distinct prompts of 1,024 tokens live one life after the other: admitted, decoded, swapped out and in,
-forked, freed. Both managers go through each phase right after one another, and who goes first changes with each life.
-A figure is the median over the lives; the ratio is vLLM's median over ours. `driven` says how they are timed.
+48 sequences with distinct prompts of 1,024 tokens have several lives: in each they are admitted, decoded, swapped out
+and in, forked and freed. Both managers run each phase directly after one another, and the one that is first changes
+with each life. A figure is the median over the lives; the ratio is vLLM's median divided by ours. `driven` explains how
+they are timed.
 
-The collector runs between lives only, and the cache is emptied then, so that all prompts are new to both. The pool is
-that of a small server: vLLM's swap sorts the ids of a whole device for each block, so its cost grows with the pool.
+The garbage collector runs between lives only, and the cache is emptied then, so that all prompts are new to both. The
+pool has the size of a small server: vLLM's swap sorts the ids of a whole device for each block, so its cost grows with
+the pool.
 
-Phases without a goal are what an engine calls besides; they are shown so that no cost hides between two phases.
+Phases without a goal are further calls of an engine; they are printed so that no cost hides between two phases.
 """
 
 from __future__ import annotations
@@ -52,18 +54,18 @@ GOALS = {
 
 @dataclass(frozen=True)
 class Shape:
-    """How much is driven."""
+    """The size of the workload."""
 
     num_seqs: int = 48
     prompt_tokens: int = 1_024  # whole blocks
     num_blocks: int = 8_192  # on each device
     num_lives: int = 11
-    num_table_reads: int = 10  # of each table, ten times; one read alone is too short to be timed
+    num_table_reads: int = 10  # of each table; one read alone is too short to be timed
     num_constructed_blocks: int = 1_000_000
 
 
 class Load:
-    """One manager under load."""
+    """One manager with its workload."""
 
     def __init__(self, driven: Driven, caching: bool, shape: Shape) -> None:
         self.driven, self.caching, self.shape = driven, caching, shape
@@ -75,13 +77,13 @@ class Load:
         self.now = 0.0
 
     def append(self, seqs: list[LightSequence]) -> float:
-        """One more token for each; microseconds per call."""
+        """Append one token to each sequence; returns microseconds per call."""
         for seq in seqs:
             seq.tokens.append(seq.seq_id + len(seq.tokens))
         return self.clock.each_pair(self.manager.append_slots, [(seq, 0) for seq in seqs])
 
     def step(self, groups: list[LightGroup]) -> float:
-        """What an engine calls for each sequence of a step besides; microseconds per sequence."""
+        """Make the other calls that an engine makes for each sequence of a step; returns microseconds per sequence."""
         self.now += 1.0
         manager, seqs = self.manager, [seq for group in groups for seq in group.seqs]
         chunk = len(seqs[0].tokens) - seqs[0].num_computed
@@ -219,7 +221,7 @@ def goals(costs: Mapping[str, Mapping[str, float]], made: Mapping[str, Mapping[s
 
 
 def report(mode: str, costs: Mapping[str, Mapping[str, float]], made: Mapping[str, Mapping[str, float]]) -> list[Goal]:
-    """Print one mode; the goals, met or not."""
+    """Print one mode; returns its goals."""
     faster, reached = ratios(costs), goals(costs, made)
     names = list(made)
     print(f"\n{mode}: microseconds per call" + "".join(f"{name:>14}" for name in names) + f"{'ratio':>10}")
@@ -231,15 +233,15 @@ def report(mode: str, costs: Mapping[str, Mapping[str, float]], made: Mapping[st
         label = f"construction, {unit}"
         print(f"  {label:<{len(mode) + 22}}" + "".join(f"{made[name][unit]:>14,.2f}" for name in names))
     for goal in reached:
-        said = {True: "met", False: "missed", None: "not compared"}[goal.is_met]
+        state = {True: "met", False: "missed", None: "not compared"}[goal.is_met]
         print(
-            f"  goal {said:<12} {goal.name}: {goal.wanted}" + (f"; measured {goal.measured}" if goal.measured else "")
+            f"  goal {state:<12} {goal.name}: {goal.wanted}" + (f"; measured {goal.measured}" if goal.measured else "")
         )
     return reached
 
 
 def main(shape: Shape | None = None) -> dict[str, Any]:
-    """Measure, print, and give the figures."""
+    """Measure and print; returns the figures."""
     shape = shape or Shape()
     driven, missing = managers()
     print(

@@ -1,4 +1,4 @@
-"""Groups for a manager in one line, and an engine around the scheduler whose model always samples the same token."""
+"""Fixtures: groups for a manager, their steps, and a small engine around the scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MakeGroup = Callable[..., SequenceGroup]
 
 @pytest.fixture
 def make_group() -> MakeGroup:
-    """`make_group(tokens)`: a waiting group; sequence ids count up from 0."""
+    """`make_group(tokens)` returns a waiting group; sequence ids count from 0."""
     next_id = iter(range(10_000))
 
     def make(
@@ -72,7 +72,7 @@ BLOCK_SIZE = 4
 
 
 class Engine:
-    """A scheduler, its manager, and a model that always samples 7."""
+    """A scheduler with its manager, and a model that always samples token 7."""
 
     def __init__(self, num_gpu_blocks: int = 8, num_cpu_blocks: int = 0, manager: Any = (), **config: Any) -> None:
         self.manager = BlockManager(BLOCK_SIZE, num_gpu_blocks, num_cpu_blocks, 0.0, **dict(manager))
@@ -81,24 +81,24 @@ class Engine:
         self.outputs = SchedulerOutputs()
 
     def add(self, num_tokens: int, name: str, num_seqs: int = 1, encoder: int = 0, token: int = 1) -> SequenceGroup:
-        """A request."""
+        """Add a request of `num_seqs` sequences with the same prompt."""
         seqs = [self.sequence([token] * num_tokens) for _ in range(num_seqs)]
         group = SequenceGroup(name, seqs, self.sequence([2] * encoder) if encoder else None)
         self.scheduler.add_seq_group(group)
         return group
 
     def sequence(self, tokens: list[int]) -> Sequence:
-        """A sequence with the next id."""
+        """Return a sequence with the next id."""
         self.num_seqs += 1
         return Sequence(self.num_seqs, tokens, BLOCK_SIZE)
 
     def schedule(self) -> list[tuple[str, int]]:
-        """Schedule a step; its groups with their chunks."""
+        """Schedule a step; returns its groups and their chunks."""
         self.outputs = self.scheduler.schedule()
         return [(s.seq_group.request_id, s.token_chunk_size) for s in self.outputs.scheduled_seq_groups]
 
     def complete(self) -> None:
-        """Execute it."""
+        """Execute the scheduled step."""
         for scheduled in self.outputs.scheduled_seq_groups:
             for seq in scheduled.seq_group.get_seqs(SequenceStatus.RUNNING):
                 seq.data.update_num_computed_tokens(scheduled.token_chunk_size)
@@ -107,13 +107,13 @@ class Engine:
         self.scheduler.free_finished_seq_groups()
 
     def step(self) -> list[tuple[str, int]]:
-        """Schedule a step and execute it."""
+        """Schedule a step and execute it; returns its groups and their chunks."""
         scheduled = self.schedule()
         self.complete()
         return scheduled
 
     def fork(self, group: SequenceGroup) -> Sequence:
-        """The first sequence of a group gets a child."""
+        """Fork the first sequence of a group; returns the child."""
         child = group.seqs[0].fork(self.num_seqs + 1)
         self.num_seqs += 1
         group.add(child)
@@ -121,7 +121,7 @@ class Engine:
         return child
 
     def queues(self) -> tuple[list[str], list[str], list[str]]:
-        """Names in waiting, running and swapped."""
+        """The names of the requests in waiting, running and swapped."""
         one, two, three = (
             [group.request_id for group in queue]
             for queue in (self.scheduler.waiting, self.scheduler.running, self.scheduler.swapped)
@@ -129,7 +129,7 @@ class Engine:
         return one, two, three
 
     def statuses(self, group: SequenceGroup) -> list[str]:
-        """Of each sequence."""
+        """The status of each sequence of a group."""
         return [seq.status.name for seq in group.seqs]
 
     def is_empty(self) -> bool:
@@ -140,7 +140,7 @@ class Engine:
 
 @pytest.fixture
 def new_engine() -> Callable[..., Engine]:
-    """`new_engine(num_gpu_blocks, num_cpu_blocks, manager={...}, ...)`: the rest configures the scheduler."""
+    """`new_engine(num_gpu_blocks, num_cpu_blocks, manager={...}, ...)`; other arguments configure the scheduler."""
     return Engine
 
 
@@ -156,7 +156,7 @@ def chunked() -> Callable[..., Engine]:
 
 @pytest.fixture
 def beams() -> Callable[[int], tuple[Engine, SequenceGroup]]:
-    """A single sequence and a group of two; the pool is full in the next step."""
+    """An engine with a single sequence and a group of two, whose pool is full in the next step; and that group."""
 
     def new(num_cpu_blocks: int) -> tuple[Engine, SequenceGroup]:
         engine = Engine(num_gpu_blocks=5, num_cpu_blocks=num_cpu_blocks)

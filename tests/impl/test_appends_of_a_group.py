@@ -1,4 +1,4 @@
-"""What `can_append_slots` promises to a group holds in whatever order its members then append."""
+"""The answer of `can_append_slots` for a group holds for every order in which its members append."""
 
 import pytest
 
@@ -8,10 +8,10 @@ from kvproof.impl.sequence import Sequence, SequenceGroup, SequenceStatus
 
 
 def forked_pair() -> tuple[SelfAttnBlockSpaceManager, SequenceGroup, Sequence, Sequence]:
-    """A pool without a free block; both members will write the tail they share, and only the parent can drop a block.
+    """A full pool and a group of two. Both write the tail that they share, and only the parent can drop a block.
 
-    The window keeps two blocks before the computed ones: of 7 tokens in 4 blocks of 2 slots, 6 of them computed, it
-    leaves the first one. The child has dropped it already.
+    There are 7 tokens in 4 blocks of 2 slots, and 6 of them are computed. The window has left the first block, which
+    the child has dropped already.
     """
     manager = SelfAttnBlockSpaceManager(2, 5, 0, watermark=0, sliding_window=1)
     parent = Sequence(0, list(range(7)), 2)

@@ -1,4 +1,4 @@
-"""What the manager's calls do, and what a refused call leaves."""
+"""The calls of the block manager, and that a refused call changes nothing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_shared_tail_is_copied_before_it_is_written(make_group: Make, run: Run
 
 
 def test_the_last_holder_of_a_copied_block_is_not_exchanged(make_group: Make, run: Run) -> None:
-    # Its block was the source of a copy in this step; freed, it could be the target of another one.
+    # Its block was the source of a copy in this step; if it were freed, it could become the target of another copy.
     manager = BlockManager(2, 8, 0, 0.0, enable_caching=True)
     twin, group = make_group([1, 3]), make_group([1], num_seqs=2)
     for each, num_tokens in ((twin, 2), (group, 1)):
@@ -185,6 +185,7 @@ def test_an_encoder_goes_neither_with_caching_nor_with_a_window(make_group: Make
 
 
 def test_a_million_blocks_are_made_at_once() -> None:
+    seconds_max = 3  # an idle machine takes a tenth of that; with an object for each block it would take ten times that
     begin = perf_counter()
     BlockManager(16, 1_000_000, 0, enable_caching=True)
-    assert perf_counter() - begin < 3  # a tenth of that on an idle machine; ten times it if each block were an object
+    assert perf_counter() - begin < seconds_max

@@ -1,4 +1,4 @@
-"""A mover works on any planes: rows that lie apart, and what lies between them stays as it was."""
+"""A mover works on any planes; if their rows lie apart, the bytes between the rows do not change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAIRS = [(3, 0), (1, 5), (2, 6), (4, 2)]  # 1-2 -> 5-6 is a run
 
 
 def numbered(num_blocks: int, first: int, stride: int, words: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """A memory of different numbers, and the plane of its first words of every row."""
+    """Return memory with a different number in each word, and the plane of the first words of every row."""
     memory = torch.arange(first, first + num_blocks * stride).view(num_blocks, stride)
     return memory, memory[:, :words]
 

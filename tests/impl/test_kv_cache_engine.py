@@ -1,4 +1,4 @@
-"""The KV cache engine moves exactly the bytes of the blocks it is told to, and refuses before it moves."""
+"""The KV cache engine moves exactly the bytes of the mapped blocks, and refuses a bad mapping before it moves any."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def shape_of(layout: KVLayout, dtype: torch.dtype, head_size: int = 6) -> KVBloc
 
 
 def filled(layout: KVLayout, dtype: torch.dtype, device: str = "cpu", head_size: int = 6) -> KVCacheEngine:
-    """An engine whose every byte is random, so that all NaN patterns of the small types occur."""
+    """Return an engine with random bytes, so that all NaN patterns of the small types occur."""
     engine = KVCacheEngine(shape_of(layout, dtype, head_size), LAYERS, GPU_BLOCKS, CPU_BLOCKS, device)
     generator = torch.Generator().manual_seed(1)
     for memory in engine.gpu_memory + engine.cpu_memory:
@@ -57,13 +57,13 @@ def filled(layout: KVLayout, dtype: torch.dtype, device: str = "cpu", head_size:
 
 
 def in_bytes(engine: KVCacheEngine) -> tuple[list[bytes], list[bytes]]:
-    """Everything both pools hold, layer by layer."""
+    """Return the bytes of both pools, layer by layer."""
     gpu, cpu = ([memory.cpu().numpy().tobytes() for memory in pool] for pool in (engine.gpu_memory, engine.cpu_memory))
     return gpu, cpu
 
 
 def moved_one_by_one(layout: KVLayout, row: int, source: bytes, target: bytes, pairs: Pairs) -> bytes:
-    """The reference: what `target` holds when each pair has been moved, `row` bytes in a block of one layer."""
+    """The reference: return `target` after each pair was moved; `row` is the bytes of a block of one layer."""
     parts = 2 if layout is KVLayout.TWO_PLANES else 1
     row //= parts
     after = bytearray(target)
@@ -127,7 +127,7 @@ def test_neighbouring_pairs_form_one_run_in_whatever_order_they_come() -> None:
 @pytest.mark.parametrize("head_size", [6, 1500])
 @pytest.mark.parametrize("layout", KVLayout, ids=lambda layout: layout.name)
 def test_runs_give_the_same_bytes_as_one_pair_after_the_other(layout: KVLayout, head_size: int) -> None:
-    # A run of blocks of 1500 elements a head is too large for the way that small runs take.
+    # A run of blocks with 1500 elements per head is too large for the method that small runs use.
     together, apart = (filled(layout, torch.float32, head_size=head_size) for _ in range(2))
     chosen = random.Random(3)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Bytes of a block, numbers of blocks, and the profile that they come from."""
+"""Bytes of a block, numbers of blocks, and the profile from which they are computed."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_dtype_no_cache_is_stored_in_is_refused(dtype: str | torch.dtype) -> N
         (80 * GIB, 0.9, 20 * GIB, 2 * MIB, 26_624),  # 52 GiB / 2 MiB
         (1000, 0.9, 200, 100, 7),
         (999, 0.9, 200, 100, 6),  # 899.1 - 200 = 699.1
-        (1000, 0.9, 950, 100, 0),  # less than nothing
+        (1000, 0.9, 950, 100, 0),  # less than 0
         (10, 0.7, 0, 7, 1),  # in binary fractions 0.7 is less than seven tenths
         (100, 0.29, 0, 29, 1),
         (10**24, 1.0, 1, 1, 10**24 - 1),
@@ -91,7 +91,7 @@ def test_a_utilization_that_is_no_share_is_refused(utilization: float) -> None:
 
 
 def test_the_number_of_blocks_follows_from_what_is_free() -> None:
-    # Others take and give back memory meanwhile: a tenth either way is no fault of ours.
+    # Other processes take and release memory at the same time, so a tenth more or less is accepted.
     assert num_blocks(MIB, 0.5, "cpu") == pytest.approx(free_bytes("cpu") / 2 / MIB, rel=0.1)
     assert num_blocks(10**18, 1.0, "cpu") == 0
 

@@ -1,4 +1,4 @@
-"""What the system and the limits of the process leave of main memory."""
+"""The main memory that the system and the limits of the process leave."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ MIB = 1024**2
 
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with 900 MiB available, in which no process is in a group, and addresses are not limited."""
+    """A machine with 900 MiB available, no control group and no limit on addresses."""
     (tmp_path / "meminfo").write_text(f"MemTotal: 5 kB\nMemAvailable: {900 * 1024} kB\n")
     (tmp_path / "status").write_text(f"VmSize:\t{200 * 1024} kB\n")
     (tmp_path / "cgroup").write_text("")

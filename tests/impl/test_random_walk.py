@@ -1,6 +1,7 @@
-"""What the walker leaves open: it executes the swap-ins of a step in their order, and a worker may use any order.
+"""A property that the walker does not check: the swap-ins of a step land on different blocks.
 
-So no two of them may land on one block, even if the block was given up in between.
+The walker executes them in their order, and a worker may use any order. So no two of them may land on one block, even
+if the block was released in between.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.builtin.manager import BuiltIn
 
-# With one lookahead slot, an append of these blocks gives up a block in another step than it takes one.
-GIVES_UP_BEFORE_IT_TAKES = {"window": 1, "block_size": 2, "lookahead": 1, "num_host_blocks": 9}
+# With one lookahead slot, the window drops a block in one append and the table takes a block in another.
+DROPS_WITHOUT_TAKING = {"window": 1, "block_size": 2, "lookahead": 1, "num_host_blocks": 9}
 
 
 class DistinctLandings(BuiltIn):
-    """The block manager, whose swap-ins of one step must land on different blocks."""
+    """The block manager with an assertion that the swap-ins of one step land on different blocks."""
 
     landed: set[int]
-    num_beside = 0  # swap-ins that were not the first of their step
+    num_beside = 0  # number of swap-ins that were not the first of their step
 
     def open(self, config: Config) -> None:
         self.landed = set()
@@ -39,6 +40,6 @@ class DistinctLandings(BuiltIn):
 
 def test_two_swap_ins_of_a_step_land_on_different_blocks() -> None:
     subject = DistinctLandings()
-    done = walk(MANAGERS, subject, 2, max_operations=10_000, seconds=200, fixed=GIVES_UP_BEFORE_IT_TAKES)
+    done = walk(MANAGERS, subject, 2, max_operations=10_000, seconds=200, fixed=DROPS_WITHOUT_TAKING)
     assert done.finding is None
     assert subject.num_beside > 10

@@ -1,4 +1,4 @@
-"""Each rule of the policy: limits, prompts, chunks, and room made by recompute and by swap."""
+"""The rules of the policy: limits, prompts, chunks, and preemption by recompute and by swap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How requests come, fork and leave: aborted in any queue and at any time, finished, refused."""
+"""How requests arrive, fork and end: aborted in any queue and at any time, finished, refused."""
 
 from __future__ import annotations
 

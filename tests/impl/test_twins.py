@@ -1,4 +1,4 @@
-"""Two blocks of one content: as long as a computed one is in use, the content is found."""
+"""Two blocks with one content: while a computed one is in use, the content is found."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Make = Callable[..., SequenceGroup]
 
 
 def compute(manager: BlockManager, group: SequenceGroup) -> None:
-    """A step that computes what is known of the group."""
+    """A step that computes all known tokens of the group."""
     manager.mark_blocks_as_computed(group, group.seqs[0].data.get_num_uncomputed_tokens())
     for seq in group.seqs:
         seq.status = SequenceStatus.RUNNING
@@ -32,7 +32,7 @@ def test_a_block_filled_in_the_same_step_takes_over_when_its_twin_is_evicted(mak
     grow(manager, group)  # both fill a block with the same content
     manager.free(group.seqs[0])
     group.remove(group.seqs[0].seq_id)
-    grow(manager, group)  # in the place of the first one's
+    grow(manager, group)  # takes the place of the first sequence's block
     other = make_group([1, 1, 1, 1])
     assert manager.get_num_cached_tokens(other.seqs[0]) == 3
     manager.free(group.seqs[0])

@@ -1,4 +1,4 @@
-"""What code written against V0 relies on, beyond the calls themselves: names, classes of errors, and orders."""
+"""Names, error classes and orders on which code that is written against V0 relies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pytest plugin of the peers' run: whose block manager is tested, and one JSON line for each test's outcome.
+"""Pytest plugin of `make peers`: chooses the block manager under test, and writes a JSON line per test.
 
 `KVPROOF_PEERS_SUBJECT` is "vllm" or "kvproof"; the lines go to the file `KVPROOF_PEERS_RESULTS`.
 """
@@ -13,7 +13,7 @@ import pytest
 
 from kvproof.check.subjects.vllm import peer_modules
 
-# Two modules that bring a whole engine along. Only the tests that need a model use them, and those are not run.
+# Two modules that import a whole engine. Only the tests that need a model use them, and those are not run.
 NOT_NEEDED = {"vllm.engine.arg_utils": "EngineArgs", "vllm.engine.llm_engine": "LLMEngine"}
 
 

@@ -1,9 +1,9 @@
-"""vLLM 0.9.2's own unit tests of its block manager and scheduler, on vLLM itself and on kvproof's block manager.
+"""Run vLLM 0.9.2's unit tests of its block manager and scheduler on vLLM itself and on kvproof's block manager.
 
-The tests and the modules around the manager come from the release's source archive, fetched when it is not here;
-nothing of it is ever committed. Both runs use one harness, so that a test that fails on kvproof only is about kvproof
-only. `expected.toml` names each test that is not meant to pass, with the reason. The exit status is 0 if, and only if,
-all tests pass on vLLM, at least 930 pass on kvproof, and those that do not are exactly those named.
+The tests and the modules around the manager come from the source archive of the release, which is downloaded if it is
+missing and never committed. Both runs use the same harness, so a test that fails on kvproof only shows a difference of
+kvproof. `expected.toml` names each test that is expected to fail on kvproof, with the reason. The exit status is 0 if
+and only if all tests pass on vLLM, at least 930 pass on kvproof, and exactly the named ones fail there.
 """
 
 import argparse
@@ -46,14 +46,14 @@ KEPT = (("vllm", "**/*.py"), ("tests", "__init__.py"), ("tests/core", "**/*.py")
 
 
 class Outcome(NamedTuple):
-    """How one test ended."""
+    """The outcome of one test."""
 
     passed: bool
-    why: str  # the first line of what failed; empty if nothing did
+    why: str  # the first line of the failure; empty if it passed
 
 
 class Reason(NamedTuple):
-    """Why some tests are not meant to pass."""
+    """Why some tests are expected to fail."""
 
     kind: str
     sentence: str
@@ -61,40 +61,40 @@ class Reason(NamedTuple):
 
 
 def read_expected(file: Path) -> list[Reason]:
-    """The tests that are not meant to pass, by reason."""
+    """Read the tests that are expected to fail, by reason."""
     with file.open("rb") as opened:
         entries = tomllib.load(opened)["reason"]
     return [Reason(entry["kind"], entry["sentence"], frozenset(entry["tests"])) for entry in entries]
 
 
 def complaints(vllm: Mapping[str, Outcome], ours: Mapping[str, Outcome], expected: Iterable[Reason]) -> list[str]:
-    """What is not as it should be, one line each; none if the run is good."""
+    """Return what is wrong, one line each; [] if the run is as expected."""
     named = {test for reason in expected for test in reason.tests}
-    said = [f"fails on vLLM itself: {test} ({outcome.why})" for test, outcome in vllm.items() if not outcome.passed]
-    said += [f"ran on vLLM only: {test}" for test in vllm if test not in ours]
-    said += [f"ran on kvproof only: {test}" for test in ours if test not in vllm]
-    said += [
+    wrong = [f"fails on vLLM itself: {test} ({outcome.why})" for test, outcome in vllm.items() if not outcome.passed]
+    wrong += [f"ran on vLLM only: {test}" for test in vllm if test not in ours]
+    wrong += [f"ran on kvproof only: {test}" for test in ours if test not in vllm]
+    wrong += [
         f"fails, and no reason is given: {test} ({outcome.why})"
         for test, outcome in ours.items()
         if not outcome.passed and test not in named
     ]
-    said += [
+    wrong += [
         f"passes; take it out of expected.toml: {test}" for test in sorted(named) if test in ours and ours[test].passed
     ]
-    said += [f"in expected.toml, but there is no such test: {test}" for test in sorted(named) if test not in ours]
+    wrong += [f"in expected.toml, but there is no such test: {test}" for test in sorted(named) if test not in ours]
     num_passed = count_passed(ours)
     if num_passed < PASSED_AT_LEAST:
-        said.append(f"{num_passed} tests pass; at least {PASSED_AT_LEAST} must")
-    return said
+        wrong.append(f"{num_passed} tests pass; at least {PASSED_AT_LEAST} must")
+    return wrong
 
 
 def count_passed(outcomes: Mapping[str, Outcome]) -> int:
-    """How many passed."""
+    """Number of tests that passed."""
     return sum(outcome.passed for outcome in outcomes.values())
 
 
 def table(vllm: Mapping[str, Outcome], ours: Mapping[str, Outcome], expected: Iterable[Reason]) -> str:
-    """Counts per file, and the reasons."""
+    """Return a table of the counts per file, and the reasons."""
     lines = [f"{'':<58}{'tests':>6}{'vLLM':>8}{'kvproof':>9}"]
     files = Counter(test.partition("::")[0] for test in vllm)
     for name, num_tests in sorted(files.items()):
@@ -110,7 +110,7 @@ def table(vllm: Mapping[str, Outcome], ours: Mapping[str, Outcome], expected: It
 
 
 def bring() -> Path:
-    """The folder with the release's modules and tests. Raises EngineError."""
+    """Return the folder with the modules and tests of the release, after a download if needed. Raises EngineError."""
     target = BUILD / f"vllm-{RELEASE}"
     if target.is_dir():
         return target
@@ -125,14 +125,14 @@ def bring() -> Path:
                     copy = kept / file.relative_to(tree)
                     copy.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(file, copy)
-            (kept / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # else pytest reads ours
+            (kept / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # else pytest reads the one of kvproof
             kept.rename(target)
             return target
     raise EngineError(f"the package index has no source archive of vllm {RELEASE} with its tests in it")
 
 
 def start(subject: str, python: Path, folder: Path) -> "subprocess.Popen[bytes]":
-    """Begin one run; its output goes to a log beside its results."""
+    """Start one run; its output goes to a log beside its results."""
     results(subject).unlink(missing_ok=True)
     sources = [str(ROOT / part) for part in ("spec", "impl", "check")]
     environment = {
@@ -151,24 +151,24 @@ def start(subject: str, python: Path, folder: Path) -> "subprocess.Popen[bytes]"
 
 
 def results(subject: str) -> Path:
-    """Where a run leaves its outcomes."""
+    """The file to which a run writes its outcomes."""
     return BUILD / f"{subject}.jsonl"
 
 
 def outcomes(subject: str) -> dict[str, Outcome]:
-    """The outcomes of a finished run; a test that failed in any of its phases failed."""
+    """Read the outcomes of a finished run; a test that failed in any of its phases has failed."""
     found: dict[str, Outcome] = {}
     if results(subject).exists():
         for line in results(subject).read_text(encoding="utf-8").splitlines():
-            said = json.loads(line)
-            before = found.get(said["test"], Outcome(True, ""))
+            record = json.loads(line)
+            before = found.get(record["test"], Outcome(True, ""))
             if before.passed:
-                found[said["test"]] = Outcome(said["outcome"] == "passed", said["why"])
+                found[record["test"]] = Outcome(record["outcome"] == "passed", record["why"])
     return found
 
 
 def main() -> int:
-    """Run both, print the table and what is wrong; 0 if nothing is."""
+    """Run both, print the table and the complaints; returns 0 if there are none."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", type=Path, required=True, help="of the environment with vLLM's dependencies")
     python = parser.parse_args().python.absolute()

@@ -1,4 +1,4 @@
-"""What `make peers` complains about. The run itself needs a package index; this does not."""
+"""The complaints of `make peers`. The run itself needs a package index; these tests do not."""
 
 import importlib.util
 from pathlib import Path
@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 
 @pytest.fixture(scope="module")
 def run() -> Any:
-    """The script, imported by its path: it is in no package."""
+    """The script, imported by its path, since it is in no package."""
     spec = importlib.util.spec_from_file_location("peers_run", HERE / "run.py")
     assert spec is not None
     assert spec.loader is not None
@@ -34,7 +34,7 @@ def test_a_run_in_which_exactly_the_named_tests_fail_is_good(run: Any) -> None:
     assert run.complaints(vllm, ours, [reason(run, "file.py::test[0]")]) == []
 
 
-def test_a_failure_without_a_reason_is_told_with_its_message(run: Any) -> None:
+def test_a_failure_without_a_reason_is_reported_with_its_message(run: Any) -> None:
     vllm = all_passed(run, 931)
     ours = {**vllm, "file.py::test[0]": run.Outcome(False, "1 == 2")}
     assert run.complaints(vllm, ours, []) == ["fails, and no reason is given: file.py::test[0] (1 == 2)"]
@@ -48,7 +48,7 @@ def test_a_named_test_that_passes_or_does_not_exist_must_leave_the_list(run: Any
     ]
 
 
-def test_a_test_that_ran_on_one_side_only_is_told(run: Any) -> None:
+def test_a_test_that_ran_on_one_side_only_is_reported(run: Any) -> None:
     vllm, ours = all_passed(run, 932), all_passed(run, 931)
     assert run.complaints(vllm, ours, []) == ["ran on vLLM only: file.py::test[931]"]
     assert run.complaints(ours, vllm, []) == ["ran on kvproof only: file.py::test[931]"]

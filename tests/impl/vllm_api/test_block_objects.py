@@ -1,4 +1,4 @@
-"""Block objects, allocators, tables, trackers: handles on the core."""
+"""Block objects, allocators, block tables and trackers, each by itself."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_count_never_falls_below_zero_and_a_view_cannot_change_it() -> None:
         view.incr(3)
 
 
-def test_a_block_with_one_holder_is_appendable_and_copies_are_told_once() -> None:
+def test_a_block_with_one_holder_is_appendable_and_copies_are_returned_once() -> None:
     allocator = naive(4)
     tracker = CopyOnWriteTracker(allocator.refcounter)
     block = allocator.allocate_mutable_block(None)
@@ -198,7 +198,7 @@ def test_a_look_up_is_fixed_during_prefill_until_the_sequence_is_removed(make_gr
     assert tracker.get_num_cached_tokens(seq) == 8
 
 
-def test_a_grown_sequence_is_looked_up_anew_after_prefill(make_group: Make) -> None:
+def test_a_grown_sequence_is_looked_up_again_after_prefill(make_group: Make) -> None:
     allocator = PrefixCachingBlockAllocator(4, 4)
     tracker = ComputedBlocksTracker(allocator, 4, True)
     seq = make_group([0, 1, 2, 3]).seqs[0]

@@ -1,4 +1,4 @@
-"""The first generation's manager: its answers, its faults of old that must not come back, and prefixes."""
+"""The manager of the first generation: its answers, known faults of the original, and prefixes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def set_status(group: SequenceGroup, status: SequenceStatus) -> None:
 
 
 def compute(manager: BlockSpaceManagerV1, group: SequenceGroup, num_tokens: int) -> None:
-    """A step that computes the next tokens of the group."""
+    """A step that computes the next tokens of the group, which runs from then on."""
     manager.mark_blocks_as_computed(group, num_tokens)
     for seq in group.seqs:
         seq.status = SequenceStatus.RUNNING
@@ -36,7 +36,7 @@ def compute(manager: BlockSpaceManagerV1, group: SequenceGroup, num_tokens: int)
 
 
 def grow(manager: BlockSpaceManagerV1, group: SequenceGroup, token: int = 1) -> list[tuple[int, int]]:
-    """Every sequence gets a token, a slot for it, and has it computed."""
+    """Give every sequence a token and a slot for it, and compute it; returns the copies."""
     for seq in group.seqs:
         seq.append_token_id(token)
     assert manager.can_append_slots(group)
@@ -110,7 +110,7 @@ def test_lookahead_slots_are_refused(make_group: Make) -> None:
         manager.can_allocate(make_group([1]), 1)
 
 
-# Not to be repeated -----------------------------------------------------------------------------------------------
+# Known faults of the original -------------------------------------------------------------------------------------
 
 
 def test_a_sequence_alone_in_a_full_pool_appends_where_it_has_room(make_group: Make, run: Run) -> None:
@@ -119,7 +119,7 @@ def test_a_sequence_alone_in_a_full_pool_appends_where_it_has_room(make_group: M
     manager.allocate(group)
     run(group)
     assert manager.get_num_free_gpu_blocks() == 0
-    assert grow(manager, group) == []  # asked for one free block, it would be preempted again and again
+    assert grow(manager, group) == []  # if it needed one free block, it would be preempted again and again
 
 
 def test_a_swap_in_counts_the_waiting_token_and_its_copy(make_group: Make, run: Run) -> None:
@@ -131,7 +131,7 @@ def test_a_swap_in_counts_the_waiting_token_and_its_copy(make_group: Make, run: 
     set_status(group, SequenceStatus.SWAPPED)
     for seq in group.seqs:
         seq.append_token_id(1)
-    assert manager.can_swap_in(group) is OK  # two shared blocks, and the copy of one
+    assert manager.can_swap_in(group) is OK  # two shared blocks and the copy of one
     other = make_group([1])
     manager.allocate(other)
     assert manager.can_swap_in(group) is LATER

@@ -1,4 +1,4 @@
-"""Logical blocks, and physical blocks behind the two allocators of the first generation."""
+"""Logical blocks, and the physical blocks of the two allocators of the first generation."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_among_equally_old_blocks_the_longest_prefix_is_evicted_first() -> None:
     assert allocator.allocate("c", 4) is long
 
 
-def test_a_block_taken_for_something_else_is_not_computed_any_more() -> None:
+def test_a_block_taken_for_something_else_is_not_computed() -> None:
     allocator = CachedBlockAllocator(GPU, 4, 1)
     block = allocator.allocate("a", 4)
     block.computed = True
@@ -168,7 +168,7 @@ def test_a_block_that_becomes_full_gets_the_name_of_its_content() -> None:
 
 
 class Colliding:
-    """A name whose hash says nothing."""
+    """A name whose hash is the same for all names."""
 
     def __init__(self, content: str) -> None:
         self.content = content

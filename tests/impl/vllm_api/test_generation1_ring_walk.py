@@ -1,8 +1,8 @@
-"""Random operations on a manager with a ring, beside a model of the worker that knows only slots.
+"""Random operations on a manager with a ring, compared with a model of the worker that has only slots.
 
-A ring of W blocks keeps the last W * block_size positions of a sequence, all of them readable: position p lies in the
-block that the table names for it, and stays there until p + W * block_size is written. This is more than the judge
-asks of the subject, which shows a ring as a window of whole entries.
+A ring of W blocks keeps the last W * block_size positions of a sequence readable: position p is in the block that the
+table has for it until p + W * block_size is written. The judge checks less, because the subject `kvproof-generation1`
+reports a ring as a window of whole entries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ OK, LATER, NEVER = AllocStatus.OK, AllocStatus.LATER, AllocStatus.NEVER
 
 
 class World:
-    """A manager with a ring, and slots that remember what was written."""
+    """A manager with a ring, and slots that hold what was written."""
 
     def __init__(self, seed: int) -> None:
         self.random = pick = random.Random(seed)
@@ -39,7 +39,7 @@ class World:
         return self.slots[self.manager.get_block_table(seq)[position // self.size]], position % self.size
 
     def run(self) -> None:
-        """The worker's step; afterwards every sequence on the GPU reads its whole ring."""
+        """Execute the step; then every sequence on the GPU reads its whole ring."""
         self.random.shuffle(self.copies)
         for source, target in self.swaps + self.copies:
             self.slots[target] = self.slots[source][:]

@@ -1,4 +1,4 @@
-"""Rings: a sliding window in which a block takes a second place."""
+"""Rings: a sliding window in which a block is used for a second logical block."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_after_a_copy_the_ring_turns_to_the_copy(make_group: Make, run: Run) -> 
     child = parent.fork(100)
     manager.fork(parent, child)
     ((old, new),) = grow(manager, parent)
-    for _ in range(8):  # two blocks later the parent comes back to where its copy is
+    for _ in range(8):  # two blocks later the parent reuses its copy
         grow(manager, parent)
     table = manager.get_block_table(parent)
     assert table[-1] == table[-3] == new

@@ -1,7 +1,7 @@
 """The block objects within one step of a worker, which swaps in, then copies, then computes.
 
-Whatever a call returned for the step must still be right when the step is executed: no block of a pair is given up
-before, and no two swaps land on one block.
+The pairs that a call returns must still be right when the step is executed: no block of a pair is released before, and
+no two swaps land on one block.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ def table_of(allocator: CpuGpuBlockAllocator, tokens: list[int], window: int | N
 
 
 def swap(allocator: CpuGpuBlockAllocator, table: BlockTable, source: Device, target: Device) -> set[int]:
-    """Move a table; returns the ids that it has then."""
+    """Move a table to the other device; returns its new ids."""
     moved = allocator.swap(table.blocks, source, target)
     table.update(table.blocks)
     return set(moved.values())
 
 
 def computed(allocator: CpuGpuBlockAllocator, tokens: list[int]) -> BlockTable:
-    """A table whose full blocks are computed."""
+    """Return a table whose full blocks are computed."""
     table = table_of(allocator, tokens)
     allocator.mark_blocks_as_computed([])
     return table
