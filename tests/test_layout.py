@@ -52,7 +52,7 @@ CHECK = TREE / "check" / "kvproof" / "check"
 FILES_IN_CHECK_MAX = 6
 
 # Today's exceptions; this list only shrinks.
-UNTESTED = {"check/protocol", "check/recording/vllm_v0", "check/recording/vllm_v1", "models"}
+UNTESTED = {"check/protocol", "models"}
 
 # Folders of tests that are about no single folder of the product, each with its reason.
 TESTS_ACROSS = {

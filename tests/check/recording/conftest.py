@@ -1,5 +1,8 @@
-"""A small server whose manager is recorded."""
+"""A small server whose manager is recorded, and recordings of released engines."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +12,7 @@ from typing import Any
 import pytest
 
 from kvproof.check.recording import record
+from kvproof.check.subjects.loading import download
 from kvproof.impl import BlockManager, Sequence, SequenceGroup, SequenceStatus
 from kvproof.impl.scheduler import PreemptionMode, Scheduler, SchedulerConfig
 
@@ -97,5 +101,45 @@ def serve(tmp_path: Path) -> Serve:
             with suppress(*[Exception] * may_raise):  # of a planted fault; the recording contains it
                 server.run(num_steps, forks)
         return path
+
+    return run
+
+
+RECORD = """
+import json, sys, tempfile
+from pathlib import Path
+from kvproof.check.recording.example_run import record_run
+from kvproof.check.recording.validate import validate
+from kvproof.check.subjects.registry import find
+
+name, fixed, num_runs, fault = json.loads(sys.argv[1])
+make, path = find(name), Path(tempfile.mkdtemp()) / "recording.jsonl"
+if fault:
+    exec(fault)
+found, witnesses, num_lines = [], {}, 0
+for seed in range(1, num_runs + 1):
+    run = record_run(make, seed, 300, path, fixed, shows_pool=not fault and seed % 2 == 0)
+    done = validate(path)
+    num_lines += done.num_calls
+    for witness, count in done.witnesses.items():
+        witnesses[witness] = witnesses.get(witness, 0) + count
+    finding = done.finding and [done.finding.property, json.loads(path.read_text().splitlines()[done.line - 1])["call"]]
+    if finding or done.reason or run.finding:
+        found.append([finding, done.reason, run.finding and run.finding.property])
+print(json.dumps([found, num_lines, witnesses]))
+"""
+
+
+@pytest.fixture
+def record_engine() -> Callable[..., Any]:
+    """Records runs of an engine in another process, and returns the findings, the number of lines and the witnesses."""
+
+    def run(release: str, subject: str, fixed: dict[str, Any], num_runs: int, fault: str = "") -> Any:
+        download.add(f"vllm=={release}")
+        arguments = json.dumps([f"{subject}=={release}", fixed, num_runs, fault])
+        done = subprocess.run(
+            [sys.executable, "-c", RECORD, arguments], capture_output=True, text=True, check=True, timeout=280
+        )
+        return json.loads(done.stdout)
 
     return run

@@ -9,10 +9,10 @@ import torch
 
 from kvproof.check.data_plane.memory.arena import Arena
 from kvproof.check.data_plane.memory.layouts import Geometry
-from kvproof.check.data_plane.steps.moves import Moves, Pair, PoolId
+from kvproof.check.data_plane.steps.moves import POOLS, Moves, Pair, PoolId
+from kvproof.spec.text.mapping import WORKER_ORDER
 
 CopyBlock = Callable[[torch.Tensor, torch.Tensor], object]  # target, source: the words of one part of one block
-POOLS = {name: (source, target) for name, source, target, _ in Moves().lists()}
 
 
 def plain(target: torch.Tensor, source: torch.Tensor) -> None:
@@ -62,7 +62,7 @@ class Wrongly:
     pools: Callable[[str], tuple[PoolId, PoolId]] = lambda name: POOLS[name]
     is_skipped: Callable[[str, int, int, int], bool] = lambda name, number, layer, part: False
     copy_block: CopyBlock = field(default=plain)
-    order: tuple[str, ...] = tuple(POOLS)
+    order: tuple[str, ...] = WORKER_ORDER
 
     def move(self, surface: Surface) -> None:
         """Execute the lists."""

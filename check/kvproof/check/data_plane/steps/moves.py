@@ -1,7 +1,7 @@
 """The effect of an engine's step on the two pools, as data.
 
-A worker executes the swaps in, then the swaps out, then the copies, then the model, which writes slots. Ids count from
-0 in each pool. Freed blocks are poisoned after the moves, so that a later read of them is detected.
+A worker executes the lists in `WORKER_ORDER` (swaps in, swaps out, copies), then the model, which writes slots. Ids
+count from 0 in each pool. Freed blocks are poisoned after the moves, so that a later read of them is detected.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from kvproof.spec.text import mapping
+from kvproof.spec.text.mapping import COPY, SWAP_IN, SWAP_OUT, WORKER_ORDER
 
 Pair = tuple[int, int]  # source block, target block
 
@@ -25,22 +25,26 @@ class PoolId(IntEnum):
         return f"the {self.name} pool"
 
 
+# Source and target pool of each list.
+POOLS = {
+    SWAP_IN: (PoolId.CPU, PoolId.GPU),
+    SWAP_OUT: (PoolId.GPU, PoolId.CPU),
+    COPY: (PoolId.GPU, PoolId.GPU),
+}
+
+
 @dataclass(frozen=True)
 class Moves:
-    """The three lists of one step, in the order in which a worker executes them."""
+    """The three lists of one step."""
 
     swap_in: tuple[Pair, ...] = ()
     swap_out: tuple[Pair, ...] = ()
     copy: tuple[Pair, ...] = ()
 
     def lists(self) -> Iterator[tuple[str, PoolId, PoolId, tuple[Pair, ...]]]:
-        """Name, source pool, target pool and pairs of each list, in order."""
-        lists = {
-            mapping.SWAP_IN: (PoolId.CPU, PoolId.GPU, self.swap_in),
-            mapping.SWAP_OUT: (PoolId.GPU, PoolId.CPU, self.swap_out),
-            mapping.COPY: (PoolId.GPU, PoolId.GPU, self.copy),
-        }
-        return ((name, *lists[name]) for name in mapping.WORKER_ORDER)
+        """Name, source pool, target pool and pairs of each list, in the order in which a worker executes them."""
+        for name in WORKER_ORDER:
+            yield name, *POOLS[name], getattr(self, name)
 
     @property
     def num_pairs(self) -> int:

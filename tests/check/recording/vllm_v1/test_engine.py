@@ -1,0 +1,55 @@
+"""vLLM's V1 schedulers and managers are recorded and judged, each release in a process of its own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.engine
+Record = Callable[..., Any]
+
+
+@pytest.mark.parametrize(("release", "async_steps"), [("0.12.0", 0), ("0.33.0", 0), ("0.33.0", 1)])
+def test_the_v1_scheduler_with_its_manager_is_consistent(release: str, async_steps: int, record_engine: Record) -> None:
+    fixed = {"transfers": False, "async_steps": async_steps} if release == "0.33.0" else {"keys": 1}
+    found, num_lines, witnesses = record_engine(release, "vllm-v1-scheduler", fixed, 12)
+    assert found == []
+    assert num_lines > 2_000
+    assert {"hit", "evict", "window left an entry"} <= set(witnesses)
+
+
+def test_the_v1_manager_with_every_key_is_consistent(record_engine: Record) -> None:
+    found, num_lines, witnesses = record_engine("0.33.0", "vllm-v1", {"caching": True}, 15)
+    assert found == []
+    assert num_lines > 1_000
+    assert {"hit", "reset"} <= set(witnesses)
+
+
+V1_FAULTS = {
+    "a request leaks its first block": (
+        "free = pool.free_blocks\npool.free_blocks = lambda self, blocks, *more: free(self, list(blocks)[:-1], *more)",
+        {"no-leak-at-rest", "conservation"},
+        {"free"},
+    ),
+    "a block that is hit stays in the free queue": (
+        "def touch(self, blocks):\n    for block in blocks: block.ref_cnt += 1\npool.touch = touch",
+        {"conservation", "admission-sound"},
+        {"allocate_slots"},
+    ),
+    "a block keeps its hash when it is taken": (
+        "pool._maybe_evict_cached_block = lambda self, block: False",
+        {"admission-sound"},
+        {"allocate_slots"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", V1_FAULTS)
+def test_a_fault_planted_in_the_v1_manager_diverges_at_its_line(name: str, record_engine: Record) -> None:
+    code, properties, calls = V1_FAULTS[name]
+    fault = f"make()\npool = sys.modules['vllm.v1.core.block_pool'].BlockPool\n{code}"
+    fixed = {"transfers": False, "async_steps": 0, "caching": True, "window": None, "keys": 1}
+    found, _, _ = record_engine("0.33.0", "vllm-v1-scheduler", fixed, 3, fault)
+    assert found
+    assert {finding[0] for finding, _, _ in found if finding} <= properties
+    assert {finding[1] for finding, _, _ in found if finding} == calls
