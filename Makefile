@@ -17,7 +17,7 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_D
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test soak lint format typecheck bench engines-test peers clean help .venv
+.PHONY: verify test soak proofs-accept lint format typecheck bench engines-test peers clean help .venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,9 @@ test: $(READY) ## lint, types and the test suite: what CI runs
 soak: $(READY) ## what takes minutes: two solvers, every seed, every fault of the rules
 	$(BIN)/kvproof prove --second-solver
 	$(BIN)/pytest -m long
+
+proofs-accept: $(READY) ## pin what kvproof prove proves and assumes today; review the diff
+	$(BIN)/python -m kvproof.models.pin
 
 lint: $(READY) ## ruff, nothing changed
 	$(BIN)/ruff check .

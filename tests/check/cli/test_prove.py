@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 import kvproof.reports
 from kvproof.check.cli.app import app
 from kvproof.models import suites
+from kvproof.models.pin import Pin
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.solvers.solving import ProofOutcome, Settings, decide
 from kvproof.models.suites import Refutation
@@ -49,6 +50,14 @@ def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.cli.prove_run.SUITES", {"mixed": ""})
     monkeypatch.setattr("kvproof.check.cli.prove_run.refutation_of", shown)
+    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda: pinned(mixed()))
+
+
+def pinned(obligations: Iterable[Obligation]) -> list[str]:
+    pin = Pin()
+    for one in obligations:
+        pin.add(one)
+    return list(pin.lines)
 
 
 def test_what_is_asked_for_is_proved_and_shown(tmp_path: Path) -> None:
@@ -61,8 +70,10 @@ def test_what_is_asked_for_is_proved_and_shown(tmp_path: Path) -> None:
     schema = json.loads((Path(kvproof.reports.__path__[0]) / "result.schema.json").read_text())
     jsonschema.validate(document, schema)
     assert {check["verdict"] for check in document["checks"]} == {"proved"}
-    assert {check["judge"] for check in document["checks"]} == {"prover"}
-    assert {check["id"].split("/")[2:4][1] for check in document["checks"]} == {"begin_swap"}
+    *proved, pin = document["checks"]
+    assert {check["judge"] for check in proved} == {"prover"}
+    assert {check["id"].split("/")[3] for check in proved} == {"begin_swap"}
+    assert (pin["id"], pin["counts"]) == ("pin/obligations", {"differences": 0})
     assert document["totals"]["proved"] == len(document["checks"]) > 30
     assert document["run"]["is_complete"]
 
@@ -102,6 +113,7 @@ def test_what_is_open_is_named_with_its_place_and_its_reason(tmp_path: Path) -> 
         "prover/conservation/mixed/right/it is not 0": "proved",
         "prover/conservation/mixed/wrong/it is 1": "refuted",
         "prover/read-back/mixed/open/114 is no sum of cubes": "unknown",
+        "pin/obligations": "proved",
     }
     assert "refuted: mixed/wrong/it is 1\n  x is 2\n  and 2 is not 1\n" in done.stderr
     found = {check["id"]: check["counterexample"] for check in document["checks"]}
@@ -217,7 +229,9 @@ def test_bounded_obligations_are_counted_apart(monkeypatch: pytest.MonkeyPatch) 
         yield Obligation(suite, "right", "it is not 0", "conservation", (Hypothesis("positive", X > 0),), X != 0)
 
     monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", two_suites)
+    both = [*two_suites("mixed"), *two_suites("concolic")]
     monkeypatch.setattr("kvproof.check.cli.prove_run.SUITES", {"mixed": "", "concolic": ""})
+    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda: pinned(both))
     done = kvproof_prove("--only", "*/right/*", "--json", "-")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["totals"]["bounded obligations"] == 1
@@ -231,6 +245,23 @@ def test_a_result_that_cannot_be_written_is_said_before_the_run(tmp_path: Path) 
     done = kvproof_prove("--json", str(tmp_path))
     assert done.exit_code == 2
     assert "is a folder" in done.stderr
+
+
+@pytest.mark.usefixtures("mixed_suite")
+@pytest.mark.parametrize("selected", [[], ["--only", "mixed/right"]])
+def test_an_obligation_that_is_not_pinned_or_has_vanished_fails_the_run(
+    monkeypatch: pytest.MonkeyPatch, selected: list[str]
+) -> None:
+    right = next(mixed())
+    old = Obligation("mixed", "right", "it is not -1", "conservation", right.hypotheses, X != -1)
+    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda: pinned([old]))
+    done = kvproof_prove(*selected, "--json", "-")
+    assert done.exit_code == 1
+    (check,) = [one for one in json.loads(done.stdout)["checks"] if one["judge"] == "pin"]
+    assert check["verdict"] == "refuted"
+    assert "new obligation: mixed/right/it is not 0" in check["text"]
+    assert "vanished obligation: mixed/right/it is not -1" in check["text"]
+    assert "make proofs-accept" in done.stderr
 
 
 def test_that_rules_fire_is_part_of_it() -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import z3
 
+from kvproof.models.pin import Pin, pinned_lines
 from kvproof.models.proofs.contracts import contract_obligations
 from kvproof.models.proofs.induction import INITIAL, SUITE, Induction
 from kvproof.models.proofs.obligation import Obligation
@@ -47,6 +48,14 @@ def test_every_obligation_is_proved(outcomes: list[ProofOutcome]) -> None:
     assert {(subject, name) for subject in (INITIAL, *RULES) for name in names} <= asked
     per_property = Counter(one.obligation.property for one in outcomes)
     assert per_property["well-defined"] > 1000
+
+
+def test_what_is_proved_and_assumed_is_what_is_pinned(outcomes: list[ProofOutcome]) -> None:
+    """`make proofs-accept` pins what is proved today."""
+    pin = Pin()
+    for one in outcomes:
+        pin.add(one.obligation)
+    assert list(pin.differences(pinned_lines())) == []
 
 
 @pytest.mark.long

@@ -185,6 +185,9 @@ def _totals(result: Result, outcomes: list[ProofOutcome]) -> Iterator[Line]:
     yield "", ""
     if lints:
         yield f"lints: {sum(lints)} of {len(lints)} hold", "" if all(lints) else "bold red"
+    for check in result.checks:
+        if check.judge == "pin":
+            yield f"pinned: {check.counts['differences'] or 'no'} differences", "bold red" if check.is_failure else ""
     yield from _vacuity(result)
     end = "" if result.run.is_complete else " The run did not finish."
     style = {Exit.OK: "bold green", Exit.REFUTED: "bold red"}.get(result.exit_code(), "bold yellow")

@@ -1,8 +1,8 @@
 """The run of `kvproof prove`: select what is to be proved, decide it, print it, and write the result document.
 
-Order: the lints, the vacuity check of each rule, the obligations, the vacuity check of their hypotheses, then the
-optional parts. An obligation that the solver does not prove is refuted only if a run of the specification (or of the
-code) confirms it; otherwise it is unknown, whatever the solver answered.
+Order: the lints, the vacuity check of each rule, the obligations, whether they are the pinned ones, the vacuity check
+of their hypotheses, then the optional parts. An obligation that the solver does not prove is refuted only if a run of
+the specification (or of the code) confirms it; otherwise it is unknown, whatever the solver answered.
 """
 
 import time
@@ -21,6 +21,7 @@ from kvproof.check.runs.session import interruptible
 from kvproof.check.runs.subject_lookup import did_you_mean
 from kvproof.check.runs.terminal import output, say
 from kvproof.models.counterexamples.case import RULES
+from kvproof.models.pin import Pin, pinned_lines
 from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.proofs.lints import lint_names, lints
 from kvproof.models.proofs.obligation import Obligation
@@ -40,10 +41,11 @@ from kvproof.models.translation.text import Text
 from kvproof.reports.result import Check, Result, Run
 from kvproof.spec.verdict import Exit, Verdict
 
-PROVER, LINT = "prover", "lint"
+PROVER, LINT, PIN = "prover", "lint", "pin"
 SUBJECT = "the specification"
 UNCONFIRMED = "the solver has a model in which the goal is false, but no run confirms it"
 COUNTEREXAMPLES_SECONDS = 120.0  # for all open obligations together
+DIFFERENCES_MAX = 10  # listed in a message
 
 
 @dataclass(frozen=True)
@@ -166,21 +168,28 @@ def _checks(request: ProofRequest) -> Iterator[tuple[ProofOutcome | None, Check]
         yield from ((None, _lint_check(name, findings)) for name, findings in found if name in linted)
     yield from ((None, _firing_check(name, is_fired)) for name, is_fired in firings(rules, text))
     hypotheses: dict[str, Hypotheses] = {}
+    pin = Pin()
     judge = _Judge(text)
-    for one in decide_all(_selected(request, selection, hypotheses), request.settings, request.num_processes):
+    for one in decide_all(_selected(request, selection, hypotheses, pin), request.settings, request.num_processes):
         yield judge.check(one)
+    if text is None and pin.lines:
+        is_selected = None if request.is_whole else selection.has
+        yield None, _pin_check(list(pin.differences(pinned_lines(), is_selected)))
     if wants_hypotheses:
         yield from ((None, _hypotheses_check(suite, sets)) for suite, sets in hypotheses.items())
 
 
-def _selected(request: ProofRequest, selection: Selection, hypotheses: dict[str, Hypotheses]) -> Iterator[Obligation]:
-    """The selected obligations; adds their hypotheses to those of their suite. Raises UsageError."""
+def _selected(
+    request: ProofRequest, selection: Selection, hypotheses: dict[str, Hypotheses], pin: Pin
+) -> Iterator[Obligation]:
+    """The selected obligations; adds them to the pin and to the hypotheses of their suite. Raises UsageError."""
     for suite in request.suites:
         if not selection.may_have(suite):
             continue
         for one in obligations_of(suite) if request.text is None else obligations_of(suite, request.text):
             if selection.has(one.id):
                 hypotheses.setdefault(suite, Hypotheses()).note(one)
+                pin.add(one)
                 yield one
     selection.require_matched()
 
@@ -192,6 +201,15 @@ def _lint_check(name: str, findings: list[Finding]) -> Check:
     text = "; ".join(f"{one.place}: {one.text}" for one in findings)
     verdict = Verdict.REFUTED if findings else Verdict.PROVED
     return Check(f"{LINT}/{name}", LINT, name, verdict, counts={"findings": len(findings)}, text=text)
+
+
+def _pin_check(differences: list[str]) -> Check:
+    verdict = Verdict.REFUTED if differences else Verdict.PROVED
+    text = "; ".join(differences[:DIFFERENCES_MAX])
+    if differences:
+        more = f"; and {len(differences) - DIFFERENCES_MAX:,} more" if len(differences) > DIFFERENCES_MAX else ""
+        text = f"what is proved is not what is pinned: {text}{more}; if this is intended, run make proofs-accept"
+    return Check(f"{PIN}/obligations", PIN, "obligations", verdict, counts={"differences": len(differences)}, text=text)
 
 
 def _firing_check(rule: str, is_fired: bool) -> Check:
