@@ -1,4 +1,4 @@
-"""One row for each property: at which level it can be decided, and the reason where nothing can be said of it."""
+"""One row for each property: at which level it can be decided, and the reason if it cannot."""
 
 from dataclasses import asdict, replace
 from typing import Any
@@ -23,7 +23,9 @@ def test_every_property_can_be_decided_at_some_level() -> None:
     names: list[str] = [field for field, value in asdict(Capabilities()).items() if isinstance(value, bool)]
     everything_on: dict[str, Any] = dict.fromkeys(names, True)
     everything = Facts(replace(Capabilities(), **everything_on))
-    open_names = {name for name, needs in PROPERTIES.items() if any(need.is_met(everything) for need in needs.values())}
+    open_names = {
+        name for name, needs in PROPERTIES.items() if any(need.is_fulfilled(everything) for need in needs.values())
+    }
     assert open_names == SENTENCES.keys() - {"nondeterministic"}  # which the walker decides, by repeating runs
 
 

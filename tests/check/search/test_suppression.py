@@ -68,7 +68,7 @@ def test_a_run_meets_no_fault_that_it_is_steered_around_and_keeps_all_else() -> 
             assert any(without & set(features) == {feature} for features in found)
 
 
-def test_a_steered_walk_passes_over_what_was_told_and_finds_what_hid_behind_it() -> None:
+def test_a_steered_walk_passes_over_known_failures_and_finds_the_ones_behind_them() -> None:
     options = WalkOptions(known=((*FORKS, ("fork",)),))
     done = random_walk.walk(MANAGERS, TwoFaults(), 1, max_operations=20_000, seconds=100, options=options)
     assert isinstance(done.finding, Finding)

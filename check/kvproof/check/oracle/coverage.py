@@ -1,9 +1,9 @@
-"""What can be said at all: which properties a judge decides for a subject, and what a walk of it must reach.
+"""Coverage: which properties a judge can decide for a subject, and which situations a walk of it must reach.
 
-`PROPERTIES` has one row for each property: what the subject must be able to do, or to show, for the property to mean
-anything, at each level. Where a need is not met, the property is unsupported, with the reason of that need; it never
-counts as passed. `WITNESSES` names, for each level, the situations that a long walk must reach; a walk that does not
-reach them has shown nothing.
+`PROPERTIES` has one row for each property: what the subject must be able to do, or to show, at each level, so that the
+property can be decided. If a subject does not have it, the property is unsupported, with the reason of that need; it
+never counts as passed. `WITNESSES` names, for each level, the situations that a long walk must reach. A walk that does
+not reach them proves nothing.
 """
 
 import ast
@@ -34,14 +34,14 @@ class Facts:
 
 @dataclass(frozen=True)
 class Need:
-    """A condition on a subject. reason: what a report says of a property whose need is not met."""
+    """A condition on a subject. reason: what a report says about a property if the subject does not fulfil it."""
 
-    is_met: Callable[[Facts], bool]
+    is_fulfilled: Callable[[Facts], bool]
     reason: str
 
 
 def never(reason: str) -> Need:
-    """Nothing can be said of the property, whatever the subject is."""
+    """The property cannot be decided for any subject."""
     return Need(lambda facts: False, reason)
 
 
@@ -114,9 +114,9 @@ PROPERTIES: dict[str, dict[str, Need]] = {
 
 
 def unsupported(property: str, level: str, facts: Facts) -> str | None:
-    """Why nothing can be said of a property; None if something can. level: the name of a level, or `RECORDING`."""
+    """Why a property cannot be decided; None if it can. level: the name of a level, or `RECORDING`."""
     need = PROPERTIES[property][level]
-    return None if need.is_met(facts) else need.reason
+    return None if need.is_fulfilled(facts) else need.reason
 
 
 def facts_of(level: Level, subject: Any) -> Facts:

@@ -1,8 +1,12 @@
-"""A base for adapters: what a block manager does not have needs no line.
+"""A base for adapters of block managers: features that the manager does not have need no code.
 
-An adapter derives from `ManagerAdapter`, says what its manager can do (`capabilities`), makes it (`make`), and hands
-on what an engine asks of it, one line each. The rest of the protocol is kept here: who is in which group, whose tokens
-are which, and who has blocks. A call that needs a capability which was not declared is never made.
+An adapter derives from `ManagerAdapter`. It declares what its manager can do (`capabilities`), makes the manager
+(`make`), and passes on each call of an engine, usually in one line. The base keeps the rest of the protocol: which
+sequences are in which group, which tokens are whose, and which sequences have blocks. The judge never makes a call that
+needs an undeclared capability.
+
+At least `make`, `allocate`, `append`, `release`, `tables` and `num_free` have to be defined. `open` raises AdapterError
+and names the missing ones, and those that a declared capability needs (`NEEDED`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +33,7 @@ BOOLEAN_ADMISSION = Assumption(
 )
 
 ALWAYS = ("make", "allocate", "append", "release", "tables", "num_free")
+# Calls that an adapter has to define if its capabilities say so.
 NEEDED: dict[str, Callable[[Capabilities], bool]] = {
     "can_allocate": lambda can: can.has_admission_query,
     "can_append": lambda can: can.has_admission_query,
@@ -42,7 +47,7 @@ NEEDED: dict[str, Callable[[Capabilities], bool]] = {
     "swap_in": lambda can: can.swap,
     "num_free_host": lambda can: can.swap,
 }
-# An adapter that defines the call on the right itself, for whole groups, need not define the one on the left.
+# An adapter that defines the call on the right, for whole groups, need not define the one on the left.
 INSTEAD = {
     "can_allocate": "can_admit",
     "allocate": "admit",
@@ -54,17 +59,18 @@ INSTEAD = {
 
 
 class ManagerAdapter:
-    """A block manager as a subject, sequence by sequence.
+    """A block manager as a subject, called sequence by sequence.
 
-    `self.manager` is what `make` returned, `self.tokens[seq]` all tokens of a sequence, `self.keys[seq]` and
-    `self.images[seq]` what else its KV depends on, `self.groups[group]` the sequences of a group, `self.config` the
-    configuration. Answers of `tables`, `refcounts` and `free_ids` are copied.
+    config: the configuration. manager: what `make` returned. tokens: for each sequence its prompt and the tokens that
+    were sampled. keys, images: for each sequence what its KV depends on in addition to its tokens. groups: for each
+    group the sequences that are not over. The results of `tables`, `refcounts` and `free_ids` are copied, so that they
+    may be the manager's own lists.
     """
 
     name = "manager"
     capabilities: Capabilities = Capabilities()
     assumptions: tuple[Assumption, ...] = (BOOLEAN_ADMISSION,)
-    refusals: tuple[type[Exception], ...] = ()  # what the manager raises to refuse, where it is not asked first
+    refusals: tuple[type[Exception], ...] = ()  # exceptions by which `allocate` and `append` refuse
 
     manager: Any
     config: Config
@@ -73,52 +79,52 @@ class ManagerAdapter:
     images: dict[int, tuple[Image, ...]]
     groups: dict[int, list[int]]
 
-    # What an adapter must say -------------------------------------------------------------------------------------
+    # What an adapter defines ---------------------------------------------------------------------------------------
 
     def make(self, config: Config) -> Any:
-        """A new manager. May raise Unsupported."""
+        """Return a new manager. Raises Unsupported for a configuration that it cannot have."""
         raise NotImplementedError
 
     def can_allocate(self, tokens: list[int]) -> bool | Admission:
-        """Whether a prompt gets its blocks. Needed where `capabilities.has_admission_query`."""
+        """Whether a prompt would get its blocks now. Needed with the capability `has_admission_query`."""
         raise NotImplementedError
 
     def allocate(self, seq: int, tokens: list[int]) -> int | None:
-        """Give a sequence blocks for its prompt; with a prefix cache the number of tokens that were hit."""
+        """Give a sequence blocks for its prompt. Returns the tokens found in the prefix cache; None stands for 0."""
         raise NotImplementedError
 
     def append(self, seq: int, num_tokens: int) -> Sequence[Pair] | None:
-        """Give a sequence slots for its next tokens; the (source, target) block copies that the worker must make."""
+        """Give a sequence slots for its next tokens. Returns (source, target) copies for the worker, if any."""
         raise NotImplementedError
 
     def release(self, seq: int) -> None:
-        """Give up the blocks of a sequence."""
+        """Release the blocks of a sequence."""
         raise NotImplementedError
 
     def share(self, parent: int, child: int) -> None:
-        """Let the child share every block of its parent. Needed where `capabilities.fork`."""
+        """Let the child share every block of its parent. Needed with the capability `fork` or `waiting_groups`."""
         raise NotImplementedError
 
     def tables(self) -> Mapping[int, Sequence[int]] | Mapping[int, Sequence[Sequence[int]]]:
-        """The block ids of every sequence that has blocks; where `capabilities.kv_groups`, a table for each group."""
+        """The block ids of each sequence that has blocks; with the capability `kv_groups`, a table per KV group."""
         raise NotImplementedError
 
     def num_free(self) -> int:
-        """How many GPU blocks could be taken."""
+        """The number of GPU blocks that could be taken."""
         raise NotImplementedError
 
     def refcounts(self) -> Sequence[int] | None:
-        """The refcount of every block, if the manager shows it: findings then name the very call that is wrong."""
+        """The refcount of each block, if the manager shows it. Findings then name the call that is wrong."""
         return None
 
     def free_ids(self) -> Sequence[int] | None:
-        """The ids of all free blocks, if the manager shows them."""
+        """The ids of all free and evictable blocks, if the manager shows them."""
         return None
 
     # The protocol -------------------------------------------------------------------------------------------------
 
     def open(self, config: Config) -> None:
-        """A new manager and an empty world."""
+        """Make a new manager, and forget every group. Raises Unsupported, and AdapterError for a missing definition."""
         self._require_complete()
         require_capable(self.name, config, self.capabilities)
         self.config = config
@@ -128,7 +134,7 @@ class ManagerAdapter:
         self.manager = self.make(config)
 
     def _require_complete(self) -> None:
-        """Name the calls that the adapter must have for what it says its manager can do. Raises AdapterError."""
+        """Raise AdapterError unless the adapter defines each call that its capabilities need."""
         can = self.capabilities
         needed = [*ALWAYS, *(name for name, is_needed in NEEDED.items() if is_needed(can))]
         missing = [n for n in needed if not (self._defines(n) or (n in INSTEAD and self._defines(INSTEAD[n])))]
@@ -139,29 +145,29 @@ class ManagerAdapter:
         return getattr(type(self), name) is not getattr(ManagerAdapter, name)
 
     def new(self, group: int, seqs: list[int], tokens: list[int], key: Key, images: tuple[Image, ...]) -> None:
-        """A waiting group."""
+        """Remember the tokens, key and images of each sequence of a new group."""
         self.groups[group] = list(seqs)
         for seq in seqs:
             self.tokens[seq], self.keys[seq], self.images[seq] = list(tokens), key, images
             self._group_of[seq] = group
 
     def new_encoder(self, group: int, seq: int, tokens: list[int]) -> None:
-        """An encoder sequence."""
+        """Remember the encoder sequence of a waiting group. Needed with the capability `cross`."""
         raise NotImplementedError
 
     def grow(self, seq: int, token: int) -> None:
-        """A sampled token."""
+        """Remember a sampled token."""
         self.tokens[seq].append(token)
 
     def hits(self, group: int) -> int:
-        """A look-up."""
+        """The tokens of a waiting group's prompt that are cached. Needed with the capability `caching`."""
         return 0
 
     def forget(self, group: int) -> None:
-        """Looked up, and not admitted."""
+        """Called when a looked-up group was not admitted. Drop what the look-up kept."""
 
     def can_admit(self, group: int) -> Admission:
-        """`can_allocate`; a plain no is never if nothing is allocated, else later."""
+        """Ask `can_allocate`. False becomes NEVER if no group is admitted, else LATER."""
         answer = self.can_allocate(self.tokens[self.groups[group][0]])
         if isinstance(answer, Admission):
             return answer
@@ -170,19 +176,19 @@ class ManagerAdapter:
         return Admission.LATER if self._admitted else Admission.NEVER
 
     def can_append(self, group: int) -> bool:
-        """Whether each sequence of the group, `self.groups[group]`, gets its next slot."""
+        """Whether each sequence of the group would get its next slot. Needed with `has_admission_query`."""
         raise NotImplementedError
 
     def can_swap_out(self, group: int) -> Admission:
-        """Whether `swap_out` would succeed."""
+        """Whether `swap_out` would succeed now. Needed with the capability `swap`."""
         raise NotImplementedError
 
     def can_swap_in(self, group: int) -> Admission:
-        """Whether `swap_in` would succeed."""
+        """Whether `swap_in` would succeed now. Needed with the capability `swap`."""
         raise NotImplementedError
 
     def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
-        """`allocate` for the first sequence; the others share its blocks."""
+        """Allocate blocks for the first sequence of the group, and let the others share them."""
         first, *others = self.groups[group]
         try:
             hit = self.allocate(first, self.tokens[first])
@@ -194,14 +200,14 @@ class ManagerAdapter:
         return Admitted(hit or 0)
 
     def reserve(self, seq: int, num_tokens: int) -> Reserved | Refused:
-        """`append`."""
+        """Reserve slots by `append`. An exception of `refusals` becomes a refusal."""
         try:
             return Reserved(tuple(self.append(seq, num_tokens) or ()))
         except self.refusals as error:
             return Refused(str(error))
 
     def fork(self, parent: int, child: int) -> None:
-        """`share`, and the child is in the group of its parent."""
+        """Put the child into the group of its parent, and let it share the blocks."""
         self.tokens[child], self.keys[child] = self.tokens[parent][:], self.keys[parent]
         self.images[child], group = self.images[parent], self._group_of[parent]
         self.groups[group].append(child)
@@ -210,7 +216,7 @@ class ManagerAdapter:
         self.share(parent, child)
 
     def free(self, seq: int) -> None:
-        """`release`, unless it waits."""
+        """Forget the sequence. Its blocks are released if it has any."""
         if seq in self._admitted:
             self._admitted.remove(seq)
             self.release(seq)
@@ -218,42 +224,42 @@ class ManagerAdapter:
         del self.tokens[seq], self.keys[seq], self.images[seq]
 
     def preempt(self, group: int) -> None:
-        """`release`; the group waits again."""
+        """Release the blocks of each sequence of the group, which waits again."""
         for seq in self.groups[group]:
             self._admitted.remove(seq)
             self.release(seq)
 
     def swap_out(self, group: int) -> list[Pair]:
-        """Move the group to host blocks."""
+        """Move the group to host blocks. Needed with the capability `swap`."""
         raise NotImplementedError
 
     def swap_in(self, group: int) -> list[Pair]:
-        """Move the group back."""
+        """Move the group back to GPU blocks. Needed with the capability `swap`."""
         raise NotImplementedError
 
     def step_scheduled(self, step: list[Scheduled], now: int) -> None:
-        """What is about to be computed."""
+        """The step is about to be launched. Does nothing by default."""
 
     def step_done(self, step: list[Scheduled]) -> None:
-        """What was computed."""
+        """The step was executed. Does nothing by default."""
 
     def reset_cache(self) -> bool:
-        """Forget the prefix cache."""
+        """Forget the prefix cache. Needed with the capability `reset`."""
         raise NotImplementedError
 
     def num_free_host(self) -> int:
-        """How many host blocks could be taken."""
+        """The number of host blocks that could be taken. Needed with the capability `swap`."""
         return 0
 
     def observe(self) -> Observation:
-        """Copies of what the manager shows."""
+        """The current state, from `tables`, `num_free`, `num_free_host`, `refcounts` and `free_ids`."""
         refs, free = self.refcounts(), self.free_ids()
         return Observation(
-            {seq: self._tables_of(shown) for seq, shown in self.tables().items()},
+            {seq: self._copied(tables) for seq, tables in self.tables().items()},
             (self.num_free(), self.num_free_host()),
             refs=None if refs is None else list(refs),
             free_ids=None if free is None else list(free),
         )
 
-    def _tables_of(self, shown: Sequence[Any]) -> list[list[int]]:
-        return [list(table) for table in shown] if self.capabilities.kv_groups else [list(shown)]
+    def _copied(self, tables: Sequence[Any]) -> list[list[int]]:
+        return [list(table) for table in tables] if self.capabilities.kv_groups else [list(tables)]

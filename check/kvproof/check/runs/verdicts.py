@@ -59,7 +59,7 @@ class Outcome:
 
 
 def planned_checks(level: Level, judge: str, subject: Any) -> list[Check]:
-    """A check for every property, undecided, or unsupported where nothing can be said of it at this level.
+    """A check for every property, undecided, or unsupported with a reason if this level cannot decide it.
 
     A random walk decides `nondeterministic` too, because it repeats its first runs.
     """
