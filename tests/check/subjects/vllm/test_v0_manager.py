@@ -149,7 +149,7 @@ def test_a_prefix_is_hit_once_a_step_has_computed_it_and_only_under_the_same_ada
 def test_before_a_step_the_manager_is_told_in_the_order_of_vllms_scheduler(subject: VllmV0) -> None:
     admit(opened(subject, caching=True), 1, [1, 2], [5, 6, 7])
     told: list[tuple[Any, ...]] = []
-    manager = subject._manager
+    manager = subject.manager
     manager.access_all_blocks_in_seq = lambda seq, now: told.append(("access", seq.seq_id, now))
     manager.get_common_computed_block_ids = lambda seqs: told.append(("common", [seq.seq_id for seq in seqs]))
     manager.mark_blocks_as_computed = lambda group, chunk: told.append(("computed", group.request_id, chunk))
@@ -176,7 +176,7 @@ def test_a_look_up_that_is_forgotten_leaves_no_trace(subject: VllmV0) -> None:
         assert subject.hits(1) == 0
         subject.forget(1)
     subject.forget(1)
-    assert subject._manager._computed_blocks_tracker._seq_id_to_num_tokens_computed == {}
+    assert subject.manager._computed_blocks_tracker._seq_id_to_num_tokens_computed == {}
 
 
 def test_a_child_may_be_freed_before_it_is_ever_scheduled(subject: VllmV0) -> None:

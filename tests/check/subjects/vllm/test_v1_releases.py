@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kvproof.check.protocol.finding import AdapterError
-from kvproof.check.subjects.vllm.v1_fakes import PLACEHOLDER, ToldRequest
+from kvproof.check.subjects.vllm.v1_fakes import PLACEHOLDER, FakeRequest
 from kvproof.check.subjects.vllm.v1_loader import Unused, content_hash, images_in
 from kvproof.check.subjects.vllm.v1_manager import Calls
 from kvproof.spec.text.identity import Image, Key
@@ -65,7 +65,7 @@ def test_the_images_in_a_range_are_those_with_a_row_in_it(start: int, end: int, 
 
 
 def test_tokens_under_an_image_are_placeholders_that_no_text_has_also_those_sampled_later() -> None:
-    request = ToldRequest(1, [5, 6, 7], Key(), (Image("P", 1, 1), Image("Q", 3, 1)), None)
+    request = FakeRequest(1, [5, 6, 7], Key(), (Image("P", 1, 1), Image("Q", 3, 1)), None)
     request.append_token(8)
     request.append_token(9)
     assert request.all_token_ids == [5, PLACEHOLDER + 6, 7, PLACEHOLDER + 8, 9]
@@ -78,7 +78,7 @@ def test_a_request_hashes_its_blocks_when_it_is_made_and_with_each_token() -> No
         seen.append(request.num_tokens)
         return [request.num_tokens]
 
-    request = ToldRequest(1, [5, 6], Key("X", 3, "salt"), (), hasher)
+    request = FakeRequest(1, [5, 6], Key("X", 3, "salt"), (), hasher)
     request.append_token(7)
     assert (seen, request.block_hashes) == ([2, 3], [2, 3])
     assert (request.lora_request.lora_int_id, request.lora_request.lora_name, request.cache_salt) == (3, "X", "salt")  # type: ignore[union-attr]

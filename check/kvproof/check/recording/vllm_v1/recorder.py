@@ -73,9 +73,9 @@ class V1Recorder(Recorder):
 
     def pool(self) -> tuple[list[int] | None, list[int] | None]:
         """Refcounts, and the free queue in order."""
-        from kvproof.check.subjects.vllm.v1_observation import Shown
+        from kvproof.check.subjects.vllm.v1_observation import ManagerReader
 
-        seen = Shown(self.manager).observe()
+        seen = ManagerReader(self.manager).observe()
         return seen.refs, seen.free_ids
 
     # Requests -------------------------------------------------------------------------------------------------------

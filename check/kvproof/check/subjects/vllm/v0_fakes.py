@@ -1,6 +1,6 @@
-"""What vLLM's V0 block managers read of a sequence and of a group: all they know of the world.
+"""Stand-ins for the sequences and groups of vLLM: all that a V0 block manager reads of a request.
 
-The names are those of `Sequence`, `SequenceData` and `SequenceGroup` in `vllm/sequence.py`, over releases 0.2 to 0.10.
+The names are those of `Sequence`, `SequenceData` and `SequenceGroup` in `vllm/sequence.py`, releases 0.2 to 0.10.
 Two of them carry content: `hash_of_block` (first generation: tokens up to the end of a block, and the adapter) and
 `extra_hash` (second, from 0.6.5: the adapter).
 """
@@ -8,8 +8,8 @@ Two of them carry content: `hash_of_block` (first generation: tokens up to the e
 from typing import Any
 
 
-class ToldSequence:
-    """What a manager reads of a sequence, and of its data."""
+class FakeSequence:
+    """What a manager reads of a sequence, and of its data. tokens: a list that the adapter extends."""
 
     __slots__ = (
         "block_size",
@@ -26,7 +26,7 @@ class ToldSequence:
     )
 
     def __init__(
-        self, seq_id: int, group: "ToldGroup", tokens: list[int], adapter: int, status: Any, block_size: int
+        self, seq_id: int, group: "FakeGroup", tokens: list[int], adapter: int, status: Any, block_size: int
     ) -> None:
         self.seq_id, self.group, self.tokens, self.lora_int_id = seq_id, group, tokens, adapter
         self.status, self.block_size = status, block_size
@@ -36,9 +36,9 @@ class ToldSequence:
         self.is_looked_up = False
         self.data = self
 
-    def forked(self, seq_id: int) -> "ToldSequence":
-        """A child as far as its parent."""
-        child = ToldSequence(seq_id, self.group, self.tokens[:], self.lora_int_id, self.status, self.block_size)
+    def forked(self, seq_id: int, tokens: list[int]) -> "FakeSequence":
+        """A child with as many computed tokens as its parent. tokens: the list of the child, equal to the parent's."""
+        child = FakeSequence(seq_id, self.group, tokens, self.lora_int_id, self.status, self.block_size)
         child.num_computed, child.is_prompt = self.num_computed, self.is_prompt
         return child
 
@@ -73,33 +73,33 @@ class ToldSequence:
 
     def hash_of_block(self, index: int) -> int:
         stop = self.num_hashed_tokens_of_block(index)
-        owner = self.seq_id if stop > len(self.tokens) else None  # see the limits of `vllm_v0_generation1`
+        owner = self.seq_id if stop > len(self.tokens) else None  # see the limits in `v0_generation1`
         return hash((tuple(self.tokens[:stop]), self.lora_int_id, owner))
 
 
-class ToldGroup:
+class FakeGroup:
     """What a manager reads of a group."""
 
     __slots__ = ("encoder", "request_id", "seqs")
-    prefix = None  # of 0.3: a prefix named by the user, which the judge never does
+    prefix = None  # in 0.3: a prefix that the user names; the judge never does
 
     def __init__(self, group: int) -> None:
         self.request_id = str(group)
-        self.seqs: list[ToldSequence] = []
-        self.encoder: ToldSequence | None = None
+        self.seqs: list[FakeSequence] = []
+        self.encoder: FakeSequence | None = None
 
-    def get_seqs(self, status: Any = None) -> list[ToldSequence]:
+    def get_seqs(self, status: Any = None) -> list[FakeSequence]:
         return [seq for seq in self.seqs if status is None or seq.status is status]
 
     def num_seqs(self, status: Any = None) -> int:
         return len(self.get_seqs(status))
 
     @property
-    def seqs_dict(self) -> dict[int, ToldSequence]:
+    def seqs_dict(self) -> dict[int, FakeSequence]:
         return {seq.seq_id: seq for seq in self.seqs}
 
     def is_encoder_decoder(self) -> bool:
         return self.encoder is not None
 
-    def get_encoder_seq(self) -> ToldSequence | None:
+    def get_encoder_seq(self) -> FakeSequence | None:
         return self.encoder

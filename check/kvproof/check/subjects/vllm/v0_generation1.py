@@ -1,18 +1,18 @@
 """vLLM's V0 block manager of the first generation as a subject: releases 0.2.0 to 0.6.3.
 
-Its sliding window is a ring of W blocks, in which position p takes the slot of position p - W * block_size, and a table
-names a block again each time the ring comes round. As with kvproof's own first generation (`generation1`), the ring is
-shown as the judge's window: the last W entries as blocks, those before as the null block. So the manager gets the
-smallest ring for which the judge's window is at most (W - 1) * block_size + 1 tokens.
+Its sliding window is a ring of W blocks: position p uses the slot of position p - W * block_size, and a table names a
+block again each time the ring comes round. As in kvproof's own first generation (`builtin/generation1.py`), the ring
+is shown as the judge's window: the last W entries as blocks, the earlier ones as the null block. So the manager gets
+the smallest ring for which the judge's window is at most (W - 1) * block_size + 1 tokens.
 
-A release gives a table back by way of a set of block objects, whose order is that of their addresses in memory and thus
-another one in each run. Blocks get their number as their hash, so that a run can be repeated.
+A release frees a table through a set of block objects. Its order is that of memory addresses, which differs in each
+run. Here the hash of a block is its number, so that a run can be repeated.
 
 Limits: no lookahead slots (the manager asserts it); no prompt in chunks before 0.4.0.post1, nor with a window. With
-caching, no group of several waiting sequences (the engine makes none: it forks after the prompt); a prompt's last block
-is shared only if it is full, since the specification knows no partial block that is hit; and chunks and swaps are not
-driven together (a swap writes the host's twin of a block that is not computed there: harmless, but no rule of the
-specification). Prefixes that the user names, of 0.3, are not driven.
+caching, no group of several waiting sequences (the engine makes none: it forks after the prompt). The last block of a
+prompt is shared only if it is full, because the specification has no hit of a partial block. Chunks and swaps are not
+driven together: a swap writes the host's twin of a block that is not computed there, which is harmless, but is no rule
+of the specification. Prefixes that the user names (0.3) are not driven.
 """
 
 import sys
@@ -33,7 +33,8 @@ PARTIAL_UNSHARED = Assumption(
     "partial-unshared", "With caching, the last block of a prompt, if it is not full, is like that of no other prompt."
 )
 SET_ORDER = Assumption(
-    "set-order", "A set of blocks is gone through by block number; by itself a release's order is that of addresses."
+    "set-order",
+    "A set of blocks is iterated by block number; without the adapter, a release's order is that of addresses.",
 )
 
 
@@ -48,10 +49,8 @@ class VllmV0Generation1(VllmV0):
         sys.modules[f"{found.make.__module__.partition('.')[0]}.block"].PhysicalTokenBlock.__hash__ = _number
         self.assumptions = (*self.assumptions, PROMPT_BESIDE_RING, PARTIAL_UNSHARED, SET_ORDER)
 
-    def open(self, config: Config) -> None:
-        """A new manager; with a window, one with the ring that keeps it."""
-        if config.lookahead:
-            raise Unsupported("the first generation has no lookahead slots")
+    def make(self, config: Config) -> Any:
+        """A new manager; if there is a window, with the ring that keeps it. Raises Unsupported."""
         if config.window and config.chunked:
             raise Unsupported("a ring does not hold what the later chunks of a prompt read")
         if config.caching and config.chunked and config.num_host_blocks:
@@ -61,24 +60,24 @@ class VllmV0Generation1(VllmV0):
         size = config.block_size
         self._num_ring = None if config.window is None else -(-(config.window - 1) // size) + 1
         ring = None if self._num_ring is None else self._num_ring * size
-        super().open(replace(config, window=ring))
+        return super().make(replace(config, window=ring))
 
-    def _pools_of(self, config: Config) -> BlockPools:
-        return BlockPools(self._manager, config)
+    def _pools_of(self, manager: Any, config: Config) -> BlockPools:
+        return BlockPools(manager, config)
 
     def observe(self) -> Observation:
-        """What the manager shows, read from its own tables, counters and lists."""
-        manager, num_gpu = self._manager, self._config.num_gpu_blocks
-        tables = {seq: [self._shown(absolute_ids(table, num_gpu))] for seq, table in manager.block_tables.items()}
+        """Copies of the manager's own tables, counters and lists."""
+        manager, num_gpu = self.manager, self.config.num_gpu_blocks
+        tables = {seq: [self._as_window(absolute_ids(table, num_gpu))] for seq, table in manager.block_tables.items()}
         if self._calls.has_cross:
             for request, table in manager.cross_block_tables.items():
-                encoder = self._groups[int(request)].encoder
+                encoder = self.fakes[int(request)].encoder
                 if encoder:
                     tables[encoder.seq_id] = [absolute_ids(table, num_gpu)]
         free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
         return Observation(tables, free, (), self._pools.refs(), self._pools.free_ids())
 
-    def _shown(self, ids: list[int]) -> list[int]:
+    def _as_window(self, ids: list[int]) -> list[int]:
         num_past = 0 if self._num_ring is None else max(0, len(ids) - self._num_ring)
         return [NULL_BLOCK] * num_past + ids[num_past:]
 

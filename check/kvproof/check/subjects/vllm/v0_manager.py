@@ -1,11 +1,13 @@
 """vLLM's V0 block manager of the second generation as a subject: releases 0.4.0.post1 to 0.10.2.
 
-The adapter plays the part of vLLM's own scheduler and nothing more: the order of calls, and what the manager is told
-between them, are those of `vllm/core/scheduler.py` (release 0.9.2; named below where it matters). What differs between
-releases is read off signatures, once, in `Calls`.
+The adapter plays vLLM's own scheduler and does nothing more. The order of calls, and what the manager learns between
+them, are those of `vllm/core/scheduler.py` (release 0.9.2; named below where it matters). Differences between releases
+are read from signatures, once, in `Calls`.
 
-Limits: before 0.6.5 the manager has no look-up of its own, and the hit is asked for when the blocks are there, as the
-scheduler of those releases does; a watermark, window or swap that a release does not have is unsupported.
+Limits: before 0.6.5 the manager has no look-up of its own; the hit is asked for when the blocks are allocated, as the
+scheduler of those releases does. A watermark, window or swap that a release does not have is unsupported.
+
+Source: vLLM 0.9.2, vllm/core/scheduler.py.
 """
 
 import inspect
@@ -24,10 +26,10 @@ from kvproof.check.protocol.manager import (
     Scheduled,
     Unsupported,
 )
-from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION
-from kvproof.check.subjects.vllm.v0_fakes import ToldGroup, ToldSequence
+from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
+from kvproof.check.subjects.vllm.v0_fakes import FakeGroup, FakeSequence
 from kvproof.check.subjects.vllm.v0_loader import Manager
-from kvproof.check.subjects.vllm.v0_observation import Pools, pairs, shown
+from kvproof.check.subjects.vllm.v0_observation import Pools, observation_of, pairs
 from kvproof.spec.text.identity import Image, Key
 
 ASSUMPTIONS = (
@@ -49,7 +51,7 @@ ASSUMPTIONS = (
 
 
 class Calls:
-    """What differs between releases, by the signatures of a manager's class."""
+    """How the calls of a release differ from those of others, by the signatures of its manager's class."""
 
     def __init__(self, manager: Any) -> None:
         self.options = frozenset(inspect.signature(manager).parameters)
@@ -67,8 +69,11 @@ class Calls:
         self.can_reset = hasattr(manager, "reset_prefix_cache")
 
 
-class VllmV0:
-    """`SelfAttnBlockSpaceManager`, and `BlockSpaceManagerV2` before it."""
+class VllmV0(ManagerAdapter):
+    """`SelfAttnBlockSpaceManager`, and `BlockSpaceManagerV2` before it.
+
+    `self.fakes` are the groups as the manager sees them, `self.seqs` their sequences.
+    """
 
     def __init__(self, version: str, found: Manager) -> None:
         self.name = f"vllm-v0 {version}"
@@ -91,11 +96,15 @@ class VllmV0:
             block_aligned_chunks=True,
             same_step_hits=True,
         )
-        self.assumptions: tuple[Assumption, ...] = (*ASSUMPTIONS, BOOLEAN_ADMISSION)
+        self.assumptions = (*ASSUMPTIONS, BOOLEAN_ADMISSION)
 
-    def open(self, config: Config) -> None:
-        """Make a new, idle manager. Raises Unsupported for what vLLM's own configuration refuses."""
-        self._refuse_unsupported(config)
+    def make(self, config: Config) -> Any:
+        """A new, idle manager. Raises Unsupported for what vLLM's own configuration refuses."""
+        has_extras = config.window or config.caching or config.lookahead or config.chunked or config.keys > 1
+        if config.cross and has_extras:
+            raise Unsupported("an encoder excludes window, cache, lookahead, chunked prompts and adapters")
+        if config.chunked and config.group_size > 1:
+            raise Unsupported("only a group of one sequence has its prompt chunked")
         wanted = {
             "block_size": config.block_size,
             "num_gpu_blocks": config.num_gpu_blocks,
@@ -104,191 +113,167 @@ class VllmV0:
             "sliding_window": config.window,
             "enable_caching": config.caching,
         }
-        self._config = config
-        self._manager = self._class(**{name: value for name, value in wanted.items() if name in self._calls.options})
-        self._pools = self._pools_of(config)
+        manager = self._class(**{name: value for name, value in wanted.items() if name in self._calls.options})
+        self._pools = self._pools_of(manager, config)
         self._clock = 0.0
-        self._seqs: dict[int, ToldSequence] = {}
-        self._groups: dict[int, ToldGroup] = {}
+        self.seqs: dict[int, FakeSequence] = {}
+        self.fakes: dict[int, FakeGroup] = {}
+        return manager
 
-    def _pools_of(self, config: Config) -> Any:
-        return Pools(self._manager, config)
-
-    def _refuse_unsupported(self, config: Config) -> None:
-        caps = self.capabilities
-        has_extras = config.window or config.caching or config.lookahead or config.chunked or config.keys > 1
-        if config.window and config.caching:
-            raise Unsupported("a sliding window and the prefix cache exclude each other")
-        if config.cross and has_extras:
-            raise Unsupported("an encoder excludes window, cache, lookahead, chunked prompts and adapters")
-        if config.chunked and config.group_size > 1:
-            raise Unsupported("only a group of one sequence has its prompt chunked")
-        if config.images or config.keys > 2 or len(config.kv_groups) > 1:
-            raise Unsupported("no images, salts or several KV groups")
-        needed = {
-            "caching": config.caching,
-            "window": config.window is not None,
-            "watermark": config.watermark > 0,
-            "swap": config.num_host_blocks > 0,
-            "cross": config.cross,
-            "adapters": config.keys > 1,
-        }
-        for name, is_needed in needed.items():
-            if is_needed and not getattr(caps, name):
-                raise Unsupported(f"no {name}")
-
-    # The truth, told --------------------------------------------------------------------------------------------
+    def _pools_of(self, manager: Any, config: Config) -> Any:
+        return Pools(manager, config)
 
     def new(self, group: int, seqs: list[int], tokens: list[int], key: Key, images: tuple[Image, ...]) -> None:
-        """A group of waiting sequences with the same prompt exists."""
-        told = self._groups[group] = ToldGroup(group)
+        """Make a waiting group of sequences with the same prompt."""
+        super().new(group, seqs, tokens, key, images)
+        fake = self.fakes[group] = FakeGroup(group)
         for seq in seqs:
-            self._seqs[seq] = one = self._told(seq, told, tokens[:], key.adapter_id)
-            told.seqs.append(one)
+            self.seqs[seq] = one = self._fake(seq, fake, self.tokens[seq], key.adapter_id)
+            fake.seqs.append(one)
 
-    def _told(self, seq: int, group: ToldGroup, tokens: list[int], adapter: int) -> ToldSequence:
-        return ToldSequence(seq, group, tokens, adapter, self._status.WAITING, self._config.block_size)
+    def _fake(self, seq: int, group: FakeGroup, tokens: list[int], adapter: int) -> FakeSequence:
+        return FakeSequence(seq, group, tokens, adapter, self._status.WAITING, self.config.block_size)
 
     def new_encoder(self, group: int, seq: int, tokens: list[int]) -> None:
-        """The group, still waiting, has an encoder sequence."""
-        told = self._groups[group]
-        told.encoder = self._told(seq, told, tokens[:], 0)
-
-    def grow(self, seq: int, token: int) -> None:
-        """A token was sampled; it has no slot yet."""
-        self._seqs[seq].tokens.append(token)
-
-    # Questions --------------------------------------------------------------------------------------------------
+        """Give a waiting group an encoder sequence."""
+        fake = self.fakes[group]
+        fake.encoder = self._fake(seq, fake, tokens[:], 0)
 
     def hits(self, group: int) -> int:
-        """Tokens of a waiting group that the prefix cache holds, in whole blocks."""
-        if not self._config.caching or not self._calls.looks_up:
+        """Look a waiting group up. Returns the tokens of its prompt that the prefix cache holds, in whole blocks."""
+        if not self.config.caching or not self._calls.looks_up:
             return 0
-        return min(map(self._look_up, self._groups[group].seqs))
+        return min(map(self._look_up, self.fakes[group].seqs))
 
-    def _look_up(self, seq: ToldSequence) -> int:
+    def _look_up(self, seq: FakeSequence) -> int:
         seq.is_looked_up = True
-        return int(self._manager.get_num_cached_tokens(seq))
+        return int(self.manager.get_num_cached_tokens(seq))
 
     def forget(self, group: int) -> None:
-        """The group was looked up, and not admitted."""
-        forget = getattr(self._manager, "remove_seq_from_computed_blocks_tracker", None)
-        for seq in self._groups[group].seqs:
+        """Drop what a look-up keeps of a group that was not admitted."""
+        forget = getattr(self.manager, "remove_seq_from_computed_blocks_tracker", None)
+        for seq in self.fakes[group].seqs:
             if seq.is_looked_up and forget:
                 forget(seq)
             seq.is_looked_up = False
 
     def can_admit(self, group: int) -> Admission:
-        """Without lookahead slots: the scheduler asks for those of a prompt only when it does several steps at once."""
-        answer = self._manager.can_allocate(self._groups[group])
+        """Ask without lookahead slots: the scheduler asks for them only if it runs several steps at once."""
+        answer = self.manager.can_allocate(self.fakes[group])
         if not isinstance(answer, bool):
             return Admission[answer.name]
         if answer:  # until 0.2.2, a yes or no
             return Admission.OK
-        is_idle = self._manager.get_num_free_gpu_blocks() == self._config.num_gpu_blocks
+        is_idle = self.manager.get_num_free_gpu_blocks() == self.config.num_gpu_blocks
         return Admission.NEVER if is_idle else Admission.LATER
 
     def can_append(self, group: int) -> bool:
-        """Asked before each chunk of a prompt as well, then without lookahead slots."""
-        told = self._groups[group]
-        return bool(getattr(self._manager, self._calls.can_append)(told, *self._lookahead_of(told.seqs[0])))
+        """Ask for a slot of every sequence. The scheduler also asks before a chunk, then without lookahead slots."""
+        fake = self.fakes[group]
+        return bool(getattr(self.manager, self._calls.can_append)(fake, *self._lookahead_of(fake.seqs[0])))
 
-    def _lookahead(self, seq: ToldSequence) -> int:
-        return 0 if seq.is_prompt else self._config.lookahead
+    def _lookahead(self, seq: FakeSequence) -> int:
+        return 0 if seq.is_prompt else self.config.lookahead
 
-    def _lookahead_of(self, seq: ToldSequence) -> tuple[int, ...]:
+    def _lookahead_of(self, seq: FakeSequence) -> tuple[int, ...]:
         return (self._lookahead(seq),) if self._calls.appends_lookahead else ()
 
     def can_swap_out(self, group: int) -> Admission:
-        """The manager only says yes or no."""
-        return Admission.OK if self._manager.can_swap_out(self._groups[group]) else Admission.LATER
+        """Ask whether the host has room. The manager answers yes or no; a no means later."""
+        return Admission.OK if self.manager.can_swap_out(self.fakes[group]) else Admission.LATER
 
     def can_swap_in(self, group: int) -> Admission:
-        """For the slots that are appended right after it, too."""
-        told = self._groups[group]
-        lookahead = (self._lookahead(told.seqs[0]),) if self._calls.swaps_in_lookahead else ()
-        answer = self._manager.can_swap_in(told, *lookahead)
+        """Ask whether the GPU has room, including the slots that are appended right after the swap."""
+        fake = self.fakes[group]
+        lookahead = (self._lookahead(fake.seqs[0]),) if self._calls.swaps_in_lookahead else ()
+        answer = self.manager.can_swap_in(fake, *lookahead)
         return Admission.OK if answer is True else Admission.LATER if answer is False else Admission[answer.name]
 
-    # Calls ------------------------------------------------------------------------------------------------------
-
     def admit(self, group: int, num_tokens: int) -> Admitted:
-        """The whole prompt gets its blocks, however little of it is computed in the first step."""
-        told = self._groups[group]
+        """Allocate blocks for the whole prompt, even if the first step computes only part of it."""
+        fake = self.fakes[group]
         hit = self.hits(group)
-        self._manager.allocate(told)
-        for seq in told.seqs:
+        self.manager.allocate(fake)
+        self._admitted.update(self.groups[group])
+        for seq in fake.seqs:
             seq.status = self._status.RUNNING
-        if self._config.caching and not self._calls.looks_up:
-            hit = len(self._manager.get_common_computed_block_ids(told.seqs)) * self._config.block_size
+        if self.config.caching and not self._calls.looks_up:
+            hit = len(self.manager.get_common_computed_block_ids(fake.seqs)) * self.config.block_size
         return Admitted(hit)
 
     def reserve(self, seq: int, num_tokens: int) -> Reserved:
-        """Slots for the sampled token; a further chunk of a prompt only lets the window move on."""
-        told = self._seqs[seq]
-        return Reserved(pairs(getattr(self._manager, self._calls.append)(told, *self._lookahead_of(told))))
+        """Append slots for the sampled token. A further chunk of a prompt only lets the window slide."""
+        fake = self.seqs[seq]
+        return Reserved(pairs(getattr(self.manager, self._calls.append)(fake, *self._lookahead_of(fake))))
 
-    def fork(self, parent: int, child: int) -> None:
-        """The child is looked up at once, as it may be freed before it is scheduled."""
-        old = self._seqs[parent]
-        new = old.forked(child)
-        self._manager.fork(old, new)
-        self._seqs[child] = new
+    def share(self, parent: int, child: int) -> None:
+        """Call `fork`. The child is looked up at once, because it may be freed before it is scheduled."""
+        old = self.seqs[parent]
+        new = self.seqs[child] = old.forked(child, self.tokens[child])
+        self.manager.fork(old, new)
         old.group.seqs.append(new)
-        if self._config.caching and self._calls.looks_up:
+        if self.config.caching and self._calls.looks_up:
             self._look_up(new)
 
+    def release(self, seq: int) -> None:
+        """Call `free`: the sequence gives up its blocks."""
+        self.manager.free(self.seqs[seq])
+
     def free(self, seq: int) -> None:
-        """The sequence is over; with the last of its group, so is the encoder."""
-        told = self._seqs.pop(seq)
-        group = told.group
-        if group.seqs == [told]:
+        """Call `free`, for a waiting sequence as well, after `free_cross` if it is the last of its group."""
+        fake = self.seqs[seq]
+        group = fake.group
+        if group.seqs == [fake]:
             if group.encoder:
-                self._manager.free_cross(group)
-            del self._groups[int(group.request_id)]
-        self._manager.free(told)
-        group.seqs.remove(told)
+                self.manager.free_cross(group)
+            del self.fakes[int(group.request_id)]
+        self._admitted.discard(seq)
+        self.release(seq)
+        group.seqs.remove(fake)
+        del self.seqs[seq]
+        super().free(seq)
 
     def preempt(self, group: int) -> None:
-        """As the scheduler preempts by recomputation: everything is a prompt again."""
-        told = self._groups[group]
-        for seq in told.seqs:
+        """Preempt as the scheduler does by recomputation: all tokens of the group are its prompt again."""
+        fake = self.fakes[group]
+        for seq in fake.seqs:
             seq.status = self._status.WAITING
-            self._manager.free(seq)
+        super().preempt(group)
+        for seq in fake.seqs:
             seq.num_computed, seq.is_prompt, seq.is_looked_up = 0, True, False
-        if told.encoder:
-            self._manager.free_cross(told)
+        if fake.encoder:
+            self.manager.free_cross(fake)
 
     def swap_out(self, group: int) -> list[Pair]:
-        """(GPU block, host block), device-relative."""
-        told = self._groups[group]
-        moved = pairs(self._manager.swap_out(told))
-        for seq in told.seqs:
+        """Call `swap_out`. Returns pairs (GPU block, host block), device-relative."""
+        fake = self.fakes[group]
+        moved = pairs(self.manager.swap_out(fake))
+        for seq in fake.seqs:
             seq.status = self._status.SWAPPED
         return moved
 
     def swap_in(self, group: int) -> list[Pair]:
-        """(host block, GPU block), device-relative."""
-        told = self._groups[group]
-        lookahead = (self._lookahead(told.seqs[0]),) if self._calls.maps_lookahead else ()
-        moved = pairs(self._manager.swap_in(told, *lookahead))
-        for seq in told.seqs:
+        """Call `swap_in`. Returns pairs (host block, GPU block), device-relative."""
+        fake = self.fakes[group]
+        lookahead = (self._lookahead(fake.seqs[0]),) if self._calls.maps_lookahead else ()
+        moved = pairs(self.manager.swap_in(fake, *lookahead))
+        for seq in fake.seqs:
             seq.status = self._status.RUNNING
         return moved
 
     def step_scheduled(self, step: list[Scheduled], now: int) -> None:
-        """The end of `schedule()`: note the access, see what is cached for the worker, and only then mark computed."""
-        manager, running = self._manager, self._status.RUNNING
+        """Do what `schedule()` does at its end: report accesses, ask what is cached, and only then mark as computed."""
+        manager, running = self.manager, self._status.RUNNING
         self._clock = max(float(now), self._clock + 1.0)
-        chunks: dict[ToldGroup, int] = {}
+        chunks: dict[FakeGroup, int] = {}
         for one in step:
-            told = self._seqs[one.seq]
-            chunks[told.group] = max(one.num_tokens, chunks.get(told.group, 0))
+            fake = self.seqs[one.seq]
+            chunks[fake.group] = max(one.num_tokens, chunks.get(fake.group, 0))
         for group in chunks:
             seqs = group.get_seqs(running)
             for seq in seqs if self._calls.accesses else ():
                 manager.access_all_blocks_in_seq(seq, self._clock)
-            if self._config.caching:
+            if self.config.caching:
                 manager.get_common_computed_block_ids(seqs)
                 for seq in seqs:
                     seq.is_looked_up = True
@@ -296,25 +281,23 @@ class VllmV0:
             manager.mark_blocks_as_computed(group, *((num_tokens,) if self._calls.marks_chunk else ()))
 
     def step_done(self, step: list[Scheduled]) -> None:
-        """A sequence with every token computed decodes from now on."""
+        """Set what is computed. A sequence whose tokens are all computed decodes from now on."""
         for one in step:
-            told = self._seqs[one.seq]
-            told.num_computed = one.stop
-            if one.stop == len(told.tokens):
-                told.is_prompt = False
+            fake = self.seqs[one.seq]
+            fake.num_computed = one.stop
+            if one.stop == len(fake.tokens):
+                fake.is_prompt = False
 
     def reset_cache(self) -> bool:
-        """Forget the prefix cache of both devices."""
-        return bool(self._manager.reset_prefix_cache())
-
-    # Observation ------------------------------------------------------------------------------------------------
+        """Call `reset_prefix_cache`, which resets both devices. Returns False if blocks are in use."""
+        return bool(self.manager.reset_prefix_cache())
 
     def observe(self) -> Observation:
-        """What the manager shows, read from its own tables, counters and lists."""
+        """Copies of the manager's own tables, counters and lists."""
         encoders = {}
         if self._calls.has_cross:
-            encoders = {name: self._groups[int(name)].encoder for name in self._manager.cross_block_tables}
-        return shown(self._manager, self._pools, self._config, {n: e.seq_id for n, e in encoders.items() if e})
+            encoders = {name: self.fakes[int(name)].encoder for name in self.manager.cross_block_tables}
+        return observation_of(self.manager, self._pools, self.config, {n: e.seq_id for n, e in encoders.items() if e})
 
 
 def _takes(manager: Any, method: str, parameter: str) -> bool:
@@ -323,11 +306,11 @@ def _takes(manager: Any, method: str, parameter: str) -> bool:
 
 
 def _accepts(manager: Any, what: str) -> bool:
-    """An option may be older than what it stands for; a manager then asserts that it is not used."""
+    """Whether an option works: where it is older than its feature, the manager asserts that it is not used."""
     return f"{what} not yet supported" not in inspect.getsource(manager.__init__)
 
 
 def _takes_no_tokens(manager: Any) -> bool:
-    """A further chunk of a prompt is an append of nothing; 0.4.0.post1, older than chunks, asserts against it."""
+    """Whether an append of no tokens is possible, which a further chunk of a prompt is; not in 0.4.0.post1."""
     table = getattr(sys.modules[manager.__module__], "BlockTable", None)
     return not inspect.isclass(table) or "can't append empty token ids" not in inspect.getsource(table)

@@ -1,4 +1,4 @@
-"""What vLLM's V0 block managers show: pools read without asking block by block, and pairs in every form they had.
+"""Observations of vLLM's V0 block managers: tables, refcounts and free lists, and the pairs of a swap or a copy.
 
 Host blocks come after the GPU's; `free_ids` lists what is free, then what is cached and may be evicted, per device.
 """
@@ -26,7 +26,7 @@ class Pools:
         return [*map(gpu.__getitem__, gpu_ids), *map(host.__getitem__, host_ids)]
 
     def free_ids(self, caching: bool) -> list[int]:
-        """Blocks to be taken next, then cached ones to be evicted, for each device."""
+        """For each device, the blocks to be taken next, then the cached ones that may be evicted."""
         gpu, host = self.queues
         if not caching:
             return [*gpu, *host]
@@ -34,10 +34,12 @@ class Pools:
         return [*gpu, *evictable, *host, *host_evictable]
 
 
-def shown(manager: Any, pools: Pools, config: Config, encoders: Mapping[str, int] | None = None) -> Observation:
-    """What a manager of the second generation shows: its own tables, counters and lists.
+def observation_of(
+    manager: Any, pools: Pools, config: Config, encoders: Mapping[str, int] | None = None
+) -> Observation:
+    """Copies of the tables, refcounts and free lists of a manager of the second generation.
 
-    encoders: for each request with a cross-attention table the sequence under which it is shown.
+    encoders: for each request with a cross-attention table, the sequence under which it is shown.
     """
     free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
     tables = {seq: [table.physical_block_ids[:]] for seq, table in manager.block_tables.items()}
@@ -56,7 +58,7 @@ def shown(manager: Any, pools: Pools, config: Config, encoders: Mapping[str, int
 
 
 class BlockPools:
-    """The two allocators of a manager of the first generation, whose blocks are objects that count for themselves.
+    """The two allocators of a manager of the first generation, whose blocks hold their own refcounts.
 
     With caching, blocks exist from the first time they are taken; those not taken yet are free. A block's number is
     relative to its device.
@@ -85,7 +87,7 @@ class BlockPools:
         return refs
 
     def free_ids(self) -> list[int]:
-        """Blocks that were never taken or are free, then cached ones to be evicted, for each device."""
+        """For each device, the blocks that were never taken or are free, then the cached ones that may be evicted."""
         ids: list[int] = []
         for part, base, size in zip(self.parts, (0, self.num_gpu), self.sizes, strict=True):
             if self.caching:
@@ -97,14 +99,14 @@ class BlockPools:
 
 
 def absolute_ids(table: Iterable[Any], num_gpu_blocks: int) -> list[int]:
-    """The blocks of a table of the first generation: those of the host after those of the GPU."""
+    """The block ids of a table of the first generation; host blocks are numbered after those of the GPU."""
     return [block.block_number + (num_gpu_blocks if block.device.name == "CPU" else 0) for block in table]
 
 
 def pairs(mapping: Any) -> list[Pair]:
-    """Pairs, however a release writes them.
+    """Pairs (source, target), from any of the forms that releases return.
 
-    Nothing, one pair, a list of pairs, or a mapping from a source to one or several targets.
+    mapping: nothing, one pair, a list of pairs, or a mapping from a source to one or several targets.
     """
     if not mapping:
         return []

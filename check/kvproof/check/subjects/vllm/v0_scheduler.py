@@ -20,7 +20,7 @@ from kvproof.check.protocol.manager import Assumption, Capabilities, Observation
 from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.vllm.v0_loader import ceil_div
-from kvproof.check.subjects.vllm.v0_observation import Pools, shown
+from kvproof.check.subjects.vllm.v0_observation import Pools, observation_of
 from kvproof.check.subjects.vllm.v0_scheduler_loader import Scheduler, import_scheduler
 
 MODES = {"auto": None, "recompute": "recompute", "swap": "swap"}
@@ -189,7 +189,7 @@ class VllmV0Scheduler(SchedulerAdapter):
 
     def observe(self) -> Observation:
         """Tables, counters and free lists of the block manager."""
-        return shown(self._manager, self._pools, self.config)
+        return observation_of(self._manager, self._pools, self.config)
 
 
 def make(version: str) -> VllmV0Scheduler:

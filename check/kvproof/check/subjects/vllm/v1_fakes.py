@@ -1,7 +1,7 @@
-"""What vLLM's V1 KV cache manager reads of a request: all it knows of the world.
+"""Stand-ins for the requests of vLLM: all that the V1 KV cache manager reads of a request.
 
-The names are those of `vllm/v1/request.py`, over releases 0.6.5 to 0.33. Block hashes are made by the release's own
-hasher where the request carries them (from 0.11); before, the manager hashes by itself what it finds here.
+The names are those of `vllm/v1/request.py`, releases 0.6.5 to 0.33. Where a request carries its block hashes (from 0.11
+on), the release's own hasher makes them; before, the manager itself hashes what it finds here.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 
 from kvproof.spec.text.identity import Image, Key
 
-PLACEHOLDER = 1 << 20  # the first of the tokens where images lie; no text has them
+PLACEHOLDER = 1 << 20  # the first of the token ids for images; no text has them
 
 
 class Position:
@@ -44,13 +44,13 @@ class Adapter:
 
 
 class SamplingParams:
-    """Nothing that keeps a request from the prefix cache."""
+    """Sampling options that let a request use the prefix cache."""
 
     prompt_logprobs = None
     skip_reading_prefix_cache = False
 
 
-class ToldRequest:
+class FakeRequest:
     """What a manager reads of a request."""
 
     sampling_params = SamplingParams()
@@ -78,11 +78,11 @@ class ToldRequest:
         self.block_hashes: list[Any] = []
         self.kv_block_hashes: list[Any] = []
         for token in tokens:
-            self._know(token)
+            self._add_token(token)
         self._hasher = hasher
         self._hash()
 
-    def _know(self, token: int) -> None:
+    def _add_token(self, token: int) -> None:
         position = len(self.all_token_ids)
         is_image = any(image.start <= position < image.start + image.length for image in self._images)
         self.all_token_ids.append(PLACEHOLDER + token if is_image else token)
@@ -92,8 +92,8 @@ class ToldRequest:
             self.block_hashes.extend(self._hasher(self))
 
     def append_token(self, token: int) -> None:
-        """A token was sampled."""
-        self._know(token)
+        """Append a sampled token."""
+        self._add_token(token)
         self._hash()
 
     @property
@@ -109,9 +109,9 @@ class ToldRequest:
         return bool(self.mm_features)
 
     def set_kv_block_hashes(self, hashes: list[Any]) -> None:
-        """Of 0.7: the manager keeps its hashes with the request."""
+        """In 0.7: the manager keeps its hashes with the request."""
         self.kv_block_hashes = hashes
 
     def append_kv_block_hashes(self, block_hash: Any) -> None:
-        """Of 0.7: one more."""
+        """In 0.7: add one hash."""
         self.kv_block_hashes.append(block_hash)

@@ -1,4 +1,4 @@
-"""What vLLM's V1 KV cache manager shows, and the configuration by which one is made."""
+"""Observations of vLLM's V1 KV cache manager, and the configuration from which one is made."""
 
 import inspect
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from kvproof.check.protocol.manager import NULL_BLOCK, Config, Observation, Unsu
 COORDINATOR = "HybridKVCacheCoordinator"
 
 
-class Shown:
-    """A manager, read: tables, refcounts and the free queue."""
+class ManagerReader:
+    """Reads the tables, refcounts and the free queue of a manager."""
 
     def __init__(self, manager: Any) -> None:
         inner: Any = getattr(manager, "block_pool", None)
@@ -40,7 +40,7 @@ class Shown:
         return Observation(tables, (queue.num_free_blocks, 0), self._reserved, refs, self._free_ids(queue))
 
     def _free_ids(self, queue: Any) -> list[int]:
-        """The links of the queue, followed; a ring of them is cut when every block has been met."""
+        """The ids of the queue, by its links; if they form a ring, it is cut after as many blocks as there are."""
         first = getattr(queue, "fake_free_list_head", None)
         block = queue.free_list_head if first is None else first.next_free_block
         last = getattr(queue, "fake_free_list_tail", None)
@@ -52,7 +52,7 @@ class Shown:
 
 
 def cache_config(interface: Any, config: Config) -> Any:
-    """A `KVCacheConfig` of groups with full attention, or a sliding window."""
+    """A `KVCacheConfig` of groups with full attention or with a sliding window."""
     import torch
 
     wanted: dict[str, Any] = {
@@ -65,14 +65,14 @@ def cache_config(interface: Any, config: Config) -> Any:
     groups = []
     for number, window in enumerate(config.windows):
         kind = interface.SlidingWindowSpec if window else interface.FullAttentionSpec
-        spec = made(kind, wanted | {"sliding_window": window or None})
+        spec = call_with(kind, wanted | {"sliding_window": window or None})
         groups.append(interface.KVCacheGroupSpec([f"layer {number}"], spec))
     parts = {"num_blocks": config.num_gpu_blocks, "tensors": {}, "kv_cache_tensors": [], "kv_cache_groups": groups}
-    return made(interface.KVCacheConfig, parts)
+    return call_with(interface.KVCacheConfig, parts)
 
 
 def with_groups(make: Callable[[], Any]) -> Any:
-    """What `make` gives. Raises Unsupported where the release says that it cannot combine these KV cache groups."""
+    """The result of `make`. Raises Unsupported if the release says that it cannot combine these KV cache groups."""
     try:
         return make()
     except (AssertionError, ValueError) as error:
@@ -81,7 +81,7 @@ def with_groups(make: Callable[[], Any]) -> Any:
         raise
 
 
-def made(kind: Any, wanted: dict[str, Any]) -> Any:
-    """One of a class, or a function's answer, given those of these options that it takes."""
+def call_with(kind: Any, wanted: dict[str, Any]) -> Any:
+    """Call a class or a function with those of the wanted options that it takes."""
     accepted = inspect.signature(kind).parameters
     return kind(**{name: value for name, value in wanted.items() if name in accepted})

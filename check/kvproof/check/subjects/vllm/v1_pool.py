@@ -13,9 +13,9 @@ from typing import Any
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Refused, Unsupported
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.subjects.loading import EngineError, partial_import
-from kvproof.check.subjects.vllm.v1_fakes import ToldRequest
+from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
 from kvproof.check.subjects.vllm.v1_loader import Release, content_hash, import_release
-from kvproof.check.subjects.vllm.v1_observation import Shown, made
+from kvproof.check.subjects.vllm.v1_observation import ManagerReader, call_with
 from kvproof.spec.text.identity import Key
 
 GROUP = 0  # of the KV cache groups, the only one
@@ -47,8 +47,8 @@ class VllmV1Pool:
         if config.num_gpu_blocks < 2:
             raise Unsupported("the null block would be all")
         wanted = {"num_gpu_blocks": config.num_gpu_blocks, "enable_caching": config.caching, "hash_block_size": 1}
-        self._pool = made(self._class, wanted)
-        self._shown = Shown(SimpleNamespace(block_pool=self._pool, req_to_blocks={}))
+        self._pool = call_with(self._class, wanted)
+        self._reader = ManagerReader(SimpleNamespace(block_pool=self._pool, req_to_blocks={}))
 
     def allocate(self, num_blocks: int) -> list[int] | Refused:
         """get_new_blocks, if there are as many."""
@@ -72,19 +72,19 @@ class VllmV1Pool:
     def cache(self, blocks: list[int], pages: list[int]) -> None:
         """cache_full_blocks."""
         wanted = {
-            "request": ToldRequest(0, pages, PLAIN, (), self._hasher),
+            "request": FakeRequest(0, pages, PLAIN, (), self._hasher),
             "blocks": self._blocks(blocks),
             "num_cached_blocks": 0,
             "num_full_blocks": len(blocks),
             "block_size": 1,
             "kv_cache_group_id": GROUP,
         }
-        made(self._pool.cache_full_blocks, wanted)
+        call_with(self._pool.cache_full_blocks, wanted)
 
     def find(self, pages: list[int]) -> list[int]:
         """get_cached_block, until one is not there."""
         found: list[int] = []
-        for block_hash in ToldRequest(0, pages, PLAIN, (), self._hasher).block_hashes:
+        for block_hash in FakeRequest(0, pages, PLAIN, (), self._hasher).block_hashes:
             blocks = self._pool.get_cached_block(block_hash, [GROUP])
             if not blocks:
                 break
@@ -97,7 +97,7 @@ class VllmV1Pool:
 
     def observe(self) -> Observation:
         """Refcounts, and the free queue from its first block to its last."""
-        return self._shown.observe()
+        return self._reader.observe()
 
 
 def make(version: str) -> VllmV1Pool:

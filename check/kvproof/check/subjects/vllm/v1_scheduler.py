@@ -25,7 +25,7 @@ from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.vllm.v1_fakes import Adapter
 from kvproof.check.subjects.vllm.v1_kv_connector import Connector
 from kvproof.check.subjects.vllm.v1_loader import content_hash
-from kvproof.check.subjects.vllm.v1_observation import Shown, cache_config, made, with_groups
+from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, call_with, with_groups
 from kvproof.check.subjects.vllm.v1_scheduler_loader import Modules, NoStructure, Options, import_modules
 
 ASSUMPTIONS = (
@@ -94,7 +94,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         takes = inspect.signature(modules.scheduler.Scheduler).parameters
         taken = {name: value for name, value in wanted.items() if name in takes}
         scheduler = with_groups(lambda: kind(**taken))
-        self._shown = Shown(scheduler.kv_cache_manager)
+        self._reader = ManagerReader(scheduler.kv_cache_manager)
         self._hasher = self._modules.utils.get_request_block_hasher(config.block_size, content_hash)
         self._requests: dict[int, Any] = {}  # by sequence
         return scheduler
@@ -173,7 +173,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             "cache_salt": request.key.salt,
             "block_hasher": self._hasher if self.config.caching else None,
         }
-        self._requests[seq] = made(self._modules.request.Request, wanted)
+        self._requests[seq] = call_with(self._modules.request.Request, wanted)
         num_tokens, is_sent = self._elsewhere.pop(request.number, (0, False))
         self._connector.num_elsewhere[seq] = num_tokens
         if is_sent:
@@ -224,7 +224,7 @@ class VllmV1Scheduler(SchedulerAdapter):
 
     def observe(self) -> Observation:
         """What the manager shows, without the tables of finished requests whose blocks a transfer still holds."""
-        found = self._shown.observe()
+        found = self._reader.observe()
         for name in [name for name in found.tables if name not in self._requests]:
             del found.tables[name]
         return found
