@@ -35,7 +35,7 @@ CACHE = "kvproof.impl.cached_blocks", "CachedBlocks."
 TABLE = "kvproof.impl.table", ""
 SWAP = "kvproof.impl.swapping", ""
 ADMISSION = "kvproof.impl.admission", ""
-TOLD = "kvproof.check.subjects.builtin.manager", "ToldSequence."
+SEQUENCE = "kvproof.check.subjects.builtin.manager", "FakeSequence."
 
 
 class Fault(NamedTuple):
@@ -243,7 +243,12 @@ FAULTS = [
         {"sharing-equal", "cow-copied"},
     ),
     Fault(
-        "identity without salt", TOLD, "__init__", "(key.adapter_id, key.salt)", "(key.adapter_id,)", {"sharing-equal"}
+        "identity without salt",
+        SEQUENCE,
+        "__init__",
+        "(key.adapter_id, key.salt)",
+        "(key.adapter_id,)",
+        {"sharing-equal"},
     ),
     Fault(
         "identity without images",
@@ -255,7 +260,7 @@ FAULTS = [
     ),
     Fault(
         "identity without the position of an image",
-        TOLD,
+        SEQUENCE,
         "block_extra",
         "(i.name, i.start - first)",
         "(i.name, 0)",

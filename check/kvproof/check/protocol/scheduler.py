@@ -66,6 +66,20 @@ class Load(NamedTuple):
     stop: int
 
 
+class Access(NamedTuple):
+    """What an executed step computed or read, position by position, if the subject runs on the engine's own tensors.
+
+    what: "token" for inputs of the model, as pairs (position, token); "key" or "value" for KV, as numbers of prefixes.
+    places: the request and position of each element that the step should access. expected: what it should find there,
+    as the adapter was given it. observed: what it found.
+    """
+
+    what: str
+    places: list[tuple[str, int]]
+    expected: list[Any]
+    observed: list[Any]
+
+
 class Step(NamedTuple):
     """What the scheduler wants done, in this order: swap in, swap out, copies, chunks.
 
@@ -116,8 +130,11 @@ class SchedulerSubject(Protocol):
     def schedule(self) -> Step:
         """Decide the next step."""
 
-    def launch(self) -> None:
-        """The worker starts the step that was scheduled last. With `async_steps`, others may be scheduled meanwhile."""
+    def launch(self) -> Sequence[Access] | None:
+        """The worker starts the step that was scheduled last. With `async_steps`, others may be scheduled meanwhile.
+
+        Returns what the step accessed, if the subject executes it on the engine's own tensors.
+        """
 
     def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
         """The oldest step under way is executed.

@@ -8,13 +8,14 @@ reports the request as ignored with the next step. An engine also carries out an
 base keeps an abort until `takes_aborts`, and drops it if the request is over by then.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kvproof.check.protocol.features import require_capable
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import SchedulerConfig, Step
+from kvproof.check.protocol.scheduler import Access, SchedulerConfig, Step
 from kvproof.spec.text.identity import Image, Key
 
 ALWAYS = ("make", "add", "next_step", "take_results", "observe")
@@ -172,10 +173,11 @@ class SchedulerAdapter:
         refused, self._refused = self._refused, []
         return step._replace(ignored=[*step.ignored, *refused])
 
-    def launch(self) -> None:
-        """The newest step is being executed."""
+    def launch(self) -> Sequence[Access]:
+        """The newest step is being executed. Returns what it accessed, if the adapter can see that."""
         self.is_launched = True
         self._carry_out_aborts()
+        return ()
 
     def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
         """`fork` and `take_results`; then forget what is over, and carry out the aborts that came within the step."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from kvproof.check.oracle.scheduler.stepping import judge_access
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.subjects.loading import download
 from kvproof.check.subjects.transformers.worker import Batch
@@ -67,7 +68,8 @@ def two_steps(last: int = 7, moved: int = 0) -> tuple[Allocator, torch.Tensor]:
     for stop, ios in ((2, Ios(allocator, 0, [5, 6])), (3, Ios(allocator, 2, [last], moved))):
         state = SimpleNamespace(request_id="1", position_offset=stop)
         batch = Batch([SimpleNamespace(state=state, query_length=len(ios.inputs["input_ids"][0]))])
-        batch.execute(ios, TOKENS, names)
+        for access in batch.execute(ios, TOKENS, names):
+            judge_access(access)
         batch.sample({"1": 9})
     return allocator, ios.output
 

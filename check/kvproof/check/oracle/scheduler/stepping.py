@@ -11,7 +11,7 @@ from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.self_forking import born_since, explain_births
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject, Step
+from kvproof.check.protocol.scheduler import Access, SchedulerConfig, SchedulerSubject, Step
 from kvproof.spec.text.budgets import is_within_budget
 from kvproof.spec.text.identity import Identities
 
@@ -96,7 +96,8 @@ class Stepping(SchedulerState):
         if self.is_launched or (self.config.async_steps and not tokens):
             return False
         under = self.under_way[-1]
-        self.call("total-calls", "launch")
+        for access in self.call("total-calls", "launch") or ():
+            judge_access(access)
         under.is_launched = True
         self.execute()
         if self.capabilities.steps_in_order:
@@ -245,3 +246,25 @@ class Stepping(SchedulerState):
         explain_births(self, born, copies)
         self.settle(COMPLETE)
         self.coverage["finished"] += len(ended)
+
+
+def judge_access(access: Access) -> None:
+    """A step computes and reads the positions that it should, and finds there what it should. Raises Finding."""
+    num_expected, num_observed = len(access.places), len(access.observed)
+    if num_observed != num_expected:
+        sentence = f"a step {'computes' if access.what == 'token' else 'reads'} $observed positions of $expected"
+        raise Finding("read-back", sentence, expected=num_expected, observed=num_observed)
+    for (request, position), expected, observed in zip(access.places, access.expected, access.observed, strict=True):
+        if observed == expected:
+            continue
+        if access.what == "token":
+            sentence = (
+                f"request {request}: its position {position} is computed as position {observed[0]} of token "
+                f"{observed[1]}, and is of token {expected[1]}"
+            )
+        else:
+            sentence = (
+                f"request {request} reads position {position}: its slot of the cache tensor holds the {access.what} of "
+                "another token (number $observed for $expected)"
+            )
+        raise Finding("read-back", sentence, expected=expected, observed=observed, sequence=f"request {request}")

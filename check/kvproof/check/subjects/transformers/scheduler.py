@@ -21,12 +21,13 @@ Limits: one group of layers of full attention; no windows, no padding, no block 
 """
 
 import queue
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Pair, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler import Access, Chunk, SchedulerConfig, Step
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.transformers.loader import Modules, import_modules
 from kvproof.check.subjects.transformers.offloading import NUM_TRASH_SECTORS, Offloading
@@ -198,11 +199,13 @@ class Transformers(SchedulerAdapter):
             if batch.sampled.pop(name, None) is not None:
                 self._tokens[name].pop()
 
-    def launch(self) -> None:
-        """Let the worker write and read the cache tensor."""
-        if self.under_way[-1].futures:
-            self.under_way[-1].execute(self._ios, self._tokens, self._names)
+    def launch(self) -> Sequence[Access]:
+        """Let the worker write and read the cache tensor; return what it accessed."""
+        batch, accesses = self.under_way[-1], list[Access]()
+        if batch.futures:
+            accesses = batch.execute(self._ios, self._tokens, self._names)
         super().launch()
+        return accesses
 
     def computed(self, tokens: dict[int, int]) -> None:
         """Put what the newest batch samples on the device, and start its copy to the host."""

@@ -10,12 +10,12 @@ With overlapping batches there are two pairs of tensors, on the host and on the 
 has them; its constructor asks for an accelerator, so the pairs are put together here, and its events happen at once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.scheduler import Access
 from kvproof.check.subjects.transformers.loader import Modules
 
 FILLER = 0  # sampled of whom nobody will ask
@@ -91,41 +91,43 @@ class Batch:
         """Where each begins to compute."""
         return [stop - future.query_length for stop, future in zip(self.stops, self.futures, strict=True)]
 
-    def execute(self, ios: Any, known: Mapping[str, list[int]], names: dict[tuple[int, ...], int]) -> None:
-        """Carry over, write, read, and compare. known: the tokens of each request; names: a number for each prefix."""
+    def execute(self, ios: Any, known: Mapping[str, list[int]], names: dict[tuple[int, ...], int]) -> list[Access]:
+        """Carry over, write and read; return what was accessed.
+
+        known: the tokens of each request. names: a number for each prefix.
+        """
         inputs = ios.get_model_kwargs()
         carried, before, self._output = ios.get_cb_kwargs()
         ios.carry_over_tokens(inputs["input_ids"], carried, before)
-        self._compare_inputs(inputs, known)
+        computed = self._inputs(inputs, known)
         bounds = inputs["cu_seq_lens_q"].tolist()
         ends = {stop - 1: at for at, (start, stop) in enumerate(pairwise(bounds)) if start < stop}
         self._last = [ends.get(at, -1) for at in inputs["logits_indices"].tolist()]
-        self._compute(inputs, known, names)
+        if len(computed.observed) != len(computed.places):  # the tensors have no room for what would be written
+            return [computed]
+        return [computed, *self._compute(inputs, known, names)]
 
-    def _compare_inputs(self, inputs: Any, known: Mapping[str, list[int]]) -> None:
+    def _inputs(self, inputs: Any, known: Mapping[str, list[int]]) -> Access:
         tokens, positions = inputs["input_ids"][0].tolist(), inputs["position_ids"][0].tolist()
         spans = list(zip(self.names, self.starts, self.stops, strict=True))
-        expected = [(name, at) for name, start, stop in spans for at in range(start, stop)]
-        if len(tokens) != len(expected):
-            raise Finding("read-back", f"a step computes {len(tokens)} positions of {len(expected)}")
-        for token, position, (name, at) in zip(tokens, positions, expected, strict=True):
-            if (token, position) != (known[name][at], at):
-                raise Finding(
-                    "read-back",
-                    f"request {name}: its position {at} is computed as position {position} of token {token}, "
-                    f"and is of token {known[name][at]}",
-                )
+        places = [(name, at) for name, start, stop in spans for at in range(start, stop)]
+        expected = [(at, known[name][at]) for name, at in places]
+        return Access("token", places, expected, list(zip(positions, tokens, strict=True)))
 
-    def _compute(self, inputs: Any, known: Mapping[str, list[int]], names: dict[tuple[int, ...], int]) -> None:
+    def _compute(
+        self, inputs: Any, known: Mapping[str, list[int]], names: dict[tuple[int, ...], int]
+    ) -> Iterator[Access]:
         import torch
 
         written: list[int] = []
-        read: list[tuple[str, int, int]] = []
+        places: list[tuple[str, int]] = []
+        expected: list[int] = []
         for request, start, stop in zip(self.names, self.starts, self.stops, strict=True):
             tokens = known[request]
             prefixes = [names.setdefault(tuple(tokens[: at + 1]), len(names) + 1) for at in range(stop)]
             written += prefixes[start:]
-            read += [(request, at, name) for at, name in enumerate(prefixes)]
+            places += [(request, at) for at in range(stop)]
+            expected += prefixes
         (allocator,) = inputs["cache"].cache_allocators.values()
         shape = (-1, allocator.num_key_value_heads, allocator.head_dim)
         keys = torch.tensor(written, dtype=allocator.cache_dtype)[:, None, None].expand(shape)
@@ -133,8 +135,8 @@ class Batch:
         for layer in allocator.layer_indices:
             found = allocator.update(keys + layer, -keys - layer, layer, reads, writes)
             if len(reads):
-                compare(found[0][:, 0, 0] - layer, read, "key")
-                compare(-found[1][:, -1, -1] - layer, read, "value")
+                yield Access("key", places, expected, _numbers(found[0][:, 0, 0] - layer))
+                yield Access("value", places, expected, _numbers(-found[1][:, -1, -1] - layer))
 
     def sample(self, tokens: Mapping[str, int]) -> None:
         """These tokens are sampled, by request; they are where the engine will look for them."""
@@ -144,18 +146,8 @@ class Batch:
                 self._output[0, place] = tokens.get(self.names[at], FILLER)
 
 
-def compare(found: Any, expected: list[tuple[str, int, int]], what: str) -> None:
-    """What a step has read, against (request, position, number) of each position that it should."""
-    numbers = [int(number) for number in found.tolist()]
-    if len(numbers) != len(expected):
-        raise Finding("read-back", f"a step reads {len(numbers)} positions of {len(expected)}")
-    for number, (request, at, name) in zip(numbers, expected, strict=True):
-        if number != name:
-            raise Finding(
-                "read-back",
-                f"request {request} reads position {at}: its slot of the cache tensor holds the {what} of another "
-                f"token (number {number} for {name})",
-            )
+def _numbers(found: Any) -> list[int]:
+    return [int(number) for number in found.tolist()]
 
 
 def make_settings(config: Any) -> SimpleNamespace:
