@@ -1,8 +1,8 @@
-"""How fast the KV cache engine moves blocks, beside torch's own ways to move as many bytes.
+"""Measure how fast the KV cache engine moves blocks, compared with torch's own ways to move as many bytes.
 
-One thread, CPU, 32 KiB a block and layer. The yardstick (1.00) is one `copy_` of as many bytes that lie together.
-*gather* is what one writes first: `index_copy_` of an `index_select`. Every figure is the best of several rounds, in
-which the three take turns; the engine's includes reading, checking and coalescing the mapping.
+One thread on the CPU, 32 KiB per block and layer. The reference (1.00) is one `copy_` of as many contiguous bytes.
+*gather* is the simplest implementation: `index_copy_` of an `index_select`. Every figure is the best of several rounds,
+in which the three take turns; that of the engine includes reading, checking and coalescing the mapping.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Figures = dict[str, dict[str, float]]
 
 
 def mappings() -> dict[str, torch.Tensor]:
-    """Pairs whose sources are the lower half and whose targets the upper half, so that they do for copies as well."""
+    """Pairs with sources in the lower half and targets in the upper half, so that they are also valid for copies."""
     generator = torch.Generator().manual_seed(0)
     lower = torch.arange(NUM_MOVED)
     starts = torch.randperm(NUM_MOVED // 16, generator=generator)[:, None] * 16
@@ -35,7 +35,7 @@ def mappings() -> dict[str, torch.Tensor]:
 
 
 def seconds(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """The best time of each; a first round, which touches all memory, is not counted."""
+    """The best time of each call. The first round, which touches all memory, does not count."""
     best = dict.fromkeys(calls, float("inf"))
     for round_number in range(ROUNDS + 1):
         for name, call in calls.items():
@@ -51,7 +51,7 @@ def measure() -> Figures:
     engine = KVCacheEngine(SHAPE, NUM_LAYERS, NUM_BLOCKS, NUM_BLOCKS, "cpu")
     for memory in engine.gpu_memory + engine.cpu_memory:
         memory.fill_(1)
-    # The gather gets the widest words, too, as it would be several times slower by bytes.
+    # The gather also gets the widest words, as it would be several times slower with bytes.
     gpu, cpu = (
         [memory.view(torch.int64).view(NUM_BLOCKS, -1) for memory in pool]
         for pool in (engine.gpu_memory, engine.cpu_memory)
@@ -86,7 +86,7 @@ def measure() -> Figures:
 
 
 def main() -> Figures:
-    """Print the ratios and give them back."""
+    """Print the ratios. Returns them."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,10 +1,10 @@
-"""What recording costs a server, and how fast and in how much memory a recording is judged.
+"""Measure how much recording costs a server, and the speed and memory of judging a recording.
 
-The server is the built-in scheduler with its manager and no model: requests of some hundred tokens, many with a common
-beginning, prefix cache on. A real server computes between the calls, so what a line costs is to be held against a step
-of its model. Recordings of several lengths are judged, each in a process of its own: time
-shall grow with the length, and memory shall not. Times are of the processor; those of judging hold the compilation of
-the specification, a second or so.
+The server is the built-in scheduler with its manager and no model. Its requests have some hundred tokens, many with a
+common prefix, and the prefix cache is on. A real server computes between the calls, so compare the cost of a line with
+a step of its model. Recordings of several lengths are judged, each in a separate process: the time should grow with the
+length, and the memory should not. Times are processor times; those of judging include about a second for compiling the
+specification.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kvproof.impl.scheduler import Scheduler, SchedulerConfig
 
 BLOCK_SIZE, NUM_BLOCKS, NUM_REQUESTS = 16, 2_000, 48
 LENGTHS = (10_000, 100_000, 1_000_000)  # lines
-NUM_STEPS = 1_500  # of the server that is measured
+NUM_STEPS = 1_500  # of the measured server
 ROUNDS = 3
 JUDGE = r"""
 import re, sys, time
@@ -38,7 +38,7 @@ print(done.num_calls, time.process_time() - began, peak_kb)
 
 
 class Server:
-    """Requests come as others end."""
+    """A server with a constant number of requests: a new one arrives when another ends."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -51,7 +51,7 @@ class Server:
         self.num_requests = 0
 
     def step(self) -> None:
-        """One step, and what an engine does with its results."""
+        """Schedule one step, and process its results as an engine does."""
         random = self.random
         while len(self.groups) < NUM_REQUESTS:
             self.num_requests += 1
@@ -71,7 +71,7 @@ class Server:
 
 
 def seconds_of_run(recorder_at: Path | None) -> tuple[float, Recorder | None]:
-    """Processor seconds of a run of the server, recorded or not."""
+    """Processor seconds of a run of the server, and its recorder. recorder_at: the recording; None for no recording."""
     server = Server(1)
     recorder = record(server.manager, recorder_at) if recorder_at else None
     began = time.process_time()
@@ -84,7 +84,7 @@ def seconds_of_run(recorder_at: Path | None) -> tuple[float, Recorder | None]:
 
 
 def cost(folder: Path) -> dict[str, float]:
-    """Microseconds and bytes that a line costs, the best of several runs."""
+    """The cost of a line in microseconds and bytes; the best of several runs."""
     path = folder / "cost.jsonl"
     bare = min(seconds_of_run(None)[0] for _ in range(ROUNDS))
     runs = [seconds_of_run(path) for _ in range(ROUNDS)]
@@ -98,7 +98,7 @@ def cost(folder: Path) -> dict[str, float]:
 
 
 def judged(folder: Path, num_lines: int) -> dict[str, float]:
-    """Lines a second, and the most memory in MB, for a recording of at least so many lines."""
+    """The speed in lines per second and the peak memory in MB of judging a recording of at least `num_lines` lines."""
     path = folder / f"{num_lines}.jsonl"
     server = Server(2)
     with record(server.manager, path) as recorder:
@@ -111,12 +111,12 @@ def judged(folder: Path, num_lines: int) -> dict[str, float]:
 
 
 def main() -> dict[str, object]:
-    """Print what a line costs, and what judging costs."""
+    """Print the cost of recording and of judging. Returns the figures."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         of_a_line = cost(folder)
         print(f"recording, {NUM_REQUESTS} requests, {NUM_BLOCKS:,} blocks of {BLOCK_SIZE} tokens, prefix cache")
-        print(f"  {of_a_line['us/line']:>10.1f} us/line     {of_a_line['bytes/line']:.0f} bytes a line")
+        print(f"  {of_a_line['us/line']:>10.1f} us/line     {of_a_line['bytes/line']:.0f} bytes per line")
         print(f"  {of_a_line['us/step']:>10.0f} us/step     of the scheduler")
         figures: dict[str, object] = {"recording": of_a_line}
         for num_lines in LENGTHS:
