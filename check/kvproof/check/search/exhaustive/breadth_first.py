@@ -5,7 +5,7 @@ not exhausted, and proves nothing about the states that it did not reach.
 """
 
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 from kvproof.check.oracle.replay import Counterexample
@@ -62,17 +62,8 @@ def search(
     found, num_transitions = SearchResult(), 0
     came_from: dict[Hashable, tuple[Hashable, Operation]] = {}
     state_key, successors, expand = space.state_key, space.successors, space.expand
-    key: Hashable = None
-    root: Hashable = None
+    key: Hashable = None  # of the state under way
     operation: Operation = ()
-
-    def path() -> list[Operation]:
-        """The operations that lead to the state under way, and the one tried there."""
-        operations, at = [operation] if operation else [], key
-        while at != root:
-            at, before = came_from[at]
-            operations.append(before)
-        return operations[::-1]
 
     try:
         first = space.first()
@@ -101,10 +92,21 @@ def search(
             break
         found.is_exhausted = not frontier
     except Finding as finding:
-        found.counterexample = Counterexample(config, path(), finding)
+        found.counterexample = Counterexample(config, _path(came_from, key, operation), finding)
     except Refuted as refuted:
-        operation = refuted.operation
-        found.counterexample = Counterexample(config, path(), refuted.finding)
+        path = _path(came_from, key, refuted.operation)
+        found.counterexample = Counterexample(config, path, refuted.finding)
     found.num_states, found.num_operations = len(came_from), num_transitions
     found.seconds = time.perf_counter() - began
     return found
+
+
+def _path(
+    came_from: Mapping[Hashable, tuple[Hashable, Operation]], key: Hashable, operation: Operation
+) -> list[Operation]:
+    """The operations that lead to a state, and the one tried there. The first state came from itself."""
+    operations = [operation] if operation else []
+    while key in came_from and came_from[key][0] != key:
+        key, before = came_from[key]
+        operations.append(before)
+    return operations[::-1]

@@ -40,8 +40,8 @@ def explore_specification(
     gc.disable()
     try:
         found = search(space, scope.config, seconds=seconds, progress=progress, progress_every=PROGRESS_EVERY)
+        found.coverage = space.firings.fired + space.firings.witnesses
     finally:
         if is_collecting:
             gc.enable()
-    found.coverage = space.firings.fired + space.firings.witnesses
     return found
