@@ -172,7 +172,7 @@ def test_waiting_sequences_of_a_group_have_one_prompt(make_group: Make) -> None:
     manager = BlockManager(4, 4, 0)
     group = make_group([1] * 4, num_seqs=2)
     group.seqs[1].append_token_id(2)
-    with pytest.raises(InvalidValueError, match="share theirs"):
+    with pytest.raises(InvalidValueError, match="must have the same prompt"):
         manager.allocate(group)
 
 

@@ -217,7 +217,7 @@ def test_the_bits_of_a_float8_nan_survive_every_move(dtype: torch.dtype, nans: l
     ],
 )
 def test_an_impossible_engine_is_refused(make: Callable[[], object]) -> None:
-    with pytest.raises(ValueError, match=r"must be|has 1"):
+    with pytest.raises(ValueError, match="must be"):
         make()
 
 

@@ -78,7 +78,9 @@ class SelfAttnBlockSpaceManager(ManagerState):
             if seq.seq_id in self.tables:
                 raise DuplicateSequenceError(seq.seq_id)
             if seq is not first and (seq.get_token_ids() != tokens or seq.extra_hash() != extra):
-                raise InvalidValueError("prompt of sequence", seq.seq_id, "waiting sequences of a group share theirs")
+                raise InvalidValueError(
+                    "prompt of sequence", seq.seq_id, "the waiting sequences of a group must have the same prompt"
+                )
         cross_table = None
         if encoder_seq is not None:
             num_tokens = len(encoder_seq.get_token_ids())
@@ -176,7 +178,9 @@ class SelfAttnBlockSpaceManager(ManagerState):
     def _is_quiet(self, table: Table, seq: SequenceLike, num_lookahead_slots: int) -> bool:
         known = len(seq.get_token_ids())
         if known < table.num_tokens:
-            raise InvalidValueError("number of tokens", known, f"sequence {seq.seq_id} had {table.num_tokens}")
+            raise InvalidValueError(
+                "number of tokens", known, f"sequence {seq.seq_id} has slots for {table.num_tokens} already"
+            )
         return (
             known <= table.quiet_tokens
             and known + num_lookahead_slots <= table.writable_slots

@@ -98,14 +98,20 @@ class BlockMover:
 
 def _require_alike(gpu_planes: Planes, cpu_planes: Planes) -> None:
     if not gpu_planes or len(gpu_planes) != len(cpu_planes):
-        raise InvalidValueError("cpu_planes", len(cpu_planes), f"there are {len(gpu_planes)} GPU planes; both need one")
+        raise InvalidValueError(
+            "cpu_planes", len(cpu_planes), f"there are {len(gpu_planes)} GPU planes, and both pools need at least one"
+        )
     for name, planes in (("gpu_planes", gpu_planes), ("cpu_planes", cpu_planes)):
         for plane in planes:
             if plane.dim() != 2 or plane.stride(1) != 1 or plane.shape[0] != planes[0].shape[0]:
-                raise InvalidValueError(name, list(plane.shape), "each plane must be [blocks, words], words together")
+                raise InvalidValueError(
+                    name, list(plane.shape), "each plane must have the shape [blocks, words] and contiguous rows"
+                )
     for gpu, cpu in zip(gpu_planes, cpu_planes, strict=True):
         if (gpu.shape[1], gpu.dtype) != (cpu.shape[1], cpu.dtype):
-            raise InvalidValueError("cpu_planes", list(cpu.shape), f"its rows must be as those of {list(gpu.shape)}")
+            raise InvalidValueError(
+                "cpu_planes", list(cpu.shape), f"its rows must be as long as those of {list(gpu.shape)}"
+            )
 
 
 class _Route:

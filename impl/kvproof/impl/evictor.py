@@ -83,7 +83,7 @@ class LRUEvictor:
         """Remove the first block in order; returns its id and its content hash. Raises InvalidValueError if empty."""
         ranks, heap, waiting = self._ranks, self._heap, self._waiting
         if not ranks:
-            raise InvalidValueError("evictable blocks", 0, "evict needs one")
+            raise InvalidValueError("evictable blocks", 0, "an empty evictor cannot evict")
         if len(waiting) * 4 > len(heap):
             heap.extend(waiting)
             heapq.heapify(heap)

@@ -49,7 +49,7 @@ def cache_dtype(name: str | torch.dtype, model_dtype: torch.dtype | None = None)
     """
     if name == "auto":
         if model_dtype is None:
-            raise InvalidValueError("dtype", name, "it needs a model_dtype")
+            raise InvalidValueError("dtype", name, "auto needs a model_dtype")
         return cache_dtype(model_dtype)
     dtype = name if isinstance(name, torch.dtype) else CACHE_DTYPES.get(name)
     if dtype is None or dtype not in CACHE_DTYPES.values():
@@ -95,7 +95,7 @@ class KVBlockShape:
     def __post_init__(self) -> None:
         self.bytes_per_layer()  # refuses sizes below 1
         if self.layout is KVLayout.LATENT and self.num_kv_heads != 1:
-            raise InvalidValueError("num_kv_heads", self.num_kv_heads, "a latent cache has 1")
+            raise InvalidValueError("num_kv_heads", self.num_kv_heads, "it must be 1 for a latent cache")
 
     @property
     def latent(self) -> bool:

@@ -114,7 +114,7 @@ def profile_num_available_blocks(
     require_at_least("num_sequences", num_sequences, 1)
     require_at_least("tokens_per_sequence", tokens_per_sequence, 1)
     if geometry is None and model is not None:
-        raise InvalidValueError("geometry", geometry, "a model's blocks cannot be sized without it")
+        raise InvalidValueError("geometry", geometry, "it is needed to compute the size of a block")
     known = SMALL if geometry is None else geometry
     layers, heads, size = known.num_layers, known.num_kv_heads, known.head_size
     bytes_per_block = block_bytes(

@@ -49,7 +49,7 @@ class ManagerState:
         if sliding_window is not None:
             require_at_least("sliding_window", sliding_window, 1)
             if enable_caching:
-                raise InvalidValueError("sliding_window", sliding_window, "it cannot be had with prefix caching")
+                raise InvalidValueError("sliding_window", sliding_window, "it cannot be combined with prefix caching")
             self.max_block_sliding_window = num_window_blocks(sliding_window, block_size)
         self.block_size = block_size
         self.num_total_gpu_blocks, self.num_total_cpu_blocks = num_gpu_blocks, num_cpu_blocks

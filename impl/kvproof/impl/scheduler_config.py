@@ -45,7 +45,7 @@ class SchedulerConfig:
             raise InvalidValueError(
                 "max_num_batched_tokens",
                 self.max_num_batched_tokens,
-                f"each of max_num_seqs ({self.max_num_seqs}) sequences may decode one token in a step",
+                f"each of max_num_seqs ({self.max_num_seqs}) sequences may decode one token in each step",
             )
         if not self.chunked_prefill_enabled and self.max_num_batched_tokens < self.max_model_len:
             raise InvalidValueError(

@@ -78,16 +78,18 @@ class SchedulerQueues:
         """Add a request. Raises InvalidValueError for a request that could never be admitted."""
         name, seqs, manager = seq_group.request_id, seq_group.seqs, self.block_manager
         if name in self._requests:
-            raise InvalidValueError("request_id", name, "an unfinished request has it")
+            raise InvalidValueError("request_id", name, "an unfinished request has this id already")
         if not seqs or any(seq.status != SequenceStatus.WAITING for seq in seqs):
-            raise InvalidValueError("sequences", len(seqs), "a new request needs waiting sequences, and no others")
+            raise InvalidValueError("sequences", len(seqs), "a new request must have waiting sequences, and no others")
         tokens, extra = seqs[0].get_token_ids(), seqs[0].extra_hash()
         if not tokens or any(seq.get_token_ids() != tokens or seq.extra_hash() != extra for seq in seqs):
             raise InvalidValueError(
-                "prompt", tokens, f"the sequences of {name} need one of at least one token in common"
+                "prompt", tokens, f"the sequences of {name} must have the same prompt of at least one token"
             )
         if seq_group.is_encoder_decoder() and (manager.enable_caching or manager.sliding_window is not None):
-            raise InvalidValueError("request", name, "an encoder goes neither with prefix caching nor with a window")
+            raise InvalidValueError(
+                "request", name, "an encoder cannot be combined with prefix caching or a sliding window"
+            )
         self._num_arrived += 1
         self._requests[seq_group.request_id] = (self._num_arrived, seq_group)
         self.waiting.add(self._num_arrived, seq_group)

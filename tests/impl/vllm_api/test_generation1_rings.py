@@ -120,7 +120,7 @@ def test_a_refused_turn_changes_nothing(make_group: Make, run: Run) -> None:
         manager.append_slots(group.seqs[0])
     for _ in range(4):
         group.seqs[0].append_token_id(1)
-    with pytest.raises(InvalidValueError, match="one at a time"):
+    with pytest.raises(InvalidValueError, match="one block at a time"):
         manager.append_slots(group.seqs[0])
     assert ([manager.get_block_table(seq) for seq in group.seqs], manager.refcounts) == before
 

@@ -74,7 +74,7 @@ class BlockList:
     @staticmethod
     def _id_of(block: Any) -> int:
         if block.block_id is None:
-            raise InvalidValueError("block_id", None, "a block in a table has an id")
+            raise InvalidValueError("block_id", None, "a block in a table must have an id")
         return int(block.block_id)
 
 
@@ -111,9 +111,9 @@ class BlockTable:
         cases nothing has changed.
         """
         if len(self._blocks):
-            raise InvalidValueError("blocks of the table", len(self._blocks), "only an empty table is allocated")
+            raise InvalidValueError("blocks of the table", len(self._blocks), "only an empty table can be allocated")
         if not token_ids:
-            raise InvalidValueError("number of tokens", 0, "a table begins with at least one")
+            raise InvalidValueError("number of tokens", 0, "a table needs at least one token")
         size = self._block_size
         num_full = len(token_ids) // size * size
         chunks = [token_ids[low : low + size] for low in range(0, num_full, size)]

@@ -63,7 +63,7 @@ class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
         if sliding_window is not None:
             require_at_least("sliding_window", sliding_window, 1)
             if enable_caching:
-                raise InvalidValueError("sliding_window", sliding_window, "it cannot be had with prefix caching")
+                raise InvalidValueError("sliding_window", sliding_window, "it cannot be combined with prefix caching")
             self.sliding_window = sliding_window
             self.block_sliding_window = -(-sliding_window // block_size)
             self._growth = RingGrowth(self._gpu, block_size, self.block_sliding_window)
@@ -107,7 +107,7 @@ class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
             return None
         if self.enable_caching or self.sliding_window is not None:
             raise InvalidValueError(
-                "prefix", prefix.length, "it goes neither with prefix caching nor with a sliding window"
+                "prefix", prefix.length, "it cannot be combined with prefix caching or a sliding window"
             )
         if prefix.block_size != self.block_size or (prefix.allocated and prefix not in self._prefixes):
             raise UnknownBlockError("of a prefix", "this manager")
@@ -218,4 +218,6 @@ class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
 
 def _refuse_lookahead(num_lookahead_slots: int) -> None:
     if num_lookahead_slots:
-        raise InvalidValueError("num_lookahead_slots", num_lookahead_slots, "the first generation has none")
+        raise InvalidValueError(
+            "num_lookahead_slots", num_lookahead_slots, "the first generation has no lookahead slots"
+        )

@@ -232,7 +232,7 @@ class CachedBlockAllocator(_Allocator[CachedBlocks]):
         """Give the block another name. Raises InvalidValueError if another block has it."""
         block_id = self._held(block)
         if block_hash is None or self.contains_block(block_hash):
-            raise InvalidValueError("block_hash", block_hash, "it must be a name that no block has yet")
+            raise InvalidValueError("block_hash", block_hash, "it must be a name that no other block has")
         num_hashed_tokens, was_computed = block.num_hashed_tokens, self._computed[block_id]
         self.blocks.forget(block_id)
         self._name(block_id, block_hash, num_hashed_tokens)

@@ -82,7 +82,7 @@ class RingGrowth(Growth):
         """Reuse the oldest block for the new logical block, if there is one and the ring is full."""
         num_new = -(-len(seq.get_token_ids()) // self.block_size) - len(table.ids)
         if num_new > 1:
-            raise InvalidValueError("new logical blocks", num_new, "a ring grows by one at a time")
+            raise InvalidValueError("new logical blocks", num_new, "a ring grows by one block at a time")
         if num_new < 1 or len(table.ids) < self.num_ring_blocks:
             return False
         ids, first = table.ids, table.num_dropped

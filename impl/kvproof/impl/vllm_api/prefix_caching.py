@@ -180,7 +180,7 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
         Raises InvalidValueError unless there are `block_size` tokens, and NoFreeBlocksError.
         """
         if len(token_ids) != self._block_size:
-            raise InvalidValueError("number of tokens", len(token_ids), f"a full block has {self._block_size}")
+            raise InvalidValueError("number of tokens", len(token_ids), f"a full block has {self._block_size} tokens")
         block = self._block_pool.init_block(prev_block, list(token_ids), self._block_size, None, extra_hash)
         content = self._find(block.content_hash)
         cached = NO_BLOCK if content is None else content.block_id

@@ -93,7 +93,7 @@ class CopyOnWriteTracker:
     def record_cow(self, src_block_id: int | None, trg_block_id: int | None) -> None:
         """Record a copy to make. Raises InvalidValueError if an id is missing."""
         if src_block_id is None or trg_block_id is None:
-            raise InvalidValueError("copy", (src_block_id, trg_block_id), "it needs two block ids")
+            raise InvalidValueError("copy", (src_block_id, trg_block_id), "a copy needs two block ids")
         self._copies.append((src_block_id, trg_block_id))
 
     def clear_cows(self) -> list[tuple[int, int]]:
