@@ -28,7 +28,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 @dataclass(frozen=True)
 class Domain:
-    """A kind of number: from 0 up to `size` (a number, or the name of one), or without end if None."""
+    """The numbers from 0 up to `size`: a number, the name of a size, or None for a domain without end."""
 
     name: str
     size: str | int | None
@@ -43,12 +43,12 @@ NUM_SEQS: int = 1
 NUM_FLIGHTS: int = 1
 NUM_INDEXES: int = 1
 BLOCK_SIZE: int = 1
-NULL: int = 1  # NUM_BLOCKS: no block, in place of one that a sliding window left
+NULL: int = 1  # NUM_BLOCKS: the table entry of a block that a sliding window left
 
 BLOCKS = Domain("Block", "NUM_BLOCKS")
 ENTRIES = Domain("Entry", "NUM_ENTRIES")  # a block, or NULL
 SEQS = Domain("Seq", "NUM_SEQS")
-FLIGHTS = Domain("Flight", "NUM_FLIGHTS")  # pending accesses of one block each; a name is used again after landing
+FLIGHTS = Domain("Flight", "NUM_FLIGHTS")  # pending accesses of one block each; an id is reused after landing
 INDEXES = Domain("Index", "NUM_INDEXES")  # logical block numbers; without end when proved
 SLOTS = Domain("Slot", "BLOCK_SIZE")
 POOLS = Domain("Pool", 2)
@@ -268,7 +268,7 @@ def _read_only() -> NoReturn:
 
 
 def require(condition: bool, sentence: str, property: str = "") -> None:
-    """A guard. `property` is what an implementation breaks that acts although the guard does not hold."""
+    """A guard. property: what an implementation breaks if it acts although the guard does not hold."""
     _read_only()
 
 
@@ -288,7 +288,7 @@ def put(row: list[int], index: int, value: int) -> list[int]:
 
 
 def copied(row: list[Value]) -> list[Value]:
-    """A row, or rows, of its own with the same values."""
+    """A copy of a row, or of rows."""
     _read_only()
 
 

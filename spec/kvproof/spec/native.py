@@ -1,8 +1,8 @@
 """The specification run natively: its own text, compiled for given sizes.
 
-The text of the state, words, rules and claims is parsed once. Three things are rewritten: a guard returns
-a `Guard` (so a rule gives None when it was enabled), an obligation raises `CheckFailed`, and words on rows become list
-operations. Line numbers are kept, so a debugger steps through the text itself. What only ghost fields need may be
+The text of the rules, predicates, functions and claims is parsed once. Three things are rewritten: a guard returns
+a `Guard` (so a rule gives None when it was enabled), an obligation raises `CheckFailed`, and operations on rows become
+list operations. Line numbers are kept, so a debugger steps through the text itself. What only ghost fields need may be
 left out: their updates, locals that nothing else reads, branches that became empty. The sizes are globals of the
 compiled functions, so a machine of other sizes costs microseconds.
 """
@@ -28,7 +28,7 @@ GHOSTS = frozenset(name for name, f in FIELDS.items() if f.kind == "ghost")
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large a machine is: blocks per pool, slots per block; sequences, table entries and flights at most."""
+    """The sizes of a machine: blocks of each pool, slots of a block, and limits of sequences, entries and flights."""
 
     num_gpu_blocks: int
     num_host_blocks: int
@@ -65,7 +65,7 @@ def _size(domain: Domain, numbers: dict[str, Any]) -> int:
 
 @dataclass(frozen=True)
 class Guard:
-    """Why a rule is not enabled: the guard that does not hold, and what acting all the same would break."""
+    """The guard that does not hold, so that a rule is not enabled, and the property that acting would break."""
 
     rule: str
     sentence: str
@@ -73,7 +73,7 @@ class Guard:
 
 
 class CheckFailed(Exception):
-    """An obligation of the specification does not hold: the specification itself is wrong."""
+    """A `check` of the specification does not hold, so the specification itself is wrong."""
 
     def __init__(self, rule: str, property: str, text: str) -> None:
         super().__init__(f"{rule}: {property}: {text}")
@@ -138,7 +138,7 @@ def _functions_of(texts: Iterable[ModuleType]) -> dict[str, tuple[ast.FunctionDe
 
 
 def without_ghosts(function: ast.FunctionDef) -> ast.FunctionDef:
-    """The function without what only ghost fields need."""
+    """The function without the statements that only ghost fields need."""
     function = copy.deepcopy(function)
     while True:
         live = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
@@ -173,7 +173,7 @@ def fields_in(node: ast.AST) -> set[str]:
 
 
 class _Runnable(ast.NodeTransformer):
-    """Guards become returns, obligations raise, words on rows become list operations."""
+    """Rewrites guards to returns, obligations to exceptions, and operations on rows to list operations."""
 
     def __init__(self, rule: str, with_checks: bool, constants: dict[str, Any]) -> None:
         self.rule, self.with_checks, self.constants = rule, with_checks, constants
@@ -236,7 +236,7 @@ def _located(expression: ast.expr, at: ast.expr) -> ast.expr:
 def _compiled(
     function: ast.FunctionDef, file: str, with_ghosts: bool, with_checks: bool
 ) -> tuple[CodeType, dict[str, Any]]:
-    """One function, and what its code names; a text of which one function was changed compiles that one alone."""
+    """The code of one function, and the constants that it uses. Cached, so that a mutant compiles one function only."""
     constants: dict[str, Any] = {}
     function = copy.deepcopy(function) if with_ghosts else without_ghosts(function)
     function = _Runnable(function.name, with_checks, constants).visit(function)
@@ -274,7 +274,7 @@ def _define(text: Functions, names: dict[str, Any], with_ghosts: bool, with_chec
 
 
 def _depth(f: Field) -> int:
-    """How many levels of lists a copy of the field must copy: rows of slots are never changed in place."""
+    """The levels of lists that a copy of the field must copy. Rows of slots are never changed in place."""
     return len(f.domains) - (f.domains[-1].name == "Slot")
 
 
@@ -298,7 +298,7 @@ FLIGHT_FIELDS = _written(flight_rules) - _written(*(text for text in RULE_TEXTS 
 
 @functools.cache
 def _copier(with_ghosts: bool, with_flights: bool) -> Callable[[State], State]:
-    """A state of its own; what only flights change is shared where there are none."""
+    """The function that copies a state. Without flights, the copies share the fields that only flights change."""
     lines = ["def copy_state(old):", "    new = State.__new__(State)"]
     for name, f in _kept_fields(with_ghosts).items():
         match _depth(f) if with_flights or name not in FLIGHT_FIELDS else 0:
@@ -318,7 +318,7 @@ def _copier(with_ghosts: bool, with_flights: bool) -> Callable[[State], State]:
 
 
 class Machine:
-    """The specification for given sizes: its rules, words and claims as functions, and its first state.
+    """The specification for given sizes: its rules, predicates, functions and claims, and its first state.
 
     with_ghosts: keep the fields that only proofs and the invariants about enumerations need.
     with_checks: evaluate the obligations, and raise `CheckFailed` when one does not hold.
@@ -382,7 +382,7 @@ def _start(f: Field, sizes: list[int], at: list[int], names: dict[str, Any]) -> 
 
 
 def _constant(f: Field, sizes: list[int]) -> Any:
-    """The same value everywhere; only what a copy would copy is made anew."""
+    """A field with the same value everywhere. Rows that a copy of the state shares are shared here too."""
     value = f.start
     for level, size in enumerate(reversed(sizes)):
         is_shared = len(sizes) - level >= _depth(f)

@@ -40,9 +40,9 @@ def run(source: str) -> Any:
         ("state.live[seq] = sorted(state.table)[0]", "sorted is no function of the language"),
         ("state.live[seq] = {1: True}[1]", "Dict is not in the language"),
         ("state.live[seq] = (lambda: True)()", "Call is not in the language"),
-        ("state.nothing[seq] = True", "what is assigned is no local name and no field"),
+        ("state.nothing[seq] = True", "the target of the assignment is neither a local name nor a field"),
         ("state.live[seq] = state.nothing[seq]", "state.nothing is no field of a state"),
-        ("state.live[seq] = unheard_of", "the name unheard_of means nothing here"),
+        ("state.live[seq] = unheard_of", "the name unheard_of has no value here"),
         ("state.live[seq][seq] = True", "one subscript too many"),
         ("state.live[seq] = state.live[seq][seq]", "one subscript too many"),
         ("state.live = True", "the value has another shape"),
@@ -64,7 +64,7 @@ def run(source: str) -> Any:
         ("state.live[seq] = False\n    return 0", "finish returns before its end"),
         ("if state.live[seq]:\n        return 0\n    state.live[seq] = False", "finish returns before its end"),
         ("require(state.live[seq])", "require without its sentence"),
-        ("if state.live[seq]:\n        x = 1\n    state.refcount[seq] = x", "the name x means nothing here"),
+        ("if state.live[seq]:\n        x = 1\n    state.refcount[seq] = x", "the name x has no value here"),
     ],
 )
 def test_what_is_not_in_the_language_is_refused_with_its_line(statement: str, what: str) -> None:

@@ -1,4 +1,4 @@
-"""The contract of ending a sequence, run: whatever is at rest on a small machine is freed, and no rule refuses."""
+"""The contract of ending a sequence, run: every sequence at rest on a small machine is freed, and no rule refuses."""
 
 import random
 from collections import Counter

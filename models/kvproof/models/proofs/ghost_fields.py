@@ -1,8 +1,8 @@
-"""No real field depends on a ghost field: what only proofs need may be left out of a native run, and changes nothing.
+"""No real field depends on a ghost field, so that a native run may leave the ghosts out without any other change.
 
 A value is *tainted* if a ghost field was read for it, or if a branch on a tainted condition assigned it. A tainted
-value may be written to a ghost field, or used in a `check`; it may decide no guard, no write to another field, no
-index of such a write and no argument that reaches one. Steps are followed from each call, with what it gives them.
+value may be written to a ghost field, or used in a `check`. It must not decide a guard, a write to another field, an
+index of such a write or an argument that reaches one. Steps are followed from each call, with its arguments.
 """
 
 import ast
@@ -17,7 +17,7 @@ Names = dict[str, bool]  # local name -> whether it is tainted
 
 
 def ghost_findings(text: Text, name: str) -> list[Finding]:
-    """Where a rule lets something real depend on a ghost."""
+    """The places at which a real field or a guard of a rule depends on a ghost field."""
     function, file = text.functions[name]
     names = dict.fromkeys(parameters_of(function, file), False)
     return list(_Flow(text).block(function.body, names, file, is_tainted=False))
@@ -26,10 +26,10 @@ def ghost_findings(text: Text, name: str) -> list[Finding]:
 class _Flow:
     def __init__(self, text: Text) -> None:
         self.text = text
-        self.followed: list[str] = []  # the steps that lead here; one that calls itself is another lint's finding
+        self.followed: list[str] = []  # the steps that lead here; recursion is found by another lint
 
     def block(self, body: list[ast.stmt], names: Names, file: str, is_tainted: bool) -> Iterator[Finding]:
-        """Follow the statements; `names` is brought up to date, `is_tainted` says so of the branch they stand in."""
+        """Follow the statements, and update `names`. is_tainted: whether the branch that they are in is tainted."""
         for node in body:
             yield from self._statement(node, names, file, is_tainted)
 
@@ -62,7 +62,7 @@ class _Flow:
                 self.followed.pop()
 
     def _reads_ghost(self, node: ast.expr, names: Names) -> bool:
-        """Whether the value depends on a ghost field, itself, by a local name or by a word that it calls."""
+        """Whether the value depends on a ghost field: directly, by a local name, or by a function that it calls."""
         for part in ast.walk(node):
             if isinstance(part, ast.Attribute) and part.attr in GHOSTS:
                 return True

@@ -1,9 +1,9 @@
 """The proof of the specification, for all sizes, by induction over the rules.
 
 The first state satisfies every invariant; each rule, from any state that satisfies them all, leaves a state that does.
-So every state that can be reached does, however many blocks, sequences, slots and steps there are. Besides: every
-`check` holds where a rule reaches it; every theorem follows from the invariants; every subscript is in range, every
-row word within its row; and each derived field is determined by the real ones.
+So every reachable state does, for any number of blocks, sequences, slots and steps. In addition, every `check` holds
+where a rule reaches it; every theorem follows from the invariants; every subscript is in range, and every operation on
+a row within its row; and each derived field is determined by the real ones.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ Rule = Callable[..., Any]
 
 
 def obligations(text: Text | None = None) -> Iterator[Obligation]:
-    """Everything there is to prove of the specification, or of another text."""
+    """All obligations of the specification, or of another text."""
     induction = Induction(Translator(text=text))
     yield from induction.initial()
     yield from induction.theorems()
@@ -50,7 +50,7 @@ class Induction:
 
     @cached_property
     def sizes(self) -> tuple[Hypothesis, ...]:
-        """What is assumed of the sizes."""
+        """The assumptions about the sizes."""
         return tuple(Hypothesis(f"sizes: {one}", one) for one in self.translator.universe.assumptions())
 
     @cached_property
@@ -60,7 +60,7 @@ class Induction:
 
     @cached_property
     def assumed(self) -> tuple[Hypothesis, ...]:
-        """Sizes and invariants, before any rule."""
+        """The assumptions about the sizes, and every invariant of the state before."""
         return self.sizes + hypotheses(self.invariants.items())
 
     def initial(self) -> Iterator[Obligation]:
@@ -97,7 +97,7 @@ class Induction:
             yield Obligation(SUITE, THEOREM, claim, DERIVED_PROPERTY, assumed, goal)
 
     def claims_are_defined(self) -> Iterator[Obligation]:
-        """Reading an invariant or theorem reads nothing out of range."""
+        """Every read of an invariant or theorem is in range."""
         for claim in (*COLLECTED.invariants, *COLLECTED.theorems):
             outcome = self.translator.run(claim.name, self.before)
             yield from defined(SUITE, claim.name, outcome.demands, self.assumed)
@@ -116,7 +116,7 @@ class Induction:
             yield Obligation(SUITE, name, claim.name, claim.property, enabled, goal)
 
     def _invariant(self, name: str, state: SymbolicState) -> Truth:
-        """The invariant of a state; where no field that it reads was written it is the invariant of before."""
+        """The invariant of a state. If no field that it reads was written, it is the invariant of the state before."""
         changed = {field for field, map in state.maps.items() if map is not self.before.maps[field]}
         if not changed & self._depends[name]:
             return self.invariants[name]
@@ -124,7 +124,7 @@ class Induction:
 
 
 def hypotheses(named: Iterable[tuple[str, Truth]]) -> tuple[Hypothesis, ...]:
-    """What may be assumed, but for what is true anyway."""
+    """The formulas as hypotheses, except those that are trivially true."""
     found = []
     for name, formula in named:
         if not isinstance(formula, bool):
@@ -137,7 +137,7 @@ def hypotheses(named: Iterable[tuple[str, Truth]]) -> tuple[Hypothesis, ...]:
 def defined(
     suite: str, subject: str, demands: Sequence[Demand], assumed: tuple[Hypothesis, ...]
 ) -> Iterator[Obligation]:
-    """Everything that is read is defined; what one place demands, on whatever way it is reached, is one obligation."""
+    """Every value that is read is defined. The demands of one place, however it is reached, are one obligation."""
     formulas: dict[tuple[str, ...], list[Truth]] = {}
     places: dict[tuple[str, ...], str] = {}
     for demand in demands:

@@ -1,12 +1,12 @@
-"""Instances that a solver is told of, where it may not find them by itself.
+"""Instances of hypotheses that are given to a solver because it may not find them itself.
 
-*A claim that is to be kept, asked where it is denied.* If the goal says something of all x and a hypothesis, the same
-claim before, says it of all x too, then let c be an x of which the goal is denied: it is enough to show the goal of c,
-and what the hypothesis says of c may be assumed. A solver finds that instance by itself where a pattern leads to it; an
-x that is only compared with other numbers has none.
+*An invariant, at the counterexample.* The goal is that a claim holds for all x after a rule, and a hypothesis is that
+it holds for all x before. Let c be an x for which the goal is false. It is enough to prove the goal for c, and the
+hypothesis may be instantiated with c. A solver finds that instance itself if a pattern leads to it; an x that is only
+compared with other numbers has no pattern.
 
-*The firing that comes next.* What a contract says of all firings it says of the next one, which is mostly the one that
-a proof is about; but maps of firings name it by ways of many steps, no two of which look the same.
+*The next firing.* What a contract states about all firings holds for the next one, which most proofs are about. The
+maps of firings refer to it by long terms that look different, so a solver may miss it.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,10 @@ from kvproof.models.proofs.obligation import Hypothesis, Obligation
 
 
 def where_denied(obligation: Obligation) -> Obligation:
-    """The obligation said of unknown constants, with the claim before said of them; as it is where there is no such."""
+    """The obligation for fresh constants in place of its variables, with that instance of the claim before the rule.
+
+    Returns the obligation unchanged if it has not this form.
+    """
     goal = obligation.goal
     before = next((one.formula for one in obligation.hypotheses if one.name == obligation.claim), None)
     if not (isinstance(goal, z3.QuantifierRef) and isinstance(before, z3.QuantifierRef)):
@@ -29,29 +32,29 @@ def where_denied(obligation: Obligation) -> Obligation:
     constants = [z3.Const(f"denied_{place}", goal.var_sort(place)) for place in range(goal.num_vars())]
     if [before.var_sort(place) for place in range(before.num_vars())] != [one.sort() for one in constants]:
         return obligation
-    said = Hypothesis(f"{obligation.claim}, where it is denied", _of(before, constants))
-    return replace(obligation, hypotheses=(*obligation.hypotheses, said), goal=_of(goal, constants))
+    instance = Hypothesis(f"{obligation.claim}, where it is denied", _of(before, constants))
+    return replace(obligation, hypotheses=(*obligation.hypotheses, instance), goal=_of(goal, constants))
 
 
 def where_next_fired(obligation: Obligation) -> Obligation:
-    """The obligation, with what a contract says of all numbers said of the firing that comes next."""
+    """The obligation, with the loop invariant of its contract instantiated for the next firing."""
     known = {one.name: one.formula for one in obligation.hypotheses}
-    so_far, counted = known.get(LOOP_INVARIANT), known.get(f"parameter {NUM_FIRED}")
-    if so_far is None or counted is None:
+    loop_invariant, counted = known.get(LOOP_INVARIANT), known.get(f"parameter {NUM_FIRED}")
+    if loop_invariant is None or counted is None:
         return obligation
     (next_firing,) = (one for one in counted.children() if not z3.is_int_value(one))
-    said = [_of(one, [next_firing]) for one in _parts(so_far) if isinstance(one, z3.QuantifierRef) and _is_simple(one)]
-    told = Hypothesis(f"{LOOP_INVARIANT}, of the next firing", z3.And(said))
-    return replace(obligation, hypotheses=(*obligation.hypotheses, told))
+    simple = [one for one in _parts(loop_invariant) if isinstance(one, z3.QuantifierRef) and _is_simple(one)]
+    instance = Hypothesis(f"{LOOP_INVARIANT}, of the next firing", z3.And([_of(one, [next_firing]) for one in simple]))
+    return replace(obligation, hypotheses=(*obligation.hypotheses, instance))
 
 
 def _is_simple(formula: z3.QuantifierRef) -> bool:
-    """Whether it says something of each number by itself."""
+    """Whether it quantifies over one number only."""
     return bool(formula.is_forall() and formula.num_vars() == 1 and formula.var_sort(0) == z3.IntSort())
 
 
 def _parts(formula: z3.ExprRef) -> Iterator[z3.ExprRef]:
-    """What it joins by `and`, on whatever level."""
+    """The conjuncts of the formula, those of nested conjunctions included."""
     if z3.is_and(formula):
         for part in formula.children():
             yield from _parts(part)

@@ -1,11 +1,11 @@
-"""Something in the text of the specification that breaks one of its own rules of writing."""
+"""A lint finding in the text of the specification."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Finding:
-    """place: file and line. text: what is wrong there."""
+    """One finding. place: file and line. text: what is wrong there."""
 
     place: str
     text: str

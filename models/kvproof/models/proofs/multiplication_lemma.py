@@ -1,9 +1,8 @@
-"""The lemma about products that a solver may not find by itself: of two numbers of blocks, the lesser has less slots.
+"""A lemma about products that a solver may not find itself: of two numbers of blocks, the smaller has fewer slots.
 
-`n // size` is some q with q * size <= n < q * size + size; that two such quotients are the same, or that one is the
-lesser, follows once their products with the size are compared. Which products those are, of unknowns with unknowns, is
-what solvers are bad at guessing. The lemma itself is proved for any two numbers (suite arithmetic, `LEMMA`); here it is
-said of the numbers at hand.
+`n // size` is some q with q * size <= n < q * size + size. That two such quotients are equal, or that one is smaller,
+follows once their products with the size are compared. Solvers are bad at finding these products of two unknowns. The
+lemma is proved for any two numbers (suite arithmetic, `LEMMA`); here it is instantiated with the numbers of a goal.
 """
 
 from collections.abc import Iterator
@@ -16,20 +15,20 @@ LEMMA = "the lesser number of blocks has less slots"
 
 
 def lesser_has_less(size: z3.ArithRef, *numbers: z3.ArithRef) -> z3.BoolRef:
-    """Of each two of the numbers, the lesser has less slots, by a block's slots at least. True where a size is."""
+    """Of every two numbers, the smaller has fewer slots, by at least one block. It holds for every positive size."""
     pairs = [(one, other) for one in numbers for other in numbers if one is not other]
     return z3.And([z3.Implies(one < other, one * size + size <= other * size) for one, other in pairs])
 
 
 def by_lemma(size: z3.ArithRef, *numbers: z3.ArithRef) -> Hypothesis:
-    """The lemma, said of these numbers."""
+    """The lemma, for these numbers."""
     return Hypothesis(LEMMA, lesser_has_less(size, *numbers))
 
 
 def by_lemma_where_divided(size: z3.ArithRef, goal: z3.BoolRef, *assumed: z3.BoolRef) -> tuple[Hypothesis, ...]:
-    """The lemma, said of every quotient by the size in the goal and every number that is multiplied with it.
+    """The lemma, for every quotient by the size in the goal and every number that is multiplied by the size.
 
-    Nothing if the goal divides by something else or not at all. What stands under a quantifier is left alone.
+    Returns nothing if the goal has no division by the size. Terms under a quantifier are ignored.
     """
     quotients = _distinct(one for one in _terms(goal) if z3.is_idiv(one) and one.arg(1).eq(size))
     if not quotients:
@@ -51,7 +50,7 @@ def _distinct(terms: Iterator[z3.ExprRef]) -> list[z3.ArithRef]:
 
 
 def _terms(formula: z3.ExprRef) -> Iterator[z3.ExprRef]:
-    """Every term of the formula once, but for those under quantifiers."""
+    """Every term of the formula once, except those under quantifiers."""
     seen: set[int] = set()
     left = [formula]
     while left:

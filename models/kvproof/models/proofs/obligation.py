@@ -1,7 +1,7 @@
-"""What is to be proved: hypotheses and a goal, with the names under which people and reports speak of them.
+"""Obligations: hypotheses and a goal, with the names that people and reports use.
 
 An obligation is proved when its hypotheses and the negation of its goal have no model. The identifier
-`suite/subject/claim` names it for ever: it stands in results, baselines and on the command line.
+`suite/subject/claim` is stable: results, baselines and the command line use it.
 """
 
 import builtins
@@ -15,7 +15,7 @@ WELL_DEFINED = "well-defined"  # the property of what belongs to no property: in
 
 @dataclass(frozen=True, eq=False)
 class Hypothesis:
-    """What may be assumed, and its name: an invariant, `guard`, `sizes`, a parameter, an assumption of an engine."""
+    """An assumption and its name: an invariant, `guard`, `sizes`, a parameter, an assumption of an engine."""
 
     name: str
     formula: z3.BoolRef
@@ -23,11 +23,11 @@ class Hypothesis:
 
 @dataclass(frozen=True, eq=False)
 class Obligation:
-    """One thing to prove.
+    """One formula to prove.
 
-    suite: specification, arithmetic, mapping, refinement. subject: the rule, operation, function or theorem it is
-    about. claim: an invariant's name or a sentence, unique within suite and subject. property: an id of
-    `kvproof.spec.text.properties`, or `well-defined`. place: file and line it comes from, if it has one.
+    suite: specification, operations, arithmetic, mapping, refinement. subject: the rule, operation or theorem.
+    claim: an invariant's name or a sentence, unique within suite and subject. property: an id of
+    `kvproof.spec.text.properties`, or `well-defined`. place: file and line that it comes from, if it has one.
     """
 
     suite: str
@@ -44,13 +44,13 @@ class Obligation:
         return f"{self.suite}/{self.subject}/{self.claim}"
 
     def is_trivial(self) -> bool:
-        """Whether the goal is true as it stands, or word for word a hypothesis: nothing is left to a solver."""
+        """Whether the goal is trivially true or is itself a hypothesis, so that no solver is needed."""
         if isinstance(self.goal, bool):
             return self.goal
         return z3.is_true(self.goal) or any(one.formula.eq(self.goal) for one in self.hypotheses)
 
     def negated_goal(self) -> z3.BoolRef:
-        """What has no model together with the hypotheses, if the obligation holds."""
+        """The negated goal: it has no model together with the hypotheses if and only if the obligation holds."""
         return z3.BoolVal(not self.goal) if isinstance(self.goal, bool) else z3.Not(self.goal)
 
     def smt2(self) -> str:
@@ -61,12 +61,12 @@ class Obligation:
         return joined(*self.question())
 
     def question(self) -> tuple[str, str]:
-        """The hypotheses and the negated goal, each as text with what it needs declared. Many goals share the first."""
+        """The hypotheses and the negated goal, each as text with its declarations. Many goals share the first text."""
         return _assumed(self.hypotheses), _text(self.negated_goal())
 
 
 def joined(assumed: str, goal: str) -> str:
-    """The two texts of a question as one that asks it."""
+    """The two texts of a question as one SMT-LIB script."""
     declared = {line for line in assumed.splitlines() if line.startswith("(declare-")}
     return "\n".join([assumed, *(line for line in goal.splitlines() if line not in declared), "(check-sat)", ""])
 

@@ -45,7 +45,7 @@ def firings(names: list[str], text: Text | None = None, effort: int = FIRING_EFF
 
 @dataclass
 class Hypotheses:
-    """The sets of hypotheses of one suite, each with the first obligation that has it."""
+    """The sets of hypotheses of the obligations, each with the first obligation that has it."""
 
     sets: dict[tuple[int, ...], Obligation] = field(default_factory=dict)
     num_satisfied: int = 0

@@ -1,7 +1,7 @@
-"""What holds where the translator stands in a text, and what must hold there.
+"""The conditions under which the translator reads a piece of text, and the demands that the text makes there.
 
-A subscript must be in range and a divisor positive, not always but where it is reached: after the guards so far, on
-the taken side of each branch, for the values over which a comprehension or quantifier runs.
+A subscript must be in range and a divisor positive where it is reached: after the guards so far, on the taken side of
+each branch, for the values over which a comprehension or quantifier runs.
 """
 
 import itertools
@@ -32,7 +32,7 @@ class Demand:
 
 
 class Conditions:
-    """Guards passed, branches taken and variables bound, as the translator goes along."""
+    """The guards, branches and bound variables around the piece of text that is read, and the demands so far."""
 
     def __init__(self) -> None:
         self.guard: Truth = True
@@ -42,15 +42,15 @@ class Conditions:
         self._is_silent = False
 
     def under_path(self, formula: Truth) -> Truth:
-        """The formula, where the branches taken lead here."""
+        """The formula, provided that the branches taken lead here."""
         return implication(conjunction(*self._path), formula)
 
     def is_reached(self) -> Truth:
-        """Whether a run comes here."""
+        """The condition that a run reaches this piece of text."""
         return conjunction(self.guard, *self._path)
 
     def demand(self, formula: Truth, text: str, chain: tuple[str, ...], place: str) -> None:
-        """Note that the formula must hold here."""
+        """Add the demand that the formula holds here."""
         if self._is_silent:
             return
         wanted = implication(self.is_reached(), formula)
@@ -62,7 +62,7 @@ class Conditions:
 
     @contextmanager
     def under(self, *conditions: Truth) -> Iterator[None]:
-        """On the side of a branch where the conditions hold."""
+        """Read the side of a branch on which the conditions hold."""
         depth = len(self._path)
         self._path.extend(conditions)
         try:
@@ -72,7 +72,7 @@ class Conditions:
 
     @contextmanager
     def binding(self, variables: Sequence[tuple[z3.ArithRef, Truth]]) -> Iterator[None]:
-        """Where variables run over all values of which something is known."""
+        """Read the body of a quantifier or comprehension. variables: each with what is known about its values."""
         depth, depth_of_all = len(self._bound), len(_BOUND)
         self._bound.extend(variables)
         for variable, _ in variables:
@@ -85,7 +85,7 @@ class Conditions:
 
     @contextmanager
     def silently(self) -> Iterator[None]:
-        """Where a text is read again whose demands are noted already."""
+        """Read a text again without its demands, which were added before."""
         before, self._is_silent = self._is_silent, True
         try:
             yield
@@ -93,7 +93,7 @@ class Conditions:
             self._is_silent = before
 
     def fresh(self, name: str, further: int = 0) -> z3.ArithRef:
-        """A variable that was never used before. A quantifier binds it under a name that tells its depth.
+        """A variable that was never used before. A quantifier binds it under a name that contains its depth.
 
         The depth counts the variables that are bound around the place where the text is read now. A comprehension may
         be read later, in another run and within other quantifiers, so the depth counts those of all runs.

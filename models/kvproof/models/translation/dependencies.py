@@ -1,4 +1,4 @@
-"""Which functions of a text call which, and which fields they read and write, calls included."""
+"""The call graph of a text, and the fields that its functions read and write, directly or through calls."""
 
 import ast
 import functools
@@ -9,14 +9,14 @@ from kvproof.spec.native import FIELDS, target_of
 
 
 def calls(text: Text, name: str) -> Iterator[tuple[str, ast.Call]]:
-    """The functions of the text that a function calls."""
+    """The calls of other functions of the text in a function, with the name of each callee."""
     for node in ast.walk(text.functions[name][0]):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in text.functions:
             yield node.func.id, node
 
 
 def reached(text: Text, name: str) -> list[str]:
-    """A function, and all that it calls."""
+    """The function itself, and all functions that it calls, directly or through others."""
     found = [name]
     for one in found:
         found += [callee for callee in dict.fromkeys(called for called, _ in calls(text, one)) if callee not in found]
@@ -25,13 +25,13 @@ def reached(text: Text, name: str) -> list[str]:
 
 @functools.lru_cache(maxsize=1024)
 def fields_read(text: Text, name: str) -> frozenset[str]:
-    """The fields that a function's value or effect depends on, or that it writes."""
+    """The fields that a function reads or writes, directly or through calls."""
     nodes = (node for one in reached(text, name) for node in ast.walk(text.functions[one][0]))
     return frozenset({node.attr for node in nodes if isinstance(node, ast.Attribute)} & FIELDS.keys())
 
 
 def fields_written(text: Text, name: str) -> set[str]:
-    """The fields that a rule or step assigns."""
+    """The fields that a rule or step assigns, directly or through calls."""
     found = set()
     for one in reached(text, name):
         for node in ast.walk(text.functions[one][0]):

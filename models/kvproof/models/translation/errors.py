@@ -1,11 +1,11 @@
-"""What the translator says about text that it does not read."""
+"""The error about text that the translator cannot read."""
 
 import ast
 import linecache
 
 
 class NotInLanguage(Exception):
-    """Text outside the language: where it stands, what is wrong with it, and what to write instead."""
+    """Text outside the language. The message has file and line, what is wrong, and what to write instead."""
 
     def __init__(self, file: str, node: ast.AST, what: str, instead: str) -> None:
         self.file, self.line = file, getattr(node, "lineno", 0)

@@ -37,19 +37,19 @@ BUILT_IN = ("min", "max", "abs")
 
 
 class Expressions:
-    """Reads expressions into terms; what a text of its kind has besides, a subclass reads."""
+    """Reads expressions into terms. A subclass reads the further constructs of its kind of text."""
 
     def __init__(self, conditions: Conditions) -> None:
         self.conditions = conditions
 
     def value(self, node: ast.expr, frame: Frame) -> Any:
-        """What the expression stands for: a term, a map, or what names may mean besides."""
+        """The value of the expression: a term, a map, a state, or anything else that a name can mean."""
         match node:
             case ast.Constant(value=bool() | int()):
                 return node.value
             case ast.Name(id=name):
                 if name not in frame.names:
-                    raise frame.error(node, f"the name {name} means nothing here", "assign it on every way to here")
+                    raise frame.error(node, f"the name {name} has no value here", "assign it on every path")
                 return frame.names[name]
             case ast.UnaryOp(op=ast.Not()):
                 return negation(self.truth(node.operand, frame))
@@ -72,24 +72,28 @@ class Expressions:
         return self.other(node, frame)
 
     def call(self, name: str, node: ast.Call, frame: Frame) -> Any:
-        """What a call gives."""
+        """The value of a call. Raises NotInLanguage."""
         if name in ("min", "max") and len(node.args) > 1 and not node.keywords:
             numbers = [self.number(argument, frame) for argument in node.args]
             return least(*numbers) if name == "min" else greatest(*numbers)
         if name == "abs" and len(node.args) == 1:
             one = self.number(node.args[0], frame)
             return greatest(one, -one)
-        raise frame.error(node, f"{name} is no function of the language", "call a word or a step, min, max or abs")
+        raise frame.error(
+            node,
+            f"{name} is no function of the language",
+            "call one of the text, or min, max or abs",
+        )
 
     def other(self, node: ast.expr, frame: Frame) -> Any:
-        """What a construct stands for that not every text may use."""
+        """The value of a construct that only some kinds of text may use. Raises NotInLanguage."""
         kind = type(node).__name__
         raise frame.error(
             node, f"{kind} is not in the language", "write it with numbers, comparisons, `and`/`or`/`not` and calls"
         )
 
     def truth(self, node: ast.expr, frame: Frame) -> Truth:
-        """A condition."""
+        """The value of a condition. Raises NotInLanguage if it is no truth value."""
         found = self.value(node, frame)
         if not is_truth(found):
             raise frame.error(node, "a condition that is no truth value", "compare it: `… != 0`, `… is not None`")
@@ -97,7 +101,7 @@ class Expressions:
         return condition
 
     def term(self, node: ast.expr, frame: Frame) -> Term:
-        """A number or truth value."""
+        """The value of an expression that is a number or a truth value. Raises NotInLanguage."""
         found = self.value(node, frame)
         if not is_unknown(found) and not isinstance(found, int):
             raise frame.error(node, "a number or a truth value is needed here", "give it all of its indexes")
@@ -105,11 +109,11 @@ class Expressions:
         return term
 
     def number(self, node: ast.expr, frame: Frame) -> Number:
-        """A number; a truth value counts 0 or 1."""
+        """The value as a number; a truth value counts 0 or 1."""
         return number(self.term(node, frame))
 
     def assuming(self, condition: Truth, node: ast.expr, frame: Frame) -> Any:
-        """The value of an expression that is read only if the condition holds."""
+        """The value of an expression that is evaluated only if the condition holds."""
         with self.conditions.under(condition):
             return self.value(node, frame)
 

@@ -1,7 +1,7 @@
 """The maps of a state, as functions from index terms to terms.
 
-A map is a closure: a write makes a new one, which asks at each read whether the index is the one written. So what the
-state after a rule holds is a term over the state before, reduced while it is made, and Z3 sees no arrays, stores or
+A map is a closure: a write makes a new map, which asks at each read whether the index is the one written. So a value of
+the state after a rule is a term over the state before, simplified while it is made, and Z3 sees no arrays, stores or
 lambdas, only functions of the state before.
 """
 
@@ -18,7 +18,7 @@ Read = Callable[..., Term]
 
 
 class Map:
-    """From indexes, one for each domain, to a term. What was read once is remembered."""
+    """A function from indexes, one for each domain, to a term. It caches its values."""
 
     def __init__(self, domains: tuple[Domain, ...], read: Read) -> None:
         self.domains = domains
@@ -27,11 +27,11 @@ class Map:
 
     @property
     def arity(self) -> int:
-        """How many indexes it takes."""
+        """The number of its indexes."""
         return len(self.domains)
 
     def read(self, *indexes: Term) -> Term:
-        """The value there."""
+        """The value at these indexes."""
         key = tuple([index if isinstance(index, int) else (index.get_id(),) for index in indexes])
         found = self._remembered.get(key)
         if found is None:  # the indexes are kept, so that their ids stay theirs
@@ -39,7 +39,7 @@ class Map:
         return found[1]
 
     def at(self, index: Term) -> Value:
-        """The value there, or the map that is left when one index is given."""
+        """The value at this index; if the map has more indexes, the map of the remaining ones."""
         if self.arity == 1:
             return self.read(index)
         return Map(self.domains[1:], lambda *rest: self.read(index, *rest))
@@ -82,12 +82,12 @@ class SymbolicState:
     maps: Mapping[str, Map]
 
     def written(self, field: str, map: Map) -> SymbolicState:
-        """The state with another map."""
+        """The state with another map for one field."""
         return SymbolicState({**self.maps, field: map})
 
 
 def merged(condition: Truth, yes: SymbolicState, no: SymbolicState) -> SymbolicState:
-    """The state `yes` if the condition holds, else `no`; a field that both leave alone is left alone."""
+    """The state `yes` if the condition holds, else `no`. A map that both share is kept."""
     maps: dict[str, Map] = {}
     for name, map in yes.maps.items():
         found = chosen(condition, map, no.maps[name])

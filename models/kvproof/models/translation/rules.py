@@ -1,6 +1,6 @@
-"""Rules and steps run on a state: guards, obligations, and the state after.
+"""Symbolic runs of rules and steps on a state: their guards, their obligations, and the state after.
 
-An `if` whose condition is unknown is run on both sides, and what they leave is merged.
+Both sides of an `if` with an unknown condition are run, and the two states are merged.
 """
 
 import ast
@@ -17,7 +17,7 @@ from kvproof.spec.native import FIELDS, called
 
 @dataclass(frozen=True, eq=False)
 class Required:
-    """A guard or an obligation of a rule: its text, what it belongs to, and where it stands."""
+    """A guard or an obligation of a rule: its text, its property, and its place."""
 
     text: str
     property: str
@@ -28,7 +28,7 @@ class Required:
 
 @dataclass
 class Outcome:
-    """What running a rule gives.
+    """The result of a run.
 
     guard: whether it is enabled. guards: each one, where the text reaches it. checks: what holds on the way. demands:
     what must hold for every value to be defined. value: what a word or claim returns. state: the state after.
@@ -43,7 +43,7 @@ class Outcome:
 
 
 class _Disabled(Exception):
-    """A guard is known not to hold: what follows it is not reached, and the state is as it was."""
+    """A guard is known not to hold: the rest of the rule is not reached, and the state is unchanged."""
 
 
 class Run:
@@ -56,7 +56,7 @@ class Run:
         self.outcome = Outcome(state)
 
     def call(self, name: str, *arguments: SymbolicState | Value) -> Outcome:
-        """Run the function; a state among its arguments is the one that it changes."""
+        """Run the function on these arguments. Raises NotInLanguage."""
         function, file = self.text.functions[name]
         parameters = parameters_of(function, file)
         values = dict(zip(parameters, arguments, strict=True))
@@ -108,7 +108,7 @@ class Run:
     def _require(self, kind: str, node: ast.Call, frame: Frame) -> None:
         texts = [one.value for one in node.args[1:] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         if not texts or len(texts) != len(node.args) - 1:
-            raise frame.error(node, f"{kind} without its sentence", "give texts after the condition")
+            raise frame.error(node, f"{kind} without its sentence", "give the sentence as a text after the condition")
         condition = self.conditions.under_path(self.expressions.truth(node.args[0], frame))
         if kind == "require":
             property = texts[1] if len(texts) > 1 else ""
@@ -122,7 +122,7 @@ class Run:
         self.outcome.checks.append(Required(text, texts[0], frame.chain, frame.place(node), condition))
 
     def _step(self, name: str, node: ast.Call, frame: Frame) -> Frame:
-        """A step is run where it is called; the state it leaves is the caller's."""
+        """Run a step at its call; the caller continues with the state that the step leaves."""
         if name not in self.text.functions:
             raise frame.error(node, f"{name} is no step of the text", "call a step, require or check")
         function, file = self.text.functions[name]
@@ -172,7 +172,9 @@ class Run:
         match whole:
             case ast.Attribute(value=ast.Name(id=name), attr=field_name) if field_name in FIELDS:
                 return self._written(target, name, field_name, path, value, frame)
-        raise frame.error(target, "what is assigned is no local name and no field", "write to a field of the state")
+        raise frame.error(
+            target, "the target of the assignment is neither a local name nor a field", "write to a field of the state"
+        )
 
     def _written(
         self, target: ast.expr, name: str, field_name: str, path: list[ast.expr], value: Value, frame: Frame

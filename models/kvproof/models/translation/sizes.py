@@ -1,6 +1,6 @@
-"""How large things are: unknown for a proof of all sizes, known for an instance.
+"""The sizes of the machine: unknown for a proof of all sizes, known for an instance.
 
-The sizes of the machine are unknown numbers of which only the least is assumed. Tables, enumerations and operations
+Unknown sizes are numbers of which only a lower bound is assumed. Tables, enumerations and operations
 have no end when proved: `NUM_INDEXES`, `NUM_RANKS` and `NUM_STEPS` are not in the language of proofs, their domains run
 over all numbers.
 """
@@ -28,7 +28,7 @@ def _names() -> list[str]:
 
 @dataclass
 class Universe:
-    """The sizes under the names that the text uses. sizes: those of an instance; None for all."""
+    """The sizes under the names that the text uses. sizes: the known sizes of an instance; None for all sizes."""
 
     sizes: Sizes | None = None
     numbers: dict[str, Number] = field(default_factory=dict)
@@ -47,22 +47,22 @@ class Universe:
         return self.sizes is not None
 
     def size(self, domain: Domain) -> Number | None:
-        """How many numbers the domain has; None if it has no end."""
+        """The number of members of the domain; None if it has no end."""
         if isinstance(domain.size, str):
             return self.numbers.get(domain.size)
         return domain.size
 
     def contains(self, domain: Domain, term: Number) -> Truth:
-        """Whether the number is one of the domain."""
+        """Whether the number is in the domain."""
         return is_between(0, term, self.size(domain))
 
     def members(self, domain: Domain) -> range | None:
-        """All of them, if they are known."""
+        """The members of the domain; None if its size is unknown or it has no end."""
         size = self.size(domain)
         return range(size) if self.is_concrete and isinstance(size, int) else None
 
     def assumptions(self) -> Iterator[z3.BoolRef]:
-        """What is assumed of unknown sizes: the GPU's blocks are some of all, and a block has a slot."""
+        """The assumptions about unknown sizes: GPU blocks are some of all blocks, and a block has at least one slot."""
         if self.is_concrete:
             return
         gpu = self.numbers["NUM_GPU_BLOCKS"]

@@ -1,7 +1,7 @@
-"""Expressions about a state: fields with subscripts, rows, comprehensions, quantifiers and words.
+"""Expressions about a state: fields with subscripts, rows, comprehensions, quantifiers, and calls of predicates.
 
-`all` and `any` are quantifiers over unknown domains, and are unrolled over known ones. A comprehension is a map given
-point by point, of the state as it is where the comprehension stands.
+`all` and `any` are quantifiers over unknown domains, and are unrolled over known ones. A comprehension is a map whose
+values are read on demand, from the state at the place of the comprehension.
 """
 
 import ast
@@ -29,7 +29,7 @@ from kvproof.models.translation.terms import (
 from kvproof.models.translation.text import Frame, Text, parameters_of, returned
 from kvproof.spec.language import SLOTS, Domain
 
-ROW_WORDS = {"copied": 1, "put": 3, "spliced": 4, "same": 3, "implies": 2}
+ROW_OPERATIONS = {"copied": 1, "put": 3, "spliced": 4, "same": 3, "implies": 2}
 
 
 class StateExpressions(Expressions):
@@ -64,34 +64,34 @@ class StateExpressions(Expressions):
         return super().other(node, frame)
 
     def in_range(self, index: Number, domain: Domain, node: ast.expr, frame: Frame) -> None:
-        """Note that an index must be in its domain."""
+        """Demand that an index is in its domain."""
         text = f"{ast.unparse(node)} has a {domain.name} in range"
         self.conditions.demand(self.universe.contains(domain, index), text, frame.chain, frame.place(node))
 
     def map(self, node: ast.expr, frame: Frame) -> Map:
-        """A row, or rows."""
+        """The value of an expression that is a row, or rows. Raises NotInLanguage."""
         found = self.value(node, frame)
         if not isinstance(found, Map):
             raise frame.error(node, "a row is needed here", "leave its last index out")
         return found
 
     def call(self, name: str, node: ast.Call, frame: Frame) -> Any:
-        """Quantifiers, the words on rows, words of the text."""
+        """Quantifiers, operations on rows, and predicates and functions of the text."""
         if node.keywords:
             raise frame.error(node, "an argument given by name", "give the arguments in their order")
         if name in ("all", "any"):
             return self._quantified(name, node, frame)
-        if name in ROW_WORDS:
-            if len(node.args) != ROW_WORDS[name]:
-                raise frame.error(node, f"{name} takes {ROW_WORDS[name]} arguments", "see kvproof.spec.language")
-            return self._row_word(name, node, frame)
+        if name in ROW_OPERATIONS:
+            if len(node.args) != ROW_OPERATIONS[name]:
+                raise frame.error(node, f"{name} takes {ROW_OPERATIONS[name]} arguments", "see kvproof.spec.language")
+            return self._row_operation(name, node, frame)
         if name in self.text.functions:
-            return self._word(name, node, frame)
+            return self._function(name, node, frame)
         return super().call(name, node, frame)
 
     # Rows
 
-    def _row_word(self, name: str, node: ast.Call, frame: Frame) -> Any:
+    def _row_operation(self, name: str, node: ast.Call, frame: Frame) -> Any:
         arguments = node.args
         match name:
             case "implies":
@@ -128,13 +128,13 @@ class StateExpressions(Expressions):
             return conjunction(*[implication(slot < stop, equal(one.read(slot), other.read(slot))) for slot in slots])
         slot = self.conditions.fresh("slot")
         known = is_between(0, slot, stop)
-        with self.conditions.binding([(slot, known)]):  # what is read may hold quantifiers of its own
+        with self.conditions.binding([(slot, known)]):  # the rows may contain quantifiers
             return for_all([slot], known, equal(one.read(slot), other.read(slot)))
 
-    # Words
+    # Predicates and functions
 
-    def _word(self, name: str, node: ast.Call, frame: Frame) -> Any:
-        """A word is read where it is called, with its parameters as further names."""
+    def _function(self, name: str, node: ast.Call, frame: Frame) -> Any:
+        """The value of a predicate or function, read at its call with its parameters as names."""
         function, _ = self.text.functions[name]
         inner = self.inner_frame(name, node, frame)
         result = returned(function)
@@ -143,7 +143,7 @@ class StateExpressions(Expressions):
         return self.value(result, inner)
 
     def inner_frame(self, name: str, node: ast.Call, frame: Frame) -> Frame:
-        """The frame in which a function of the text is read that is called here."""
+        """The frame for a function of the text that is called here: its parameters and the constants."""
         function, file = self.text.functions[name]
         if name in frame.chain:
             raise frame.error(node, f"{name} calls itself", "write it without recursion")
@@ -158,7 +158,9 @@ class StateExpressions(Expressions):
     def _domain(self, generator: ast.comprehension, frame: Frame) -> tuple[str, Domain]:
         domain = self.value(generator.iter, frame)
         if not isinstance(generator.target, ast.Name) or not isinstance(domain, Domain) or generator.is_async:
-            raise frame.error(generator.iter, "what it runs over is no domain", "write `for b in BLOCKS` or the like")
+            raise frame.error(
+                generator.iter, "the generator does not run over a domain", "write `for b in BLOCKS` or the like"
+            )
         return generator.target.id, domain
 
     def _quantified(self, name: str, node: ast.Call, frame: Frame) -> Truth:
@@ -174,7 +176,7 @@ class StateExpressions(Expressions):
             values = self._unrolled(domains, element, frame)
             return conjunction(*values) if name == "all" else disjunction(*values)
         if self.universe.is_concrete:
-            raise frame.error(node, "it runs over a domain without end", "quantify over ids, places or slots")
+            raise frame.error(node, "a quantifier over a domain without end", "quantify over ids, places or slots")
         variables = [self.conditions.fresh(key, further) for further, (key, _) in enumerate(domains)]
         known = [self.universe.contains(domain, v) for v, (_, domain) in zip(variables, domains, strict=True)]
         bound = {key: variable for (key, _), variable in zip(domains, variables, strict=True)}
@@ -211,7 +213,7 @@ class StateExpressions(Expressions):
         return Map((domain, *inner), point)
 
     def _samples(self, name: str, domain: Domain) -> list[tuple[Number, AbstractContextManager[None]]]:
-        """What to read the element of a comprehension for, so that every demand in it is noted."""
+        """The values for which the element of a comprehension is read once, to collect its demands."""
         members = self.universe.members(domain)
         if members is not None:
             return [(member, self.conditions.binding(())) for member in members]

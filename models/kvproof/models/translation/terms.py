@@ -1,10 +1,10 @@
 """Terms: integers and truth values, known (Python's own) or unknown (Z3's).
 
-What is known stays Python as long as it can, so the same translation runs on unknown states, where it gives formulas,
-and on concrete ones, where it gives the values and Z3 is never called.
+Known values stay Python values as long as possible. So the same translation gives formulas on unknown states, and plain
+values, without any call of Z3, on concrete states.
 
-Division and remainder are Python's for a positive divisor: Z3 rounds otherwise when the divisor is negative, so
-whoever divides must show that it is positive (`Conditions.demand`).
+Division and remainder agree with Python for a positive divisor. Z3 rounds differently if the divisor is negative, so
+each division demands a positive divisor (`Conditions.demand`).
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Term = z3.BoolRef | z3.ArithRef | int  # Python's truth values are integers
 
 
 def is_unknown(term: object) -> bool:
-    """Whether the term is one of Z3's."""
+    """Whether the term is a Z3 expression."""
     return isinstance(term, z3.ExprRef)
 
 
@@ -29,7 +29,7 @@ def is_truth(term: object) -> bool:
 
 
 def conjunction(*parts: Truth) -> Truth:
-    """All of them."""
+    """The conjunction of the parts."""
     unknown = [part for part in parts if part is not True]
     if any(part is False for part in unknown):
         return False
@@ -37,7 +37,7 @@ def conjunction(*parts: Truth) -> Truth:
 
 
 def disjunction(*parts: Truth) -> Truth:
-    """At least one of them."""
+    """The disjunction of the parts."""
     unknown = [part for part in parts if part is not False]
     if any(part is True for part in unknown):
         return True
@@ -45,17 +45,17 @@ def disjunction(*parts: Truth) -> Truth:
 
 
 def negation(part: Truth) -> Truth:
-    """Not that."""
+    """The negation of the part."""
     return not part if isinstance(part, bool) else z3.Not(part)
 
 
 def implication(condition: Truth, conclusion: Truth) -> Truth:
-    """The conclusion, or else not the condition."""
+    """The condition implies the conclusion."""
     return disjunction(negation(condition), conclusion)
 
 
 def number(term: Term) -> Number:
-    """As Python counts: a true value is 1."""
+    """The term as a number: as in Python, a true value is 1."""
     if isinstance(term, z3.BoolRef):
         chosen: z3.ArithRef = z3.If(term, z3.IntVal(1), z3.IntVal(0))
         return chosen
@@ -75,7 +75,7 @@ def choice(condition: Truth, one: Term, other: Term) -> Term:
 
 
 def are_same(one: Term, other: Term) -> bool:
-    """Whether two terms are the same as they are written."""
+    """Whether two terms are syntactically the same."""
     if isinstance(one, z3.ExprRef):
         return isinstance(other, z3.ExprRef) and one.eq(other)
     return not isinstance(other, z3.ExprRef) and one == other

@@ -1,4 +1,4 @@
-"""The text of the specification as the translator reads it: functions with the file they stand in, and constants."""
+"""The text of the specification for the translator: its functions, each with its file, and its constants."""
 
 import ast
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ class Text:
     constants: Mapping[str, Any]
 
     def replaced(self, name: str, function: ast.FunctionDef) -> "Text":
-        """The text with one function exchanged: a mutant."""
+        """The text with one function replaced, as in a mutant."""
         return replace(self, functions={**self.functions, name: (function, self.functions[name][1])})
 
     def rewritten(self, source: str, file: str = "<text>") -> "Text":
-        """The text in which the functions of a piece of Python stand for those of the same names.
+        """The text in which the functions of a piece of Python replace those of the same names.
 
-        file: what places in it are called. Raises NotInLanguage for what is no function of the text, ValueError for
-        what is no Python.
+        file: the name of the piece in messages. Raises NotInLanguage if it defines anything but functions of the text,
+        ValueError if it is no Python.
         """
         try:
             body = ast.parse(source, file).body
@@ -37,21 +37,21 @@ class Text:
                 continue
             if not isinstance(node, ast.FunctionDef) or node.name not in self.functions:
                 name = getattr(node, "name", type(node).__name__)
-                raise NotInLanguage(file, node, f"{name} is no function of the text", "rewrite one that there is")
+                raise NotInLanguage(file, node, f"{name} is no function of the text", "rewrite an existing function")
             found[node.name] = (node, file)
         return replace(self, functions={**self.functions, **found})
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A function that is being read: where it stands, what its names mean, and through whom it was reached."""
+    """A function that is being read: its file, the values of its names, and the chain of calls that led to it."""
 
     file: str
     names: Mapping[str, Any]
     chain: tuple[str, ...]
 
     def place(self, node: ast.AST) -> str:
-        """File and line, from the package on: the same on every machine."""
+        """File and line. The path starts at the package, so that it is the same on every machine."""
         return place_of(self.file, node)
 
     def named(self, **names: Any) -> "Frame":
@@ -59,7 +59,7 @@ class Frame:
         return replace(self, names={**self.names, **names})
 
     def error(self, node: ast.AST, what: str, instead: str) -> NotInLanguage:
-        """What is wrong with a piece of the text."""
+        """The error that a piece of the text is outside the language."""
         return NotInLanguage(self.file, node, what, instead)
 
 
@@ -90,7 +90,7 @@ def returned(function: ast.FunctionDef) -> ast.expr | None:
 
 
 def parameters_of(function: ast.FunctionDef, file: str) -> list[str]:
-    """The names of a function's parameters. Raises NotInLanguage for any but plain ones."""
+    """The names of a function's parameters. Raises NotInLanguage for `*args` and `**kwargs`."""
     arguments = function.args
     if arguments.vararg or arguments.kwarg:
         raise NotInLanguage(file, function, f"{function.name} takes any number of arguments", "name each parameter")
@@ -98,6 +98,6 @@ def parameters_of(function: ast.FunctionDef, file: str) -> list[str]:
 
 
 def place_of(file: str, node: ast.AST) -> str:
-    """File and line, from the package on: the same on every machine."""
+    """File and line. The path starts at the package, so that it is the same on every machine."""
     _, root, inside = file.replace("\\", "/").rpartition("/kvproof/")
     return f"{root.lstrip('/')}{inside}:{getattr(node, 'lineno', 0)}"

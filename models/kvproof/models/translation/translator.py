@@ -1,4 +1,4 @@
-"""The translator: the functions of the specification, run on states that are unknown, first, or concrete."""
+"""The translator: runs the functions of the specification on unknown, initial or concrete states."""
 
 import ast
 import inspect
@@ -21,7 +21,7 @@ from kvproof.spec.text.state import State
 
 @dataclass(frozen=True, eq=False)
 class Parameter:
-    """An unknown argument of a rule, and what its domain says of it; a truth value, or a row, has no domain."""
+    """An unknown argument of a rule, and what is known from its domain; a truth value or a row has no domain."""
 
     name: str
     value: Value
@@ -30,7 +30,7 @@ class Parameter:
 
 
 class Translator:
-    """Reads the specification for all sizes, or for those of one instance. text: another one, such as a mutant."""
+    """Reads the specification for all sizes, or for those of one instance. text: another text, such as a mutant."""
 
     def __init__(self, sizes: Sizes | None = None, text: Text | None = None) -> None:
         self.universe = Universe(sizes)
@@ -39,7 +39,7 @@ class Translator:
     # States
 
     def unknown_state(self, prefix: str = "") -> SymbolicState:
-        """A state of which nothing is known; another prefix gives another state."""
+        """A state about which nothing is known. Another prefix gives another state."""
         return SymbolicState({name: self._unknown(prefix + name, field) for name, field in FIELDS.items()})
 
     def _unknown(self, name: str, field: Field) -> Map:
@@ -63,13 +63,13 @@ class Translator:
         return start
 
     def concrete_state(self, state: State) -> SymbolicState:
-        """A state of `kvproof.spec.native`, with its ghosts; reading it elsewhere than within its lists is an error."""
+        """A state of `kvproof.spec.native`, with its ghosts. Reading outside its lists raises IndexError."""
         return SymbolicState(
             {name: Map(field.domains, _reader(getattr(state, name))) for name, field in FIELDS.items()}
         )
 
     def concrete_row(self, row: list[int]) -> Map:
-        """A row given to a rule."""
+        """A row, as an argument of a rule."""
         return Map((SLOTS,), _reader(row))
 
     # Functions
@@ -78,9 +78,9 @@ class Translator:
         """Run a rule, a step or a claim on a state. Raises NotInLanguage."""
         return Run(self.text, self.universe, state).call(function, state, *arguments)
 
-    def call(self, word: str, *arguments: SymbolicState | Value) -> Outcome:
-        """Read a word, of as many states as it takes. Raises NotInLanguage."""
-        return Run(self.text, self.universe, SymbolicState({})).call(word, *arguments)
+    def call(self, name: str, *arguments: SymbolicState | Value) -> Outcome:
+        """Read a predicate or function, given its arguments in order. Raises NotInLanguage."""
+        return Run(self.text, self.universe, SymbolicState({})).call(name, *arguments)
 
     def holds(self, claim: str, state: SymbolicState) -> Truth:
         """Whether an invariant or a theorem holds of a state. Raises NotInLanguage."""
@@ -99,7 +99,7 @@ class Translator:
             yield self.unknown(parameter.name, parameter.annotation)
 
     def unknown(self, name: str, annotation: Any) -> Parameter:
-        """An unknown argument."""
+        """An unknown argument of that type."""
         base, *domains = typing.get_args(annotation)
         term = f"given_{name}"  # no field has such a name
         if typing.get_origin(base) is list:

@@ -61,7 +61,7 @@ def are_apart(source: int, target: int, other_source: int, other_target: int) ->
 
 @predicate
 def commute(source: int, target: int, other_source: int, other_target: int) -> bool:
-    """Both orders of the pairs give the same bytes, whatever the memory."""
+    """Both orders of the pairs give the same bytes, for any contents of the memory."""
     return (
         is_self_copy(source, target)
         or is_self_copy(other_source, other_target)
