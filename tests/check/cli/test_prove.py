@@ -34,7 +34,7 @@ def mixed() -> Iterator[Obligation]:
     )
 
 
-def shown(obligation: Obligation, text: object, seconds: float) -> Refutation | None:
+def refute_wrong(obligation: Obligation, text: object, seconds: float) -> Refutation | None:
     return Refutation("x is 2\nand 2 is not 1", {"x": 2}) if obligation.subject == "wrong" else None
 
 
@@ -49,7 +49,7 @@ def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suites, "obligations_of", lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.cli.prove_run.SUITES", {"mixed": ""})
-    monkeypatch.setattr("kvproof.check.cli.prove_run.refutation_of", shown)
+    monkeypatch.setattr("kvproof.check.cli.prove_run.refutation_of", refute_wrong)
     monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda: pinned(mixed()))
 
 

@@ -1,4 +1,4 @@
-"""What `kvproof prove` does besides: a second solver, SMT-LIB, cores, a baseline of efforts."""
+"""The optional parts of `kvproof prove`: a second solver, SMT-LIB files, cores, a baseline of efforts."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""An operation that breaks its contract is shown by three states, and what is shown was run."""
+"""An operation that breaks its contract has a counterexample of three states, confirmed by a native run."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""A fault in the text of the specification is shown by a small state, and what is shown was run."""
+"""A fault in the specification's text has a counterexample: a small state, confirmed by a native run."""
 
 import ast
 import copy
@@ -34,7 +34,7 @@ def obligation_of(text: Text, rule: str, claim: str) -> Obligation:
     return next(one for one in Induction(Translator(text=text)).rule(RULES[rule]) if one.claim == claim)
 
 
-def shown(text: Text, rule: str, claim: str) -> Counterexample:
+def counterexample_of(text: Text, rule: str, claim: str) -> Counterexample:
     found = counterexample(obligation_of(text, rule, claim), text)
     assert found is not None
     return found
@@ -42,7 +42,7 @@ def shown(text: Text, rule: str, claim: str) -> Counterexample:
 
 def test_a_forgotten_increment_in_fork_is_shown() -> None:
     text = changed(("fork", "state.refcount[b] + 1 if", "state.refcount[b] if"))
-    assert lines(shown(text, "fork", "every_holder_is_counted")) == [
+    assert lines(counterexample_of(text, "fork", "every_holder_is_counted")) == [
         "Each sequence that holds a block is one of its enumerated holders.",
         "Afterwards this is false for s = 1, b = 0 (kvproof/spec/text/invariants.py:144):",
         "  implies(holds(state, s, b), state.rank[b][s] < state.refcount[b])",
@@ -62,7 +62,7 @@ def test_a_forgotten_increment_in_fork_is_shown() -> None:
 
 
 def test_a_missing_copy_on_write_is_shown() -> None:
-    found = shown(changed(("append", GUARD_OF_SHARED, "pass")), "append", "sharers_agree_on_the_tokens")
+    found = counterexample_of(changed(("append", GUARD_OF_SHARED, "pass")), "append", "sharers_agree_on_the_tokens")
     writer, block = found.arguments["seq"], found.arguments["block"]
     assert found.before.refcount[block] == 2
     assert found.before.table[0][0] == found.before.table[1][0] == block
@@ -74,7 +74,7 @@ def test_a_missing_copy_on_write_is_shown() -> None:
 def test_a_copy_that_is_forgotten_is_shown() -> None:
     check = "check(same(state.memory[block], state.memory[old], BLOCK_SIZE), 'cow-copied')"
     text = changed(("append", "copy_block(state, old, block)", "pass"), ("append", check, "pass"))
-    found = shown(text, "append", "what_is_done_is_written")
+    found = counterexample_of(text, "append", "what_is_done_is_written")
     assert found.clauses[0].values["num_done(state, s, i)"] == 1
     assert found.clauses[0].values["num_promised(state, state.table[s][i])"] == 0
     old, new = 1 - found.arguments["block"], found.arguments["block"]
@@ -84,18 +84,18 @@ def test_a_copy_that_is_forgotten_is_shown() -> None:
 
 def test_the_eviction_of_a_referenced_block_is_shown() -> None:
     text = changed(("evict", "state.status[block] == EVICTABLE", "state.status[block] != FREE"))
-    found = shown(text, "evict", "status_tells_who_refers")
+    found = counterexample_of(text, "evict", "status_tells_who_refers")
     assert f"    block {found.arguments['block']}: used, refcount 1" in lines(found)
     assert f"  * block {found.arguments['block']}: free, refcount 1" in lines(found)
     check = "check state.refcount[block] == 0 and (not is_pending(state, block))"
-    picture = lines(shown(text, "evict", check))
+    picture = lines(counterexample_of(text, "evict", check))
     assert picture[0] == "Only unreferenced blocks are evicted."
     assert "At the check (* marks what changed):" in picture
 
 
 def test_an_append_that_is_off_by_one_is_shown() -> None:
     text = changed(("append", "gain(state, seq, index, block)", "gain(state, seq, index + 1, block)"))
-    found = shown(text, "append", "tables_name_blocks")
+    found = counterexample_of(text, "append", "tables_name_blocks")
     assert (found.before.num_blocks[0], found.after.num_blocks[0]) == (0, 1)
     clause = found.clauses[0]
     assert clause.text.endswith("state.position[s][state.table[s][i]] == i)")
@@ -103,7 +103,9 @@ def test_an_append_that_is_off_by_one_is_shown() -> None:
 
 
 def test_a_swap_that_frees_a_shared_source_is_shown() -> None:
-    found = shown(changed(("lose", "state.refcount[block] == 0", "True")), "move_entry", "status_tells_who_refers")
+    found = counterexample_of(
+        changed(("lose", "state.refcount[block] == 0", "True")), "move_entry", "status_tells_who_refers"
+    )
     assert found.sizes.num_host_blocks > 0
     picture, source = lines(found), found.clauses[0].at["b"]
     assert f"    block {source}: used, refcount 2" in picture
@@ -116,7 +118,7 @@ def test_a_swap_that_frees_a_shared_source_is_shown() -> None:
 
 def test_a_subscript_out_of_range_is_shown() -> None:
     text = changed(("mark_computed", "state.computed[block] = True", "state.computed[block + 1] = True"))
-    found = shown(text, "mark_computed", "state.computed[block + 1] has a Block in range")
+    found = counterexample_of(text, "mark_computed", "state.computed[block + 1] has a Block in range")
     assert found.arguments == {"block": found.sizes.num_gpu_blocks - 1}
 
 
@@ -149,7 +151,7 @@ def test_an_invariant_that_reads_what_is_not_there_is_shown() -> None:
 
 def test_a_claim_of_which_a_part_cannot_be_read_is_shown_by_the_part_before() -> None:
     text = changed(("reserve", "state.num_blocks[seq] += 1", "state.num_blocks[seq] += 2"))
-    found = shown(text, "reserve", "tables_name_blocks")
+    found = counterexample_of(text, "reserve", "tables_name_blocks")
     at = found.clauses[0].at
     found.after.table[at["s"]][at["i"]] = -3
     clauses = false_clauses(text, found.sizes, "tables_name_blocks", found.after)
@@ -184,7 +186,7 @@ def test_a_candidate_counts_only_if_the_run_confirms_it() -> None:
 def test_a_negative_subscript_is_no_way_to_read_from_the_end() -> None:
     text = changed(("mark_computed", "state.computed[block] = True", "state.computed[block - NUM_BLOCKS] = True"))
     claim = "state.computed[block - NUM_BLOCKS] has a Block in range"
-    assert shown(text, "mark_computed", claim).arguments.keys() == {"block"}
+    assert counterexample_of(text, "mark_computed", claim).arguments.keys() == {"block"}
 
 
 def test_a_state_that_is_read_from_a_model_satisfies_the_invariants_natively() -> None:

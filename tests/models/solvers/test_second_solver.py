@@ -1,4 +1,4 @@
-"""A second solver answers the same questions, and what it needs to be told is true."""
+"""A second solver answers the same questions, and the lemmas that it gets are true."""
 
 import pytest
 import z3
@@ -79,9 +79,9 @@ def test_what_is_said_where_a_claim_is_denied_is_no_more_than_the_claim_before()
 def test_what_a_contract_says_of_all_firings_is_said_of_the_next_and_no_more() -> None:
     so_far = Hypothesis(LOOP_INVARIANT, z3.And(N > 2, z3.ForAll([X], F(X) > X), z3.ForAll([X, Y], F(X) > F(Y) - SIZE)))
     one = obligation("next", F(N) > 3, so_far, Hypothesis(f"parameter {NUM_FIRED}", N >= 0))
-    told = where_next_fired(one).hypotheses[-1]
-    assert told.formula.eq(z3.And([F(N) > N]))
-    assert decide(obligation("follows", told.formula, so_far)).answer.verdict is Verdict.PROVED
+    lemma = where_next_fired(one).hypotheses[-1]
+    assert lemma.formula.eq(z3.And([F(N) > N]))
+    assert decide(obligation("follows", lemma.formula, so_far)).answer.verdict is Verdict.PROVED
     assert where_next_fired(obligation("no contract", F(N) > 3, so_far)).hypotheses == (so_far,)
 
 
@@ -98,16 +98,16 @@ def test_the_lemma_about_products_is_no_assumption_but_true() -> None:
     a_size = Hypothesis("a size", SIZE >= 1)
     lemma = obligation("lemma", lesser_has_less(SIZE, X, Y), a_size)
     assert decide(lemma).answer.verdict is asked(lemma) is Verdict.PROVED
-    for said in by_lemma_where_divided(SIZE, (N + SIZE - 1) / SIZE == X, X * SIZE >= N):
-        assert decide(obligation("said", said.formula, a_size)).answer.verdict is Verdict.PROVED
+    for one in by_lemma_where_divided(SIZE, (N + SIZE - 1) / SIZE == X, X * SIZE >= N):
+        assert decide(obligation("lemma", one.formula, a_size)).answer.verdict is Verdict.PROVED
 
 
 def test_the_lemma_is_said_of_quotients_and_of_what_is_multiplied() -> None:
     enough = Hypothesis("enough", z3.And(X * SIZE >= N, X * SIZE < N + SIZE, SIZE >= 1))
     goal = (N + SIZE - 1) / SIZE == X
-    said = by_lemma_where_divided(SIZE, goal, enough.formula)
-    assert len(said) == 1
-    assert asked(obligation("as many as are needed", goal, enough, *said)) is Verdict.PROVED
+    lemmas = by_lemma_where_divided(SIZE, goal, enough.formula)
+    assert len(lemmas) == 1
+    assert asked(obligation("as many as are needed", goal, enough, *lemmas)) is Verdict.PROVED
     assert by_lemma_where_divided(SIZE, X == Y, enough.formula) == ()
 
 

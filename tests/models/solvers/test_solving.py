@@ -62,10 +62,10 @@ def test_a_core_names_the_hypotheses_that_are_needed() -> None:
 
 
 def test_the_text_of_an_obligation_asks_the_same_question() -> None:
-    for one, said in ((EASY, z3.unsat), (WRONG, z3.sat)):
+    for one, expected in ((EASY, z3.unsat), (WRONG, z3.sat)):
         solver = z3.Solver()
         solver.from_string(one.smt2())
-        assert solver.check() == said
+        assert solver.check() == expected
         assert one.smt2().count("(assert") == len(one.hypotheses) + 1
 
 

@@ -68,11 +68,11 @@ def prompts(sources: Sources) -> Iterator[Obligation]:
     yield subject.claim("after LATER an idle pool answers OK", idle == OK, is_later, property="admission-final")
     yield subject.claim("an idle pool does not answer LATER", idle != LATER, property="admission-final")
     yield subject.claim(
-        "OK is said exactly where the specification allows it",
+        "OK is answered exactly where the specification allows it",
         (answer == OK) == subject.word("may_answer_ok", required, FREE, WATERMARK),
     )
     yield subject.claim(
-        "NEVER is said exactly where the specification allows it",
+        "NEVER is answered exactly where the specification allows it",
         (answer == NEVER) == subject.word("may_end_for_good", required, TOTAL - USABLE, WATERMARK, TOTAL),
         property="admission-final",
     )
@@ -83,7 +83,7 @@ def prompts(sources: Sources) -> Iterator[Obligation]:
         Hypothesis("more are free", z3.And(FREE <= OTHER_FREE, OTHER_FREE <= USABLE)),
     )
     yield subject.claim(
-        "without a watermark NEVER is said exactly of what does not fit",
+        "without a watermark NEVER is answered exactly of what does not fit",
         (answer == NEVER) == (required > USABLE),
         Hypothesis("no watermark", WATERMARK == 0),
         property="admission-final",
@@ -120,7 +120,7 @@ def returns(sources: Sources) -> Iterator[Obligation]:
         is_ok,
     )
     yield subject.claim(
-        "NEVER is said exactly of what does not fit",
+        "NEVER is answered exactly of what does not fit",
         (answer == NEVER) == subject.word("may_end_for_good", NEEDED, TOTAL - USABLE, 0, TOTAL),
         property="admission-final",
     )
