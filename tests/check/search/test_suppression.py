@@ -45,7 +45,7 @@ def test_keys_images_and_encoders_are_features_of_the_prompts_that_have_them() -
     assert features_of(Config(), [transferred]) == ("images",)
 
 
-def test_what_comes_without_a_feature_that_a_told_finding_needs_is_another_finding() -> None:
+def test_what_comes_without_a_feature_that_a_known_finding_needs_is_another_finding() -> None:
     finding = Finding("no-use-after-free", "admit(2): the block taken is free; block 1 is used")
     known = [(*finding.key([("admit", 2, 1)]), ("caching", "keys"))]
     keyed: list[Operation] = [("new", 2, (2,), (0,), ("X", 1, None)), ("admit", 2, 1)]
@@ -58,8 +58,8 @@ def test_what_comes_without_a_feature_that_a_told_finding_needs_is_another_findi
 
 def test_a_run_meets_no_fault_that_it_is_steered_around_and_keeps_all_else() -> None:
     found: list[Features] = [("caching", "fork"), ("window",), ("caching", "swap_out"), ()]
-    told = [("read-back", "run: some", features) for features in found]
-    times: Counter[frozenset[str]] = Counter(disabled_features(Random(seed), told) for seed in range(400))
+    known = [("read-back", "run: some", features) for features in found]
+    times: Counter[frozenset[str]] = Counter(disabled_features(Random(seed), known) for seed in range(400))
     assert set(times) >= {frozenset({"caching", "window"}), frozenset({"fork", "swap_out", "window"}), frozenset()}
     for without in times:
         assert without < {*every_feature()}
