@@ -108,7 +108,7 @@ def test_a_call_that_raises_is_refuted_and_its_file_replays(altered: Altered, tm
     def fail(self: Any, seq: int) -> None:
         raise KeyError("no such sequence")
 
-    with pytest.raises(AssertionError, match=r"free\(1\) raised KeyError: 'no such sequence'"):
+    with pytest.raises(AssertionError, match=r"preempt\(1\) raised KeyError: 'no such sequence'"):
         run_conformance(altered(release=fail), crashes=tmp_path)
 
     (trace,) = tmp_path.glob("total-calls-*.json")
