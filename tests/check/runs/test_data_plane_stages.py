@@ -22,7 +22,7 @@ from kvproof.check.data_plane.run.results import (
 from kvproof.check.data_plane.speed import bandwidth
 from kvproof.check.runs import data_plane_stage
 from kvproof.check.runs.bandwidth_stage import timing_stage
-from kvproof.check.runs.data_plane_stage import Moving, correctness_stage
+from kvproof.check.runs.data_plane_stage import DataPlaneOptions, correctness_stage
 from kvproof.check.runs.decoder_stage import generating_stage
 from kvproof.check.runs.gate_data_plane import short_stages
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
@@ -67,7 +67,7 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
     def run(cases: Iterable[CaseResult], faults: Iterable[FaultResult] = (), is_cut: bool = False) -> list[StageOutput]:
         found = CorrectnessResult(3, "cpu", tuple(cases), 9, tuple(faults), (), (), (), 1.0, is_cut)
         monkeypatch.setattr(correctness, "run_correctness", lambda config, progress, on_case: found)
-        return outputs_of(correctness_stage(Moving("cpu", ("engine",)), 1))
+        return outputs_of(correctness_stage(DataPlaneOptions("cpu", ("engine",)), 1))
 
     return run
 
@@ -148,7 +148,9 @@ def test_a_planted_fault_that_was_missed_is_an_unmet_witness(give: Give) -> None
 
 
 def test_without_time_nothing_is_begun_and_everything_is_unknown() -> None:
-    outputs = outputs_of(correctness_stage(Moving("cpu", ("engine",)), 1), seconds=data_plane_stage.SECONDS_MIN / 2)
+    outputs = outputs_of(
+        correctness_stage(DataPlaneOptions("cpu", ("engine",)), 1), seconds=data_plane_stage.SECONDS_MIN / 2
+    )
     assert {(check.verdict, check.text) for check in outputs if isinstance(check, Check)} == {
         (Verdict.UNKNOWN, "no time was left")
     }
@@ -168,7 +170,7 @@ def test_a_foreign_baseline_is_reported_and_wrong_executors_are_not_timed(monkey
 
     monkeypatch.setattr(bandwidth, "run_bandwidth", run)
     plane = DataPlane("cpu", cases=[MovedCase("engine", "nhd", "int8", "all", "none", "failed")])
-    chosen = Moving("cpu", ("engine", "block-copy"), plane=plane)
+    chosen = DataPlaneOptions("cpu", ("engine", "block-copy"), plane=plane)
     before = Bandwidth("cpu", "there", "nhd", "int8", 64, 9, [], [], [], [], 1.0, 0.0)
     assert outputs_of(timing_stage(chosen, 1, 1.0, before, "before.json")) == []
     assert timed == ["block-copy"]
@@ -184,7 +186,7 @@ def test_on_a_device_that_was_broken_nothing_is_generated_or_timed_and_that_is_r
     case = failed("all", 3, wrong_row(0, 23))
     found = CorrectnessResult(3, "cuda", (case,), 9, (), (), (), (), 1.0, is_cut=True, broken="a bad access")
     monkeypatch.setattr(correctness, "run_correctness", lambda config, progress, on_case: found)
-    data_plane_stage = Moving("cpu", ("engine",), plane=DataPlane("cpu"))
+    data_plane_stage = DataPlaneOptions("cpu", ("engine",), plane=DataPlane("cpu"))
     outputs_of(correctness_stage(data_plane_stage, 1))
     (generated,) = outputs_of(generating_stage(data_plane_stage, 1))
     assert isinstance(generated, Check)
@@ -202,7 +204,7 @@ def test_without_memory_no_speed_is_measured_and_other_faults_are_ours(monkeypat
 
         monkeypatch.setattr(bandwidth, "run_bandwidth", run)
 
-    data_plane_stage = Moving("cpu", ("engine",), plane=DataPlane("cpu"))
+    data_plane_stage = DataPlaneOptions("cpu", ("engine",), plane=DataPlane("cpu"))
     fails("DefaultCPUAllocator: can't allocate memory")
     assert outputs_of(timing_stage(data_plane_stage, 1, 1.0, None, "")) == []
     assert data_plane_stage.plane.notes == ["No speed was measured: memory ran out."]
@@ -219,7 +221,7 @@ def test_an_interrupt_keeps_what_was_refuted_and_leaves_the_rest_open(monkeypatc
 
     monkeypatch.setattr(correctness, "run_correctness", interrupted)
     plane = DataPlane("cpu")
-    stage = correctness_stage(Moving("cpu", ("engine",), plane=plane), 1)
+    stage = correctness_stage(DataPlaneOptions("cpu", ("engine",), plane=plane), 1)
     outputs: list[StageOutput] = []
     with pytest.raises(KeyboardInterrupt):
         outputs.extend(stage.run(StageBudget(3, 100.0, lambda count: None)))

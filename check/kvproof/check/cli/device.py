@@ -52,7 +52,7 @@ def device(
     """
     with error_boundary(json):
         from kvproof.check.runs.bandwidth_stage import timing_stage
-        from kvproof.check.runs.data_plane_stage import Moving, correctness_stage
+        from kvproof.check.runs.data_plane_stage import DataPlaneOptions, correctness_stage
         from kvproof.check.runs.decoder_stage import generating_stage
         from kvproof.check.runs.run import Request, run_stages
         from kvproof.reports.data_plane_result import DataPlane
@@ -62,12 +62,12 @@ def device(
         chosen, environment, note = settled_device(device)
         executors, layouts, dtypes = _settled_names(executor or [], layout or [], dtype or [], chosen)
         plane = DataPlane(chosen, notes=[note] if note else [])
-        moving = Moving(chosen, executors, layouts, dtypes, plane=plane)
+        options = DataPlaneOptions(chosen, executors, layouts, dtypes, plane=plane)
         request = Request("device", f"the data plane of {chosen}", settled_seed(seed), budget, out, json)
         stages = [
-            correctness_stage(moving, share=60),
-            generating_stage(moving, share=15),
-            timing_stage(moving, 25, TIMING_SECONDS_MAX, before, str(baseline)),
+            correctness_stage(options, share=60),
+            generating_stage(options, share=15),
+            timing_stage(options, 25, TIMING_SECONDS_MAX, before, str(baseline)),
         ]
         raise typer.Exit(run_stages(request, stages, None, data_plane=plane, environment=environment))
 

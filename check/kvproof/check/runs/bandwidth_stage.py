@@ -4,40 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kvproof.check.runs.data_plane_stage import Moving
+from kvproof.check.runs.data_plane_stage import DataPlaneOptions
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.reports.data_plane_result import Bandwidth
 
 
-def timing_stage(moving: Moving, share: float, seconds_max: float, baseline: Bandwidth | None, source: str) -> Stage:
+def timing_stage(
+    options: DataPlaneOptions, share: float, seconds_max: float, baseline: Bandwidth | None, source: str
+) -> Stage:
     """Time the executors that moved every byte right, and compare their speeds with a baseline.
 
     source: what a message calls the baseline.
     """
 
-    def run(stint: StageBudget) -> Iterator[StageOutput]:
+    def run(budget: StageBudget) -> Iterator[StageOutput]:
         from kvproof.check.data_plane.device.state import is_out_of_memory
         from kvproof.check.data_plane.executors import named
         from kvproof.check.data_plane.memory.layouts import Layout, layout_named
         from kvproof.check.data_plane.speed.bandwidth import BandwidthConfig, NoSpeeds, run_bandwidth
         from kvproof.reports.device_baseline import compared, difference, not_compared
 
-        plane = moving.plane
+        plane = options.plane
         wrong = {case.executor for case in plane.cases if case.status == "failed"}
         config = BandwidthConfig(
-            executors=tuple(named(name) for name in moving.executors if name not in wrong),
-            device=moving.device,
-            layout=layout_named(moving.layouts[0]) if moving.layouts else Layout.TWO_PLANES,
-            dtype=moving.dtypes[0] if moving.dtypes else "bfloat16",
-            seed=stint.seed,
-            seconds=min(stint.seconds, seconds_max),
+            executors=tuple(named(name) for name in options.executors if name not in wrong),
+            device=options.device,
+            layout=layout_named(options.layouts[0]) if options.layouts else Layout.TWO_PLANES,
+            dtype=options.dtypes[0] if options.dtypes else "bfloat16",
+            seed=budget.seed,
+            seconds=min(budget.seconds, seconds_max),
         )
-        if moving.device != "cpu":
+        if options.device != "cpu":
             config = config.on_cuda()
         try:
-            if moving.broken:
-                raise NoSpeeds(f"an executor broke the device: {moving.broken[0]}")
-            speeds = run_bandwidth(config, lambda what, done, total: stint.advance(done))
+            if options.broken:
+                raise NoSpeeds(f"an executor broke the device: {options.broken[0]}")
+            speeds = run_bandwidth(config, lambda what, done, total: budget.advance(done))
         except (NoSpeeds, MemoryError, RuntimeError) as error:
             if not (isinstance(error, NoSpeeds) or is_out_of_memory(error)):
                 raise

@@ -1,7 +1,7 @@
 """The stage that runs the harness of the data plane: it moves bytes and compares them.
 
 The mappings are drawn, or emitted by kvproof's own manager. To judge another manager, the stage moves the mappings that
-this manager emits (`Emitting`).
+this manager emits (`EmittingManager`).
 
 The harness must catch the faults that it plants into its own run. Each planted fault is a witness: if one is missed,
 the run is inconclusive, whatever the executors did.
@@ -34,7 +34,7 @@ SECONDS_MIN = 0.2  # with less time, a stage does not start
 
 
 @dataclass(frozen=True)
-class Emitting:
+class EmittingManager:
     """A manager whose mappings are moved. name: for reports."""
 
     name: str
@@ -42,10 +42,10 @@ class Emitting:
 
 
 @dataclass(frozen=True)
-class Moving:
+class DataPlaneOptions:
     """The options of the stages of the data plane, and what they share.
 
-    layouts, dtypes: empty for the defaults of the harness. emitting: a manager whose mappings replace those of the
+    layouts, dtypes: empty for the defaults of the harness. manager: a manager whose mappings replace those of the
     harness. broken: after an executor has broken the device, the reason why it can no longer be used. plane: the part
     of the result document that the stages fill.
     """
@@ -55,7 +55,7 @@ class Moving:
     layouts: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     is_short: bool = False
-    emitting: Emitting | None = None
+    manager: EmittingManager | None = None
     broken: list[str] = field(default_factory=list)
     plane: DataPlane = field(default_factory=lambda: DataPlane("cpu"))
 
@@ -69,44 +69,44 @@ def planned(executors: Sequence[str], verdict: Verdict = Verdict.UNKNOWN, text: 
     ]
 
 
-def correctness_stage(moving: Moving, share: float) -> Stage:
+def correctness_stage(options: DataPlaneOptions, share: float) -> Stage:
     """Let every executor move blocks between filled pools, and compare every byte."""
-    planned_checks = planned(moving.executors)
+    planned_checks = planned(options.executors)
 
-    def run(stint: StageBudget) -> Iterator[StageOutput]:
-        if stint.seconds < SECONDS_MIN:
+    def run(budget: StageBudget) -> Iterator[StageOutput]:
+        if budget.seconds < SECONDS_MIN:
             yield from out_of_time(planned_checks)
             return
         from kvproof.check.data_plane.run.correctness import CorrectnessConfig, run_correctness
         from kvproof.check.data_plane.run.reporting import add_cases, add_correctness
 
         began = time.monotonic()
-        given = _given(moving.emitting, stint) if moving.emitting else None
+        given = _given(options.manager, budget) if options.manager else None
         if given and not given.steps:
             text = f"{given.kind.removeprefix('of ')} emitted no swaps and no copies in the available time"
             yield from (replace(check, text=text) for check in planned_checks)
             return
         config = CorrectnessConfig(
-            stint.seed,
-            moving.device,
-            moving.executors,
-            moving.layouts,
-            moving.dtypes,
-            is_short=moving.is_short,
+            budget.seed,
+            options.device,
+            options.executors,
+            options.layouts,
+            options.dtypes,
+            is_short=options.is_short,
             given=given,
-            seconds_max=stint.seconds - (time.monotonic() - began),
+            seconds_max=budget.seconds - (time.monotonic() - began),
         )
         cases: list[CaseResult] = []
         try:
-            found = run_correctness(config, lambda what, done, total: stint.advance(done), cases.append)
+            found = run_correctness(config, lambda what, done, total: budget.advance(done), cases.append)
         except KeyboardInterrupt:  # refutations so far remain; the other checks stay unknown
-            add_cases(moving.plane, cases)
+            add_cases(options.plane, cases)
             yield from (
                 check for check in _all_decided(planned_checks, cases, given) if check.verdict is Verdict.REFUTED
             )
             raise
-        add_correctness(moving.plane, found)
-        moving.broken.extend(filter(None, [found.broken]))
+        add_correctness(options.plane, found)
+        options.broken.extend(filter(None, [found.broken]))
         decided = _all_decided(planned_checks, found.cases, given)
         yield from map(_left_open, decided) if found.is_cut else decided
         yield from _self_test(found)
@@ -119,13 +119,13 @@ def out_of_time(planned_checks: Sequence[Check]) -> Iterator[Check]:
     return (replace(check, text="no time was left") for check in planned_checks)
 
 
-def _given(emitting: Emitting, stint: StageBudget) -> Scenario:
+def _given(manager: EmittingManager, budget: StageBudget) -> Scenario:
     """Drive the manager for a share of the time. Returns the mappings that it emits."""
     from kvproof.check.data_plane.run.correctness import SMALL
     from kvproof.check.runs.emitted_mappings import emitted
 
     sizes = SMALL.num_gpu_blocks, SMALL.num_cpu_blocks, SMALL.block_size
-    return emitted(emitting.name, emitting.make, stint.seed, *sizes, stint.seconds * EMITTING_SHARE)
+    return emitted(manager.name, manager.make, budget.seed, *sizes, budget.seconds * EMITTING_SHARE)
 
 
 def _all_decided(

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kvproof.check.runs.data_plane_stage import JUDGE, SECONDS_MIN, Moving, out_of_time
+from kvproof.check.runs.data_plane_stage import JUDGE, SECONDS_MIN, DataPlaneOptions, out_of_time
 from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput
 from kvproof.reports.result import Check, WitnessCount
 from kvproof.spec.verdict import Verdict
@@ -18,16 +18,16 @@ from kvproof.spec.verdict import Verdict
 GENERATOR, READS = "paged decoder", "read-back"
 
 
-def generating_stage(moving: Moving, share: float) -> Stage:
+def generating_stage(options: DataPlaneOptions, share: float) -> Stage:
     """Generate text through paged memory, and compare it with the text of the same decoder without pages."""
     planned_checks = [Check(f"{JUDGE}/{READS}/{GENERATOR}", JUDGE, READS, Verdict.UNKNOWN, text=NOT_RUN)]
 
-    def run(stint: StageBudget) -> Iterator[StageOutput]:
-        if stint.seconds < SECONDS_MIN:
+    def run(budget: StageBudget) -> Iterator[StageOutput]:
+        if budget.seconds < SECONDS_MIN:
             yield from out_of_time(planned_checks)
             return
-        if moving.broken:
-            yield replace(planned_checks[0], text=f"an executor broke the device: {moving.broken[0]}")
+        if options.broken:
+            yield replace(planned_checks[0], text=f"an executor broke the device: {options.broken[0]}")
             return
         from kvproof.check.data_plane.end_to_end.comparing import run_end_to_end
         from kvproof.check.data_plane.end_to_end.workloads import WORKLOADS
@@ -38,10 +38,10 @@ def generating_stage(moving: Moving, share: float) -> Stage:
         def advance(what: str) -> None:
             nonlocal done
             done += 1
-            stint.advance(done)
+            budget.advance(done)
 
-        found = run_end_to_end(stint.seed, moving.device, on_progress=advance)
-        add_end_to_end(moving.plane, found)
+        found = run_end_to_end(budget.seed, options.device, on_progress=advance)
+        add_end_to_end(options.plane, found)
         wrong = [
             f"workload {workload.name}: {workload.reason}" for workload in found.workloads if not workload.is_right
         ]

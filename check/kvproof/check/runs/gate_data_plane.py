@@ -11,8 +11,8 @@ from collections.abc import Callable
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.data_plane_stage import (
     JUDGE,
-    Emitting,
-    Moving,
+    DataPlaneOptions,
+    EmittingManager,
     correctness_stage,
     planned,
 )
@@ -29,8 +29,8 @@ NOTHING_TO_MOVE = "it emits neither swaps nor copies, so there are no bytes to m
 def short_stages(device: str = "cpu", note: str = "") -> tuple[list[Stage], DataPlane]:
     """The stages of a built-in subject on a device, and the part of the result that they fill. note: for the report."""
     plane = DataPlane(device, notes=[note] if note else [])
-    moving = Moving(device, (ENGINE,), is_short=True, plane=plane)
-    return [correctness_stage(moving, share=8), generating_stage(moving, share=4)], plane
+    options = DataPlaneOptions(device, (ENGINE,), is_short=True, plane=plane)
+    return [correctness_stage(options, share=8), generating_stage(options, share=4)], plane
 
 
 def emits(one: ManagerSubject) -> bool:
@@ -44,7 +44,7 @@ def emitted_stages(
     """The stage of any other manager, and the part of the result that it fills; None if it emits no mappings."""
     if not emits(one):
         checks = planned((ENGINE,), Verdict.UNSUPPORTED, NOTHING_TO_MOVE)
-        return [Stage(JUDGE, 0, checks, lambda stint: ())], None
+        return [Stage(JUDGE, 0, checks, lambda budget: ())], None
     plane = DataPlane("cpu", notes=[f"The mappings are those of {name}; the engine that executed them is kvproof's."])
-    moving = Moving("cpu", (ENGINE,), is_short=True, emitting=Emitting(name, make), plane=plane)
-    return [correctness_stage(moving, share=8)], plane
+    options = DataPlaneOptions("cpu", (ENGINE,), is_short=True, manager=EmittingManager(name, make), plane=plane)
+    return [correctness_stage(options, share=8)], plane

@@ -8,7 +8,7 @@ import torch
 from kvproof.check.data_plane.faults import judging
 from kvproof.check.data_plane.faults.catalogue import FAULTS, Fault
 from kvproof.check.data_plane.faults.judging import judge_faults
-from kvproof.check.data_plane.faults.surface import Surface, Wrongly
+from kvproof.check.data_plane.faults.surface import FaultyMover, Surface
 from kvproof.check.data_plane.run.results import FaultResult, WrongClass
 from kvproof.check.data_plane.steps.moves import PoolId
 
@@ -52,13 +52,13 @@ def judged(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> FaultResult:
 
 
 def test_a_fault_that_changes_nothing_counts_as_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = judged(monkeypatch, Fault("right", "", Wrongly().move, frozenset(WrongClass)))
+    result = judged(monkeypatch, Fault("right", "", FaultyMover().move, frozenset(WrongClass)))
     assert not result.is_caught
     assert not result.is_understood
 
 
 def test_a_class_that_is_not_the_true_one_counts_as_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = judged(monkeypatch, Fault("nothing", "", Wrongly(order=()).move, frozenset({WrongClass.ZERO})))
+    result = judged(monkeypatch, Fault("nothing", "", FaultyMover(order=()).move, frozenset({WrongClass.ZERO})))
     assert result.is_caught
     assert not result.is_understood
 
@@ -68,7 +68,7 @@ def test_an_origin_that_is_not_the_true_one_counts_as_missed(monkeypatch: pytest
     sources = iter((1, 2, 3))  # a right mover is checked first, and does not call this
 
     def move(surface: Surface) -> None:
-        Wrongly().move(surface)
+        FaultyMover().move(surface)
         source = next(sources)
         for place in surface.places():
             surface.part(PoolId.GPU, *place)[60] = surface.part(PoolId.GPU, *place)[source]
@@ -83,13 +83,13 @@ def test_a_distance_that_is_not_the_true_one_counts_as_missed(monkeypatch: pytes
 
     def move(surface: Surface) -> None:
         distance = next(distances)
-        Wrongly(copy_block=lambda target, source: target.copy_(torch.roll(source, distance))).move(surface)
+        FaultyMover(copy_block=lambda target, source: target.copy_(torch.roll(source, distance))).move(surface)
 
     result = judged(monkeypatch, Fault("fickle", "", move, frozenset({WrongClass.SHIFTED})))
     assert (result.is_caught, result.class_is_true, result.origin_is_true) == (True, True, False)
 
 
 def test_an_alarm_about_a_right_mover_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "Wrongly", lambda: Wrongly(order=()))
+    monkeypatch.setattr(judging, "FaultyMover", lambda: FaultyMover(order=()))
     with pytest.raises(AssertionError, match="reports a right mover as faulty"):
         judge_faults(CPU)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kvproof.check.data_plane.faults.surface import CopyBlock, Surface, Wrongly
+from kvproof.check.data_plane.faults.surface import CopyBlock, FaultyMover, Surface
 from kvproof.check.data_plane.run.results import WrongClass
 from kvproof.check.data_plane.steps.moves import Moves, Pair, PoolId, Step, Write
 
@@ -37,13 +37,13 @@ class Fault:
     classes: frozenset[WrongClass]
 
 
-def _fault(name: str, sentence: str, move: Wrongly | Callable[[Surface], object], *classes: WrongClass) -> Fault:
-    return Fault(name, sentence, move.move if isinstance(move, Wrongly) else move, frozenset(classes))
+def _fault(name: str, sentence: str, move: FaultyMover | Callable[[Surface], object], *classes: WrongClass) -> Fault:
+    return Fault(name, sentence, move.move if isinstance(move, FaultyMover) else move, frozenset(classes))
 
 
-def _words(change: Callable[[torch.Tensor], torch.Tensor]) -> Wrongly:
+def _words(change: Callable[[torch.Tensor], torch.Tensor]) -> FaultyMover:
     """A mover that changes the words of each block that it copies."""
-    return Wrongly(copy_block=lambda target, source: target.copy_(change(source)))
+    return FaultyMover(copy_block=lambda target, source: target.copy_(change(source)))
 
 
 def _lanes(kept: list[int]) -> CopyBlock:
@@ -78,7 +78,7 @@ def _then(change: Callable[[Surface], None]) -> Callable[[Surface], None]:
     """A right move, followed by another change."""
 
     def move(surface: Surface) -> None:
-        Wrongly().move(surface)
+        FaultyMover().move(surface)
         change(surface)
 
     return move
@@ -125,8 +125,8 @@ def _freed(surface: Surface) -> None:
         surface.part(GPU, *place)[130] = surface.part(GPU, *place)[FREED]
 
 
-def _ids(change: Callable[[str, int, int], Pair]) -> Wrongly:
-    return Wrongly(ids=lambda name, pair: change(name, *pair))
+def _ids(change: Callable[[str, int, int], Pair]) -> FaultyMover:
+    return FaultyMover(ids=lambda name, pair: change(name, *pair))
 
 
 def _wrapped(host_id: int) -> int:
@@ -142,38 +142,43 @@ SHIFTED, TORN, MIXED = WrongClass.SHIFTED, WrongClass.TORN, WrongClass.MIXED
 ZERO, ALTERED = WrongClass.ZERO, WrongClass.ALTERED
 
 FAULTS: tuple[Fault, ...] = (
-    _fault("nothing-moved", "Nothing is moved.", Wrongly(order=()), UNMOVED),
+    _fault("nothing-moved", "Nothing is moved.", FaultyMover(order=()), UNMOVED),
     _fault(
         "last-pair-lost",
         "The last pair of a list is not moved.",
-        Wrongly(is_skipped=lambda name, number, layer, part: name == "swap_in" and number == 4),
+        FaultyMover(is_skipped=lambda name, number, layer, part: name == "swap_in" and number == 4),
         UNMOVED,
     ),
-    _fault("list-lost", "One of the three lists is not executed.", Wrongly(order=("swap_in", "copy")), UNMOVED),
-    _fault("half-a-block", "Only the first half of a block is copied.", Wrongly(copy_block=_half), UNMOVED),
+    _fault("list-lost", "One of the three lists is not executed.", FaultyMover(order=("swap_in", "copy")), UNMOVED),
+    _fault("half-a-block", "Only the first half of a block is copied.", FaultyMover(copy_block=_half), UNMOVED),
     _fault(
-        "every-second-piece", "Of each 64 bytes only the first 32 are copied.", Wrongly(copy_block=_every_second), TORN
+        "every-second-piece",
+        "Of each 64 bytes only the first 32 are copied.",
+        FaultyMover(copy_block=_every_second),
+        TORN,
     ),
-    _fault("high-lanes-lost", "Only the lower half of each word is copied.", Wrongly(copy_block=_lanes([0, 1])), MIXED),
-    _fault("odd-lanes-lost", "Only every second element is copied.", Wrongly(copy_block=_lanes([0, 2])), MIXED),
-    _fault("key-for-value", "Keys and values are exchanged.", Wrongly(parts=lambda part: 1 - part), MOVED),
+    _fault(
+        "high-lanes-lost", "Only the lower half of each word is copied.", FaultyMover(copy_block=_lanes([0, 1])), MIXED
+    ),
+    _fault("odd-lanes-lost", "Only every second element is copied.", FaultyMover(copy_block=_lanes([0, 2])), MIXED),
+    _fault("key-for-value", "Keys and values are exchanged.", FaultyMover(parts=lambda part: 1 - part), MOVED),
     _fault(
         "value-not-moved",
         "Values are not moved.",
-        Wrongly(is_skipped=lambda name, number, layer, part: part == 1),
+        FaultyMover(is_skipped=lambda name, number, layer, part: part == 1),
         UNMOVED,
     ),
     _fault(
         "last-layer-not-moved",
         "The last layer is not moved.",
-        Wrongly(is_skipped=lambda name, number, layer, part: layer == 2),
+        FaultyMover(is_skipped=lambda name, number, layer, part: layer == 2),
         UNMOVED,
     ),
-    _fault("next-layer", "Each layer reads from the next layer.", Wrongly(layers=lambda layer: layer + 1), MOVED),
+    _fault("next-layer", "Each layer reads from the next layer.", FaultyMover(layers=lambda layer: layer + 1), MOVED),
     _fault(
         "next-layer-block-before",
         "Each layer reads from the next layer, and from the previous block.",
-        Wrongly(ids=lambda name, pair: (pair[0] - 1, pair[1]), layers=lambda layer: layer + 1),
+        FaultyMover(ids=lambda name, pair: (pair[0] - 1, pair[1]), layers=lambda layer: layer + 1),
         MOVED,
     ),
     _fault(
@@ -191,7 +196,7 @@ FAULTS: tuple[Fault, ...] = (
     _fault(
         "source-for-target",
         "Swaps out go in the wrong direction.",
-        Wrongly(ids=lambda name, pair: pair[::-1] if name == "swap_out" else pair, pools=_swapped_back),
+        FaultyMover(ids=lambda name, pair: pair[::-1] if name == "swap_out" else pair, pools=_swapped_back),
         *(MOVED, UNMOVED),
     ),
     _fault(
@@ -209,7 +214,7 @@ FAULTS: tuple[Fault, ...] = (
     _fault(
         "wrong-pool",
         "Swaps in read from the GPU pool.",
-        Wrongly(pools=lambda name: (GPU, GPU if name != "swap_out" else CPU)),
+        FaultyMover(pools=lambda name: (GPU, GPU if name != "swap_out" else CPU)),
         MOVED,
     ),
     _fault(
@@ -221,13 +226,13 @@ FAULTS: tuple[Fault, ...] = (
     _fault(
         "copies-too-early",
         "Copies run before the swaps in that they depend on.",
-        Wrongly(order=("copy", "swap_in", "swap_out")),
+        FaultyMover(order=("copy", "swap_in", "swap_out")),
         *(MOVED, UNMOVED),
     ),
     _fault(
         "swapped-out-too-early",
         "Swaps out run before swaps in, and overwrite a host block that is still to be read.",
-        Wrongly(order=("swap_out", "swap_in", "copy")),
+        FaultyMover(order=("swap_out", "swap_in", "copy")),
         MOVED,
     ),
     _fault("heads-for-slots", "Slots and heads are exchanged in each block.", _words(_heads_first), *(MOVED, SHIFTED)),

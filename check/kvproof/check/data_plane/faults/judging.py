@@ -9,7 +9,7 @@ import torch
 
 from kvproof.check.data_plane.compare.diagnosis import diagnose, finding_about
 from kvproof.check.data_plane.faults.catalogue import BEFORE, FAULTS, MOVES, NUM_CPU_BLOCKS, NUM_GPU_BLOCKS, Fault
-from kvproof.check.data_plane.faults.surface import Surface, Wrongly
+from kvproof.check.data_plane.faults.surface import FaultyMover, Surface
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
 from kvproof.check.data_plane.memory.pattern import unpack
 from kvproof.check.data_plane.memory.world import World
@@ -35,7 +35,7 @@ _COLUMN_BITS, _POOL_AT, _OLDER_AT = 16, 56, 60
 def judge_faults(device: torch.device, on_progress: Callable[[int, int], None] | None = None) -> list[FaultResult]:
     """The result of each fault of the catalogue. Raises AssertionError if the harness reports a right mover."""
     stage = _Stage(device)
-    right = stage.judge(Fault("none", "Everything is moved right.", Wrongly().move, frozenset()))
+    right = stage.judge(Fault("none", "Everything is moved right.", FaultyMover().move, frozenset()))
     if right.is_caught:
         raise AssertionError(f"the harness reports a right mover as faulty: {right.message}")
     found = []

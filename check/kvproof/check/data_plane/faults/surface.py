@@ -47,7 +47,7 @@ class Surface:
 
 
 @dataclass(frozen=True)
-class Wrongly:
+class FaultyMover:
     """A mover that is right except for the arguments given here.
 
     ids: from list name and pair, the pair that it moves instead. layers, parts: from the right layer or part, the one
