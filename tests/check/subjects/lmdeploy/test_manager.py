@@ -35,10 +35,10 @@ def walked(change: str) -> str:
 
 @pytest.mark.engine
 def test_lmdeploy_is_driven_and_not_refuted() -> None:
-    said = walked("")
-    assert said.startswith("not refuted 20000")
+    output = walked("")
+    assert output.startswith("not refuted 20000")
     for witness in ("exchange", "share", "hit on an evictable block", "reserve"):
-        assert witness in said
+        assert witness in output
 
 
 @pytest.mark.engine

@@ -56,5 +56,5 @@ def test_mini_sglang_without_its_cache_is_not_refuted() -> None:
 
 @pytest.mark.engine
 def test_mini_sglang_reads_pages_that_it_gave_back() -> None:
-    """A page computed anew although it is cached is freed while the row names it (its pull request 142)."""
+    """A page computed again although it is cached is freed while the row names it (its pull request 142)."""
     assert walked("caching").split()[0] in ("conservation", "no-use-after-free", "lists-agree", "read-back")

@@ -205,9 +205,9 @@ def walked(path: Path, num_operations: int, walk: str = WALK) -> str:
 
 
 def test_a_manager_of_the_same_interface_is_driven_and_not_refuted(tmp_path: Path) -> None:
-    said = walked(checkout(tmp_path, MANAGER), 20_000)
-    assert said.startswith("not refuted 20000")
-    assert "hit on an evictable block" in said
+    output = walked(checkout(tmp_path, MANAGER), 20_000)
+    assert output.startswith("not refuted 20000")
+    assert "hit on an evictable block" in output
 
 
 def test_a_block_found_after_it_was_taken_is_refuted(tmp_path: Path) -> None:
@@ -221,11 +221,11 @@ def test_a_folder_without_nano_vllm_is_named(tmp_path: Path) -> None:
 
 
 def test_a_scheduler_of_the_same_interface_is_driven_and_not_refuted(tmp_path: Path) -> None:
-    said = walked(checkout(tmp_path, MANAGER), 4_000, LOOP_WALK)
-    assert said.startswith("not refuted 40")
+    output = walked(checkout(tmp_path, MANAGER), 4_000, LOOP_WALK)
+    assert output.startswith("not refuted 40")
     for witness in ("preempted", "prompt in chunks", "hit on an evictable block", "evict"):
-        assert witness in said
-    assert "aborted" not in said
+        assert witness in output
+    assert "aborted" not in output
 
 
 @pytest.mark.parametrize(
@@ -245,8 +245,8 @@ def test_one_line_of_a_scheduler_that_is_another_is_found(
     tmp_path: Path, line: str, instead: str, property: str
 ) -> None:
     assert SCHEDULER.count(line) == 1
-    said = walked(checkout(tmp_path, MANAGER, SCHEDULER.replace(line, instead)), 4_000, LOOP_WALK)
-    assert said.startswith(f"('{property}")
+    output = walked(checkout(tmp_path, MANAGER, SCHEDULER.replace(line, instead)), 4_000, LOOP_WALK)
+    assert output.startswith(f"('{property}")
 
 
 @pytest.mark.engine

@@ -45,10 +45,10 @@ def walked(version: str, code: str = WALK) -> str:
 @pytest.mark.engine
 @pytest.mark.parametrize("version", ["0.5.9", "0.5.12", "0.5.13", "0.5.16", "0.5.20", "0.5.22", "0.5.23"])
 def test_a_release_is_driven_and_not_refuted(version: str) -> None:
-    said = walked(version)
-    assert said.startswith("not refuted 20000")
-    assert "hit on an evictable block" in said
-    assert "exchange after a step" in said
+    output = walked(version)
+    assert output.startswith("not refuted 20000")
+    assert "hit on an evictable block" in output
+    assert "exchange after a step" in output
 
 
 @pytest.mark.engine

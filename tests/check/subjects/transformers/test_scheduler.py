@@ -154,7 +154,7 @@ def kept(self, counts):
 
 offloading.OffloadingManager._reserve_cpu_blocks = kept
 """
-MENDED = LIFTS_THE_BLOCK + MARKS_WHO_IS_THERE + FORKS_WHO_IS_THERE + COUNTS_WHEN_FREED
+FIXED = LIFTS_THE_BLOCK + MARKS_WHO_IS_THERE + FORKS_WHO_IS_THERE + COUNTS_WHEN_FREED
 CONFUSES_PARENTS = """
 from transformers.generation.continuous_batching.cache_allocators import cache_allocator
 
@@ -207,29 +207,29 @@ def test_a_cancelled_request_of_a_batch_under_way_ends_the_loop() -> None:
 
 @pytest.mark.engine
 def test_a_request_that_is_cancelled_before_it_forks_ends_the_loop() -> None:
-    said = walked(LIFTS_THE_BLOCK + MARKS_WHO_IS_THERE + COUNTS_WHEN_FREED, **ASYNC, num_host_blocks=0, group_size=3)
-    assert "'complete KeyError'" in said
+    output = walked(LIFTS_THE_BLOCK + MARKS_WHO_IS_THERE + COUNTS_WHEN_FREED, **ASYNC, num_host_blocks=0, group_size=3)
+    assert "'complete KeyError'" in output
 
 
 @pytest.mark.engine
 def test_host_sectors_that_are_freed_are_counted_twice() -> None:
     """`_reserve_cpu_blocks` counts free blocks, makes sectors of them, and takes both."""
-    said = walked(LIFTS_THE_BLOCK, **SYNC, group_size=1, num_host_blocks=2, num_gpu_blocks=6, block_size=2)
-    assert "'schedule ValueError'" in said
+    output = walked(LIFTS_THE_BLOCK, **SYNC, group_size=1, num_host_blocks=2, num_gpu_blocks=6, block_size=2)
+    assert "'schedule ValueError'" in output
 
 
 @pytest.mark.engine
 @pytest.mark.parametrize("order", [SYNC, ASYNC])
 def test_transformers_is_not_refuted_where_these_are_mended(order: dict[str, int]) -> None:
-    said = walked(MENDED, **order)
-    assert said.startswith("not refuted")
-    met = {
+    output = walked(FIXED, **order)
+    assert output.startswith("not refuted")
+    expected = {
         "exchange after a step", "hit on an evictable block", "preempted", "aborted in flight", "swap_in", "swap_out",
         "swapped out when admitted", "forked by itself", "forked, and waits", "shared with a child",
     }  # fmt: skip
     if order is ASYNC:
-        met |= {"token dropped", "scheduled while another is under way"}
-    assert [name for name in sorted(met) if name not in said] == []
+        expected |= {"token dropped", "scheduled while another is under way"}
+    assert [name for name in sorted(expected) if name not in output] == []
 
 
 @pytest.mark.engine
@@ -245,15 +245,15 @@ def test_transformers_is_not_refuted_where_these_are_mended(order: dict[str, int
 def test_what_was_found_replays(name: str, property: str) -> None:
     download.add(f"transformers=={RELEASE}")
     command = [str(Path(sys.executable).with_name("kvproof")), "replay", str(TRACES / f"transformers-{name}.json")]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=200).stdout
-    assert said.startswith("FAILED")
-    assert f"{property} is still refuted" in said
+    output = subprocess.run(command, capture_output=True, text=True, timeout=200).stdout
+    assert output.startswith("FAILED")
+    assert f"{property} is still refuted" in output
 
 
 @pytest.mark.engine
 def test_blocks_named_by_their_own_tokens_alone_are_refuted() -> None:
-    said = walked(MENDED + CONFUSES_PARENTS, **SYNC, **PLAIN)
-    assert any(f"'{name}'" in said for name in ("sharing-equal", "read-back", "hit-computed"))
+    output = walked(FIXED + CONFUSES_PARENTS, **SYNC, **PLAIN)
+    assert any(f"'{name}'" in output for name in ("sharing-equal", "read-back", "hit-computed"))
 
 
 @pytest.mark.engine
@@ -339,5 +339,5 @@ def test_one_line_that_is_another_is_found(
     fixed: dict[str, int], where: str, name: str, line: str, instead: str, properties: set[str]
 ) -> None:
     module = where if where == "cache_allocator" else f"modules.{where}"
-    said = walked(MENDED + PLANTS + f"plant({module}, {name!r}, {line!r}, {instead!r})", **fixed)
-    assert any(said.startswith(f"('{property}'") for property in properties), said
+    output = walked(FIXED + PLANTS + f"plant({module}, {name!r}, {line!r}, {instead!r})", **fixed)
+    assert any(output.startswith(f"('{property}'") for property in properties), output

@@ -20,7 +20,7 @@ def subject() -> VllmV0:
 
 
 def opened(subject: VllmV0, **options: Any) -> VllmV0:
-    """A manager with blocks of 2 tokens and a pool of 4, as far as nothing else is said."""
+    """A manager with blocks of 2 tokens and a pool of 4, unless the options say otherwise."""
     subject.open(Config(**({"block_size": 2, "num_gpu_blocks": 4} | options)))
     return subject
 
@@ -43,14 +43,14 @@ def run(subject: VllmV0, *step: tuple[int, int, int]) -> None:
 
 def test_admission_gives_every_token_a_slot_and_counts_the_blocks(subject: VllmV0) -> None:
     admit(opened(subject), 1, [1], [5, 6, 7])
-    seen = subject.observe()
-    assert seen == ({1: [[0, 1]]}, (2, 0), (), [1, 1, 0, 0], [2, 3])
+    observed = subject.observe()
+    assert observed == ({1: [[0, 1]]}, (2, 0), (), [1, 1, 0, 0], [2, 3])
 
 
 def test_the_waiting_sequences_of_a_group_share_their_prompt(subject: VllmV0) -> None:
     admit(opened(subject), 1, [1, 2], [5, 6, 7])
-    seen = subject.observe()
-    assert (seen.tables, seen.refs) == ({1: [[0, 1]], 2: [[0, 1]]}, [2, 2, 0, 0])
+    observed = subject.observe()
+    assert (observed.tables, observed.refs) == ({1: [[0, 1]], 2: [[0, 1]]}, [2, 2, 0, 0])
 
 
 def test_a_prompt_that_fits_later_and_one_that_never_fits_are_told_apart(subject: VllmV0) -> None:
@@ -77,8 +77,8 @@ def test_an_append_to_a_shared_block_copies_it(subject: VllmV0) -> None:
     subject.grow(2, 8)
     assert subject.can_append(1)
     assert (subject.reserve(1, 1), subject.reserve(2, 1)) == (Reserved([(0, 1)]), Reserved([]))
-    seen = subject.observe()
-    assert (seen.tables, seen.refs) == ({1: [[1]], 2: [[0]]}, [1, 1, 0, 0])
+    observed = subject.observe()
+    assert (observed.tables, observed.refs) == ({1: [[1]], 2: [[0]]}, [1, 1, 0, 0])
 
 
 def test_lookahead_slots_are_given_to_decodes_only(subject: VllmV0) -> None:
@@ -102,12 +102,12 @@ def test_a_swap_names_blocks_relative_to_their_device_and_tables_in_absolute_ids
     run(subject, (1, 3, 3))
     assert subject.can_swap_out(1) is Admission.OK
     assert subject.swap_out(1) == [(0, 0), (1, 1)]
-    seen = subject.observe()
-    assert (seen.tables, seen.free, seen.refs) == ({1: [[4, 5]]}, (4, 1), [0, 0, 0, 0, 1, 1, 0])
+    observed = subject.observe()
+    assert (observed.tables, observed.free, observed.refs) == ({1: [[4, 5]]}, (4, 1), [0, 0, 0, 0, 1, 1, 0])
     assert subject.can_swap_in(1) is Admission.OK
     back = subject.swap_in(1)
-    seen = subject.observe()
-    assert (back, seen.tables, seen.free) == ([(0, 1), (1, 0)], {1: [[1, 0]]}, (2, 3))
+    observed = subject.observe()
+    assert (back, observed.tables, observed.free) == ([(0, 1), (1, 0)], {1: [[1, 0]]}, (2, 3))
 
 
 def test_a_swap_that_the_host_has_no_room_for_is_refused(subject: VllmV0) -> None:
@@ -121,8 +121,13 @@ def test_after_the_last_free_every_block_is_free(subject: VllmV0) -> None:
     run(subject, (1, 3, 3), (2, 0, 3))
     subject.free(1)
     subject.free(2)
-    seen = subject.observe()
-    assert (seen.tables, seen.free, seen.refs, sorted(seen.free_ids or [])) == ({}, (4, 0), [0] * 4, [0, 1, 2, 3])
+    observed = subject.observe()
+    assert (observed.tables, observed.free, observed.refs, sorted(observed.free_ids or [])) == (
+        {},
+        (4, 0),
+        [0] * 4,
+        [0, 1, 2, 3],
+    )
 
 
 def test_a_preempted_group_keeps_its_tokens_and_is_a_prompt_again(subject: VllmV0) -> None:
@@ -148,25 +153,25 @@ def test_a_prefix_is_hit_once_a_step_has_computed_it_and_only_under_the_same_ada
 
 def test_before_a_step_the_manager_is_told_in_the_order_of_vllms_scheduler(subject: VllmV0) -> None:
     admit(opened(subject, caching=True), 1, [1, 2], [5, 6, 7])
-    told: list[tuple[Any, ...]] = []
+    calls: list[tuple[Any, ...]] = []
     manager = subject.manager
-    manager.access_all_blocks_in_seq = lambda seq, now: told.append(("access", seq.seq_id, now))
-    manager.get_common_computed_block_ids = lambda seqs: told.append(("common", [seq.seq_id for seq in seqs]))
-    manager.mark_blocks_as_computed = lambda group, chunk: told.append(("computed", group.request_id, chunk))
+    manager.access_all_blocks_in_seq = lambda seq, now: calls.append(("access", seq.seq_id, now))
+    manager.get_common_computed_block_ids = lambda seqs: calls.append(("common", [seq.seq_id for seq in seqs]))
+    manager.mark_blocks_as_computed = lambda group, chunk: calls.append(("computed", group.request_id, chunk))
     for _ in range(2):
         subject.step_scheduled([Scheduled(1, 3, 3), Scheduled(2, 0, 3)], 0)
     first, second = (
         [("access", 1, now), ("access", 2, now), ("common", [1, 2]), ("computed", "1", 3)] for now in (1.0, 2.0)
     )
-    assert told == first + second
+    assert calls == first + second
 
 
 def test_a_cached_block_that_nobody_holds_is_free_to_be_taken(subject: VllmV0) -> None:
     admit(opened(subject, caching=True), 1, [1], [5, 6, 7])
     run(subject, (1, 3, 3))
     subject.free(1)
-    seen = subject.observe()
-    assert (seen.free, seen.refs, sorted(seen.free_ids or [])) == ((4, 0), [0] * 4, [0, 1, 2, 3])
+    observed = subject.observe()
+    assert (observed.free, observed.refs, sorted(observed.free_ids or [])) == ((4, 0), [0] * 4, [0, 1, 2, 3])
 
 
 def test_a_look_up_that_is_forgotten_leaves_no_trace(subject: VllmV0) -> None:
@@ -193,11 +198,11 @@ def test_a_window_drops_blocks_and_shows_the_null_block_once_it_is_taken(subject
     run(subject, (1, 4, 4))
     subject.grow(1, 9)
     subject.reserve(1, 1)
-    seen = subject.observe()
+    observed = subject.observe()
     # Of 4 computed blocks the window keeps 1 // 1 + 1 + 1 = 3. Block 4 is the null block, then 0 is free again.
-    assert (before.reserved, seen.reserved) == ((), (4,))
-    assert (seen.tables, seen.free) == ({1: [[-1, 1, 2, 3, 0]]}, (3, 0))
-    assert (seen.refs or [])[4] == 0
+    assert (before.reserved, observed.reserved) == ((), (4,))
+    assert (observed.tables, observed.free) == ({1: [[-1, 1, 2, 3, 0]]}, (3, 0))
+    assert (observed.refs or [])[4] == 0
 
 
 def test_an_encoder_has_a_table_of_its_own_until_its_group_is_over(subject: VllmV0) -> None:

@@ -1,4 +1,4 @@
-"""What differs between releases of vLLM's V0 managers, told by signatures and forms alone: nothing is downloaded."""
+"""Differences between releases of vLLM's V0 managers, by signatures and forms alone; nothing is downloaded."""
 
 import sys
 from collections.abc import Iterator
@@ -97,18 +97,18 @@ def test_with_a_cache_blocks_that_were_never_taken_are_free_and_evictable_ones_c
     assert (pools.refs(), pools.free_ids()) == ([0, 3, 0, 0], [2, 0, 3])
 
 
-def told(tokens: list[int], seq_id: int = 1, adapter: int = 0) -> FakeSequence:
+def fake(tokens: list[int], seq_id: int = 1, adapter: int = 0) -> FakeSequence:
     return FakeSequence(seq_id, FakeGroup(1), tokens, adapter, None, block_size=2)
 
 
 def test_full_blocks_hash_by_tokens_and_adapter_and_a_partial_one_by_its_sequence_too() -> None:
-    one, other, adapted = told([5, 6, 7]), told([5, 6, 7], seq_id=2), told([5, 6, 7], seq_id=3, adapter=1)
+    one, other, adapted = fake([5, 6, 7]), fake([5, 6, 7], seq_id=2), fake([5, 6, 7], seq_id=3, adapter=1)
     assert one.hash_of_block(0) == other.hash_of_block(0) != adapted.hash_of_block(0)
     assert one.hash_of_block(1) != other.hash_of_block(1)
 
 
 def test_a_child_has_as_many_computed_tokens_as_its_parent() -> None:
-    parent = told([5, 6])
+    parent = fake([5, 6])
     parent.num_computed, parent.is_prompt = 2, False
     child = parent.forked(9, [5, 6, 7])
     assert (child.seq_id, child.num_computed, child.is_prompt, child.n_blocks) == (9, 2, False, 2)

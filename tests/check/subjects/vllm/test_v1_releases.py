@@ -1,4 +1,4 @@
-"""What differs between releases of vLLM's V1 manager, and what it is told: nothing is downloaded."""
+"""Differences between releases of vLLM's V1 manager, and the fake request; nothing is downloaded."""
 
 from types import SimpleNamespace
 from typing import Any

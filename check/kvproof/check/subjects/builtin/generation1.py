@@ -1,9 +1,9 @@
 """The built-in block manager of the first generation as a subject.
 
-Its sliding window is a ring of W blocks, in which position p takes the slot of position p - W * block_size. The judge's
-model of a window is another: an entry per logical block, left when no later token reads it. So the ring is shown as
-that: the last W entries of a table as blocks, those before as the null block. The entry that the ring leaves and the
-one that takes its place are one block, given up and taken again in the same call.
+Its sliding window is a ring of W blocks: position p uses the slot of position p - W * block_size. The judge's model of
+a window differs: it has an entry for each logical block, dropped when no later token reads it. So the ring is shown in
+that form: the last W entries of a table as blocks, the earlier ones as the null block. The entry that the ring drops
+and the one that takes its place are one block, given up and taken again in the same call.
 
 That the entry may be left is true for a window of (W - 1) * block_size + 1 tokens: when the first token of a block
 comes, the block taken over holds only positions before it. So the manager gets the smallest ring for which the
@@ -45,5 +45,5 @@ class Generation1(BuiltIn):
 
 
 def make() -> Generation1:
-    """The built-in manager of the first generation, ready to be opened."""
+    """The built-in manager of the first generation as a subject."""
     return Generation1()

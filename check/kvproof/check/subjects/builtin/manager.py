@@ -262,7 +262,7 @@ class BuiltIn(ManagerAdapter):
 
 
 def extra_of(key: Key) -> Hashable:
-    """What the KV of a sequence depends on besides tokens: its adapter and its salt; None if there is neither."""
+    """What KV depends on in addition to tokens: the adapter and the salt; None if there is neither."""
     return (key.adapter_id, key.salt) if key.adapter_id or key.salt else None
 
 

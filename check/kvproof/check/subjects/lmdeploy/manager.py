@@ -22,12 +22,12 @@ ASSUMPTIONS = (
     BOOLEAN_ADMISSION,
     Assumption("asks-first", "The caller makes room, and allocates only after a yes, with nothing in between."),
     Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
-    Assumption("adapter-names", "Adapters have names of their own; here they are told apart by their ids."),
+    Assumption("adapter-names", "Adapters have names of their own; here they are fake apart by their ids."),
     Assumption("synchronous", "A step is over before the next is scheduled; frees come between steps."),
 )
 
 
-class ToldSequence:
+class FakeSequence:
     """What the manager and the trie read of a sequence (`lmdeploy/pytorch/messages.py`)."""
 
     kv_token_limit: int | None = None
@@ -96,16 +96,16 @@ class LMDeploy(ManagerAdapter):
         self._eviction = modules.eviction.RecomputeEvictionHelper(
             block_manager=manager, block_trie=self._trie, state_manager=None, load_coordinator=None, is_ssm=False
         )
-        self._told: dict[int, ToldSequence] = {}
+        self._fakes: dict[int, FakeSequence] = {}
         self._prompts: dict[int, int] = {}
         return manager
 
-    def _sequence(self, seq: int) -> ToldSequence:
-        if seq not in self._told:
+    def _sequence(self, seq: int) -> FakeSequence:
+        if seq not in self._fakes:
             key = self.keys[seq]
             name = f"adapter-{key.adapter_id}" if key.adapter_id else None
-            self._told[seq] = ToldSequence(seq, self.tokens[seq], name, self.config.block_size, self._modules)
-        return self._told[seq]
+            self._fakes[seq] = FakeSequence(seq, self.tokens[seq], name, self.config.block_size, self._modules)
+        return self._fakes[seq]
 
     def grow(self, seq: int, token: int) -> None:
         """A token was sampled."""
@@ -115,29 +115,29 @@ class LMDeploy(ManagerAdapter):
     def hits(self, group: int) -> int:
         """A match that is given up again."""
         (seq,) = self.groups[group]
-        told = self._sequence(seq)
-        self._trie.match(told)
-        hit = told.num_history_ids
-        self._give_up(told)
+        fake = self._sequence(seq)
+        self._trie.match(fake)
+        hit = fake.num_history_ids
+        self._give_up(fake)
         return hit
 
-    def _give_up(self, told: ToldSequence) -> None:
+    def _give_up(self, fake: FakeSequence) -> None:
         """As `release_paging_resources`."""
-        cache = told.prefix_cache
+        cache = fake.prefix_cache
         cache.trie_cursor, cache.match_start_step = None, -1
         cache.recompute_overlap.clear_tracking()
-        told.kv_token_limit = None
-        if told.num_blocks:
-            self.manager.free(told)
-        told.set_step(0)
+        fake.kv_token_limit = None
+        if fake.num_blocks:
+            self.manager.free(fake)
+        fake.set_step(0)
 
     def can_admit(self, group: int) -> Any:
         """A match, and room for all the rest of the prompt."""
         (seq,) = self.groups[group]
-        told = self._sequence(seq)
-        self._trie.match(told)
-        self._fits = bool(self._eviction.try_make_capacity_for(told, (), self.config.lookahead))
-        self._give_up(told)
+        fake = self._sequence(seq)
+        self._trie.match(fake)
+        self._fits = bool(self._eviction.try_make_capacity_for(fake, (), self.config.lookahead))
+        self._give_up(fake)
         return super().can_admit(group)
 
     def can_allocate(self, tokens: list[int]) -> bool:
@@ -151,47 +151,47 @@ class LMDeploy(ManagerAdapter):
 
     def allocate(self, seq: int, tokens: list[int]) -> int:
         """Match, make room, allocate for the first chunk, and attach what it fills."""
-        told = self._sequence(seq)
+        fake = self._sequence(seq)
         self._prompts[seq] = len(tokens)
-        self._trie.match(told)
-        hit = told.num_history_ids
-        self._reserve(told, hit + max(1, self._first_chunk) if self.config.chunked else len(tokens), len(tokens))
+        self._trie.match(fake)
+        hit = fake.num_history_ids
+        self._reserve(fake, hit + max(1, self._first_chunk) if self.config.chunked else len(tokens), len(tokens))
         return hit
 
-    def _reserve(self, told: ToldSequence, stop: int, num_prompt: int) -> None:
+    def _reserve(self, fake: FakeSequence, stop: int, num_prompt: int) -> None:
         """As `reserve_long_context_chunk`: a chunk that is not the last has a limit, and no slots beyond it."""
         is_last = stop >= num_prompt
-        told.kv_token_limit = None if is_last else stop
+        fake.kv_token_limit = None if is_last else stop
         beyond = self.config.lookahead if is_last else 0
-        if not self._eviction.try_make_capacity_for(told, (), beyond):
+        if not self._eviction.try_make_capacity_for(fake, (), beyond):
             raise MemoryError("no room is made for a chunk")
-        self.manager.allocate(told, beyond)
-        self._trie.allocate(told)
+        self.manager.allocate(fake, beyond)
+        self._trie.allocate(fake)
 
     def can_append(self, group: int) -> bool:
         """Room for all tokens that are known, and for those that may be drafted."""
         (seq,) = self.groups[group]
-        told = self._sequence(seq)
-        limit, told.kv_token_limit = told.kv_token_limit, None
-        has_room = bool(self._eviction.try_make_capacity_for(told, (), self.config.lookahead))
-        told.kv_token_limit = limit
+        fake = self._sequence(seq)
+        limit, fake.kv_token_limit = fake.kv_token_limit, None
+        has_room = bool(self._eviction.try_make_capacity_for(fake, (), self.config.lookahead))
+        fake.kv_token_limit = limit
         return has_room
 
     def append(self, seq: int, num_tokens: int) -> None:
         """The next chunk, or as `schedule_running` a block if one is needed."""
-        told = self._sequence(seq)
-        if told.num_history_ids < self._prompts[seq]:
-            self._reserve(told, told.num_history_ids + num_tokens, self._prompts[seq])
-        elif self.manager.num_required_blocks(told, self.config.lookahead):
-            if not self._eviction.try_make_capacity_for(told, (), self.config.lookahead):
+        fake = self._sequence(seq)
+        if fake.num_history_ids < self._prompts[seq]:
+            self._reserve(fake, fake.num_history_ids + num_tokens, self._prompts[seq])
+        elif self.manager.num_required_blocks(fake, self.config.lookahead):
+            if not self._eviction.try_make_capacity_for(fake, (), self.config.lookahead):
                 raise MemoryError("no room is made for a decode")
-            self.manager.allocate(told, self.config.lookahead)
-            self._trie.allocate(told)
+            self.manager.allocate(fake, self.config.lookahead)
+            self._trie.allocate(fake)
 
     def step_done(self, step: list[Scheduled]) -> None:
         """The sequences know what is computed."""
         for one in step:
-            self._told[one.seq].set_step(one.stop)
+            self._fakes[one.seq].set_step(one.stop)
 
     def release(self, seq: int) -> None:
         """What it holds is given up; the trie keeps its own."""
@@ -200,7 +200,7 @@ class LMDeploy(ManagerAdapter):
     def free(self, seq: int) -> None:
         """The sequence is over."""
         super().free(seq)
-        self._told.pop(seq, None)
+        self._fakes.pop(seq, None)
 
     def _nodes(self) -> list[Any]:
         nodes: list[Any] = []
@@ -213,7 +213,8 @@ class LMDeploy(ManagerAdapter):
 
     def tables(self) -> dict[int, list[int]]:
         """The physical blocks of those that have any."""
-        return {seq: self.manager.get_block_table(told).tolist() for seq, told in self._told.items() if told.num_blocks}
+        held = {seq: fake for seq, fake in self._fakes.items() if fake.num_blocks}
+        return {seq: self.manager.get_block_table(fake).tolist() for seq, fake in held.items()}
 
     def num_free(self) -> int:
         """Blocks that are free, or held by the trie alone."""
@@ -223,7 +224,7 @@ class LMDeploy(ManagerAdapter):
     def refcounts(self) -> list[int]:
         """References of sequences: all but the trie's own."""
         allocator, refs = self.manager.allocator, [0] * self.config.num_gpu_blocks
-        used = {int(block) for told in self._told.values() for block in told.logical_blocks.get_real_blocks()}
+        used = {int(block) for fake in self._fakes.values() for block in fake.logical_blocks.get_real_blocks()}
         owned = {int(node.block_id) for node in self._nodes()}
         for block in used | owned:
             refs[int(allocator.get_physical_blocks(np.array([block]))[0])] = int(allocator.get_ref_count(block)) - (

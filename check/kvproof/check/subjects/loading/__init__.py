@@ -1,5 +1,5 @@
-"""Real engines: bringing in the sources of a release, and importing the one module that is judged."""
+"""Download the sources of an engine's release, and import only the modules that are judged."""
 
 
 class EngineError(Exception):
-    """An engine's sources cannot be had or used; one line that says what is wrong and what to do."""
+    """The sources of an engine are missing or unusable. The message says in one line what is wrong and what to do."""

@@ -1,8 +1,8 @@
-"""Bring in an engine's sources: once from the package index, from then on from a cache, without a network.
+"""Download the sources of an engine once from the package index; later uses read them from a cache.
 
 The cache is `$KVPROOF_CACHE`, else `~/.cache/kvproof/engines`, with one folder NAME-VERSION per release that holds the
-Python files and the metadata. A folder appears there complete or not at all: the release is prepared beside it, looked
-at, and moved in one step. Nothing is built, and nothing of the engine is imported here.
+Python files and the metadata. A folder appears there complete or not at all: the release is prepared next to it,
+checked, and moved in one step. Nothing is built, and nothing of the engine is imported here.
 """
 
 import os
@@ -40,7 +40,7 @@ KNOWN = {
 
 
 class Engine(NamedTuple):
-    """A release whose sources are here."""
+    """A release whose sources are in the cache."""
 
     name: str
     version: str
@@ -48,7 +48,7 @@ class Engine(NamedTuple):
 
 
 def add(spec: str, cache: Path | None = None) -> Path:
-    """The folder with the sources of `spec`: NAME==VERSION, brought in if need be, or a folder, used where it is.
+    """The folder with the sources of `spec`: NAME==VERSION, downloaded if needed, or a folder, used where it is.
 
     Raises EngineError.
     """
@@ -63,7 +63,7 @@ def add(spec: str, cache: Path | None = None) -> Path:
 
 
 def find(name: str, version: str, cache: Path | None = None) -> Path:
-    """The folder of a release brought in earlier; raises EngineError if there is none."""
+    """The folder of a downloaded release. Raises EngineError if there is none."""
     name, version = parse(f"{name}=={version}")
     target = _folder(name, version, cache)
     if not target.exists():
@@ -140,19 +140,19 @@ def _scratch(cache: Path) -> Iterator[Path]:
 
 
 def _bring(name: str, version: str, scratch: Path, target: Path) -> None:
-    known, seen = KNOWN[name], ""
+    known, problem = KNOWN[name], ""
     for tree in pip_client.fetch(f"{name}=={version}", scratch):
         if not (tree / known.package).is_dir():
             continue
         came = _version_of(tree)
         if order_of(came) != order_of(version):
-            seen = f"what came calls itself version {came or 'nothing'}"
+            problem = f"what came calls itself version {came or 'nothing'}"
         elif not _usable(known, tree):
             raise EngineError(f"{name} {version} has no block manager that kvproof can drive; try another release")
         else:
             _publish(_kept(tree, known.package, scratch / "kept"), target)
             return
-    raise EngineError(f"{name}=={version} was downloaded, but {seen or f'holds no package {known.package}'}")
+    raise EngineError(f"{name}=={version} was downloaded, but {problem or f'holds no package {known.package}'}")
 
 
 def _version_of(tree: Path) -> str:

@@ -44,7 +44,7 @@ class MiniSGLang(ManagerAdapter):
         checkout.core._GLOBAL_CTX = checkout.core.Context(config.block_size)
         pages = torch.zeros((NUM_ROWS, ROW_LENGTH), dtype=torch.int32)
         self._rows = checkout.table.TableManager(NUM_ROWS, pages)
-        self._told: dict[int, Any] = {}
+        self._requests: dict[int, Any] = {}
         self._num_slots: dict[int, int] = {}
         self._num_prompt: dict[int, int] = {}
         kind = "radix" if config.caching else "naive"
@@ -87,7 +87,7 @@ class MiniSGLang(ManagerAdapter):
         if hit:
             self._rows.page_table[row][:hit].copy_(found.get_matched_indices())
         stop = min(len(tokens), hit + max(1, self._first_chunk)) if self.config.chunked else len(tokens)
-        self._told[seq] = self._request(seq, stop, hit, row, found)
+        self._requests[seq] = self._request(seq, stop, hit, row, found)
         self._num_prompt[seq] = len(tokens)
         self._allocate_pages(seq)
         return hit
@@ -98,9 +98,9 @@ class MiniSGLang(ManagerAdapter):
         return core.Req(ids, row, cached, OUTPUT_MAX, seq, core.SamplingParams(), handle)
 
     def _allocate_pages(self, seq: int) -> None:
-        told = self._told[seq]
-        self.manager.allocate_paged([told])
-        self._num_slots[seq] = told.device_len
+        request = self._requests[seq]
+        self.manager.allocate_paged([request])
+        self._num_slots[seq] = request.device_len
 
     def can_append(self, group: int) -> bool:
         """Whether all tokens that are known get their pages."""
@@ -109,44 +109,44 @@ class MiniSGLang(ManagerAdapter):
 
     def append(self, seq: int, num_tokens: int) -> None:
         """The next chunk is a new request over the same row; a decode has its token already."""
-        told = self._told[seq]
-        if told.cached_len < self._num_prompt[seq]:
-            stop = told.cached_len + num_tokens
-            self._told[seq] = self._request(seq, stop, told.cached_len, told.table_idx, told.cache_handle)
+        request = self._requests[seq]
+        if request.cached_len < self._num_prompt[seq]:
+            stop = request.cached_len + num_tokens
+            self._requests[seq] = self._request(seq, stop, request.cached_len, request.table_idx, request.cache_handle)
         self._allocate_pages(seq)
 
     def grow(self, seq: int, token: int) -> None:
         """A token was sampled."""
         super().grow(seq, token)
-        if seq in self._told:
-            self._told[seq].append_host(self._ids([token]))
+        if seq in self._requests:
+            self._requests[seq].append_host(self._ids([token]))
 
     def release(self, seq: int) -> None:
         """As `_free_req_resources`: the row is given back, and what was computed is cached."""
-        told = self._told.pop(seq)
+        request = self._requests.pop(seq)
         del self._num_slots[seq]
-        self._rows.free(told.table_idx)
-        self.manager.cache_req(told, finished=True)
+        self._rows.free(request.table_idx)
+        self.manager.cache_req(request, finished=True)
 
     def step_done(self, step: list[Scheduled]) -> None:
         """As `_process_last_data`: a prompt that is whole is cached; a chunk and a decode are not."""
         with self.manager.lazy_free_region():
             for one in step:
-                told = self._told[one.seq]
-                told.complete_one()
+                request = self._requests[one.seq]
+                request.complete_one()
                 if one.stop == self._num_prompt[one.seq]:
-                    self.manager.cache_req(told, finished=False)
+                    self.manager.cache_req(request, finished=False)
 
     def tables(self) -> dict[int, list[int]]:
         """The pages of every row in use; the slots of a page come in order."""
-        shown, size = {}, self._size
-        for seq, told in self._told.items():
-            row = self._rows.page_table[told.table_idx, : self._num_slots[seq]].tolist()
+        tables, size = {}, self._size
+        for seq, request in self._requests.items():
+            row = self._rows.page_table[request.table_idx, : self._num_slots[seq]].tolist()
             for place, slot in enumerate(row):
                 if slot - place % size != row[place - place % size]:
                     raise ValueError(f"position {place} of sequence {seq} is in slot {slot}, not in its page: {row}")
-            shown[seq] = [first // size for first in row[::size]]
-        return shown
+            tables[seq] = [first // size for first in row[::size]]
+        return tables
 
     def num_free(self) -> int:
         """Pages that are free, or cached and locked by nobody."""

@@ -43,13 +43,13 @@ class NanoVllm(ManagerAdapter):
         if not config.caching:
             raise Unsupported("the prefix cache cannot be switched off")
         self._sequence_of_size = type("Sequence", (self._sequence_class,), {"block_size": config.block_size})
-        self._told: dict[int, Any] = {}
+        self._seqs: dict[int, Any] = {}
         return self._manager_class(config.num_gpu_blocks, config.block_size)
 
     def _sequence(self, seq: int) -> Any:
-        if seq not in self._told:
-            self._told[seq] = self._sequence_of_size(self.tokens[seq])
-        return self._told[seq]
+        if seq not in self._seqs:
+            self._seqs[seq] = self._sequence_of_size(self.tokens[seq])
+        return self._seqs[seq]
 
     def grow(self, seq: int, token: int) -> None:
         """As after a step: the token is there before its slot is."""
@@ -67,15 +67,15 @@ class NanoVllm(ManagerAdapter):
 
     def allocate(self, seq: int, tokens: list[int]) -> int:
         """All blocks of the prompt, those that are cached shared."""
-        told = self._sequence(seq)
-        self.manager.allocate(told, self.manager.can_allocate(told))
-        return int(told.num_cached_tokens)
+        fake = self._sequence(seq)
+        self.manager.allocate(fake, self.manager.can_allocate(fake))
+        return int(fake.num_cached_tokens)
 
     def can_append(self, group: int) -> bool:
         """A chunk of a prompt has its blocks already."""
         (seq,) = self.groups[group]
-        told = self._sequence(seq)
-        return not self._decodes(seq) or bool(self.manager.can_append(told))
+        fake = self._sequence(seq)
+        return not self._decodes(seq) or bool(self.manager.can_append(fake))
 
     def append(self, seq: int, num_tokens: int) -> None:
         """A new block, if the last token opens one."""
@@ -83,34 +83,34 @@ class NanoVllm(ManagerAdapter):
             self.manager.may_append(self._sequence(seq))
 
     def _decodes(self, seq: int) -> bool:
-        told = self._sequence(seq)
-        return bool(told.num_cached_tokens + 1 == len(told) and not told.is_prefill)
+        fake = self._sequence(seq)
+        return bool(fake.num_cached_tokens + 1 == len(fake) and not fake.is_prefill)
 
     def release(self, seq: int) -> None:
         """Its blocks are given up; if it was preempted it is a prompt again."""
-        told = self._sequence(seq)
-        self.manager.deallocate(told)
-        told.is_prefill = True
+        fake = self._sequence(seq)
+        self.manager.deallocate(fake)
+        fake.is_prefill = True
 
     def free(self, seq: int) -> None:
         """The sequence is over."""
         super().free(seq)
-        self._told.pop(seq, None)
+        self._seqs.pop(seq, None)
 
     def step_done(self, step: list[Scheduled]) -> None:
         """As `postprocess`: what was computed is hashed, and counts as cached."""
         for one in step:
-            told = self._sequence(one.seq)
-            told.num_scheduled_tokens = one.num_tokens
-            self.manager.hash_blocks(told)
-            told.num_cached_tokens += one.num_tokens
-            told.num_scheduled_tokens = 0
-            if told.num_cached_tokens == len(told):
-                told.is_prefill = False
+            fake = self._sequence(one.seq)
+            fake.num_scheduled_tokens = one.num_tokens
+            self.manager.hash_blocks(fake)
+            fake.num_cached_tokens += one.num_tokens
+            fake.num_scheduled_tokens = 0
+            if fake.num_cached_tokens == len(fake):
+                fake.is_prefill = False
 
     def tables(self) -> dict[int, list[int]]:
         """Of those that have blocks."""
-        return {seq: told.block_table for seq, told in self._told.items() if told.block_table}
+        return {seq: fake.block_table for seq, fake in self._seqs.items() if fake.block_table}
 
     def num_free(self) -> int:
         """Blocks in the free queue, cached or not."""

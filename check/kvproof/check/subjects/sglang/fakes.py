@@ -1,7 +1,7 @@
-"""What SGLang's memory cache reads and writes of a request: all it knows of the world.
+"""Stand-ins for the requests of SGLang: all that its memory cache reads and writes of a request.
 
-The names are those of `sglang/srt/managers/schedule_batch.py`, over releases 0.5.9 to 0.5.23. From 0.5.16 on what a
-request holds of the pool is in a record of its own, `req.kv`; here it is the request itself.
+The names are those of `sglang/srt/managers/schedule_batch.py`, releases 0.5.9 to 0.5.23. From 0.5.16 on, a separate
+record, `req.kv`, holds what a request has of the pool; here that record is the request itself.
 """
 
 from array import array
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 
-class ToldRequest:
+class FakeRequest:
     """A request. `computed` is how many of its tokens have their KV, or get it in the step under way."""
 
     # What is off: priorities, sessions, speculation, sliding windows, states of other layers, embeddings.
@@ -32,7 +32,7 @@ class ToldRequest:
         self.waits()
 
     def waits(self) -> None:
-        """It holds nothing: new, or retracted."""
+        """Reset what it holds: it is new, or was retracted."""
         self.req_pool_idx: int | None = None
         self.cache_protected_len = self.cache_inserted_len = 0
         self.kv_committed_len = self.kv_allocated_len = 0
@@ -42,7 +42,7 @@ class ToldRequest:
         self.lock_receipt: Any = None
         self.prefix_indices: Any = None
         self.prefix_len = 0
-        self.num_prompt = len(self.all_ids)  # what it has sampled is computed anew with it
+        self.num_prompt = len(self.all_ids)  # its sampled tokens are computed again with it
         self.computed = 0
 
     def _ids(self, tokens: list[int]) -> Any:
@@ -101,7 +101,7 @@ class ToldRequest:
 
     @kv.setter
     def kv(self, record: Any) -> None:
-        """What a release drops with its row, or makes anew: it stays here."""
+        """Ignore what a release drops or makes again together with its row: the values stay here."""
 
     @property
     def holds_kv(self) -> bool:

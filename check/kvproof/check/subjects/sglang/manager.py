@@ -22,7 +22,7 @@ from typing import Any
 
 from kvproof.check.protocol.manager import Admitted, Assumption, Capabilities, Config, Refused, Scheduled, Unsupported
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
-from kvproof.check.subjects.sglang.fakes import ToldRequest
+from kvproof.check.subjects.sglang.fakes import FakeRequest
 from kvproof.check.subjects.sglang.loader import Release, import_release
 
 NUM_ROWS, ROW_LENGTH = 32, 256  # requests, and tokens of one; far beyond any run
@@ -78,7 +78,7 @@ class SGLang(ManagerAdapter):
             if not hasattr(pool, "use_triton_kernels"):
                 raise Unsupported("pages of several slots are given out by a triton kernel")
         self._pool = pool
-        self._told: dict[int, ToldRequest] = {}
+        self._requests: dict[int, FakeRequest] = {}
         params = release.params.CacheInitParams(not config.caching, self._table, pool, size)
         if release.unified is not None:
             params.tree_components = (release.components.ComponentType.FULL,)
@@ -87,21 +87,21 @@ class SGLang(ManagerAdapter):
 
     # What is looked up and locked -------------------------------------------------------------------------------
 
-    def _request(self, seq: int) -> ToldRequest:
-        if seq not in self._told:
+    def _request(self, seq: int) -> FakeRequest:
+        if seq not in self._requests:
             key = self.keys[seq]
             extra = f"adapter-{key.adapter_id:04}" if key.adapter_id else None
             salt = key.salt
             if salt and not self._salted:  # the front end puts both into one key
                 extra, salt = salt + (extra or ""), None
-            self._told[seq] = ToldRequest(seq, self.tokens[seq], extra, salt, self._as_array)
-        return self._told[seq]
+            self._requests[seq] = FakeRequest(seq, self.tokens[seq], extra, salt, self._as_array)
+        return self._requests[seq]
 
-    def _match(self, told: ToldRequest) -> tuple[Any, Any]:
+    def _match(self, request: FakeRequest) -> tuple[Any, Any]:
         """What the tree has of all tokens but the last: slots, and the node they end in."""
-        ids = told.full_untruncated_fill_ids[:-1]
-        options = {"cache_salt": told.cache_salt} if self._salted else {}
-        key = self._release.radix.RadixKey(ids, told.extra_key, **options)
+        ids = request.full_untruncated_fill_ids[:-1]
+        options = {"cache_salt": request.cache_salt} if self._salted else {}
+        key = self._release.radix.RadixKey(ids, request.extra_key, **options)
         found = self.manager.match_prefix(self._release.base.MatchPrefixParams(key=key))
         node = found.last_device_node
         if hasattr(found, "device_indices"):
@@ -110,23 +110,23 @@ class SGLang(ManagerAdapter):
             return self._torch.empty((0,), dtype=self._torch.int64), node
         return self.manager.path_device_indices(node)[: found.device_prefix_len], node
 
-    def _lock(self, told: ToldRequest, node: Any) -> None:
+    def _lock(self, request: FakeRequest, node: Any) -> None:
         if self._publishes:
-            told.lock = self.manager.lock(node)
+            request.lock = self.manager.lock(node)
         else:
             receipt = self.manager.inc_lock_ref(node)
-            told.lock_receipt = receipt.to_dec_params() if hasattr(receipt, "to_dec_params") else None
-        told.last_node = node
+            request.lock_receipt = receipt.to_dec_params() if hasattr(receipt, "to_dec_params") else None
+        request.last_node = node
 
-    def _unlock(self, told: ToldRequest) -> None:
+    def _unlock(self, request: FakeRequest) -> None:
         if self._publishes:
-            self.manager.unlock(told.lock)
-            told.lock = None
-        elif told.lock_receipt is not None:
-            self.manager.dec_lock_ref(told.last_node, told.lock_receipt)
+            self.manager.unlock(request.lock)
+            request.lock = None
+        elif request.lock_receipt is not None:
+            self.manager.dec_lock_ref(request.last_node, request.lock_receipt)
         else:
-            self.manager.dec_lock_ref(told.last_node)
-        told.last_node = None
+            self.manager.dec_lock_ref(request.last_node)
+        request.last_node = None
 
     def _num_pages(self) -> int:
         return int(self._pool.available_size() + self.manager.evictable_size()) // self._size
@@ -142,11 +142,11 @@ class SGLang(ManagerAdapter):
     def can_admit(self, group: int) -> Any:
         """As `PrefillAdder` asks: with what was found locked, the rest must be free or evictable."""
         (seq,) = self.groups[group]
-        told = self._request(seq)
-        found, node = self._match(told)
-        self._lock(told, node)
-        self._fits = self._pages(len(told.all_ids)) - len(found) // self._size <= self._num_pages()
-        self._unlock(told)
+        request = self._request(seq)
+        found, node = self._match(request)
+        self._lock(request, node)
+        self._fits = self._pages(len(request.all_ids)) - len(found) // self._size <= self._num_pages()
+        self._unlock(request)
         return super().can_admit(group)
 
     def can_allocate(self, tokens: list[int]) -> bool:
@@ -162,23 +162,23 @@ class SGLang(ManagerAdapter):
 
     def allocate(self, seq: int, tokens: list[int]) -> int:
         """A row, the prefix found, and slots for the first chunk."""
-        told = self._request(seq)
-        found, node = self._match(told)
-        self._lock(told, node)
-        told.prefix_indices, told.prefix_len = found, len(found)
-        told.cache_protected_len = len(found)
+        request = self._request(seq)
+        found, node = self._match(request)
+        self._lock(request, node)
+        request.prefix_indices, request.prefix_len = found, len(found)
+        request.cache_protected_len = len(found)
         stop = len(tokens)
         if self.config.chunked:
             stop = min(stop, self._chunk_end(len(found) + max(1, self._first_chunk)))
-        self._table.alloc([told])
-        self._table.write((told.req_pool_idx, slice(0, len(found))), found.to(self._torch.int32))
-        self._extend(told, len(found), stop)
+        self._table.alloc([request])
+        self._table.write((request.req_pool_idx, slice(0, len(found))), found.to(self._torch.int32))
+        self._extend(request, len(found), stop)
         return len(found)
 
     def _chunk_end(self, stop: int) -> int:
         return self._pages(stop) * self._size if self.config.caching else stop
 
-    def _extend(self, told: ToldRequest, start: int, stop: int) -> None:
+    def _extend(self, request: FakeRequest, start: int, stop: int) -> None:
         """As `alloc_for_extend`: evict for the tokens, and a page more; then allocate, and write the row."""
         torch, count, size = self._torch, stop - start, self._size
         evict = self._release.common.evict_from_tree_cache
@@ -188,46 +188,46 @@ class SGLang(ManagerAdapter):
         else:
             evict(self.manager, count + size)
             before, after = torch.tensor([start]), torch.tensor([stop])
-            row = self._table.req_to_token[told.req_pool_idx]
+            row = self._table.req_to_token[request.req_pool_idx]
             last = row[start - 1 : start].to(torch.int64) if start else torch.tensor([-1])
             slots = self._pool.alloc_extend(before, before, after, after, last, count)
-        self._write(told, start, stop, slots)
+        self._write(request, start, stop, slots)
 
-    def _write(self, told: ToldRequest, start: int, stop: int, slots: Any) -> None:
+    def _write(self, request: FakeRequest, start: int, stop: int, slots: Any) -> None:
         if slots is None:
             raise NoSlots(f"the pool gives no slots for {stop - start} tokens")
-        self._table.write((told.req_pool_idx, slice(start, stop)), slots.to(self._torch.int32))
-        told.kv_allocated_len = told.kv_committed_len = told.computed = stop
+        self._table.write((request.req_pool_idx, slice(start, stop)), slots.to(self._torch.int32))
+        request.kv_allocated_len = request.kv_committed_len = request.computed = stop
 
     def can_append(self, group: int) -> bool:
         """As `check_decode_mem`: a page, if the next token opens one, is there after eviction."""
         (seq,) = self.groups[group]
-        told = self._request(seq)
-        needed = (self._pages(len(told.all_ids)) - self._pages(told.kv_allocated_len)) * self._size
-        if self._is_prompt(told):
+        request = self._request(seq)
+        needed = (self._pages(len(request.all_ids)) - self._pages(request.kv_allocated_len)) * self._size
+        if self._is_prompt(request):
             return needed <= self._num_pages() * self._size
         self._release.common.evict_from_tree_cache(self.manager, needed)
         return bool(self._pool.available_size() >= needed)
 
-    def _is_prompt(self, told: ToldRequest) -> bool:
-        return told.kv_committed_len < told.num_prompt
+    def _is_prompt(self, request: FakeRequest) -> bool:
+        return request.kv_committed_len < request.num_prompt
 
     def append(self, seq: int, num_tokens: int) -> None:
         """The next chunk of a prompt, or as `alloc_for_decode` a slot for one token."""
-        told = self._request(seq)
-        start = told.kv_committed_len
-        if self._is_prompt(told):
-            self._extend(told, start, start + num_tokens)
+        request = self._request(seq)
+        start = request.kv_committed_len
+        if self._is_prompt(request):
+            self._extend(request, start, start + num_tokens)
             return
         torch, size = self._torch, self._size
         self._release.common.evict_from_tree_cache(self.manager, size)
         if size == 1:
             slots = self._pool.alloc(1)
         else:
-            last = self._table.req_to_token[told.req_pool_idx, start - 1 : start].to(torch.int64)
+            last = self._table.req_to_token[request.req_pool_idx, start - 1 : start].to(torch.int64)
             after = torch.tensor([start + 1])
             slots = self._pool.alloc_decode(after, after, last)
-        self._write(told, start, start + 1, slots)
+        self._write(request, start, start + 1, slots)
 
     def grow(self, seq: int, token: int) -> None:
         """A token was sampled."""
@@ -241,27 +241,27 @@ class SGLang(ManagerAdapter):
     def free(self, seq: int) -> None:
         """The request is over: what it has computed is published."""
         if seq in self._admitted:
-            told = self._request(seq)
-            told.is_over = True
-            self._give_back(told, publishes=True)
+            request = self._request(seq)
+            request.is_over = True
+            self._give_back(request, publishes=True)
             self._admitted.remove(seq)
         super().free(seq)
-        self._told.pop(seq, None)
+        self._requests.pop(seq, None)
 
-    def _give_back(self, told: ToldRequest, publishes: bool) -> None:
+    def _give_back(self, request: FakeRequest, publishes: bool) -> None:
         name = "checkpoint" if self._publishes else "is_insert"
-        self._release.common.release_kv_cache(told, self.manager, **{name: publishes})
-        told.waits()
+        self._release.common.release_kv_cache(request, self.manager, **{name: publishes})
+        request.waits()
 
     def step_done(self, step: list[Scheduled]) -> None:
         """Chunks of prompts are published; decodes are not, until the request is over."""
         for one in step:
-            told = self._request(one.seq)
-            if one.stop <= told.num_prompt:
+            request = self._request(one.seq)
+            if one.stop <= request.num_prompt:
                 if self._publishes:
-                    self._release.common.checkpoint_kv_cache(told, self.manager)
+                    self._release.common.checkpoint_kv_cache(request, self.manager)
                 else:
-                    self.manager.cache_unfinished_req(told)
+                    self.manager.cache_unfinished_req(request)
 
     def reset_cache(self) -> bool:
         """As `flush_cache`, which an idle server does: the tree and both pools are cleared."""
@@ -276,16 +276,16 @@ class SGLang(ManagerAdapter):
 
     def tables(self) -> dict[int, list[int]]:
         """The pages of every row in use; the slots of a page come in order."""
-        shown, size = {}, self._size
-        for seq, told in self._told.items():
-            if told.req_pool_idx is None:
+        tables, size = {}, self._size
+        for seq, request in self._requests.items():
+            if request.req_pool_idx is None:
                 continue
-            row = self._table.req_to_token[told.req_pool_idx, : told.kv_allocated_len].tolist()
+            row = self._table.req_to_token[request.req_pool_idx, : request.kv_allocated_len].tolist()
             for place, slot in enumerate(row):
                 if slot - place % size != row[place - place % size]:
                     raise ValueError(f"position {place} of sequence {seq} is in slot {slot}, not in its page: {row}")
-            shown[seq] = [first // size - 1 for first in row[::size]]
-        return shown
+            tables[seq] = [first // size - 1 for first in row[::size]]
+        return tables
 
     def num_free(self) -> int:
         """Pages that are free, or in the tree and locked by nobody."""

@@ -55,17 +55,17 @@ class Modules(NamedTuple):
 
 
 def no(*arguments: Any, **options: Any) -> bool:
-    """Whether some library or accelerator is there."""
+    """The answer to whether a library or an accelerator is there."""
     return False
 
 
 def much_memory() -> tuple[str, int, int, int]:
-    """Device, and bytes: in all, reserved and allocated. How many blocks there are is said, not measured."""
+    """The device, and its memory in bytes: total, reserved, allocated. The number of blocks is set, not measured."""
     return "cpu", MEMORY_BYTES, 0, 0
 
 
 def in_order(stream: Any) -> nullcontext[None]:
-    """What a stream does runs at once."""
+    """A stream whose work runs at once."""
     return nullcontext()
 
 

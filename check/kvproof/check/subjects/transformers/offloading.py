@@ -1,8 +1,8 @@
-"""transformers' offloading manager with room on the host, and what of it is told: pairs, host tables, free host blocks.
+"""transformers' offloading manager with room on the host; its pairs, host tables and free host blocks are recorded.
 
 The pairs are read where the engine reads them: those of a copy to the host from the tables it gives to
 `_offload_to_cpu` and the host blocks it has kept for each request, those of a copy back from these host blocks and the
-table the scheduler has made meanwhile. Whether those very blocks are copied is seen in the tensor.
+table the scheduler has made meanwhile. Whether exactly those blocks are copied is checked on the tensor.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ GIB = 1 << 30
 
 
 class Offloading:
-    """An `OffloadingManager` that tells what it moves. It has room for `num_host_blocks` of the configuration."""
+    """An `OffloadingManager` that records what it moves. It has room for `num_host_blocks` of the configuration."""
 
     def __init__(self, modules: Modules, cache: Any, scheduler: Any, helper: Any, config: SchedulerConfig) -> None:
         ((self._group, self._allocator),) = cache.cache_allocators.items()
@@ -35,8 +35,8 @@ class Offloading:
         gone: set[str] = self._out(victims, tables)
         for name in gone:
             kept = self.manager._request_id_to_cpu_blocks[name][self._group]
-            told = [block - self._base for block in tables[name][self._group]]
-            self.swapped_out += zip(told, kept, strict=True)
+            moved = [block - self._base for block in tables[name][self._group]]
+            self.swapped_out += zip(moved, kept, strict=True)
         return gone
 
     def _from_host(self, futures: list[Any]) -> None:
@@ -44,8 +44,8 @@ class Offloading:
             if future.state.is_cpu_offloaded:
                 name = future.state.request_id
                 kept = self.manager._request_id_to_cpu_blocks[name][self._group]
-                told = [block - self._base for block in self._allocator.block_table[name][: len(kept)]]
-                self.swapped_in += zip(kept, told, strict=True)
+                moved = [block - self._base for block in self._allocator.block_table[name][: len(kept)]]
+                self.swapped_in += zip(kept, moved, strict=True)
         self._back(futures)
 
     @property
@@ -66,7 +66,7 @@ class Offloading:
 
     @property
     def num_free(self) -> int:
-        """As its pool counts them."""
+        """The number of free host blocks, as the pool counts them."""
         pool, allocator = self.manager._cpu_pool, self._allocator
         if pool is None:
             return 0

@@ -1,4 +1,4 @@
-"""transformers' continuous batching as a subject of the loop: releases 5.20 to 5.23.
+"""transformers' continuous batching as a scheduler subject: releases 5.20 to 5.23.
 
 The adapter plays the generation loop of `continuous_batching/continuous_api.py`: requests are put into its queue,
 `prepare_next_batch` schedules (offloads what is starved, restores what comes back) and fills the tensors of the batch,
@@ -13,9 +13,9 @@ looked at as soon as the results of all steps but the newest are back.
 A request of several sequences is one with children: the first sequence is computed up to the last token of the prompt,
 then it forks. A child that finds no room becomes a request of its own. A child is a request by itself from then on.
 
-A request that found a prefix and then got no room for the rest keeps what it found: it is told as admitted, with
-nothing to compute. One that is starved is offloaded to the host if it has room, else reset and computed anew; the token
-that a batch under way samples of it is dropped, and sampled again.
+A request that found a prefix and then got no blocks for the rest keeps what it found: it is reported as admitted, with
+nothing to compute. A starved request is offloaded to the host if the host has room; else it is reset and computed
+again. The token that a batch under way samples of it is dropped, and sampled again.
 
 Limits: one group of layers of full attention; no windows, no padding, no block tables in place of indices.
 """

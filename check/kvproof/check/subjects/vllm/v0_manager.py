@@ -44,7 +44,7 @@ ASSUMPTIONS = (
     Assumption("window-or-cache", "A sliding window and the prefix cache are not on together."),
     Assumption("encoder-alone", "With an encoder: no window, cache, lookahead, adapter, chunked prompt or swap."),
     Assumption("adapter-ids", "Two adapters never have the same id; their names may be equal."),
-    Assumption("clock-advances", "No two steps have the same time: entries of the evictor are told apart by it."),
+    Assumption("clock-advances", "No two steps have the same time: the evictor tells its entries apart by it."),
     Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
     Assumption("synchronous", "A step is over before the next is scheduled; frees and forks come between steps."),
 )

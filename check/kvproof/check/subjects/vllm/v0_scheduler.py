@@ -1,11 +1,11 @@
-"""vLLM's own V0 scheduler around its block manager, as a subject of the loop: releases 0.6.5 to 0.10.2.
+"""vLLM's own V0 scheduler with its block manager as a subject: releases 0.6.5 to 0.10.2.
 
-The adapter plays vLLM's engine: it makes requests, executes what `schedule` says by telling kvproof of it, and gives
-results back as `LLMEngine._process_model_outputs` does (release 0.9.2): tokens are counted as computed, the sampled one
-is appended, what is over is freed. Where a prompt's computation starts is settled by the model runner from the blocks
-that the scheduler says are computed (`_compute_for_prefix_cache_hit`).
+The adapter plays vLLM's engine. It makes requests, reports the steps of `schedule` to kvproof, which executes them, and
+gives the results back as `LLMEngine._process_model_outputs` does (release 0.9.2): it counts the computed tokens,
+appends the sampled one, and frees what is over. The model runner decides where the computation of a prompt starts,
+from the blocks that the scheduler reports as computed (`_compute_for_prefix_cache_hit`).
 
-The engine takes aborts between steps only; one that comes within a step is carried out when the step is complete.
+The engine takes aborts between steps only. An abort within a step is carried out when the step is complete.
 
 Limits: a request has one sequence (so says the scheduler of these releases; several samples of one prompt are requests
 of their own there), no encoder, no images, no salts; preemption by swapping with chunked prompts is not driven, since
@@ -33,7 +33,7 @@ ASSUMPTIONS = (
     Assumption("window-or-cache", "A sliding window and the prefix cache are not on together."),
     Assumption("adapter-ids", "Two adapters never have the same id; their names may be equal."),
     Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
-    Assumption("clock-advances", "No two steps have the same time: entries of the evictor are told apart by it."),
+    Assumption("clock-advances", "No two steps have the same time: the evictor tells its entries apart by it."),
 )
 
 

@@ -2,7 +2,7 @@
 
 It plays the scheduler's side of a connector that loads and sends asynchronously, and knows only what the judge says:
 how much KV of a request there is elsewhere, and which requests are to be sent when they have ended by themselves. The
-scheduler then has to hold the blocks until it is told that the transfer is over.
+scheduler must hold the blocks until it learns that the transfer is over.
 """
 
 from typing import Any
@@ -29,8 +29,8 @@ class Connector:
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
         """How many tokens more than those found here can be loaded, and that they come later.
 
-        Nothing for a prompt of one token: the scheduler computes the last token anew, and would take a request of which
-        all tokens but none are computed for one that was never looked up, and load it for ever.
+        Nothing for a prompt of one token: the scheduler computes the last token again, and would take a request of
+        which all tokens but none are computed for one that was never looked up, and load it for ever.
         """
         if request.num_tokens < 2:
             return 0, False
@@ -59,7 +59,7 @@ class Connector:
         """There is no worker's side."""
 
     def update_connector_output(self, output: Any) -> None:
-        """It was the judge that said so."""
+        """Nothing to do: the judge reported it."""
 
     def get_loaded_kv_cache_group_ids(self, request: Any) -> tuple[int, ...]:
         """Nothing is zeroed here."""

@@ -1,15 +1,15 @@
-"""vLLM's own V1 scheduler around its KV cache manager, as a subject of the loop: releases 0.11 to 0.33.
+"""vLLM's own V1 scheduler around its KV cache manager, as a subject: releases 0.11 to 0.33.
 
-The adapter plays vLLM's engine core: it adds requests, executes what `schedule` says by telling kvproof of it, and
-gives results back by `update_from_output`. Where a step may be under way besides (from 0.28 on), it is vLLM's own
-`AsyncScheduler` that schedules. The scheduler ends requests by itself; where the judge ends one, the sampled token is a
-stop token of that request.
+The adapter plays vLLM's engine core. It adds requests, reports the steps of `schedule` to kvproof, which executes them,
+and gives the results back with `update_from_output`. If another step may be under way (from 0.28 on), vLLM's own
+`AsyncScheduler` schedules. The scheduler ends requests by itself; to end one for the judge, the adapter makes the
+sampled token a stop token of that request.
 
 The engine core takes aborts between steps only; one that comes within a step is carried out when the step is complete,
 or, scheduling asynchronously, when it is launched. Steps run on the device one after another, so that a block given up
 while a step writes to it may be given away at once.
 
-With transfers (from 0.31 on) the scheduler has a KV connector, `vllm_v1_transfers`.
+With transfers (from 0.31 on) the scheduler has a KV connector, that of `v1_kv_connector.py`.
 
 Limits: one sequence for each request, no images, no drafting; KV cache groups of full attention and of one sliding
 window; transfers only with one group of full attention, and one step at a time.

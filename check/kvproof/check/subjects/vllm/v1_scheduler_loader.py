@@ -1,8 +1,8 @@
 """vLLM's own V1 scheduler, with its KV cache manager, importable with torch and msgspec.
 
-The scheduler, its queues, its outputs and `vllm.v1.request` are the release's own, as is all that `vllm_v1` imports.
-The rest of vLLM that they name is off here, and is answered by hollow modules, listed by name: in them every name is a
-class that can be made of anything and does nothing. Where behaviour is needed, a stand-in has it: a list that is only
+The scheduler, its queues, its outputs and `vllm.v1.request` are the release's own, as is what `v1_loader` imports.
+The rest of vLLM that they name is off here, and is replaced by stub modules, listed by name: in them every name is a
+class that accepts any arguments and does nothing. Where behaviour is needed, a stand-in has it: a list that is only
 read is the list itself, events are published to nobody, no output has a structure.
 """
 
@@ -27,7 +27,7 @@ class NoEvents:
 
     @staticmethod
     def create(*arguments: Any) -> "NoEvents":
-        """One."""
+        """A publisher."""
         return NoEvents()
 
     def publish(self, events: Any) -> None:
@@ -63,21 +63,21 @@ class PrefillStats:
 
 
 class TextOnly:
-    """The registry of what models take besides text."""
+    """The registry of what models take in addition to text."""
 
     def supports_multimodal_inputs(self, model_config: Any) -> bool:
-        """Nothing."""
+        """Whether the model takes images or sound: no."""
         return False
 
 
 class Platform:
-    """None in particular."""
+    """A platform without features of its own."""
 
     def register_custom_kv_cache_specs(self, vllm_config: Any) -> None:
         """It has none of its own."""
 
     def is_xpu(self) -> bool:
-        """No."""
+        """Whether the platform is an XPU: no."""
         return False
 
 
@@ -86,7 +86,7 @@ class Connectors:
 
     @staticmethod
     def create_connector(config: Any, **options: Any) -> Any:
-        """It."""
+        """The connector under test."""
         return config.kv_transfer_config.connector
 
 
