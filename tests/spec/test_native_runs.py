@@ -22,7 +22,7 @@ REAL = [name for name, f in FIELDS.items() if f.kind != "ghost"]
 
 
 def walked(scope: Scope, seed: int, num_steps: int) -> list[Step]:
-    """A random walk over rules and arguments that are tried: each with whether it was enabled."""
+    """A random walk over rules and arguments, each with whether it was enabled."""
     source, level = random.Random(seed), RuleSpace(scope)
     state = level.machine.first_state()
     steps: list[Step] = []

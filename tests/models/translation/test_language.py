@@ -1,4 +1,4 @@
-"""What is not in the language is refused with its place and with what to write instead; what is in it is read right."""
+"""Text outside the language is refused with its place and a hint; text in the language is read correctly."""
 
 import ast
 import textwrap
@@ -14,7 +14,7 @@ from kvproof.models.translation.translator import Translator
 
 
 def translator_of(source: str) -> Translator:
-    """A translator of the specification in which `finish` and `holds` read as given."""
+    """A translator of the specification in which `finish` and `holds` are replaced."""
     text = specification()
     for function in ast.parse(textwrap.dedent(source)).body:
         assert isinstance(function, ast.FunctionDef)
@@ -144,7 +144,7 @@ def test_a_comprehension_reads_the_state_of_its_own_moment() -> None:
     assert z3.simplify(outcome.state.maps["refcount"].read(3)).eq(z3.simplify(refcount(3) + 2))
 
 
-def test_variables_of_quantifiers_within_each_other_are_told_apart() -> None:
+def test_variables_of_quantifiers_within_each_other_have_different_names() -> None:
     outcome = run(
         """
         def finish(state, seq):

@@ -1,4 +1,4 @@
-"""The least recently used go first: as a contract that is run, and as what the evictor of kvproof does."""
+"""The least recently used block is evicted first: the contract, run, and the evictor of kvproof."""
 
 import random
 from collections.abc import Callable
@@ -18,7 +18,7 @@ MACHINE = Machine(Sizes(NUM_BLOCKS, 0, 1, 1, 1))
 
 
 def evictable() -> State:
-    """A state in which the content of every block may be hit."""
+    """A state in which every block is evictable."""
     state = MACHINE.first_state()
     for token in range(NUM_BLOCKS):
         block = lowest_free(state, range(NUM_BLOCKS))
@@ -38,7 +38,7 @@ def evictable() -> State:
 
 
 def evicted(last_used: list[int], prefix: list[int], num_wanted: int, first: Callable[[list[int]], int]) -> bool:
-    """Evict what `first` takes of the evictable blocks; whether the contract held at each step and at the end."""
+    """Evict the blocks that `first` selects; whether the contract held at each step and at the end."""
     start, left = evictable(), list(range(NUM_BLOCKS))
     state, given = (
         MACHINE.copy(start),

@@ -32,7 +32,7 @@ STATES_MAX = 1200  # of each scope, nearest first
 
 # Guards that never stand alone. Their sentence says first what a reader should know; another guard follows from it.
 ELSEWHERE = "no other entry of the sequence names the block"
-ONE_PLACE = "an identity covers what comes before it, so no sequence has it at two places; a proof has to be told"
+ONE_PLACE = "an identity covers what comes before it, so no sequence has it at two indexes; a proof needs the guard"
 IMPLIED: dict[tuple[str, str], str] = {
     **{(rule, ELSEWHERE): ONE_PLACE for rule in ("hit", "share", "follow_entry", "rehit_entry")},
     ("admit", "the window is not negative"): "no count is",
@@ -56,7 +56,7 @@ def sentence_of(guard: Mutant) -> str:
 
 @cache
 def alone() -> set[tuple[str, str]]:
-    """The rules and sentences of the guards that were seen to refuse what all others allow."""
+    """The rule and the sentence of each guard that refuses some firing which all other guards allow."""
     found: set[tuple[str, str]] = set()
     sought = {(guard.function, sentence_of(guard)) for guard in guards()}
     for scope in SCOPES:

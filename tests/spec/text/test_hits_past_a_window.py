@@ -1,4 +1,4 @@
-"""A prompt is found in the cache as far back as its window reads; what is before that may be gone."""
+"""A prompt hits the blocks that its window reads; earlier blocks may be evicted."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def run(state: State, program: Program) -> Guard | None:
 
 
 def cached(window: int, evicted: tuple[int, ...]) -> State:
-    """The first three entries of the prompt were computed in blocks 0 to 2 and given back; some are forgotten since."""
+    """The first three entries of the prompt were computed in blocks 0 to 2, given back, and in part evicted."""
     state = MACHINE.first_state()
     for program in (
         admit_sequence(state, SIZE, 0, window, PROMPT, 0, 4, lambda index: index, True),
@@ -44,7 +44,7 @@ def cached(window: int, evicted: tuple[int, ...]) -> State:
 
 
 def admitted(state: State, window: int, first: int, num_hit: int) -> Guard | None:
-    """The prompt again, with new blocks 4, 3, … where it is not hit."""
+    """Admit the same prompt again, with new blocks 4, 3, … for the entries that are no hits."""
     named = [*range(num_hit), 4, 3][:4].__getitem__
     return run(state, admit_past_window_hit(state, SIZE, 1, window, PROMPT, first, num_hit, 4, named, True))
 

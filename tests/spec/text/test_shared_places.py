@@ -1,4 +1,4 @@
-"""Where a block is shared: at one place of the tables, for an identity fixes its position."""
+"""A shared block is at the same index of the tables, because an identity fixes its position."""
 
 from kvproof.spec.native import Machine, Sizes
 from kvproof.spec.text.identity import Identities, Key
@@ -8,7 +8,7 @@ CLAIM = "a_block_is_shared_at_one_place_unless_identities_repeat"
 
 
 def test_an_identity_that_stands_at_two_positions_lets_a_block_be_shared_at_two_places() -> None:
-    """The rules take any identities: it is whoever gives them that keeps one from standing at two positions."""
+    """The rules take any identities; their caller must not use one identity at two positions."""
     machine = Machine(SIZES)
     state, fire = machine.first_state(), machine.rules
     for firing in (

@@ -1,9 +1,9 @@
 """Plain functions on integers, from any module's own source, as terms of their arguments.
 
-What is read: local names, `if`/`elif`/`else` with returns anywhere, integer arithmetic, comparisons, min, max, abs,
-members of enumerations (as their place among the members), and calls of functions that are read in the same way. A
-`raise` or a failed `assert` gives a demand that it is not reached. Whatever else an expression says (`self.block_size`,
-`len(token_ids)`) is given a term by its source text.
+The translator reads local names, `if`/`elif`/`else` with returns anywhere, integer arithmetic, comparisons, min, max,
+abs, members of enumerations (as their place among the members), and calls of functions of the same kind. A `raise` or a
+failed `assert` gives a demand that it is not reached. For any other expression (`self.block_size`, `len(token_ids)`)
+the caller gives a term, by its source text.
 """
 
 import ast
@@ -39,7 +39,7 @@ def translate_function(
     """The value of a function for these arguments.
 
     arguments: a term for each parameter, or for an expression by its source text. functions: what a call means, by the
-    text of what is called; plain functions of the same module need not be given. Raises NotInLanguage.
+    text of the callee; plain functions of the same module need not be given. Raises NotInLanguage.
     """
     reader = _FunctionExpressions(Conditions(), dict(arguments), dict(functions or {}))
     value = reader.called(function, arguments, ())
@@ -63,12 +63,12 @@ def source_of(function: Callable[..., Any]) -> ast.FunctionDef:
 
 
 def ordinal(member: enum.Enum) -> int:
-    """The number that stands for a member of an enumeration: its place among the members, from 0."""
+    """The number that represents a member of an enumeration: its place among the members, from 0."""
     return list(type(member)).index(member)
 
 
 class _Nothing:
-    """What a raise gives."""
+    """The value of a path that ends in a raise."""
 
 
 NOTHING = _Nothing()
@@ -101,7 +101,7 @@ class _FunctionExpressions(Expressions):
     # Statements
 
     def _result(self, body: list[ast.stmt], frame: Frame) -> Any:
-        """What the statements return; what follows an `if` that returns is read on each side that does not."""
+        """The value that the statements return. What follows an `if` is read on each side that does not return."""
         for place, node in enumerate(body):
             rest = body[place + 1 :]
             match node:
@@ -154,7 +154,7 @@ class _FunctionExpressions(Expressions):
     # Expressions
 
     def value(self, node: ast.expr, frame: Frame) -> Any:
-        """As for every text; but what was given a term by its source text is that term."""
+        """The value of an expression; an expression that was given a term by its source text is that term."""
         if not isinstance(node, (ast.Name, ast.Constant)) and len(frame.chain) == 1:
             text = ast.unparse(node)
             if text in self.given:
@@ -163,7 +163,7 @@ class _FunctionExpressions(Expressions):
         return ordinal(found) if isinstance(found, enum.Enum) else found
 
     def other(self, node: ast.expr, frame: Frame) -> Any:
-        """Texts, None, members of enumerations; calls of what is no plain name."""
+        """Texts, None, members of enumerations, and calls of dotted names."""
         match node:
             case ast.Constant(value=str() | None):
                 return node.value
@@ -181,7 +181,7 @@ class _FunctionExpressions(Expressions):
 
     def _meaningless(self, node: ast.expr, frame: Frame) -> NotInLanguage:
         text = ast.unparse(node)
-        return frame.error(node, f"{text} means nothing here", f"give it a term: arguments={{{text!r}: …}}")
+        return frame.error(node, f"{text} has no value here", f"give it a term: arguments={{{text!r}: …}}")
 
     def _compared(self, node: ast.Compare, operator: ast.cmpop, one: ast.expr, other: ast.expr, frame: Frame) -> Any:
         if isinstance(operator, (ast.Is, ast.IsNot)):
@@ -194,7 +194,7 @@ class _FunctionExpressions(Expressions):
         return (self.value(one, frame) is None) is is_wanted
 
     def call(self, name: str, node: ast.Call, frame: Frame) -> Any:
-        """A function that is given or stands in the same module is read where it is called."""
+        """Read a function at its call, if it is given or in the same module."""
         function = self.functions.get(name, frame.names.get(name))
         if not isinstance(function, (FunctionType, MethodType)):
             if name in BUILT_IN:
