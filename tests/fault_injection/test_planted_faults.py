@@ -35,7 +35,7 @@ CACHE = "kvproof.impl.cached_blocks", "CachedBlocks."
 TABLE = "kvproof.impl.table", ""
 SWAP = "kvproof.impl.swapping", ""
 ADMISSION = "kvproof.impl.admission", ""
-SEQUENCE = "kvproof.check.subjects.builtin.manager", "FakeSequence."
+SUBJECT = "kvproof.check.subjects.builtin.manager", ""
 
 
 class Fault(NamedTuple):
@@ -244,8 +244,8 @@ FAULTS = [
     ),
     Fault(
         "identity without salt",
-        SEQUENCE,
-        "__init__",
+        SUBJECT,
+        "extra_of",
         "(key.adapter_id, key.salt)",
         "(key.adapter_id,)",
         {"sharing-equal"},
@@ -260,8 +260,8 @@ FAULTS = [
     ),
     Fault(
         "identity without the position of an image",
-        SEQUENCE,
-        "block_extra",
+        SUBJECT,
+        "images_in_block",
         "(i.name, i.start - first)",
         "(i.name, 0)",
         {"sharing-equal", "cow-copied"},

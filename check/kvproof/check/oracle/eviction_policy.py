@@ -1,14 +1,14 @@
-"""Whether a subject evicts the least recently used: what it declares as its policy is held against the specification.
+"""Judge the eviction order of a subject that declares it evicts the least recently used block first.
 
 The rule `evict` leaves the victim open; `kvproof.spec.text.eviction_policy` says which block goes before another. A
-block is used by each step that is scheduled for a sequence whose table names it, at the time of that step; its prefix
-is as long as the entries up to its own. When a block is taken for something else it has not been used yet. What a swap
-brings was used when its sequence was. Where it is brought to a block that has that content already, a manager may have
-evicted and filled it, or joined it: the two look alike, and the block is left out until it is used again.
+step uses the blocks in the tables of its sequences, at the time of the step. The prefix of a block is as long as the
+number of entries up to its own. A block that is taken for new content counts as never used. A block that a swap fills
+was last used when its sequence was. If the block had that content already, the manager may have evicted and filled it,
+or shared it. These look alike, so the block is not judged until it is used again.
 
-Judged is each call as a whole, since the victims of one call may be taken in any order: none of them may have been
-evicted before a block that could have been evicted all along, and still can. A block whose content another block has
-too is left out on both sides: nothing is lost with it, and a manager may take it as if it were free.
+Each call is judged as a whole, since it may take its victims in any order: no victim may go before a block that could
+have been evicted during the whole call and still can. A block is not judged while another block has the same content:
+its eviction loses nothing, and a manager may treat it as free.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ WITNESS = "eviction with a choice"
 
 
 class EvictionOrder:
-    """When each GPU block was used last, how long its prefix is, and which were evicted by the call under way."""
+    """The last use and prefix length of each GPU block, and the victims of the current call."""
 
     def __init__(
         self, state: State, num_gpu_blocks: int, goes_before: Callable[..., bool], coverage: Counter[str]
@@ -32,14 +32,14 @@ class EvictionOrder:
         self.goes_before, self.coverage = goes_before, coverage
         self.last_used = [NEVER] * len(state.status)
         self.prefix = [0] * len(state.status)
-        self.is_vague = [False] * len(state.status)  # when it was used cannot be told
+        self.is_vague = [False] * len(state.status)  # its last use is not known
         self.seq_used = [NEVER] * len(state.live)
         self._candidates: list[int] = []  # at the first eviction of the call,
         self._ages: tuple[list[int], list[int]] = ([], [])  # and when they were used, with how long a prefix
         self._victims: list[int] = []
 
     def watched(self, program: Program) -> Program:
-        """The same firings; what they tell of the use of blocks is noted before each."""
+        """The same program; before each rule, record what it says about the use of blocks."""
         state = self.state
         for name, arguments in program:
             if name == "evict":
@@ -69,7 +69,7 @@ class EvictionOrder:
             yield name, arguments
 
     def _note_moved(self, seq: int, prefix: int, target: int) -> None:
-        """What arrives was used when its sequence was."""
+        """A block that a swap fills was last used when its sequence was."""
         if 0 <= target < len(self.last_used):
             self.last_used[target], self.prefix[target] = self.seq_used[seq], prefix
             self.is_vague[target] = False
@@ -85,14 +85,14 @@ class EvictionOrder:
             self._victims.append(block)
 
     def _is_judged(self, block: int) -> bool:
-        """When it was used is known, and no other block of the GPU is cached under its content."""
+        """Whether its last use is known, and no other block of the GPU is cached under its content."""
         if self.is_vague[block]:
             return False
         state, row = self.state, self.state.content[block]
         return not any(state.cached[b] and state.content[b] == row for b in range(self.num_gpu_blocks) if b != block)
 
     def used(self, seqs: list[int], now: int) -> None:
-        """A step was scheduled for these sequences."""
+        """Record that a step at time `now` uses the blocks of these sequences."""
         state, last_used = self.state, self.last_used
         for seq in seqs:
             self.seq_used[seq] = now
@@ -101,7 +101,7 @@ class EvictionOrder:
                 self.is_vague[block] = False
 
     def judge(self, context: str) -> None:
-        """The call is over: none that was evicted should have outlived one that was not. Raises Finding."""
+        """The call is over: no victim may have been used later than a block that was kept. Raises Finding."""
         victims, self._victims = self._victims, []
         if not victims:
             return
@@ -112,8 +112,12 @@ class EvictionOrder:
                 if self.goes_before(*self._ages, other, victim):
                     raise Finding(
                         "eviction-order",
-                        f"{context}: block {victim} was evicted ({self._described(victim)}), and block {other} was not "
+                        f"block {victim} was evicted ({self._described(victim)}), and block {other} was not "
                         f"({self._described(other)})",
+                        call=context,
+                        expected=other,
+                        observed=victim,
+                        blocks=(victim, other),
                     )
 
     def _described(self, block: int) -> str:

@@ -181,9 +181,9 @@ def test_steps_ahead_are_not_refuted_and_every_witness_is_met() -> None:
     expected = {
         name for name, is_expected in expected_witnesses("scheduler", Ahead.capabilities).items() if is_expected
     }
-    met = {name for name in expected if done.coverage[name]}
-    assert expected - met == {"preempted"}  # it has room for whom it lets in
-    assert {"scheduled while another is under way", "aborted in flight"} <= met
+    witnessed = {name for name in expected if done.coverage[name]}
+    assert expected - witnessed == {"preempted"}  # it admits only what has room
+    assert {"scheduled while another is under way", "aborted in flight"} <= witnessed
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_step_goes_on_with_a_token_that_another_samples() -> None:
     assert not judge.apply(("complete", (0,)))  # it is launched first
     assert judge.apply(("launch", (5,)))
     assert judge.seqs[10].tokens[3:] == [0, 5]
-    assert not judge.apply(("schedule",))  # one may be under way besides, not two
+    assert not judge.apply(("schedule",))  # one other step may be under way, not two
     assert [judge.apply(("complete", (0,))) for _ in range(3)] == [True, True, False]
 
 

@@ -1,4 +1,4 @@
-"""A drain said as one operation: the same steps, and a short run for whoever waits for ever."""
+"""A drain as one operation does the same steps, and makes the run short if a request waits for ever."""
 
 from __future__ import annotations
 

@@ -167,18 +167,18 @@ def test_a_running_request_that_never_goes_on_is_no_progress() -> None:
 
 
 class Liar(BuiltInScheduler):
-    """A scheduler whose steps are told otherwise."""
+    """A scheduler whose adapter reports other steps than it takes."""
 
-    def __init__(self, told: Callable[[Step], Any]) -> None:
+    def __init__(self, report: Callable[[Step], Any]) -> None:
         super().__init__()
-        self.told = told
+        self.report = report
 
     def schedule(self) -> Step:
-        return self.told(super().schedule())  # type: ignore[no-any-return]
+        return self.report(super().schedule())  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(
-    ("property", "told"),
+    ("property", "report"),
     [
         ("read-back", lambda s: s._replace(chunks=[Chunk(10, 0, 4)])),
         ("exclusive-writer", lambda s: s._replace(chunks=list(s.chunks) * 2)),
@@ -191,8 +191,8 @@ class Liar(BuiltInScheduler):
         ("hit-computed", lambda s: s._replace(chunks=[Chunk(10, 2, 3, hit=4)])),
     ],
 )
-def test_a_step_that_is_not_what_happened_is_found(property: str, told: Callable[[Step], Step]) -> None:
-    finding = finding_of(Liar(told), SchedulerConfig(num_host_blocks=2), [add(1, 3, 5), *STEP])
+def test_a_step_that_is_not_what_happened_is_found(property: str, report: Callable[[Step], Step]) -> None:
+    finding = finding_of(Liar(report), SchedulerConfig(num_host_blocks=2), [add(1, 3, 5), *STEP])
     assert finding is not None
     assert finding.property == property
 

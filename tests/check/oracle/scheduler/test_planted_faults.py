@@ -151,7 +151,7 @@ FAULTS = [
         {"total-calls", "admission-sound"},
     ),
     Fault(
-        "a fork is not told to the manager",
+        "the manager does not learn of a fork",
         QUEUES,
         "SchedulerQueues.fork_seq",
         "self.block_manager.fork(parent_seq, child_seq)",

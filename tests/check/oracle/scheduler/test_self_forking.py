@@ -40,7 +40,7 @@ class Forks:
         self.running: list[Run] = []
         self.step: list[Run] = []
         self.leaving: list[int] = []
-        self.told: tuple[list[tuple[int, int]], list[Pair]] = [], []
+        self.forks: tuple[list[tuple[int, int]], list[Pair]] = [], []
 
     def need(self, run: Run) -> int:
         return -(-run.limit // self.config.block_size)
@@ -105,18 +105,18 @@ class Forks:
                 run.to_come = []
 
     def fork(self, run: Run, child: Run) -> None:
-        self.told[0].append((run.seq, child.seq))
+        self.forks[0].append((run.seq, child.seq))
         if self.has_room(child):
             child.table = [self.free.pop(0) for _ in run.table]
             child.computed = run.computed
-            self.told[1].extend(zip(run.table, child.table, strict=True))
+            self.forks[1].extend(zip(run.table, child.table, strict=True))
             self.running.append(child)
         else:
             self.waiting.insert(0, child)
 
     def forked(self) -> tuple[list[tuple[int, int]], list[Pair]]:
-        told, self.told = self.told, ([], [])
-        return told
+        forks, self.forks = self.forks, ([], [])
+        return forks
 
     def observe(self) -> Observation:
         tables = {r.seq: [r.table[:]] for r in self.running if r.table}
@@ -132,7 +132,7 @@ class ForgetsACopy(Forks):
 
     def fork(self, run: Run, child: Run) -> None:
         super().fork(run, child)
-        del self.told[1][-1:]
+        del self.forks[1][-1:]
 
 
 class CopiesInReverse(Forks):
@@ -152,7 +152,7 @@ class SharesWhatIsOpen(Forks):
         if child.table:
             self.free += child.table
             child.table = run.table[:]
-            self.told[1].clear()
+            self.forks[1].clear()
 
 
 class ForksTwice(Forks):
@@ -160,14 +160,14 @@ class ForksTwice(Forks):
 
     def fork(self, run: Run, child: Run) -> None:
         super().fork(run, child)
-        self.told[0].append(self.told[0][-1])
+        self.forks[0].append(self.forks[0][-1])
 
 
 def test_a_scheduler_that_forks_by_itself_is_not_refuted() -> None:
     done = walk(SCHEDULERS, Forks(), 1, max_operations=6_000, seconds=100.0)
     assert done.finding is None, done.finding
-    met = {"forked by itself", "forked, and waits", "aborted in flight", "pool full"}
-    assert met <= {name for name, number in done.coverage.items() if number}
+    witnessed = {"forked by itself", "forked, and waits", "aborted in flight", "pool full"}
+    assert witnessed <= {name for name, number in done.coverage.items() if number}
 
 
 @pytest.mark.parametrize(

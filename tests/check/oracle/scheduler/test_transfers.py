@@ -51,17 +51,17 @@ class Moves:
         self.waiting: list[Request] = []
         self.running: list[Request] = []
         self.step: list[Request] = []
-        self.told = 0, False
+        self.elsewhere_next = 0, False
 
     def elsewhere(self, request: int, num_tokens: int, is_sent: bool) -> None:
-        self.told = num_tokens, is_sent
+        self.elsewhere_next = num_tokens, is_sent
 
     def add_request(
         self, request: int, seqs: list[int], tokens: list[int], key: Any, images: Any, max_tokens: int, encoder: Any
     ) -> None:
         limit = max(len(tokens) + 1, min(len(tokens) + max_tokens, self.config.max_model_len))
-        coming, is_sent = self.told
-        self.told = 0, False
+        coming, is_sent = self.elsewhere_next
+        self.elsewhere_next = 0, False
         new = Request(request, seqs[0], len(tokens), limit, coming if coming < len(tokens) else 0, is_sent)
         self.requests[seqs[0]] = new
         self.waiting.append(new)
@@ -182,7 +182,7 @@ class NeverLetsGo(Moves):
 
 
 class HasNoCalls(Moves):
-    """It says that it transfers, and cannot be told of it."""
+    """It declares transfers, and lacks the calls for them."""
 
     arrived = None  # type: ignore[assignment]
 
@@ -250,10 +250,10 @@ def test_what_has_come_is_read_and_not_computed() -> None:
 
 def test_a_run_with_transfers_is_saved_and_told() -> None:
     operations = [add(1, 3, 1, (2, True)), *STEP[:2], ("complete", (0,), (), (), (10,))]
-    told = describe_steps(Moves, CONFIG, operations)
-    assert "2 tokens from elsewhere, sent when over" in told[0]
-    assert "sequence 10: loads 0 to 2" in told[1]
-    assert told[3].startswith("complete(samples 0, the transfer of sequence 10 is over)")
+    steps = describe_steps(Moves, CONFIG, operations)
+    assert "2 tokens from elsewhere, sent when over" in steps[0]
+    assert "sequence 10: loads 0 to 2" in steps[1]
+    assert steps[3].startswith("complete(samples 0, the transfer of sequence 10 is over)")
     written = json.loads(json.dumps(operations))
     trace = Trace("moves", "in-flight-held", "", CONFIG.as_dict(), written)
     assert operations_of(trace, Path("trace.json")) == operations

@@ -133,11 +133,11 @@ class StepExplainer:
         tables, base = self.explainer.observed.tables, self.config.num_gpu_blocks
         source_of = {target + base: source for source, target in step.swap_out}
         for seq_id, chunk in list(chunks.items()):
-            seq, shown = self.scheduler.seqs[seq_id], tables.get(seq_id)
-            if seq.status is WAITING and shown and all(block in source_of for block in shown[0]):
-                tables[seq_id] = [[source_of[block] for block in shown[0]]]
+            seq, observed = self.scheduler.seqs[seq_id], tables.get(seq_id)
+            if seq.status is WAITING and observed and all(block in source_of for block in observed[0]):
+                tables[seq_id] = [[source_of[block] for block in observed[0]]]
                 self._admit({seq.group.id: [chunk]})
-                tables[seq_id] = shown
+                tables[seq_id] = observed
                 del chunks[seq_id]
                 self.coverage["swapped out when admitted"] += 1
         return step if len(chunks) == len(step.chunks) else step._replace(chunks=list(chunks.values()))
@@ -150,23 +150,23 @@ class StepExplainer:
             if seq_id in scheduled:
                 num_tables += 1
                 continue
-            shown = tables.get(seq_id)
+            observed = tables.get(seq_id)
             has_encoded = seq.is_encoder and seq.group.members[0].id in scheduled
             if seq.status is WAITING:
-                if shown:
+                if observed:
                     num_tables += 1
                     if not has_encoded:
-                        raise leaked(SCHEDULE, seq, shown)
+                        raise leaked(SCHEDULE, seq, observed)
                 continue
-            if shown is not None:
+            if observed is not None:
                 num_tables += 1
-                if shown[0] == seq.observed_table and (len(shown) == 1 or shown == seq.tables):
+                if observed[0] == seq.observed_table and (len(observed) == 1 or observed == seq.tables):
                     continue
                 if has_encoded and seq.status is SWAPPED:
                     continue
             request = self.scheduler.requests[seq.group.id]
             if seq.status is not RUNNING or any(member.id in scheduled for member in request.members):
-                raise table_changed(SCHEDULE, seq, shown, "the step does not run")
+                raise table_changed(SCHEDULE, seq, observed, "the step does not run")
             if request not in leaving:
                 leaving.append(request)
         if len(tables) > num_tables:
@@ -255,13 +255,13 @@ class StepExplainer:
                 tables[seq.id] = [[target_of.get(b - base, b) if b >= base else b for b in seq.observed_table]]
                 seq.status = RUNNING
             self.worker.swap_in += explainer.swapped(everyone, pairs, False, SCHEDULE)
-            for seq_id, shown in after.items():
-                if shown is None:
+            for seq_id, observed in after.items():
+                if observed is None:
                     name = f"sequence {seq_id}"
                     raise Finding(
                         "frame-kept", "$sequence is scheduled, and has no table", call=SCHEDULE, sequence=name
                     )
-                tables[seq_id] = shown
+                tables[seq_id] = observed
             self.coverage["swap_in"] += 1
             for seq in request.members:
                 if seq.id not in chunks:

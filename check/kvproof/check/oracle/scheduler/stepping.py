@@ -229,14 +229,14 @@ class Stepping(SchedulerState):
         for request in over:
             self.forget(request)
         self.observe_released(COMPLETE, [*children, *(child for _, child in born)])
-        for parent, child, shown in shares:
+        for parent, child, tables in shares:
             explainer.forked(parent, child, COMPLETE)
-            if child.tables != shown:
+            if child.tables != tables:
                 raise Finding(
                     "frame-kept",
                     f"fork of {parent.id}: parent $expected, child $observed",
                     call=COMPLETE,
-                    expected=shown,
+                    expected=tables,
                     observed=child.tables,
                     sequence=child.name,
                 )
