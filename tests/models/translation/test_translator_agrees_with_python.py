@@ -7,7 +7,7 @@ that has fired least often, of those that are enabled.
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -15,9 +15,10 @@ import pytest
 
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
-from kvproof.models.translation.maps import Value
+from kvproof.models.translation.maps import Map, SymbolicState, Value
+from kvproof.models.translation.terms import Term
 from kvproof.models.translation.translator import Translator
-from kvproof.spec.language import COLLECTED
+from kvproof.spec.language import COLLECTED, SLOTS
 from kvproof.spec.native import FIELDS, Machine, Sizes
 from kvproof.spec.text.state import State
 
@@ -93,7 +94,7 @@ class Comparison:
         return None
 
     def compare_fired(self, rule: str, arguments: tuple[Any, ...], before: State, after: State) -> None:
-        outcome = self.translator.run(rule, self.translator.concrete_state(before), *self._given(arguments))
+        outcome = self.translator.run(rule, concrete_state(before), *self._given(arguments))
         assert outcome.guard is True, f"{rule}{arguments} is enabled"
         assert [check.text for check in outcome.checks if check.formula is not True] == []
         assert [demand.text for demand in outcome.demands] == []
@@ -103,13 +104,31 @@ class Comparison:
         self.num_cells += len(self.cells)
 
     def compare_refused(self, rule: str, arguments: tuple[Any, ...], before: State) -> None:
-        outcome = self.translator.run(rule, self.translator.concrete_state(before), *self._given(arguments))
+        outcome = self.translator.run(rule, concrete_state(before), *self._given(arguments))
         assert outcome.guard is False, f"{rule}{arguments} is not enabled"
         assert [demand.text for demand in outcome.demands] == []
         self.refused[rule] += 1
 
     def _given(self, arguments: tuple[Any, ...]) -> list[Value]:
-        return [self.translator.concrete_row(one) if isinstance(one, list) else one for one in arguments]
+        return [Map((SLOTS,), _reader(one)) if isinstance(one, list) else one for one in arguments]
+
+
+def concrete_state(state: State) -> SymbolicState:
+    """A native state, with its ghosts, for the translator. Reading outside its lists raises IndexError."""
+    return SymbolicState({name: Map(field.domains, _reader(getattr(state, name))) for name, field in FIELDS.items()})
+
+
+def _reader(rows: Any) -> Callable[..., Term]:
+    def read(*indexes: int) -> Term:
+        value = rows
+        for index in indexes:
+            if index < 0:
+                raise IndexError(f"{index} is no index")
+            value = value[index]
+        found: Term = value
+        return found
+
+    return read
 
 
 def compared(num_cells: int, seed: int) -> tuple[int, Counter[str], Counter[str]]:
@@ -157,7 +176,7 @@ def test_claims_have_the_same_truth_by_the_translator_and_by_python() -> None:
                 expected = machine.names[claim.name](spoilt)
             except IndexError:
                 continue  # what is spoilt may lie out of range
-            assert translator.holds(claim.name, translator.concrete_state(spoilt)) is expected, claim.name
+            assert translator.holds(claim.name, concrete_state(spoilt)) is expected, claim.name
             seen[bool(expected)] += 1
     assert seen[True] > 300
     assert seen[False] > 20

@@ -1,4 +1,4 @@
-"""The translator: runs the functions of the specification on unknown, initial or concrete states."""
+"""The translator: runs the functions of the specification on unknown or initial states."""
 
 import ast
 import inspect
@@ -14,9 +14,8 @@ from kvproof.models.translation.rules import Outcome, Run
 from kvproof.models.translation.sizes import Universe
 from kvproof.models.translation.terms import Term, Truth, is_truth
 from kvproof.models.translation.text import Text, parameters_of, specification
-from kvproof.spec.language import SLOTS, Domain, Field
+from kvproof.spec.language import Domain, Field
 from kvproof.spec.native import FIELDS, Sizes
-from kvproof.spec.text.state import State
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,16 +61,6 @@ class Translator:
 
         return start
 
-    def concrete_state(self, state: State) -> SymbolicState:
-        """A state of `kvproof.spec.native`, with its ghosts. Reading outside its lists raises IndexError."""
-        return SymbolicState(
-            {name: Map(field.domains, _reader(getattr(state, name))) for name, field in FIELDS.items()}
-        )
-
-    def concrete_row(self, row: list[int]) -> Map:
-        """A row, as an argument of a rule."""
-        return Map((SLOTS,), _reader(row))
-
     # Functions
 
     def run(self, function: str, state: SymbolicState, *arguments: Value) -> Outcome:
@@ -114,16 +103,3 @@ class Translator:
     def function_node(self, name: str) -> ast.FunctionDef:
         """The syntax tree of a function of the text."""
         return self.text.functions[name][0]
-
-
-def _reader(rows: Any) -> Callable[..., Term]:
-    def read(*indexes: int) -> Term:
-        value = rows
-        for index in indexes:
-            if index < 0:
-                raise IndexError(f"{index} is no index")
-            value = value[index]
-        found: Term = value
-        return found
-
-    return read
