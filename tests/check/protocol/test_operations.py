@@ -1,6 +1,7 @@
 """One class describes an operation: its arguments, what a shrinker tries, and how it reads."""
 
 from pathlib import Path
+from random import Random
 from typing import ClassVar
 
 import pytest
@@ -15,6 +16,8 @@ from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.operation_base import Count, ManagerOperation, one_or_one_less
 from kvproof.check.protocol.operations import LEVELS, kinds_of, simpler_operations, text_of, typed
 from kvproof.check.search import suppression
+from kvproof.check.search.manager_operations import ManagerOperations
+from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.spec.trace import Operation, Trace
 
 PLAIN, CHUNKED = Config(), Config(chunked=True)
@@ -105,3 +108,4 @@ def test_a_class_is_all_that_a_new_operation_needs_besides_its_handler(monkeypat
     assert text_of(("compact", 1, 5), Config()) == "compact(group 1, num_blocks 5)"
     assert suppression.features_of(Config(), [("compact", 1, 5)]) == ("compact",)
     assert "compact" in suppression.every_feature()
+    assert ManagerOperations(BuiltIn(), Random(1), Config()).weights["compact"] > 0

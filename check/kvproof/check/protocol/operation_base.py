@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.manager import Capabilities, Config
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.spec.text.identity import Image, Key
@@ -41,6 +41,11 @@ class TypedOperation(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
     def num_required(cls) -> int:
         """The number of arguments that may not be left out."""
         return len(cls.__struct_fields__) - len(cls.__struct_defaults__)
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        """Whether a subject with these capabilities can ever do this operation in this configuration."""
+        return True
 
     def as_tuple(self) -> Operation:
         """The name and the arguments, without those that are left out at the end."""

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from msgspec import UNSET, UnsetType
 
-from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.manager import Capabilities, Config
 from kvproof.check.protocol.operation_base import (
     Count,
     Encoder,
@@ -62,24 +62,14 @@ class New(ManagerOperation, tag="new", frozen=True):
         return f"new(group {self.group}, {prompt_text(self)})"
 
 
-class Sample(ManagerOperation, tag="sample", frozen=True):
-    """The model samples one token for each running sequence of the group; sequence i gets token i."""
-
-    group: int
-    tokens: Ids
-
-    def simpler(self) -> Iterator["Sample"]:
-        if any(self.tokens):
-            yield self.changed(tokens=(0,) * len(self.tokens))
-
-    def text(self, config: Config) -> str:
-        return f"sample(group {self.group}, {tokens_text(self.tokens)})"
-
-
 class Lookup(ManagerOperation, tag="lookup", frozen=True):
     """The waiting group is looked up in the prefix cache, and not admitted."""
 
     group: int
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return config.caching
 
 
 class Admit(ManagerOperation, tag="admit", frozen=True):
@@ -108,6 +98,24 @@ class Extend(ManagerOperation, tag="extend", frozen=True):
     def text(self, config: Config) -> str:
         return f"extend(sequence {self.seq}, {count(self.num_tokens, 'token')})"
 
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return config.chunked
+
+
+class Sample(ManagerOperation, tag="sample", frozen=True):
+    """The model samples one token for each running sequence of the group; sequence i gets token i."""
+
+    group: int
+    tokens: Ids
+
+    def simpler(self) -> Iterator["Sample"]:
+        if any(self.tokens):
+            yield self.changed(tokens=(0,) * len(self.tokens))
+
+    def text(self, config: Config) -> str:
+        return f"sample(group {self.group}, {tokens_text(self.tokens)})"
+
 
 class Append(ManagerOperation, tag="append", frozen=True):
     """Reserve a slot for the sampled token of each sequence of the group, and schedule it."""
@@ -125,6 +133,10 @@ class Fork(ManagerOperation, tag="fork", frozen=True):
 
     def text(self, config: Config) -> str:
         return f"fork(sequence {self.parent}, into {self.child})"
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return can.fork
 
 
 class Free(ManagerOperation, tag="free", frozen=True):
@@ -147,11 +159,19 @@ class SwapOut(ManagerOperation, tag="swap_out", frozen=True):
     is_optional: ClassVar[bool] = True
     group: int
 
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return can.swap and config.num_host_blocks > 0
+
 
 class SwapIn(ManagerOperation, tag="swap_in", frozen=True):
     """Move the group back to GPU blocks."""
 
     group: int
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return can.swap and config.num_host_blocks > 0
 
 
 class Run(ManagerOperation, tag="run", frozen=True):
@@ -171,6 +191,10 @@ class Reset(ManagerOperation, tag="reset", frozen=True):
     """Forget the prefix cache."""
 
     is_optional: ClassVar[bool] = True
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return can.reset and config.caching
 
 
 # Scheduler level --------------------------------------------------------------------------------------------------

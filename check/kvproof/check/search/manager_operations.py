@@ -10,6 +10,8 @@ from random import Random
 
 from kvproof.check.oracle.manager import Limits, ManagerJudge
 from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.protocol.operation_base import ManagerOperation
+from kvproof.check.protocol.operations import kinds_of
 from kvproof.check.search.prompts import draw_images, draw_key
 from kvproof.spec.trace import Operation
 
@@ -38,23 +40,10 @@ class ManagerOperations:
         self.random, self.config = random, config
         self.judge = ManagerJudge(subject, config)
         caps, pick = subject.capabilities, random.choice
-        can_swap = caps.swap and config.num_host_blocks > 0
-        kinds = {
-            "new": True,
-            "lookup": config.caching,
-            "admit": True,
-            "extend": config.chunked,
-            "sample": True,
-            "append": True,
-            "fork": caps.fork,
-            "free": True,
-            "preempt": True,
-            "swap_out": can_swap,
-            "swap_in": can_swap,
-            "run": True,
-            "reset": caps.reset and config.caching,
+        self.weights = {
+            name: pick(WEIGHTS.get(name, (0.3, 1.0, 3.0))) if kind.is_possible(config, caps) else 0.0
+            for name, kind in kinds_of(ManagerOperation).items()
         }
-        self.weights = {kind: pick(WEIGHTS.get(kind, (0.3, 1.0, 3.0))) if on else 0.0 for kind, on in kinds.items()}
         self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
         self.num_tokens = pick((1, 2, 2, 3))  # different token values
         self.tick = pick((0.0, 0.5, 1.0))
