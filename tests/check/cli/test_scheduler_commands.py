@@ -63,3 +63,19 @@ def test_the_built_in_scheduler_is_verified(tmp_path: Path) -> None:
     code, output = kvproof("verify", "--subject", "kvproof-scheduler", "--budget", "90", "--out", str(tmp_path))
     assert code == 0, output
     assert "unmet" not in output
+
+
+def test_a_scheduler_is_not_explored_and_the_message_says_what_to_do(tmp_path: Path) -> None:
+    code, output = kvproof("explore", "--subject", "kvproof-scheduler", "--out", str(tmp_path))
+    assert code == 2
+    assert "schedulers are not searched exhaustively, use kvproof hunt" in output
+
+
+def test_a_walk_of_a_scheduler_decides_whether_it_repeats_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, output = kvproof("hunt", "--subject", "kvproof-scheduler", "--budget", "2", "--seed", "1")
+    assert code in (0, 4)
+    row = next(line for line in output.splitlines() if line.strip().startswith("nondeterministic"))
+    assert "not refuted" in row

@@ -49,6 +49,7 @@ def explore(
         from kvproof.check.runs.explore_stage import specification_stage, subject_stage
         from kvproof.check.runs.run import Request, run_stages
         from kvproof.check.runs.subject_lookup import did_you_mean, factory_of
+        from kvproof.check.search.strategies import strategy_of
 
         if scope not in SCOPES:
             raise UsageError(
@@ -69,5 +70,7 @@ def explore(
             request = Request("explore", "the specification", 0, budget, out, json)
             raise typer.Exit(run_stages(request, [specification_stage(scopes, 1, is_whole=False)], None))
         make, one = factory_of(subject, isolation, budget)
+        if not strategy_of(one).can_explore:
+            raise UsageError(f"{subject} is a scheduler; schedulers are not searched exhaustively, use kvproof hunt")
         request = Request("explore", subject, 0, budget, out, json, known, contract_fails)
         raise typer.Exit(run_stages(request, [subject_stage(make, one, scopes, request.saving(make), 1)], one))

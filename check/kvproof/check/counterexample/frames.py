@@ -34,18 +34,18 @@ def replay_frames(
     """Replay the trace on a fresh subject. finding: what is expected; a hang is not waited for as long again."""
     try:
         config, operations = config_of(trace, path), operations_of(trace, path)
-        camera = FrameRecorder(config)
-        done = replay(make, config, operations, finding, camera.take)
+        recorder = FrameRecorder(config)
+        done = replay(make, config, operations, finding, recorder.take)
     except (CounterexampleError, Unsupported, AdapterError, AssertionError) as error:
         return ReplayFrames(problem=str(error))
-    if not camera.frames:
+    if not recorder.frames:
         return ReplayFrames(problem=done.finding.text if done.finding else "the subject did not open")
     outcome = "nothing is refuted."
     if done.finding is not None:
-        camera.mark(done.finding)
+        recorder.mark(done.finding)
         outcome = f"{done.finding.property} is refuted at step {len(done.steps)}: {done.finding.text}"
-    told = ["open", *steps_of(done, config, operations[: len(done.steps)])]
-    frames = [replace(frame, step=step) for frame, step in zip(camera.frames, told, strict=True)]
+    steps = ["open", *steps_of(done, config, operations[: len(done.steps)])]
+    frames = [replace(frame, step=step) for frame, step in zip(recorder.frames, steps, strict=True)]
     return ReplayFrames(
         frames, outcome, done.finding is not None, "", config.num_gpu_blocks, config.num_host_blocks, config.block_size
     )
@@ -79,13 +79,13 @@ class FrameRecorder:
             for holder, slot in judge.holders.items():
                 yield Lane(f"holder {holder}", "", tuple(self._entries(judge, slot, None, wrong)))
             return
-        shown = judge.explainer.observed.tables if compares else {}
+        observed = judge.explainer.observed.tables if compares else {}
         for seq in judge.seqs.values():
             for part in seq.parts:
                 status = f"{seq.status.value}{', encoder' if seq.is_encoder else ''}"
-                theirs = _shown_table(shown.get(seq.id), part, judge) if compares else None
+                theirs = _observed_table(observed.get(seq.id), part, judge) if compares else None
                 yield Lane(part.name, status, tuple(self._entries(judge, part.slot, theirs, wrong)))
-        for seq_id, tables in shown.items():
+        for seq_id, tables in observed.items():
             if seq_id not in judge.seqs and any(tables):
                 entries = (Entry(None, 0, 0, _name(block, self.config)) for table in tables for block in table)
                 yield Lane(f"sequence {seq_id}", "over, and still shown", tuple(entries))
@@ -133,7 +133,7 @@ def _in_entry(index: int, num_full: int, num_filled: int, size: int) -> int:
     return size if index < num_full else num_filled if index == num_full else 0
 
 
-def _shown_table(tables: Sequence[Sequence[int]] | None, part: ExpectedSequence, judge: Oracle) -> list[int]:
+def _observed_table(tables: Sequence[Sequence[int]] | None, part: ExpectedSequence, judge: Oracle) -> list[int]:
     if not tables or part.kv_group >= len(tables):
         return []
     return [judge.explainer.machine.null if block == NULL_BLOCK else block for block in tables[part.kv_group]]
@@ -149,8 +149,8 @@ def _name(block: int, config: Config, null: int = NULL_BLOCK) -> str:
 def _wrong_blocks(judge: Oracle, finding: Finding) -> frozenset[int]:
     """Blocks that do not hold what the specification says, if the finding is about that.
 
-    Otherwise the specification may be ahead of the worker, who is told of copies and writes only when all of a call is
-    explained, and makes them at the end of the step.
+    Otherwise the specification may be ahead of the worker, which gets copies and writes only when a call is explained
+    completely, and makes them at the end of the step.
     """
     if finding.property not in ABOUT_CONTENT or judge.worker.is_pending:
         return frozenset()
@@ -158,13 +158,13 @@ def _wrong_blocks(judge: Oracle, finding: Finding) -> frozenset[int]:
 
 
 def _differences(judge: Oracle, block: int, wrong: frozenset[int]) -> Iterator[str]:
-    state, seen = judge.state, judge.explainer.observed
-    if seen.refs is not None:
-        shown = seen.refs[block] if block < len(seen.refs) else None
-        if shown is None or not state.refcount[block] <= shown <= state.refcount[block] + state.pins[block]:
-            yield f"the subject: refcount {'missing' if shown is None else shown}"
-    if seen.free_ids is not None:
-        count = seen.free_ids.count(block)
+    state, observed = judge.state, judge.explainer.observed
+    if observed.refs is not None:
+        refcount = observed.refs[block] if block < len(observed.refs) else None
+        if refcount is None or not state.refcount[block] <= refcount <= state.refcount[block] + state.pins[block]:
+            yield f"the subject: refcount {'missing' if refcount is None else refcount}"
+    if observed.free_ids is not None:
+        count = observed.free_ids.count(block)
         expected = int(state.status[block] in (FREE, EVICTABLE))
         if count != expected:
             yield f"the subject: {('not free', 'free')[count] if count < 2 else f'free {count} times'}"
@@ -175,5 +175,5 @@ def _differences(judge: Oracle, block: int, wrong: frozenset[int]) -> Iterator[s
 def _pools(judge: Oracle, finding: Finding | None) -> Iterator[Pool]:
     for pool, name in enumerate(DEVICES):
         unused = judge.state.count[pool][FREE] + judge.state.count[pool][EVICTABLE]
-        shown = judge.explainer.observed.free[pool]
-        yield Pool(name, unused, shown if finding is not None and shown != unused else None)
+        free = judge.explainer.observed.free[pool]
+        yield Pool(name, unused, free if finding is not None and free != unused else None)

@@ -1,6 +1,6 @@
 """Replay a counterexample on a subject: it still fails, it is fixed, or it cannot be replayed.
 
-The replay is done twice, so that a subject that does not repeat itself is told from one that is fixed.
+The replay is done twice, so that a subject that does not repeat itself is not taken for one that is fixed.
 """
 
 from dataclasses import dataclass, replace

@@ -2,7 +2,7 @@
 
 A finding is believed when two runs of its operations, each on a fresh subject, give it again with the same answers
 in every call. Answers are compared as they come from the subject, in order, so that a manager whose choices depend on
-time, on memory addresses or on an earlier run is told from one that is wrong.
+time, on memory addresses or on an earlier run is not taken for one that is wrong.
 """
 
 from collections.abc import Callable, Sequence

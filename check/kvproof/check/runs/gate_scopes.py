@@ -19,7 +19,7 @@ SPECIFICATION_SCOPES = {name: SCOPES[name] for name in ("tables-5x3x8", "lookahe
     "rules-window-and-swap": Scope(2, 2, num_seqs=1, num_tokens=2, block_size=1, window=1, swap=True, level="rules"),
 }
 
-# A subject is run anew for each transition, so its scopes are smaller than those of the specification.
+# A subject is run again for each transition, so its scopes are smaller than those of the specification.
 SUBJECT_SCOPES = {
     "tables-3x2x3": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3),
     "lookahead-3x2x3": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3, lookahead=2),
@@ -27,7 +27,7 @@ SUBJECT_SCOPES = {
     "swap-2+2x2x2": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=2, swap=True),
     "cache-2x2x2": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, block_size=1, caching=True),
 }
-# A hunt begins with one sequence: what is wrong there is said most shortly there.
+# A hunt begins with one sequence: a fault that needs no more has its shortest run there.
 ALONE_SCOPES = {
     "window-3x1x3": Scope(num_gpu_blocks=3, num_seqs=1, num_tokens=3, window=2),
     "swap-2+2x1x3": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=1, num_tokens=3, swap=True),

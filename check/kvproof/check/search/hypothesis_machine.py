@@ -1,8 +1,8 @@
-"""The Hypothesis machine: the operations of the walker as rules of a `RuleBasedStateMachine`, in lockstep.
+"""The Hypothesis machine: the operations of the random walk as rules of a `RuleBasedStateMachine`, in lockstep.
 
-Each kind of operation is a rule, enabled when one of its concrete operations is, and each choice the walker makes with
-its generator is asked of Hypothesis instead; so what a run may hold is said once, in the walker, and Hypothesis adds
-its own search (kinds switched off for a whole run, values that were interesting before) and its shrinker. A number
+Each kind of operation is a rule, which is enabled when one of its concrete operations is. Each choice that the walker
+makes at random is made by Hypothesis instead, so the walker alone states what a run may hold. Hypothesis adds its own
+search (kinds switched off for a whole run, values that were interesting before) and its shrinker. A number
 shrinks towards zero: the first candidate, the shortest prompt, the smallest pool.
 
 Findings of different kinds are different failures, so that shrinking does not slide from one to another. Everything is
@@ -89,7 +89,7 @@ class HypothesisRun:
         return driver
 
     def take(self, driver: ManagerOperations | None) -> None:
-        """A run begins, or is over."""
+        """Count the run that is over, and begin another one, if any."""
         if self.driver is not None:
             self.done.num_runs += 1
             self.done.coverage.update(self.driver.judge.coverage)
@@ -116,7 +116,7 @@ class HypothesisRun:
         self._look()
 
     def _look(self) -> None:
-        """See which kinds of operation are enabled, and wanted in this run."""
+        """Update which kinds of operation are enabled, and wanted in this run."""
         driver = self.driver
         if driver is not None:
             self.enabled = {
@@ -125,7 +125,7 @@ class HypothesisRun:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """A finding fails the run, an unsupported configuration rejects it, whatever else ends the search."""
+        """A finding fails the run, an unsupported configuration rejects it, anything else ends the search."""
         try:
             with time_limit(STEP_SECONDS_MAX):
                 yield
@@ -140,7 +140,7 @@ class HypothesisRun:
             raise self.stopped(error) from error
 
     def stopped(self, error: Exception | None = None) -> Stop:
-        """What to raise to end the search. Remembered, since Hypothesis may take the broken-off run for a flaky one."""
+        """The exception that ends the search; remembered, because Hypothesis may take the interrupted run for flaky."""
         self.stop = Stop(error)
         return self.stop
 
@@ -157,7 +157,7 @@ class HypothesisRun:
             self.done.counterexample = self.found[kind] if kind in self.found else next(iter(self.found.values()))
 
     def refute_repetition(self) -> None:
-        """Report that the same choices led elsewhere."""
+        """Report that the same choices gave another run."""
         self.refute()
         found, outcome = self.done.counterexample, "nothing was refuted"
         if found is None:
@@ -264,4 +264,4 @@ def _without_constants() -> Iterator[None]:
 
 
 def _say_nothing(text: object) -> None:
-    """Hypothesis has nothing to tell that the finding does not."""
+    """Print nothing: the finding holds all that Hypothesis would print."""

@@ -22,7 +22,7 @@ def _integers(low: int, high: int) -> st.SearchStrategy[int]:
 
 
 class Choices(Random):
-    """A generator of random numbers that asks Hypothesis, through whatever `draw` is current."""
+    """A generator of random numbers that asks Hypothesis, through the current `draw`."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -55,7 +55,7 @@ class Choices(Random):
         return seq[self._below(len(seq))]
 
     def choices(self, population: Any, weights: Any = None, *, cum_weights: Any = None, k: int = 1) -> list[Any]:
-        """Elements of a sequence; how often each kind comes is Hypothesis's own business."""
+        """Elements of a sequence; Hypothesis decides how often each kind comes."""
         return [self.choice(population) for _ in range(k)]
 
 

@@ -1,7 +1,7 @@
-"""The walker, the engine of volume: short random runs, each in a configuration and with weights of its own.
+"""The operations of a random run of a block manager, drawn with weights of the run.
 
 Of the kinds of operation that are enabled one is drawn by weight, then uniformly one of its concrete operations.
-Weights are drawn anew for each run and may be small or zero, so that some runs hardly ever free a block and fill the
+Weights are drawn for each run and may be small or zero, so that some runs hardly ever free a block and fill the
 pool. Prompts are cut from and continue earlier ones, over one to three tokens, so that prefixes meet. The seed
 determines everything.
 """
@@ -66,7 +66,7 @@ class ManagerOperations:
         return None
 
     def run(self, operations: list[Operation], length: int) -> None:
-        """Draw and apply so many operations, noting those that were enabled."""
+        """Draw and apply so many operations, keeping those that were enabled."""
         draw, apply = self.draw, self.judge.apply
         for _ in range(length):
             operation = draw()

@@ -1,4 +1,4 @@
-"""The walker of pools: holders come and go over few blocks and pages, so that pools fill and contents meet."""
+"""The operations of a random run of a pool: holders come and go over few blocks and pages, so that pools fill."""
 
 from random import Random
 from typing import Any
@@ -48,7 +48,7 @@ class PoolOperations:
         self.lists: list[tuple[int, ...]] = []
 
     def run(self, operations: list[Operation], length: int) -> None:
-        """Draw and apply so many operations, noting those that were enabled."""
+        """Draw and apply so many operations, keeping those that were enabled."""
         for _ in range(length):
             operation = self.draw()
             operations.append(operation)

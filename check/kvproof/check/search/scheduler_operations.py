@@ -1,4 +1,4 @@
-"""The walker of the loop: requests that arrive, alone and in bursts, steps, aborts at any point, then a drain.
+"""The operations of a random run of a scheduler: requests alone and in bursts, steps, aborts at any point, a drain.
 
 Each run has a configuration and weights of its own. After some operations no request arrives any more, and steps go on
 until all is done; the judge knows by when that must be. The seed determines everything.

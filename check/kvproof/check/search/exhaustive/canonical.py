@@ -1,21 +1,21 @@
-"""When two states are the same: one form for all states that differ only in names.
+"""When two states are the same: one key for all states that differ only in names.
 
 No rule prefers one block of a pool to another, one sequence to another, or one token value to another. States that a
-renaming of these turns into each other have the same runs, up to the renaming, so one of them stands for all. The form
+renaming of these turns into each other have the same runs, up to the renaming, so one of them stands for all. The key
 of a state is what is left when every name is replaced by its place of first occurrence, in an order of the sequences
 that does not depend on names. It holds everything that a rule can read (tables, what is known, done, written, cached)
-and, so that a broken specification cannot hide behind a state seen before, also what follows from it (refcounts,
+and, so that a broken specification cannot hide behind a state reached before, also what follows from it (refcounts,
 statuses, counters, inverse tables where they deviate). It leaves out what no rule reads: slots beyond those that are
 known or written, tables of sequences that do not exist, and the order of lists.
 
-Three implementations. `canonical_form` sorts by what does not depend on names and permutes only what is left equal;
-`brute_force_form` permutes everything; `forest_form` permutes nothing, since tables that come from forks alone are a
-forest, and holds for these only. They are written apart from each other, and must agree on the number of states.
+The key sorts by what does not depend on names and permutes only what is left equal. The tests compare it with two
+other keys, written apart from it: one permutes everything, the other permutes nothing and holds only where tables come
+from forks alone, which make a forest. All three give the same number of states.
 """
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import chain, permutations, product
+from itertools import chain, product
 from operator import itemgetter
 from typing import Any
 
@@ -37,55 +37,41 @@ _Statuses = list[tuple[Any, ...]]
 
 
 class StateKeys:
-    """The forms of many states of one machine: a state met in the same order of sequences is not sorted again.
+    """The keys of many states of one machine. A state is sorted once for each order in which its sequences stand.
 
     before: for each identity the one of the position before it, where identities are interned. What comes before a
     content matters where it outlives the sequences that know it (caching, windows); and the last identity of a
-    sequence then stands for all of them, so that most states are told from those met before at a glance.
+    sequence then stands for all of them, so that most states can be compared with earlier ones by a quick key.
     """
 
     def __init__(self, machine: Machine, before: Sequence[int] | None = None) -> None:
         self.machine, self.before = machine, before
-        self._glanced: dict[Hashable, Hashable] = {}
+        self._by_quick_key: dict[Hashable, Hashable] = {}
         self._known: dict[Hashable, Hashable] = {}
 
     def of(self, state: State) -> Hashable:
-        """The form: equal for two states exactly if a renaming turns one into the other."""
-        glance = None if self.before is None else _glance(self.machine, state)
-        if glance is None:
+        """The key: equal for two states exactly if a renaming turns one into the other."""
+        quick = None if self.before is None else _quick_key(self.machine, state)
+        if quick is None:
             return self._sorted(state, self._known)
-        form = self._glanced.get(glance)
-        if form is None:
-            form = self._glanced[glance] = self._sorted(state, None)
-        return form
+        key = self._by_quick_key.get(quick)
+        if key is None:
+            key = self._by_quick_key[quick] = self._sorted(state, None)
+        return key
 
     def _sorted(self, state: State, known: dict[Hashable, Hashable] | None) -> Hashable:
-        """The form by sorting; `known` are forms of states by their encoding as they are met."""
+        """The key by sorting; `known` holds keys by the encoding of the state with its sequences as they are."""
         tables, kept, statuses = _read(self.machine, state)
         flights = _under_way(state)
         before = self.before if kept or any(state.first) else None  # else what comes before is in the tables
         counts = map(tuple, state.count)
         if known is None:
             return _least(tables, kept, statuses, flights, before), *counts
-        as_met = _encoded(tables, kept, statuses, flights, before), *counts
-        form = known.get(as_met)
-        if form is None:
-            form = known[as_met] = _least(tables, kept, statuses, flights, before), *map(tuple, state.count)
-        return form
-
-
-def canonical_form(machine: Machine, state: State, before: Sequence[int] | None = None) -> Hashable:
-    """The form of one state; see `StateKeys`."""
-    return StateKeys(machine, before).of(state)
-
-
-def brute_force_form(machine: Machine, state: State, before: Sequence[int] | None = None) -> Hashable:
-    """The least encoding over every order of the sequences and of the blocks that no table names."""
-    tables, kept, statuses = _read(machine, state)
-    before = before if kept or any(state.first) else None
-    orders = product(permutations(tables), permutations(kept))
-    flights = _under_way(state)
-    return min(_encoded(t, k, statuses, flights, before) for t, k in orders), *map(tuple, state.count)
+        as_is = _encoded(tables, kept, statuses, flights, before), *counts
+        key = known.get(as_is)
+        if key is None:
+            key = known[as_is] = _least(tables, kept, statuses, flights, before), *map(tuple, state.count)
+        return key
 
 
 def _least(
@@ -113,7 +99,7 @@ _Mark = tuple[Any, list[tuple[Any, ...]], list[int]]  # numbers, statuses of the
 
 
 def _orders(marked: list[tuple[_Mark, Any]], are_linked: bool) -> list[list[Any]]:
-    """The orders that respect the marks. Equals that share nothing with anything give the same form in any order.
+    """The orders that respect the marks. Equals that share nothing with anything give the same key in any order.
 
     are_linked: they may also differ in what flights there are between their blocks.
     """
@@ -155,7 +141,7 @@ def _path(identities: list[int], before: Sequence[int]) -> list[int]:
     return found
 
 
-def _glance(machine: Machine, state: State) -> Hashable | None:
+def _quick_key(machine: Machine, state: State) -> Hashable | None:
     """A key that only equal states have: blocks renamed, identities as they are; None if the state is not ordinary."""
     null, memory, num_written, status = machine.null, state.memory, state.num_written, state.status
     if True in state.cached or state.uses.count(NONE) != len(state.uses):
@@ -310,31 +296,3 @@ def _encoded(
         )
     form.append(tuple(parents))
     return tuple(form)
-
-
-def forest_form(machine: Machine, state: State, with_tokens: bool = True) -> Hashable:
-    """Nested sorted tuples, for tables that come from admitting, appending, forking and freeing alone.
-
-    There, sharing an entry means sharing what is before it: sequences part first in a token or in the block that
-    holds it, and stay apart. So the paths token, token, block, token, … are a forest, and a forest has a canonical
-    form without any renaming: each node the sorted forms of its children.
-    """
-    root: dict[Any, Any] = {}
-    for seq, is_live in enumerate(state.live):
-        if not is_live:
-            continue
-        node = root
-        num_known = state.num_full[seq] * machine.sizes.block_size + state.num_filled[seq]
-        for index in range(state.num_blocks[seq]):
-            num_here = min(machine.sizes.block_size, num_known - index * machine.sizes.block_size)
-            for identity in state.tokens[seq][index][:num_here] if with_tokens else ():
-                node = node.setdefault(identity, {})
-            node = node.setdefault(("block", state.table[seq][index]), {})
-        node.setdefault("ends", []).append(num_known)
-    return _nested(root)
-
-
-def _nested(node: dict[Any, Any]) -> tuple[Any, ...]:
-    ends = tuple(sorted(node.get("ends", ())))
-    children = sorted((isinstance(name, tuple), _nested(child)) for name, child in node.items() if name != "ends")
-    return ends, tuple(children)

@@ -1,8 +1,9 @@
-"""A state counted again: references and lists from nothing but the tables and statuses, and what each table reads.
+"""An independent count of a state: references and lists, from nothing but the tables and statuses, and what each
+table reads.
 
 The invariants of the specification state the same through enumerations, which only exist where ghosts are kept, and
-pair by pair. This count needs no ghosts, shares no word with the specification, and so also tells whether its
-invariants say enough.
+pair by pair. This count is part of the product on purpose: it needs no ghosts and shares no word with the
+specification, so it also shows whether the invariants say enough.
 """
 
 from kvproof.spec.native import Sizes

@@ -1,10 +1,10 @@
-"""Every reachable state of a small scope, with the subject in lockstep: the shortest run that refutes it.
+"""The small scopes of a block manager: which operations are enabled in a state, and which states are the same.
 
-A breadth-first search over the operations of the walker, all of them and every concrete one that the scope allows. What
-tells states apart is what the judge knows (sequences, tables, what is written and cached, the step under way) and what
-the subject shows of its choices to come (the order of its free and evictable blocks). Blocks are renamed by first
-occurrence, because no rule prefers one; that the subject does not either, but for the order it shows, is the assumption
-`block-symmetry`.
+The operations are those of the random walk, every concrete one that the scope allows. Two states are the same if they
+agree in what the judge knows (sequences, tables, what is written and cached, the step under way) and what the subject
+shows of its future choices (the order of its free and evictable blocks). Blocks are renamed by first occurrence,
+because no rule prefers one; that the subject does not either, but for the order it shows, is the assumption `block-
+symmetry`.
 """
 
 from collections.abc import Hashable, Iterator
@@ -68,7 +68,7 @@ def _unused(judge: ManagerJudge) -> int:
 
 
 def state_key(judge: ManagerJudge) -> Hashable:
-    """What tells this state from others: equal for states that differ only in the names of blocks and sequences."""
+    """The key of a state: equal for states that differ only in the names of blocks and sequences."""
     explainer, state = judge.explainer, judge.state
     names: dict[int, int] = {NONE: NONE, explainer.machine.null: NONE}
 
@@ -81,13 +81,19 @@ def state_key(judge: ManagerJudge) -> Hashable:
     for group in groups:
         for seq in group.members:
             order[seq.id] = len(order)
-            told: tuple[Any, ...] = (seq.status.value, tuple(seq.identities), seq.computed, seq.num_prompt, seq.is_busy)
+            known: tuple[Any, ...] = (
+                seq.status.value,
+                tuple(seq.identities),
+                seq.computed,
+                seq.num_prompt,
+                seq.is_busy,
+            )
             tables: list[tuple[int, ...]] = []
             for slot in (part.slot for part in seq.parts if part.slot >= 0):
                 entries = state.table[slot][: state.num_blocks[slot]]
                 tables.append(tuple(NONE if b == explainer.machine.null else named(b) for b in entries))
-                told += (state.num_full[slot], state.num_filled[slot], state.done_full[slot])
-            sequences.append((told, tables, seq is group.members[-1]))
+                known += (state.num_full[slot], state.num_filled[slot], state.done_full[slot])
+            sequences.append((known, tables, seq is group.members[-1]))
     free = explainer.observed.free_ids
     unused = range(explainer.num_blocks) if free is None else free
     kept = [tuple(state.content[b]) if state.computed[b] else None for b in unused if not state.refcount[b]]

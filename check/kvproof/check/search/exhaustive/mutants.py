@@ -1,4 +1,4 @@
-"""The rules broken on purpose, run natively: what the explorer must find, or its claims are about nothing.
+"""Mutants of the rules, run natively: the explorer must notice them, or its claims show nothing.
 
 `kvproof.models.mutation.operators` says which changes there are. Exploring one finds it if a claim breaks, if the run
 fails, or if what can be reached is not what it was: a guard made too strong breaks no claim, it only forbids.
@@ -74,14 +74,14 @@ def _words(found: SearchResult) -> str:
 
 @cache
 def _expected(number: int) -> SearchResult:
-    """What there is of the text as it is."""
+    """The search of the unchanged text."""
     scope = SCOPES[number]
     return explore_specification(scope, seconds=SECONDS_MAX)
 
 
 @cache
 def rules_reaching(function: str) -> frozenset[str]:
-    """The rules that are the function or call it, on whatever way."""
+    """The rules that are the function or call it, directly or not."""
     text = specification()
     return frozenset(rule.__name__ for rule in COLLECTED.rules if function in reached(text, rule.__name__))
 

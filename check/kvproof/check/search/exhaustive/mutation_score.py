@@ -1,4 +1,4 @@
-"""Which judge notices each mutant of the rules: a proof, or else the explorer, or else nobody.
+"""The judge that notices each mutant of the rules: a proof, or else the explorer, or none.
 
 What a proof does not notice may be the same rule in other words, which is proved as well; or a rule that forbids what
 it need not, or allows what does no harm, which the explorer notices by what can be reached. Anything else is alive: no
@@ -25,7 +25,7 @@ NO_TEXT = "the changed text is not in the language of the specification"
 
 @dataclass(frozen=True)
 class MutantResult:
-    """What became of one mutant. by: one of `COLUMNS`. evidence: the obligation that broke, or what was noticed."""
+    """The result of one mutant. by: one of `COLUMNS`. evidence: the obligation that broke, or what was noticed."""
 
     mutant: Mutant
     by: str
@@ -34,7 +34,7 @@ class MutantResult:
 
 
 def judge_all(mutants: Iterable[Mutant], judges: tuple[str, ...], num_processes: int) -> Iterator[MutantResult]:
-    """Judge every mutant, in whatever order they are done."""
+    """Judge every mutant; results come in the order in which they are done."""
     asked = ((mutant, judges) for mutant in mutants)
     with multiprocessing.get_context("spawn").Pool(num_processes) as pool:
         yield from pool.imap_unordered(_judged, asked)

@@ -1,10 +1,10 @@
-"""Every reachable state of a small pool, with the subject in lockstep: see `subject`.
+"""The small scopes of a pool: which operations are enabled in a state, and which states are the same.
 
-A scope of a pool has so many blocks, at most `num_seqs` holders at once, and lists of at most `num_tokens` pages, each
-of two values. What tells states apart is which blocks are held together, what is cached where, the order in which
-blocks of the same content were cached, and the order in which free blocks will be given out: as the pool shows it, or
-else the order in which they were given up. Scopes are so small that no block is taken for another: nothing is assumed
-of a pool that prefers one.
+A scope of a pool has so many blocks, at most `num_seqs` holders at once, and lists of at most `num_tokens` pages,
+each of two values. Two states are the same if they agree in which blocks are held together, what is cached where, the
+order in which blocks of the same content were cached, and the order in which free blocks will be given out: as the
+pool shows it, or else the order in which they were given up. Scopes are so small that every block has its own name:
+nothing is assumed of a pool that prefers one.
 """
 
 from collections.abc import Hashable, Iterator
@@ -62,7 +62,7 @@ class EnabledPoolOperations:
 
 
 def state_key(judge: PoolJudge) -> Hashable:
-    """What tells this state from others: equal for states that differ in the names of holders only."""
+    """The key of a state: equal for states that differ in the names of holders only."""
     explainer, state = judge.explainer, judge.state
     every = range(explainer.num_blocks)
     free = explainer.observed.free_ids

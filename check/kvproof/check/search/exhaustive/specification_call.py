@@ -1,9 +1,10 @@
-"""One operation as it is tried: its program with all choices made, and whether the pool has what it takes.
+"""One operation to try: its program with all choices made, and whether the pool has the blocks that it takes.
 
-What an operation takes is told from the state before it, by the arithmetic of admission: one block for each entry that
-it adds, one to replace a shared tail, less what is hit or shared. Free blocks are taken first, the lowest first, which
-loses nothing; beyond them every choice of evictable blocks is tried, but not of those that are hit or shared. Every
-cached block of the wanted content is tried: names must not matter, and cached blocks of equal content may differ.
+The blocks that an operation takes follow from the state before it, by the arithmetic of admission: one block for each
+entry that it adds, one to replace a shared tail, less what is hit or shared. Free blocks are taken first, the lowest
+first, which loses nothing; beyond them every choice of evictable blocks is tried, but not of those that are hit or
+shared. Every cached block of the wanted content is tried: names must not matter, and cached blocks of equal content
+may differ.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -213,7 +214,7 @@ def _found(state: State, pool: range, row: list[int]) -> list[int]:
 
 
 def _choices(found: dict[int, list[int]]) -> Iterator[Twins]:
-    """One of what was found, for each place where something was."""
+    """Every choice of one cached block for each place that has any."""
     places = [place for place, blocks in found.items() if blocks]
     for blocks in product(*[found[place] for place in places]):
         yield dict(zip(places, blocks, strict=True))

@@ -43,7 +43,7 @@ def _forked(parent: int, child: int, work: State) -> Program:
 class CallSpace:
     """Whole operations, ghosts left out, obligations on.
 
-    Raises ValueError for a prefix cache together with flights: what such an operation takes is not told beforehand.
+    Raises ValueError for a prefix cache together with flights: what such an operation takes is not known beforehand.
     """
 
     def __init__(self, scope: Scope, machine: Machine | None = None) -> None:
@@ -79,8 +79,8 @@ class CallSpace:
             work = self.machine.copy(state)
             has_finished = self.firings.run(work, call.program(work), call.operation) is None
             if has_finished != call.can_finish:
-                told = "can" if call.can_finish else "cannot"
-                text = f"{call.operation} {'finishes' if has_finished else 'is refused'}, although it {told} finish"
+                verb = "can" if call.can_finish else "cannot"
+                text = f"{call.operation} {'finishes' if has_finished else 'is refused'}, although it {verb} finish"
                 raise Refuted(Finding("admission-sound", text), call.operation)
             if has_finished:
                 yield call.operation, work

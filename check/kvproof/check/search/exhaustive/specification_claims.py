@@ -1,6 +1,6 @@
-"""What every state is held against: the recount, and the claims of the specification.
+"""What every state is checked against: an independent count, and the claims of the specification.
 
-The recount alone holds the references, the lists, what is shared and what is read back; it suffices where states are
+The count alone checks the references, the lists, what is shared and what is read back; it suffices where states are
 so many that evaluating each claim would take longer than the search.
 """
 

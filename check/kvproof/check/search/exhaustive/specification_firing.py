@@ -1,4 +1,4 @@
-"""One firing of a rule under observation: what it may raise is a violation, and what it meets is counted."""
+"""Fire rules and count: an error that a rule raises refutes the specification, and witnesses are counted."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -36,27 +36,27 @@ class Firings:
         try:
             for rule, arguments in program:
                 firing = (rule, *arguments)
-                met = witnesses_before(state, rule, arguments) if rule in SEEN_BEFORE else []
+                observed = witnesses_before(state, rule, arguments) if rule in SEEN_BEFORE else []
                 if refused := rules[rule](state, *arguments):
                     return refused
                 if rule in SEEN_AFTER:
-                    met += witnesses_after(state, rule, arguments)
+                    observed += witnesses_after(state, rule, arguments)
                 fired[rule] += 1
-                for name in met:
+                for name in observed:
                     witnesses[name] += 1
         except BROKEN as error:
             raise refuted(error, firing, operation) from error
         return None
 
-    def count(self, rule: str, met: Iterable[str]) -> None:
-        """A rule has fired, and met these witnesses."""
+    def count(self, rule: str, observed: Iterable[str]) -> None:
+        """Count that a rule has fired, and that these witnesses were observed."""
         self.fired[rule] += 1
-        for name in met:
+        for name in observed:
             self.witnesses[name] += 1
 
 
 def refuted(error: Exception, firing: tuple[Any, ...], operation: Operation) -> Refuted:
-    """What an error in a rule says about the specification."""
+    """The refutation that an error in a rule means."""
     if isinstance(error, CheckFailed):
         return Refuted(Finding(error.property, f"{error.rule}: {error.text}"), operation)
     rule, *arguments = firing or ("nothing",)
