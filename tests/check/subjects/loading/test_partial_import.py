@@ -72,7 +72,7 @@ def test_one_process_has_one_set_of_stand_ins(tree: Path) -> None:
         partial_import.mount(PACKAGE, tree, {})
 
 
-def test_a_hollow_module_answers_every_name_alike_and_no_other_module_does(tree: Path) -> None:
+def test_every_name_of_a_stub_module_has_the_same_value(tree: Path) -> None:
     partial_import.mount(PACKAGE, tree, STAND_INS, ("off", "off.more"), int)
     assert sys.modules[f"{PACKAGE}.off.more"].Anything is int
     with pytest.raises(EngineError, match="Tensor"):

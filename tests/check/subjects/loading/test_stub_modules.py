@@ -10,7 +10,7 @@ import pytest
 from kvproof.check.subjects.loading import EngineError
 from kvproof.check.subjects.loading.stub_modules import mount_real
 
-PACKAGE = "hollowed"
+PACKAGE = "stubbed"
 
 
 class Never:
@@ -35,7 +35,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def test_only_what_is_named_is_loaded_and_all_else_is_hollow(root: Path) -> None:
+def test_only_the_listed_modules_are_loaded_and_all_others_are_stubs(root: Path) -> None:
     mount_real(PACKAGE, root, ["core.inner.real"], {"kernels.fast": {"SIZE": 4}}, Never)
     real = importlib.import_module(f"{PACKAGE}.core.inner.real")
     assert real.SIZE == 4

@@ -1,7 +1,7 @@
 """LMDeploy's paging (PyTorch engine), importable with numpy and nothing else.
 
-Real are the block managers, the prefix-cache trie, and the helper that makes room by evicting; hollow are messages,
-configurations, connectors and the caches of states, which full attention does not use.
+Real are the block managers, the prefix-cache trie, and the helper that makes room by evicting; stubs replace
+messages, configurations, connectors and the caches of states, which full attention does not use.
 
 The allocator keeps the time of the last access in whole seconds, and the trie decides ties by the addresses of its
 nodes, so that no two runs evict alike. Here a clock counts its readings instead, and runs repeat.

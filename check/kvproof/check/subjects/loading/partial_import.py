@@ -31,7 +31,7 @@ def installed_version(package: str) -> str:
         return ""
 
 
-class HollowModule(ModuleType):
+class StubModule(ModuleType):
     """A module in which every name that is asked for is one and the same thing."""
 
     def __init__(self, name: str, filling: Any) -> None:
@@ -48,17 +48,17 @@ def mount(
     package: str,
     folder: Path,
     stand_ins: Mapping[str, Mapping[str, Any]],
-    hollow: Iterable[str] = (),
+    stubs: Iterable[str] = (),
     filling: Any = None,
 ) -> None:
     """Make `package` a shell over `folder / package`; `stand_ins` maps submodules to the names in them.
 
-    hollow: submodules in which every name is `filling`, for what is named but off.
+    stubs: submodules in which every name is `filling`, for code that is imported and not used.
 
     Raises EngineError if another release, or the package itself, has been imported in this process.
     """
     root = (folder / package).resolve()
-    wanted = (root, frozenset((*stand_ins, *hollow)))
+    wanted = (root, frozenset((*stand_ins, *stubs)))
     if _mounted.get(package) == wanted:
         return
     if package in sys.modules:
@@ -69,8 +69,8 @@ def mount(
     _mounted[package] = wanted
     shell = sys.modules[package] = ModuleType(package)
     shell.__path__ = [str(root)]
-    for name in hollow:
-        sys.modules[f"{package}.{name}"] = HollowModule(f"{package}.{name}", filling)
+    for name in stubs:
+        sys.modules[f"{package}.{name}"] = StubModule(f"{package}.{name}", filling)
     for name, names in stand_ins.items():
         module = sys.modules[f"{package}.{name}"] = ModuleType(f"{package}.{name}")
         module.__dict__.update(names)

@@ -1,10 +1,9 @@
-"""Answer what is not wanted of an engine: every submodule that is not named as real is hollow.
+"""Load some modules of an engine from their files, and replace every other submodule by a stub.
 
-`shells.mount` names what stands in for the rest, one module at a time. An engine whose wanted modules import half of
-the package, and another half in the next release, is better described the other way round: by what is real. A real
-module is loaded from its file; a package on the way to one is a shell, so its `__init__` does not run; any other
-submodule is a module in which every name is one and the same thing. Where that thing is a type that cannot be made, a
-branch that should turn out to be on fails at once.
+`partial_import.mount` lists the stubs one by one. That list is long and changes with each release if the wanted modules
+import half of the package. Then it is easier to list the modules that are real. A real module is loaded from its file.
+A package that contains one is loaded without its `__init__`. Every other submodule is a stub, in which all names have
+the same value. If this value is a type that cannot be instantiated, code that was thought to be unused fails at once.
 """
 
 import importlib.machinery
@@ -18,13 +17,13 @@ from typing import Any
 
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.subjects.loading import EngineError
-from kvproof.check.subjects.loading.partial_import import HollowModule
+from kvproof.check.subjects.loading.partial_import import StubModule
 
 _mounted: dict[str, Path] = {}
 
 
 class Constants(ABCMeta):
-    """Of a hollow type: what is written in capitals is a constant, and its own name."""
+    """Metaclass of the stub type: an attribute in capitals is a constant whose value is its name."""
 
     def __getattr__(cls, name: str) -> str:
         if not name.isupper():
@@ -75,7 +74,7 @@ class _Rest(MetaPathFinder, Loader):
         if spec.submodule_search_locations:
             module = ModuleType(spec.name)
         else:
-            module = HollowModule(spec.name, self.filling)
+            module = StubModule(spec.name, self.filling)
         module.__dict__.update(self.stand_ins.get(name, {}))
         return module
 

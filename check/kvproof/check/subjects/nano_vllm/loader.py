@@ -66,5 +66,5 @@ def _mount(path: str, module: str) -> None:
         raise EngineError(f"{path} is no checkout of nano-vllm: it has no {PACKAGE}/engine/{module}.py")
     partial_import.mount(PACKAGE, folder, {"config": {"Config": object}})
     if "xxhash" not in sys.modules and importlib.util.find_spec("xxhash") is None:
-        stand_in = sys.modules["xxhash"] = ModuleType("xxhash")
-        stand_in.__dict__["xxh64"] = Hash64
+        replacement = sys.modules["xxhash"] = ModuleType("xxhash")
+        replacement.__dict__["xxh64"] = Hash64

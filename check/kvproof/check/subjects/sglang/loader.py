@@ -2,7 +2,7 @@
 
 Real are the allocators, the request-to-token table, the radix caches (from 0.5.20 the unified one with its Python tree
 core: the Rust core of later releases is a binary, and is not driven), and the functions with which the scheduler calls
-them. Everything else of SGLang is hollow: kernels, platforms, distributed, metrics, host and storage tiers. What the
+them. Stubs replace everything else: kernels, platforms, distributed, metrics, host and storage tiers. What the
 real modules ask of it while they are imported, or on the paths that are driven, is answered below: no accelerator, no
 triton kernel (so the torch code paths are taken), no speculative decoding, every environment variable at its default.
 """
@@ -205,6 +205,6 @@ def _stand_in_for_triton() -> None:
     """Kernels are defined where they are imported, and never run: without triton a decorator stands in."""
     if "triton" in sys.modules or importlib.util.find_spec("triton") is not None:
         return
-    triton, language = ModuleType("triton"), partial_import.HollowModule("triton.language", stub_modules.Unused)
+    triton, language = ModuleType("triton"), partial_import.StubModule("triton.language", stub_modules.Unused)
     triton.__dict__.update(jit=unchanged, language=language)
     sys.modules.update({"triton": triton, "triton.language": language})
