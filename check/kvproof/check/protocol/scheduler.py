@@ -24,8 +24,6 @@ from typing import Any, NamedTuple, Protocol
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation, Pair
 from kvproof.spec.text.identity import Image, Key
 
-PREEMPTION_MODES = ("auto", "recompute", "swap")
-
 
 @dataclass(frozen=True)
 class SchedulerConfig(Config):
@@ -34,7 +32,7 @@ class SchedulerConfig(Config):
     max_num_batched_tokens: int = 64  # tokens computed in one step
     max_num_seqs: int = 16  # sequences of one step, and of all that run, but for those that were forked
     max_model_len: int = 64  # tokens of one sequence; the engine ends a sequence that has as many
-    preemption: str = "auto"  # what becomes of a preempted sequence, one of PREEMPTION_MODES
+    preemption: str = "auto"  # what becomes of a preempted sequence, "auto", "recompute" or "swap"
     async_steps: int = 0  # steps that may be under way when the next one is scheduled
     transfers: bool = False  # KV is loaded from elsewhere, or sent there after a request, while steps run
 

@@ -39,9 +39,6 @@ class Copy:
         """The memory after this copy alone."""
         return written(memory, self.target, memory(self.source))
 
-    def is_self(self) -> z3.BoolRef:
-        return self.source == self.target
-
 
 @dataclass(frozen=True)
 class CopyList:
