@@ -8,7 +8,7 @@ what a group needs, whether a window is kept, whether a cache may be reset. The 
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.firing import NUM_ENTRIES_MAX
@@ -21,7 +21,6 @@ from kvproof.check.protocol.manager import (
     WINDOW,
     Capabilities,
     Config,
-    ManagerSubject,
     Observation,
     OutsideContract,
     Pair,
@@ -37,12 +36,24 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # differs from run to run
 CALL_CHARACTERS, ERROR_CHARACTERS = 300, 160
 
 
+class ObservedSubject(Protocol):
+    """What a subject of each level has, as far as the oracle uses it; its other calls are called by name."""
+
+    capabilities: Capabilities
+
+    def open(self, config: Any) -> None:
+        """Drop what there was, and start with nothing held. Raises Unsupported."""
+
+    def observe(self) -> Observation:
+        """The current state."""
+
+
 class Oracle:
     """One opened subject, what is expected of it, and the specification beside it."""
 
     def __init__(
         self,
-        subject: ManagerSubject,
+        subject: ObservedSubject,
         config: Config,
         identities: Identities | None = None,
         *,

@@ -13,7 +13,7 @@ from typing import Any, cast
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.adapter_check import POOL_CALLS, check_adapter, check_answer, check_observation
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import ManagerSubject, Refused
+from kvproof.check.protocol.manager import Refused
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
 from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities, Key
@@ -34,8 +34,7 @@ class PoolJudge(Oracle):
         self.stored: list[int] = []  # blocks, in the order in which they were last cached
         self.given_up: list[int] = []  # blocks, in the order in which they were last released
         self.holders: dict[int, int] = {}  # holder -> its number in the specification
-        # Of the calls of a manager, only `open` and `observe` are used.
-        super().__init__(cast(ManagerSubject, subject), config, identities)
+        super().__init__(subject, config, identities)
 
     def apply(self, operation: Operation) -> bool:
         """Do one operation if it is enabled, and return whether it was.

@@ -11,13 +11,12 @@ It then counts as computed by the next step, because no earlier line can have us
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
 
 from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.manager.admitting import Admitting
 from kvproof.check.oracle.manager.releasing import Releasing
 from kvproof.check.oracle.manager.stepping import Stepping
-from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.protocol.manager import Config
 from kvproof.check.recording.bounded_state import BoundedIdentities, enlarge
 from kvproof.check.recording.format import ENDED, STOPPED, Call, Header, RecordedSequence
 from kvproof.check.recording.replayed_subject import ReplayedManager, Unjudged
@@ -54,7 +53,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
             )
         self.replayed = ReplayedManager(header)
         self.names = BoundedIdentities()
-        super().__init__(cast(ManagerSubject, self.replayed), config_of(header), self.names)
+        super().__init__(self.replayed, config_of(header), self.names)
         self.is_step_scheduled = False
         self._group_numbers: dict[str, int] = {}
         self._num_groups = 0

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.oracle.scheduler.in_flight import Pending, num_flights_max
 from kvproof.check.oracle.scheduler.requests import Request
 from kvproof.check.protocol.adapter_check import SCHEDULER_CALLS, check_adapter
-from kvproof.check.protocol.manager import ManagerSubject, Unsupported
+from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject, Step
 from kvproof.spec.text.identity import Identities
 
@@ -49,8 +48,7 @@ class SchedulerState(Oracle):
         self.num_steps = 0
         self.last_step: int | None = None  # after the last arrival: the step by which all requests must be over
         num_flights = num_flights_max(config.num_gpu_blocks + config.num_host_blocks)
-        # Of the calls of a manager, only `open` and `observe` are used.
-        super().__init__(cast(ManagerSubject, subject), config, identities, num_flights=num_flights)
+        super().__init__(subject, config, identities, num_flights=num_flights)
         self.pending = Pending(self.explainer, num_flights)
 
     @property

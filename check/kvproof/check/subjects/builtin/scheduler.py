@@ -13,6 +13,7 @@ from kvproof.impl import BlockManager, InvalidValueError, Sequence, SequenceGrou
 from kvproof.impl.errors import DoubleFreeError
 from kvproof.impl.scheduler import PreemptionMode, Scheduler, SchedulerOutputs
 from kvproof.impl.scheduler import SchedulerConfig as BuiltInConfig
+from kvproof.spec.native import sized_word
 from kvproof.spec.text.identity import Image, Key
 
 MODES = {"auto": None, "recompute": PreemptionMode.RECOMPUTE, "swap": PreemptionMode.SWAP}
@@ -110,12 +111,13 @@ class BuiltInScheduler(SchedulerAdapter):
         """Call `schedule`; the output is its answer."""
         outputs = self.scheduler.schedule()
         size = self.config.block_size
+        blocks_for = sized_word("blocks_for", size)
         chunks = []
         for scheduled in outputs.scheduled_seq_groups:
             seqs = scheduled.seq_group.get_seqs(RUNNING)
             computed = seqs[0].data.get_num_computed_tokens()
             start, stop = computed + scheduled.num_cached_tokens, computed + scheduled.token_chunk_size
-            hit = -(-scheduled.num_cached_tokens // size) * size
+            hit = blocks_for(scheduled.num_cached_tokens) * size
             chunks.append(Chunk(seqs[0].seq_id, start, stop, hit))
             is_admitted = not computed and len(seqs) > 1
             for seq in seqs[1:]:
