@@ -251,6 +251,7 @@ def _namespace(sizes: Sizes, with_ghosts: bool, with_checks: bool) -> dict[str, 
     return _names(sizes, functions(), with_ghosts, with_checks)
 
 
+@functools.cache
 def sized_word(name: str, block_size: int) -> Callable[..., Any]:
     """A word that depends on no other size than the slots of a block, for blocks of so many slots."""
     function: Callable[..., Any] = _namespace(Sizes(0, 0, block_size, 0, 0), False, False)[name]
@@ -317,6 +318,23 @@ def _copier(with_ghosts: bool, with_flights: bool) -> Callable[[State], State]:
     return copier
 
 
+class _Functions(dict[str, Callable[..., Any]]):
+    """The functions of a machine by their names; those of the contracts are compiled when the first is asked for."""
+
+    def __init__(self, names: dict[str, Any], with_ghosts: bool, with_checks: bool) -> None:
+        super().__init__()
+        self.names, self.with_ghosts, self.with_checks = names, with_ghosts, with_checks
+
+    def __missing__(self, name: str) -> Callable[..., Any]:
+        names = self.names
+        if name not in names:
+            missing = {one: found for one, found in contract_functions().items() if one not in names}
+            _define(missing, names, self.with_ghosts, self.with_checks)
+        function: Callable[..., Any] = names[name]
+        self[name] = function
+        return function
+
+
 class Machine:
     """The specification for given sizes: its rules, predicates, functions and claims, and its first state.
 
@@ -338,14 +356,8 @@ class Machine:
         self.null: int = names["NULL"]
         self.rules: dict[str, Rule] = {r.__name__: names[r.__name__] for r in COLLECTED.rules}
         self.copy: Callable[[State], State] = _copier(with_ghosts, sizes.num_flights > 0)
-
-    def word(self, name: str) -> Callable[..., Any]:
-        """A function of the text, by its name. Those of the contracts are compiled when the first one is asked for."""
-        if name not in self.names:
-            missing = {one: found for one, found in contract_functions().items() if one not in self.names}
-            _define(missing, self.names, self.with_ghosts, self.with_checks)
-        found: Callable[..., Any] = self.names[name]
-        return found
+        # A function of the text, by its name. Searches ask for one in every state, so this is one look-up.
+        self.word: Callable[[str], Callable[..., Any]] = _Functions(names, with_ghosts, with_checks).__getitem__
 
     def value(self, name: str, values: Mapping[str, Any]) -> Any:
         """The value of a function, given those of the values that its parameters name."""
