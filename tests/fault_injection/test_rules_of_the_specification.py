@@ -1,7 +1,7 @@
-"""Faults that one word of the specification catches, and nothing else: without the word the same run is not refuted.
+"""Faults that one function of the specification catches, and nothing else: without it the same run is not refuted.
 
-Each fault is planted in a built-in subject. The word is then replaced by one that allows everything, which shows that
-no other check of the judge repeats it.
+Each fault is planted in a built-in subject. The function is then replaced by one that allows everything, which shows
+that no other check of the judge repeats it.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,16 +26,16 @@ POOL = "kvproof.check.subjects.builtin.pool"
 
 
 class Rule(NamedTuple):
-    """A word, a fault that it catches in a short run, and the property that is refuted."""
+    """A function, a fault that it catches in a short run, and the property that is refuted."""
 
-    word: str
-    allows: Any  # what the word answers when it allows everything
+    function: str
+    allows: Any  # what the function answers when it allows everything
     subject: str
     config: Config
     operations: Sequence[Operation]
     fault: tuple[str, str, str, str]  # module, function, line, replacement
     property: str
-    module: str = ""  # where the judge reads the word, if it does not read it from its machine
+    module: str = ""  # where the judge reads the function, if it does not read it from its machine
 
 
 PROMPT = (0,) * 8
@@ -175,11 +175,11 @@ RULES = [
 ]
 
 
-def words_of(rule: Rule) -> dict[str, Any]:
-    """The words as the judge of the rule reads them; every machine of these sizes shares them."""
-    words: list[dict[str, Any]] = []
-    replay(find(rule.subject), rule.config, (), watch=lambda judge: words.append(judge.explainer.machine.names))
-    return words[0]
+def functions_of(rule: Rule) -> dict[str, Any]:
+    """The functions as the judge of the rule reads them; every machine of these sizes shares them."""
+    found: list[dict[str, Any]] = []
+    replay(find(rule.subject), rule.config, (), watch=lambda judge: found.append(judge.explainer.machine.names))
+    return found[0]
 
 
 def finding_of(rule: Rule) -> str | None:
@@ -187,13 +187,13 @@ def finding_of(rule: Rule) -> str | None:
     return None if finding is None else finding.property
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.word} of {rule.subject}")
-def test_a_fault_is_caught_by_this_word_alone(rule: Rule, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.function} of {rule.subject}")
+def test_a_fault_is_caught_by_this_function_alone(rule: Rule, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     assert finding_of(rule) is None, "without the fault"
     with plant(*rule.fault):
         assert finding_of(rule) == rule.property
         if rule.module:
-            monkeypatch.setattr(f"{rule.module}.{rule.word}", lambda *arguments: rule.allows)
+            monkeypatch.setattr(f"{rule.module}.{rule.function}", lambda *arguments: rule.allows)
         else:
-            monkeypatch.setitem(words_of(rule), rule.word, lambda *arguments: rule.allows)
-        assert finding_of(rule) is None, "without the word"
+            monkeypatch.setitem(functions_of(rule), rule.function, lambda *arguments: rule.allows)
+        assert finding_of(rule) is None, "without the function"

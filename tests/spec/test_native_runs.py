@@ -98,7 +98,7 @@ import sys
 from kvproof.spec.native import Machine, Sizes
 machine = Machine(Sizes(2, 0, 1, 1, 1))
 print("kvproof.spec.contracts" in sys.modules)
-print(machine.word("free_precondition")(machine.first_state(), 0))
+print(machine.function("free_precondition")(machine.first_state(), 0))
 print("kvproof.spec.contracts" in sys.modules)
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

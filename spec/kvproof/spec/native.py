@@ -252,8 +252,8 @@ def _namespace(sizes: Sizes, with_ghosts: bool, with_checks: bool) -> dict[str, 
 
 
 @functools.cache
-def sized_word(name: str, block_size: int) -> Callable[..., Any]:
-    """A word that depends on no other size than the slots of a block, for blocks of so many slots."""
+def sized_function(name: str, block_size: int) -> Callable[..., Any]:
+    """A function that depends on no other size than the slots of a block, for blocks of so many slots."""
     function: Callable[..., Any] = _namespace(Sizes(0, 0, block_size, 0, 0), False, False)[name]
     return function
 
@@ -357,11 +357,11 @@ class Machine:
         self.rules: dict[str, Rule] = {r.__name__: names[r.__name__] for r in COLLECTED.rules}
         self.copy: Callable[[State], State] = _copier(with_ghosts, sizes.num_flights > 0)
         # A function of the text, by its name. Searches ask for one in every state, so this is one look-up.
-        self.word: Callable[[str], Callable[..., Any]] = _Functions(names, with_ghosts, with_checks).__getitem__
+        self.function: Callable[[str], Callable[..., Any]] = _Functions(names, with_ghosts, with_checks).__getitem__
 
     def value(self, name: str, values: Mapping[str, Any]) -> Any:
         """The value of a function, given those of the values that its parameters name."""
-        found = self.word(name)
+        found = self.function(name)
         return found(*(values[one] for one in inspect.signature(found).parameters))
 
     def first_state(self) -> State:

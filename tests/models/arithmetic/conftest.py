@@ -1,4 +1,4 @@
-"""Mutants: a function as it is in a copy of its module, or a word of the specification, with one text exchanged."""
+"""Mutants: a function as it is in a copy of its module, or a function of the specification, with one text exchanged."""
 
 import ast
 import importlib.util
@@ -17,12 +17,12 @@ Mutate = Callable[[str, str, str], Sources]
 
 @pytest.fixture
 def mutate(tmp_path: Path) -> Iterator[Mutate]:
-    """Sources in which a function, by its qualified name, or `spec: word` has one text in place of another."""
+    """Sources in which a function, by its qualified name, or `spec: name` has one text in place of another."""
     made: list[str] = []
 
     def mutated(name: str, old: str, new: str) -> Sources:
         if name.startswith("spec: "):
-            return _with_word(name.removeprefix("spec: "), old, new)
+            return _with_spec_function(name.removeprefix("spec: "), old, new)
         function = FUNCTIONS[name]
         module = inspect.getmodule(function)
         assert module is not None
@@ -40,13 +40,13 @@ def mutate(tmp_path: Path) -> Iterator[Mutate]:
         sys.modules.pop(copy, None)
 
 
-def _with_word(name: str, old: str, new: str) -> Sources:
+def _with_spec_function(name: str, old: str, new: str) -> Sources:
     sources = Sources()
     text = ast.unparse(sources.text.functions[name][0])
     assert text.count(old) == 1, f"{name} has {text.count(old)} times: {old}"
-    word = ast.parse(text.replace(old, new)).body[0]
-    assert isinstance(word, ast.FunctionDef)
-    return Sources(text=sources.text.replaced(name, word))
+    node = ast.parse(text.replace(old, new)).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    return Sources(text=sources.text.replaced(name, node))
 
 
 def _imported(module: str, path: Path, name: str) -> Callable[..., Any]:

@@ -50,7 +50,7 @@ def ended_everywhere(machine: Machine, seed: int) -> Counter[int]:
         for rule in source.sample(sorted(by_rule), min(8, len(by_rule))):
             if rule not in ("begin_free", "begin_swap") or not source.randrange(10):
                 level.machine.rules[rule](state, *source.choice(by_rule[rule]))
-        at_rest = [seq for seq in range(SCOPE.num_seqs) if machine.word("at_rest")(state, seq)]
+        at_rest = [seq for seq in range(SCOPE.num_seqs) if machine.function("at_rest")(state, seq)]
         fired += Counter(ended(machine, state, seq) for seq in at_rest)
     return fired
 

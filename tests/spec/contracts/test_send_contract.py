@@ -110,7 +110,7 @@ def sent_everywhere(machine: Machine, seed: int) -> Counter[str]:
     """Send a sequence of each state of a walk; how often each rule fired, and how often it could not begin."""
     source, fired = random.Random(seed), Counter[str]()
     for state in states(seed, 250):
-        at_rest = [s for s in range(len(state.live)) if machine.word("at_rest")(state, s)]
+        at_rest = [s for s in range(len(state.live)) if machine.function("at_rest")(state, s)]
         start = machine.copy(state)
         if at_rest and machine.rules["begin_swap"](start, seq := source.choice(at_rest)) is None:
             given = scheduled(start, seq, source)

@@ -114,7 +114,7 @@ def swapped_everywhere(machine: Machine, seed: int, num_states: int = 300) -> Co
     source, fired = random.Random(seed), Counter[str]()
     for state in states(seed, num_states):
         pool, start = source.randrange(2), machine.copy(state)
-        at_rest = [s for s in range(len(state.live)) if machine.word("at_rest")(state, s) and state.home[s] == pool]
+        at_rest = [s for s in range(len(state.live)) if machine.function("at_rest")(state, s) and state.home[s] == pool]
         for seq in source.sample(at_rest, source.randrange(len(at_rest) + 1)):
             assert machine.rules["begin_swap"](start, seq) is None
         given = scheduled(start, pool, source)

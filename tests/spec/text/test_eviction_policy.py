@@ -79,7 +79,7 @@ def test_among_equals_taking_the_shortest_prefix_does_not() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_evictor_gives_up_none_before_another_that_should_have_gone(seed: int) -> None:
-    source, evictor, goes_before = random.Random(seed), LRUEvictor(), MACHINE.word("goes_before")
+    source, evictor, goes_before = random.Random(seed), LRUEvictor(), MACHINE.function("goes_before")
     last_used, prefix = [0] * 20, [0] * 20
     given_up = 0
     for _ in range(500):

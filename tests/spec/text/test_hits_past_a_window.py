@@ -60,7 +60,7 @@ def test_a_hit_needs_no_block_that_the_next_token_does_not_read(window: int, fir
     assert state.table[1][: num_hit + 1] == [*[NULL] * first, *range(first, num_hit), 4]
     assert (state.first[1], state.done_full[1], state.num_full[1], state.window[1]) == (first, num_hit, 3, window)
     assert run(state, compute_tokens(state, SIZE, 1, len(PROMPT) - num_hit * SIZE)) is None
-    assert [c.name for c in COLLECTED.invariants + COLLECTED.theorems if not MACHINE.word(c.name)(state)] == []
+    assert [c.name for c in COLLECTED.invariants + COLLECTED.theorems if not MACHINE.function(c.name)(state)] == []
 
 
 @pytest.mark.parametrize(("window", "first", "num_hit"), [(2, 3, 3), (4, 2, 3), (6, 1, 3), (4, 1, 2), (0, 1, 3)])

@@ -51,7 +51,7 @@ class SpecRunner:
         sizes = Sizes(*pools, config.block_size, num_tables, NUM_ENTRIES_MAX, num_flights)
         self.machine = Machine(sizes, with_ghosts=False, with_checks=False)
         self.rules = self.machine.rules
-        self.blocks_for: Callable[[int], int] = self.machine.word("blocks_for")
+        self.blocks_for: Callable[[int], int] = self.machine.function("blocks_for")
         self.state: State = self.machine.first_state()
         self.worker = Worker(self.num_blocks, config.block_size)
         self.free_slots = list(range(num_tables - 1, -1, -1))
@@ -63,7 +63,7 @@ class SpecRunner:
 
     def watch_eviction_order(self) -> None:
         """From now on compare the victims of each call with the policy: least recently used first."""
-        goes_before = self.machine.word("goes_before")
+        goes_before = self.machine.function("goes_before")
         self.order = EvictionOrder(self.state, self.config.num_gpu_blocks, goes_before, self.coverage)
 
     def run(self, program: Program, context: str) -> None:

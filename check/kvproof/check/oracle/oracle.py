@@ -159,7 +159,7 @@ class Oracle:
 
     def num_blocks_needed(self, group: Group, lookahead: int) -> int:
         """Blocks that a group needs if it shares none with other groups. Waiting members have one table together."""
-        blocks_needed, num_tables = self.explainer.machine.word("blocks_needed"), len(self.config.kv_groups)
+        blocks_needed, num_tables = self.explainer.machine.function("blocks_needed"), len(self.config.kv_groups)
         is_waiting = group.members[0].status is Status.WAITING
         members = group.members[:1] if is_waiting else group.members
         needed: int = sum([blocks_needed(len(seq.tokens), lookahead, num_tables) for seq in members])
@@ -168,19 +168,19 @@ class Oracle:
     def num_blocks_kept(self, group: Group) -> int:
         """Blocks of the GPU that the group can never get: reserved ones and the null block."""
         has_null = self.config.window is not None and group.members[0].status is not Status.WAITING
-        kept: int = self.explainer.machine.word("blocks_kept")(len(self.explainer.observed.reserved), has_null)
+        kept: int = self.explainer.machine.function("blocks_kept")(len(self.explainer.observed.reserved), has_null)
         return kept
 
     def may_end_for_good(self, group: Group) -> bool:
         """Whether no later state of the pool could run the group."""
         gpu = self.config.num_gpu_blocks
         needed, kept = self.num_blocks_needed(group, self.config.lookahead), self.num_blocks_kept(group)
-        answer: bool = self.explainer.machine.word("may_end_for_good")(needed, kept, self.num_held_back, gpu)
+        answer: bool = self.explainer.machine.function("may_end_for_good")(needed, kept, self.num_held_back, gpu)
         return answer
 
     def judge_reset(self, is_done: bool, context: str) -> None:
         """The prefix cache was reset, or the reset was refused: it is done exactly when nothing is held."""
-        may_reset: bool = self.explainer.machine.word("may_reset")(self.state)
+        may_reset: bool = self.explainer.machine.function("may_reset")(self.state)
         if may_reset and not is_done:
             raise Finding("no-leak-at-rest", f"{context} was refused although nothing is held")
         if is_done and not may_reset:
@@ -225,7 +225,7 @@ class Oracle:
         """
         if self.config.window is None:
             return
-        state, entries_in_window = self.state, self.explainer.machine.word("entries_in_window")
+        state, entries_in_window = self.state, self.explainer.machine.function("entries_in_window")
         for part in seq.parts:
             if not part.window:
                 continue

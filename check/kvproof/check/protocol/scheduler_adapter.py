@@ -16,7 +16,7 @@ from kvproof.check.protocol.features import require_capable
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Access, SchedulerConfig, Step
-from kvproof.spec.native import sized_word
+from kvproof.spec.native import sized_function
 from kvproof.spec.text.identity import Image, Key
 
 ALWAYS = ("make", "add", "next_step", "take_results", "observe")
@@ -201,5 +201,5 @@ class SchedulerAdapter:
 
     def require_fitting_model(self, num_slots: int) -> None:
         """Raise Unsupported unless the pool holds the slots of one sequence of the greatest length."""
-        if sized_word("blocks_for", self.config.block_size)(num_slots) > self.config.num_gpu_blocks:
+        if sized_function("blocks_for", self.config.block_size)(num_slots) > self.config.num_gpu_blocks:
             raise Unsupported("the longest sequence does not fit the pool")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kvproof.check.protocol.manager import Config
-from kvproof.spec.native import Sizes, sized_word
+from kvproof.spec.native import Sizes, sized_function
 
 Level = Literal["operations", "rules"]
 
@@ -49,7 +49,7 @@ class Scope:
 
     def blocks_for(self, num_tokens: int) -> int:
         """Blocks that hold so many tokens."""
-        number: int = sized_word("blocks_for", self.block_size)(num_tokens)
+        number: int = sized_function("blocks_for", self.block_size)(num_tokens)
         return number
 
     @property

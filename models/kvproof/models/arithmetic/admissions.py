@@ -69,11 +69,11 @@ def prompts(sources: Sources) -> Iterator[Obligation]:
     yield subject.claim("an idle pool does not answer LATER", idle != LATER, property="admission-final")
     yield subject.claim(
         "OK is answered exactly where the specification allows it",
-        (answer == OK) == subject.word("may_answer_ok", required, FREE, WATERMARK),
+        (answer == OK) == subject.spec_function("may_answer_ok", required, FREE, WATERMARK),
     )
     yield subject.claim(
         "NEVER is answered exactly where the specification allows it",
-        (answer == NEVER) == subject.word("may_end_for_good", required, TOTAL - USABLE, WATERMARK, TOTAL),
+        (answer == NEVER) == subject.spec_function("may_end_for_good", required, TOTAL - USABLE, WATERMARK, TOTAL),
         property="admission-final",
     )
     yield subject.claim(
@@ -121,7 +121,7 @@ def returns(sources: Sources) -> Iterator[Obligation]:
     )
     yield subject.claim(
         "NEVER is answered exactly of what does not fit",
-        (answer == NEVER) == subject.word("may_end_for_good", NEEDED, TOTAL - USABLE, 0, TOTAL),
+        (answer == NEVER) == subject.spec_function("may_end_for_good", NEEDED, TOTAL - USABLE, 0, TOTAL),
         property="admission-final",
     )
     yield subject.claim("after LATER an idle pool answers OK", idle == OK, is_later, property="admission-final")

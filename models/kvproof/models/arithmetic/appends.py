@@ -63,13 +63,13 @@ def one_append(sources: Sources) -> Iterator[Obligation]:
     as_specified = Hypothesis(
         "the table of the specification",
         z3.And(
-            subject.word("num_tokens_known", state, seq) == SEEN + NEW,
+            subject.spec_function("num_tokens_known", state, seq) == SEEN + NEW,
             state.maps["num_blocks"].read(seq) == HELD,
         ),
     )
     yield subject.claim(
         "the specification misses as many entries",
-        missing == subject.word("entries_missing", state, seq, LOOKAHEAD),
+        missing == subject.spec_function("entries_missing", state, seq, LOOKAHEAD),
         as_specified,
     )
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from kvproof.impl.admission import AllocStatus, admission, admission_from_host
 from kvproof.impl.block_arithmetic import num_blocks_for, num_blocks_that_fit, num_window_blocks
-from kvproof.spec.text import admission as words
+from kvproof.spec.text import admission as specified_admission
 
 
 def specified(name: str, block_size: int) -> Any:
     """A function of the specification for one block size: its own code, with BLOCK_SIZE bound to that size."""
-    names = {**vars(words), "BLOCK_SIZE": block_size}
-    for other, function in vars(words).items():
-        if isinstance(function, FunctionType) and function.__module__ == words.__name__:
+    names = {**vars(specified_admission), "BLOCK_SIZE": block_size}
+    for other, function in vars(specified_admission).items():
+        if isinstance(function, FunctionType) and function.__module__ == specified_admission.__name__:
             names[other] = FunctionType(function.__code__, names)
     return names[name]
 
@@ -98,10 +98,12 @@ def specified_answer(num_required: int, num_free: int, num_reserved: int, waterm
     """The answer that the specification allows for a prompt in an idle pool."""
     if min(num_required, num_free, num_reserved, watermark_blocks) < 0:
         raise ValueError
-    if words.may_answer_ok(num_required, num_free, watermark_blocks):
+    if specified_admission.may_answer_ok(num_required, num_free, watermark_blocks):
         return "OK"
     pool = num_free + num_reserved
-    return "NEVER" if words.may_end_for_good(num_required, num_reserved, watermark_blocks, pool) else "LATER"
+    return (
+        "NEVER" if specified_admission.may_end_for_good(num_required, num_reserved, watermark_blocks, pool) else "LATER"
+    )
 
 
 def implemented_answer(num_required: int, num_free: int, num_reserved: int, watermark_blocks: int) -> str:

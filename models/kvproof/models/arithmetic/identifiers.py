@@ -62,8 +62,8 @@ def obligations(sources: Sources) -> Iterator[Obligation]:
     yield subject.claim(
         "the specification takes the same blocks for the GPU's",
         z3.And(
-            subject.word("pool_of", GPU) != subject.word("pool_of", HOST),
-            subject.word("pool_of", GPU) == subject.word("pool_of", OTHER_GPU),
+            subject.spec_function("pool_of", GPU) != subject.spec_function("pool_of", HOST),
+            subject.spec_function("pool_of", GPU) == subject.spec_function("pool_of", OTHER_GPU),
         ),
     )
     yield from subject.well_defined()

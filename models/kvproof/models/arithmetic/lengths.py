@@ -56,7 +56,7 @@ def blocks_for_slots(sources: Sources) -> Iterator[Obligation]:
         "full blocks, and one more for what is left",
         count == N / BLOCK_SIZE + z3.If(N % BLOCK_SIZE > 0, 1, 0),
     )
-    specified = subject.word("blocks_for", N)
+    specified = subject.spec_function("blocks_for", N)
     yield subject.claim("the specification says the same", count == specified, by_lemma(BLOCK_SIZE, count, specified))
     prompt = subject.function(
         "SelfAttnBlockSpaceManager._num_prompt_blocks", {"num_slots": N, "self.block_size": BLOCK_SIZE}
@@ -68,7 +68,7 @@ def blocks_for_slots(sources: Sources) -> Iterator[Obligation]:
         "BlockTable.get_num_required_blocks",
         {"len(token_ids)": N, "block_size": BLOCK_SIZE, "num_lookahead_slots": LOOKAHEAD},
     )
-    specified = subject.word("blocks_for", N + LOOKAHEAD)
+    specified = subject.spec_function("blocks_for", N + LOOKAHEAD)
     yield subject.claim(
         "a block table counts the same for tokens and lookahead",
         required == specified,
@@ -95,8 +95,8 @@ def positions(sources: Sources) -> Iterator[Obligation]:
     def in_block(*slots: z3.ArithRef) -> Hypothesis:
         return Hypothesis("slots of a block", z3.And([z3.And(0 <= slot, slot < BLOCK_SIZE) for slot in slots]))
 
-    place = subject.word("num_tokens_known", state, seq)
-    other = subject.word("num_tokens_known", state, other_seq)
+    place = subject.spec_function("num_tokens_known", state, seq)
+    other = subject.spec_function("num_tokens_known", state, other_seq)
     yield subject.claim(
         "the position gives back entry and slot",
         z3.And(place / BLOCK_SIZE == full, place % BLOCK_SIZE == filled),

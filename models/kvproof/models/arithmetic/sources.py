@@ -110,7 +110,7 @@ class Subject:
         """The term for an expression in a function."""
         return self._value(translate_expression(self.sources.functions[function], node, arguments))
 
-    def word(self, name: str, *arguments: Any) -> Any:
+    def spec_function(self, name: str, *arguments: Any) -> Any:
         """The term for a call of a predicate or function of the specification."""
         translator = Translator(text=self.sources.text)
         run = Run(self.sources.text, UNIVERSE, translator.unknown_state())

@@ -46,7 +46,7 @@ def obligations(sources: Sources) -> Iterator[Obligation]:
         "Growth.first_kept", {"table": None, "seq": None, "self.max_block_sliding_window": None}
     )
     stop = subject.function("num_blocks_for", {"num_slots": KNOWN + LOOKAHEAD, "block_size": BLOCK_SIZE})
-    bound = subject.word("entries_in_window", COMPUTED, KNOWN + LOOKAHEAD, WINDOW)
+    bound = subject.spec_function("entries_in_window", COMPUTED, KNOWN + LOOKAHEAD, WINDOW)
     computed_are_known = Hypothesis("computed tokens have slots", COMPUTED <= KNOWN)
     reads = Hypothesis("a step to come reads a position", z3.And(READER >= COMPUTED, POSITION > READER - WINDOW))
     in_new = Hypothesis(

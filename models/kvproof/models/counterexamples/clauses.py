@@ -36,12 +36,12 @@ def false_clauses(text: Text, sizes: Sizes, claim: str, state: State) -> tuple[C
         return ()
     state_name = function.args.args[0].arg
     parts = list(_parts(result.value, (), [], frozenset(text.functions)))
-    words: dict[str, tuple[ast.FunctionDef, str]] = {}
+    made: dict[str, tuple[ast.FunctionDef, str]] = {}
     for number, part in enumerate(parts):
         for place, expression in enumerate((part.condition, *part.reads)):
             name = _name(number, place)
-            words[name] = (_word(name, expression, state_name, part.domains, function), file)
-    machine = Machine(sizes, text={**text.functions, **words})
+            made[name] = (_function_of(name, expression, state_name, part.domains, function), file)
+    machine = Machine(sizes, text={**text.functions, **made})
     found = (
         _clause(machine, number, part, at, state, file)
         for number, part in enumerate(parts)
@@ -50,29 +50,29 @@ def false_clauses(text: Text, sizes: Sizes, claim: str, state: State) -> tuple[C
     return tuple(itertools.islice(found, CLAUSES_MAX))
 
 
-def _parts(node: ast.expr, domains: Domains, conditions: list[ast.expr], words: frozenset[str]) -> Iterator[_Part]:
+def _parts(node: ast.expr, domains: Domains, conditions: list[ast.expr], functions: frozenset[str]) -> Iterator[_Part]:
     match node:
         case ast.Call(func=ast.Name(id="all"), args=[ast.GeneratorExp(elt=element, generators=generators)]):
             more = tuple((ast.unparse(one.target), ast.unparse(one.iter)) for one in generators)
-            yield from _parts(element, (*domains, *more), conditions, words)
+            yield from _parts(element, (*domains, *more), conditions, functions)
         case ast.BoolOp(op=ast.And(), values=values):
             for value in values:
-                yield from _parts(value, domains, conditions, words)
+                yield from _parts(value, domains, conditions, functions)
         case ast.Call(func=ast.Name(id="implies"), args=[condition, conclusion]):
-            yield from _parts(conclusion, domains, [*conditions, condition], words)
+            yield from _parts(conclusion, domains, [*conditions, condition], functions)
         case _:
             condition = node
             for one in reversed(conditions):
                 condition = ast.copy_location(ast.Call(ast.Name("implies", ast.Load()), [one, condition], []), node)
-            reads = {ast.unparse(one): one for one in _reads(node, words)}
+            reads = {ast.unparse(one): one for one in _reads(node, functions)}
             yield _Part(condition, domains, tuple(reads.values()))
 
 
-def _reads(node: ast.AST, words: frozenset[str]) -> Iterator[ast.expr]:
+def _reads(node: ast.AST, functions: frozenset[str]) -> Iterator[ast.expr]:
     """Calls, and fields with all their subscripts. Those inside a quantifier are left out: they have many values."""
     if isinstance(node, (ast.GeneratorExp, ast.ListComp)):
         return
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in words:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
         yield node
     if isinstance(node, ast.Subscript):
         whole, depth = node.value, 1
@@ -81,7 +81,7 @@ def _reads(node: ast.AST, words: frozenset[str]) -> Iterator[ast.expr]:
         if isinstance(whole, ast.Attribute) and whole.attr in FIELDS and depth == len(FIELDS[whole.attr].domains):
             yield node
     for child in ast.iter_child_nodes(node):
-        yield from _reads(child, words)
+        yield from _reads(child, functions)
 
 
 def _name(number: int, place: int = 0) -> str:
@@ -89,7 +89,9 @@ def _name(number: int, place: int = 0) -> str:
     return f"clause_{number}_{place}"
 
 
-def _word(name: str, expression: ast.expr, state_name: str, domains: Domains, at: ast.FunctionDef) -> ast.FunctionDef:
+def _function_of(
+    name: str, expression: ast.expr, state_name: str, domains: Domains, at: ast.FunctionDef
+) -> ast.FunctionDef:
     names = [ast.arg(name) for name in (state_name, *(name for name, _ in domains))]
     arguments = ast.arguments([], names, None, [], [], None, [])
     body: list[ast.stmt] = [ast.copy_location(ast.Return(expression), expression)]

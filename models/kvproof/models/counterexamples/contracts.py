@@ -148,9 +148,9 @@ class _Replay:
     def __init__(self, sizes: Sizes, text: Text, case: ContractCase) -> None:
         self.case, self.sizes = case, sizes
         functions = dict(text.functions)
-        word = case.contract.name if case.kind == HAS_DONE else case.contract.loop_invariant
+        name = case.contract.name if case.kind == HAS_DONE else case.contract.loop_invariant
         if case.kind in (BEGINS, KEEPS_ON, HAS_DONE):
-            functions[PART] = (_word_of(functions[word][0], case.part), functions[word][1])
+            functions[PART] = (_part_as_function(functions[name][0], case.part), functions[name][1])
         self.machine = Machine(sizes, with_ghosts=True, with_checks=False, text=functions)
 
     def run(self, candidate: _Candidate) -> BrokenContract | None:
@@ -163,7 +163,7 @@ class _Replay:
     def _run(self, candidate: _Candidate) -> BrokenContract | None:
         case, contract = self.case, self.case.contract
         start, before = watched(candidate.start), watched(candidate.before)
-        if not all(self.machine.word(one.name)(state) for one in COLLECTED.invariants for state in (start, before)):
+        if not all(self.machine.function(one.name)(state) for one in COLLECTED.invariants for state in (start, before)):
             return None
         given = candidate.given
         at_first = {name: 0 if name == NUM_FIRED else value for name, value in given.items()}
@@ -218,7 +218,7 @@ class _Replay:
         return self.machine.value(name, {**self.case.contract.arguments(given), **values})
 
 
-def _word_of(function: ast.FunctionDef, part: str) -> ast.FunctionDef:
+def _part_as_function(function: ast.FunctionDef, part: str) -> ast.FunctionDef:
     """A part of a predicate, as a function with the same parameters."""
     found = copy.deepcopy(function)
     found.name, found.decorator_list = PART, []

@@ -99,7 +99,7 @@ class Replay:
         """Whether all invariants hold, without the one whose subscript is out of range in this case."""
         names = (claim.name for claim in COLLECTED.invariants)
         skipped = self.case.subject if self.case.kind is Kind.RANGE else ""
-        return all(self.machine.word(name)(state) for name in names if name != skipped)
+        return all(self.machine.function(name)(state) for name in names if name != skipped)
 
     def _fire(self, state: State, candidate: Candidate) -> Replayed | None:
         arguments = copy.deepcopy(list(candidate.arguments.values()))
@@ -118,7 +118,7 @@ class Replay:
         """The result if the claim is false of the state, or has a subscript out of range."""
         name = self.case.subject if self.case.kind is Kind.RANGE else self.case.claim
         try:
-            is_true = self.machine.word(name)(state)
+            is_true = self.machine.function(name)(state)
         except OutOfRange as error:
             return Replayed(state) if self._is_in_function(error) else None
         except (TooSmall, IndexError):

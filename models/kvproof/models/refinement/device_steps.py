@@ -57,7 +57,11 @@ def _taking(setting: Setting) -> Simulation:
                 yield "no block of the pool is free", "no-use-after-free", setting.no_free_block()
                 yield from abstraction.device_agrees(device, before)
                 return
-            yield "the block taken is free, in the pool", "no-use-after-free", setting.word("free_in", block, GPU)
+            yield (
+                "the block taken is free, in the pool",
+                "no-use-after-free",
+                setting.spec_function("free_in", block, GPU),
+            )
             yield "the block taken is the one freed last", "lists-agree", number(outcome.value) == block
             after = setting.after("gain", setting.seq, setting.index, block)
             yield from abstraction.device_agrees(device, after)

@@ -78,10 +78,10 @@ class Setting:
         """The hypothesis that the sequence is live, at rest, and has its blocks on the GPU."""
         return Hypothesis(
             "the table is one of the GPU",
-            z3.And(self.word("at_rest", self.seq), self.read("home", self.seq) == GPU),
+            z3.And(self.spec_function("at_rest", self.seq), self.read("home", self.seq) == GPU),
         )
 
-    def word(self, name: str, *arguments: Any) -> z3.BoolRef:
+    def spec_function(self, name: str, *arguments: Any) -> z3.BoolRef:
         """A predicate of the specification, of the state before."""
         return as_truth(self.translator.run(name, self.before, *arguments).value)
 
@@ -95,4 +95,4 @@ class Setting:
 
     def no_free_block(self) -> z3.BoolRef:
         """An arbitrary block does not satisfy the guard for taking a free block."""
-        return z3.Not(self.word("free_in", z3.Int("some_block"), GPU))
+        return z3.Not(self.spec_function("free_in", z3.Int("some_block"), GPU))

@@ -207,7 +207,7 @@ def _sharing_next(setting: Setting) -> Simulation:
         block = SymbolicInt(setting.read("table", seq, index))
         return lambda: device.share((block,)), lambda _: setting.abstraction.device_agrees(device, then)
 
-    named = Hypothesis("the table names a block there", setting.word("has_entry", seq, index))
+    named = Hypothesis("the table names a block there", setting.spec_function("has_entry", seq, index))
     known = (*setting.assumed, setting.is_seq, setting.is_on_gpu, named)
     return Simulation("DeviceBlocks.share of a table, entry by entry", DeviceBlocks.share, known, start)
 

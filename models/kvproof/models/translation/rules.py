@@ -31,7 +31,7 @@ class Outcome:
     """The result of a run.
 
     guard: whether it is enabled. guards: each one, where the text reaches it. checks: what holds on the way. demands:
-    what must hold for every value to be defined. value: what a word or claim returns. state: the state after.
+    what must hold for every value to be defined. value: what a function or claim returns. state: the state after.
     """
 
     state: SymbolicState

@@ -1,9 +1,9 @@
 """The mapping of a step: pairs (source, target) of blocks whose content a worker copies.
 
 A step has three lists of pairs, and a worker executes them in `WORKER_ORDER`. Each list may be executed pair by pair,
-or read as a whole before it is written, or by a kernel whose threads read and write in any order. The words say when
-two pairs give the same bytes in all these ways; a list does if every two of its pairs do. Where the pairs of a list go
-from one pool to the other, the ids are those of one numbering of both pools.
+or read as a whole before it is written, or by a kernel whose threads read and write in any order. The predicates say
+when two pairs give the same bytes in all these ways; a list does if every two of its pairs do. Where the pairs of a
+list go from one pool to the other, the ids are those of one numbering of both pools.
 
 Source: vLLM 0.6, worker/worker.py, execute_worker.
 """

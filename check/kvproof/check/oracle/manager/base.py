@@ -65,10 +65,10 @@ class ManagerBase(Oracle):
     def judge_ok(self, group: Group, context: str) -> None:
         """OK: the group and the watermark fit, as far as this does not depend on choices of the manager."""
         machine = self.explainer.machine
-        if self.config.caching or self.config.window or not machine.word("something_runs")(self.state):
+        if self.config.caching or self.config.window or not machine.function("something_runs")(self.state):
             return
-        needed, unused = self.num_blocks_needed(group, 0), machine.word("unused_in")(self.state, GPU)
-        if not machine.word("may_answer_ok")(needed, unused, self.num_held_back):
+        needed, unused = self.num_blocks_needed(group, 0), machine.function("unused_in")(self.state, GPU)
+        if not machine.function("may_answer_ok")(needed, unused, self.num_held_back):
             raise Finding(
                 "admission-sound",
                 f"{context} says OK, but needs {needed} blocks of $expected free, and {self.num_held_back} are "
@@ -88,5 +88,5 @@ class ManagerBase(Oracle):
 
     def judge_later(self, sentence: str) -> None:
         """The subject answered LATER; `sentence` says what is wrong if it may not."""
-        if not self.explainer.machine.word("may_wait")(self.state):
+        if not self.explainer.machine.function("may_wait")(self.state):
             raise Finding("admission-final", sentence)

@@ -2,7 +2,7 @@
 table reads.
 
 The invariants of the specification state the same through enumerations, which only exist where ghosts are kept, and
-pair by pair. This count is part of the product on purpose: it needs no ghosts and shares no word with the
+pair by pair. This count is part of the product on purpose: it needs no ghosts and shares no function with the
 specification, so it also shows whether the invariants say enough.
 """
 

@@ -96,10 +96,10 @@ def appends(machine: Machine, scope: Scope, state: State, seq: int, tokens: list
     size, home = scope.block_size, state.home[seq]
     pool, index = _pool(scope, home), state.num_full[seq]
     found = _found(state, pool, row_of(tokens, index, size)) if scope.caching and len(tokens) % size == 0 else []
-    missing = machine.word("entries_missing")(state, seq, 1 + scope.lookahead)
-    is_copied = bool(machine.word("tail_is_shared")(state, seq))
+    missing = machine.function("entries_missing")(state, seq, 1 + scope.lookahead)
+    is_copied = bool(machine.function("tail_is_shared")(state, seq))
     is_new = index == state.num_blocks[seq]
-    has_arrived = bool(machine.word("has_arrived")(state, seq))  # else its tokens can be known, and not computed
+    has_arrived = bool(machine.function("has_arrived")(state, seq))  # else its tokens can be known, and not computed
     for twin in [NONE, *found]:
         num_taken = missing + is_copied
         if twin != NONE:

@@ -56,7 +56,7 @@ class CallSpace:
         self.claims = Claims(self.machine, "real" if scope.claims else "recount")
         self.continuations = Continuations()
         self._keys = StateKeys(self.machine, self.continuations.before)
-        self._can_still_be_read: Callable[[State, int, int], bool] = self.machine.word("can_still_be_read")
+        self._can_still_be_read: Callable[[State, int, int], bool] = self.machine.function("can_still_be_read")
 
     def first(self) -> State:
         """The state in which nothing has happened yet."""

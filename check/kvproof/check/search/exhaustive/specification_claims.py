@@ -18,10 +18,10 @@ from kvproof.spec.text.state import State
 
 @cache
 def _reads_ghosts(name: str) -> bool:
-    """Whether a claim or word reads a ghost field, itself or through a word."""
+    """Whether a claim or function reads a ghost field, itself or through a function that it calls."""
     function, _ = functions()[name]
-    words = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} & functions().keys() - {name}
-    return bool(fields_in(function) & GHOSTS) or any(_reads_ghosts(word) for word in words)
+    called = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} & functions().keys() - {name}
+    return bool(fields_in(function) & GHOSTS) or any(_reads_ghosts(other) for other in called)
 
 
 class Claims:
@@ -31,7 +31,9 @@ class Claims:
         self.sizes = machine.sizes
         claims = COLLECTED.invariants + COLLECTED.theorems if extent != "recount" else []
         self.predicates: list[tuple[Claim, Callable[[State], bool]]] = [
-            (claim, machine.word(claim.name)) for claim in claims if extent == "all" or not _reads_ghosts(claim.name)
+            (claim, machine.function(claim.name))
+            for claim in claims
+            if extent == "all" or not _reads_ghosts(claim.name)
         ]
 
     def broken(self, state: State) -> Finding | None:

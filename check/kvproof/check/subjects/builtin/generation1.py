@@ -19,7 +19,7 @@ from typing import Any
 from kvproof.check.protocol.manager import Assumption, Config, Unsupported
 from kvproof.check.subjects.builtin.manager import ASSUMPTIONS, BuiltIn
 from kvproof.impl import BlockSpaceManagerV1
-from kvproof.spec.native import sized_word
+from kvproof.spec.native import sized_function
 
 PROMPT_BESIDE_RING = Assumption(
     "prompt-beside-ring", "A prompt longer than the ring is computed in one step, which does not read the ring."
@@ -41,7 +41,7 @@ class Generation1(BuiltIn):
         if config.window and config.chunked:
             raise Unsupported("a ring does not hold what the later chunks of a prompt read")
         size = config.block_size
-        ring = None if config.window is None else (sized_word("blocks_for", size)(config.window - 1) + 1) * size
+        ring = None if config.window is None else (sized_function("blocks_for", size)(config.window - 1) + 1) * size
         return super().make(replace(config, window=ring))
 
 

@@ -13,7 +13,7 @@ from kvproof.impl import BlockManager, InvalidValueError, Sequence, SequenceGrou
 from kvproof.impl.errors import DoubleFreeError
 from kvproof.impl.scheduler import PreemptionMode, Scheduler, SchedulerOutputs
 from kvproof.impl.scheduler import SchedulerConfig as BuiltInConfig
-from kvproof.spec.native import sized_word
+from kvproof.spec.native import sized_function
 from kvproof.spec.text.identity import Image, Key
 
 MODES = {"auto": None, "recompute": PreemptionMode.RECOMPUTE, "swap": PreemptionMode.SWAP}
@@ -111,7 +111,7 @@ class BuiltInScheduler(SchedulerAdapter):
         """Call `schedule`; the output is its answer."""
         outputs = self.scheduler.schedule()
         size = self.config.block_size
-        blocks_for = sized_word("blocks_for", size)
+        blocks_for = sized_function("blocks_for", size)
         chunks = []
         for scheduled in outputs.scheduled_seq_groups:
             seqs = scheduled.seq_group.get_seqs(RUNNING)

@@ -16,7 +16,7 @@ from typing import Any
 from kvproof.check.protocol.manager import Admitted, Assumption, Capabilities, Config, Refused, Scheduled
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.subjects.mini_sglang.loader import import_manager
-from kvproof.spec.native import sized_word
+from kvproof.spec.native import sized_function
 
 NUM_ROWS, ROW_LENGTH = 32, 256  # requests, and tokens of one; far beyond any run
 OUTPUT_MAX = ROW_LENGTH
@@ -59,7 +59,7 @@ class MiniSGLang(ManagerAdapter):
         return self.manager.prefix_cache.match_prefix(self._ids(tokens[:-1])).cuda_handle
 
     def _pages(self, num_tokens: int) -> int:
-        num_pages: int = sized_word("blocks_for", self._size)(num_tokens)
+        num_pages: int = sized_function("blocks_for", self._size)(num_tokens)
         return num_pages
 
     def hits(self, group: int) -> int:

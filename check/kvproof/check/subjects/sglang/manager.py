@@ -24,7 +24,7 @@ from kvproof.check.protocol.manager import Admitted, Assumption, Capabilities, C
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.subjects.sglang.fakes import FakeRequest
 from kvproof.check.subjects.sglang.loader import Release, import_release
-from kvproof.spec.native import sized_word
+from kvproof.spec.native import sized_function
 
 NUM_ROWS, ROW_LENGTH = 32, 256  # requests, and tokens of one; far beyond any run
 ASSUMPTIONS = (
@@ -133,7 +133,7 @@ class SGLang(ManagerAdapter):
         return int(self._pool.available_size() + self.manager.evictable_size()) // self._size
 
     def _pages(self, num_tokens: int) -> int:
-        num_pages: int = sized_word("blocks_for", self._size)(num_tokens)
+        num_pages: int = sized_function("blocks_for", self._size)(num_tokens)
         return num_pages
 
     def hits(self, group: int) -> int:

@@ -23,7 +23,7 @@ from kvproof.check.protocol.manager import NULL_BLOCK, Assumption, Config, Obser
 from kvproof.check.subjects.vllm.v0_loader import Manager
 from kvproof.check.subjects.vllm.v0_manager import VllmV0
 from kvproof.check.subjects.vllm.v0_observation import BlockPools, absolute_ids
-from kvproof.spec.native import sized_word
+from kvproof.spec.native import sized_function
 
 PROMPT_BESIDE_RING = Assumption(
     "prompt-beside-ring", "A prompt longer than the ring is computed in one step, which does not read the ring."
@@ -59,7 +59,7 @@ class VllmV0Generation1(VllmV0):
         if config.caching and config.group_size > 1:
             raise Unsupported("with caching, a group has one waiting sequence")
         size = config.block_size
-        self._num_ring = None if config.window is None else sized_word("blocks_for", size)(config.window - 1) + 1
+        self._num_ring = None if config.window is None else sized_function("blocks_for", size)(config.window - 1) + 1
         ring = None if self._num_ring is None else self._num_ring * size
         return super().make(replace(config, window=ring))
 
