@@ -47,7 +47,7 @@ SHORT = ["new", "admit", "run", "fork"]
 def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file with the subjects. A call may take half a second, memory 256 MiB, and the explored scope is tiny."""
     tiny = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, block_size=2)
-    monkeypatch.setattr(conformance, "SCOPES", (tiny,))
+    monkeypatch.setitem(conformance.SCOPES, "manager", (tiny,))
     small = Limits(call_seconds=0.5, memory_bytes=1 << 28)
     monkeypatch.setattr(Limits, "within", staticmethod(lambda seconds: small))
     monkeypatch.setenv("KVPROOF_TEST_PIDS", str(tmp_path / "pids"))

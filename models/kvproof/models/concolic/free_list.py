@@ -178,15 +178,16 @@ def _numbers(inputs: Inputs, subject: Any, num_free: int, has_null: bool) -> Ste
     blocks.num_kept = inputs.below("kept", len(IDS) + 1 - num_free - has_null)
 
     def claims(outcome: Outcome) -> Iterator[Claim]:
-        free, usable, is_idle = outcome.value
+        free, usable, is_idle, free_ids = outcome.value
         yield Claim("the free ids are counted", free == num_free)
+        yield Claim("the free ids are listed in their order", equal(free_ids, device.free))
         yield Claim(
             "all but the blocks kept and the null block are usable", usable == len(IDS) - blocks.num_kept - has_null
         )
         yield Claim("it is idle exactly if every usable block is free", same_truth(is_idle, usable == num_free))
         yield _unchanged(device)
 
-    return Step(lambda: (blocks.num_free, blocks.num_usable, blocks.is_idle), claims)
+    return Step(lambda: (blocks.num_free, blocks.num_usable, blocks.is_idle, blocks.all_free_ids()), claims)
 
 
 def _free_shapes(*also: Any) -> dict[str, tuple[Any, ...]]:
