@@ -241,6 +241,7 @@ FAULTS = [
         "tuple(tokens[low:high]), extra, beside",
         "tuple(tokens[low:high]), None, beside",
         {"sharing-equal", "cow-copied"},
+        CACHED | {"block_size": 1, "num_gpu_blocks": 3},
     ),
     Fault(
         "identity without salt",
@@ -289,7 +290,8 @@ FAULTS = [
         "self.forget(block_id)",
         "pass",
         {"sharing-equal", "hit-computed", "no-use-after-free", "eviction-order"},
-        num_operations=11,  # one content is cached, evicted by another, and asked for again; 9 with more time
+        CACHED | {"block_size": 2, "num_gpu_blocks": 2},
+        num_operations=9,  # one content is cached, evicted by another, and asked for again
     ),
     Fault(
         "an evicted block stays computed",

@@ -40,7 +40,7 @@ def refute_wrong(obligation: Obligation, text: object, seconds: float) -> Refuta
 
 @pytest.fixture
 def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A suite of three obligations, decided in this process, of which one has a counterexample."""
+    """A suite of three obligations, decided in this process, of which one has a counterexample; and no rules."""
 
     def decide_here(obligations: Iterable[Obligation], settings: Settings, _: int) -> Iterator[ProofOutcome]:
         return (decide(one, settings) for one in obligations)
@@ -49,6 +49,7 @@ def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suites, "obligations_of", lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.cli.prove_run.SUITES", {"mixed": ""})
+    monkeypatch.setattr("kvproof.check.cli.prove_run.RULES", {})
     monkeypatch.setattr("kvproof.check.cli.prove_run.refutation_of", refute_wrong)
     monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda: pinned(mixed()))
 
@@ -255,7 +256,7 @@ def test_an_obligation_that_is_not_pinned_or_has_vanished_fails_the_run(
     right = next(mixed())
     old = Obligation("mixed", "right", "it is not -1", "conservation", right.hypotheses, X != -1)
     monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda: pinned([old]))
-    done = kvproof_prove(*selected, "--json", "-")
+    done = kvproof_prove(*selected, "--timeout", "0.2", "--json", "-")
     assert done.exit_code == 1
     (check,) = [one for one in json.loads(done.stdout)["checks"] if one["judge"] == "pin"]
     assert check["verdict"] == "refuted"
