@@ -58,7 +58,7 @@ class BlockManager:
 
 
 class Adapter(ManagerAdapter):
-    """The manager, as kvproof asks for it."""
+    """The manager, behind kvproof's protocol."""
 
     name = "forty-lines"
     capabilities = Capabilities(fork=True)

@@ -17,7 +17,7 @@ class BlockManager(forty_lines.BlockManager):
 
 
 class Adapter(forty_lines.Adapter):
-    """The broken manager, as kvproof asks for it."""
+    """The broken manager, behind kvproof's protocol."""
 
     name = "forty-lines-broken"
 

@@ -33,7 +33,7 @@ def walked(caching: str) -> str:
 
 
 def test_a_folder_without_mini_sglang_is_named(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="is no checkout of mini-sglang: it has no python/minisgl"):
+    with pytest.raises(EngineError, match="is not a checkout of mini-sglang: it has no python/minisgl"):
         import_manager(str(tmp_path))
 
 

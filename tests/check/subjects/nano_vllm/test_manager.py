@@ -216,7 +216,7 @@ def test_a_block_found_after_it_was_taken_is_refuted(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_nano_vllm_is_named(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="is no checkout of nano-vllm: it has no nanovllm"):
+    with pytest.raises(EngineError, match="is not a checkout of nano-vllm: it has no nanovllm"):
         import_manager(str(tmp_path))
 
 

@@ -1,10 +1,10 @@
-"""LMDeploy's paging (PyTorch engine), importable with numpy and nothing else.
+"""Import LMDeploy's paging (PyTorch engine); of its dependencies, only numpy is needed.
 
-Real are the block managers, the prefix-cache trie, and the helper that makes room by evicting; stubs replace
-messages, configurations, connectors and the caches of states, which full attention does not use.
+Real modules: the block managers, the prefix-cache trie, and the helper that makes room by eviction. Stubs: messages,
+configurations, connectors, and the caches of states, which full attention does not use.
 
-The allocator keeps the time of the last access in whole seconds, and the trie decides ties by the addresses of its
-nodes, so that no two runs evict alike. Here a clock counts its readings instead, and runs repeat.
+LMDeploy's allocator stores the time of the last access in whole seconds, and its trie breaks ties by memory addresses.
+With them, the order of eviction would differ from run to run. A clock that counts its readings makes runs repeatable.
 """
 
 import importlib
@@ -30,7 +30,7 @@ REAL = (
 
 
 class Modules(NamedTuple):
-    """The modules that an adapter uses."""
+    """The modules that the adapter uses."""
 
     block: Any
     manager: Any
@@ -40,7 +40,7 @@ class Modules(NamedTuple):
 
 
 class Clock:
-    """The part of `time` that is called: every reading is later than the one before."""
+    """The part of `time` that LMDeploy calls; every reading is later than the previous one."""
 
     def __init__(self) -> None:
         self._now = 0
@@ -54,7 +54,7 @@ STAND_INS: dict[str, dict[str, Any]] = {"utils": {"get_logger": logging.getLogge
 
 
 def import_modules(version: str, cache: Path | None = None) -> Modules:
-    """A release's paging, from its unpacked sources. Raises EngineError if the release is not here."""
+    """Import the modules of a release from its sources. Raises EngineError if it was not downloaded."""
     stub_modules.mount_real(PACKAGE, download.find(PACKAGE, version, cache) / PACKAGE, REAL, STAND_INS)
 
     def module(name: str) -> Any:

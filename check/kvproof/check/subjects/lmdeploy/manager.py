@@ -1,13 +1,16 @@
 """LMDeploy's block manager and prefix-cache trie (PyTorch engine) as a subject: release 0.18.
 
-The adapter plays the part of `lmdeploy/pytorch/paging/scheduler.py` and `prefill_scheduler.py`: a prompt is matched,
-room is made by evicting from the trie, blocks are allocated, and the blocks that the step will fill are attached to
-the trie at once (`_allocate_and_commit`), where equal ones are taken over from others; a later chunk is reserved the
-same way (`reserve_long_context_chunk`); a decode gets blocks, and attaches what it has filled, only when it needs one
-(`schedule_running`); who ends or is preempted gives up what it holds (`release_paging_resources`).
+The adapter replaces `lmdeploy/pytorch/paging/scheduler.py` and `prefill_scheduler.py`:
 
-Limits: full attention; no states, images, windows, connectors, nor sequences that are stopped and go on; the block
-manager's swap, which the scheduler does not call any more, is not driven.
+- Admission: the trie is searched for the prompt, eviction from the trie makes room, and blocks are allocated. The
+  blocks that the step will fill are attached to the trie at once (`_allocate_and_commit`); if the trie has equal blocks
+  of another sequence, those are taken over.
+- A later chunk of a prompt is reserved in the same way (`reserve_long_context_chunk`).
+- A decode gets blocks only when it needs one, and attaches the blocks that it has filled (`schedule_running`).
+- A sequence that ends or is preempted gives up all its blocks (`release_paging_resources`).
+
+Limits: full attention only. States, images, windows, connectors, and sequences that are stopped and continued are not
+driven, nor is the block manager's swap, which the scheduler no longer calls.
 """
 
 from typing import Any
@@ -28,7 +31,7 @@ ASSUMPTIONS = (
 
 
 class FakeSequence:
-    """What the manager and the trie read of a sequence (`lmdeploy/pytorch/messages.py`)."""
+    """A sequence, with the fields that the manager and the trie read (`lmdeploy/pytorch/messages.py`)."""
 
     kv_token_limit: int | None = None
     return_routed_experts = False
@@ -70,7 +73,7 @@ class FakeSequence:
 
 
 class LMDeploy(ManagerAdapter):
-    """`DefaultBlockManager` and `BlockTrie`."""
+    """LMDeploy's `DefaultBlockManager` and `BlockTrie`."""
 
     capabilities = Capabilities(
         caching=True,
@@ -87,7 +90,7 @@ class LMDeploy(ManagerAdapter):
         self._modules = modules
 
     def make(self, config: Config) -> Any:
-        """A manager, a trie over its allocator, and what makes room in both."""
+        """A new manager, a trie over its allocator, and the eviction helper for both. Returns the manager."""
         modules = self._modules
         manager = modules.manager.DefaultBlockManager(config.num_gpu_blocks, 0)
         self._trie = modules.trie.BlockTrie(
@@ -108,12 +111,12 @@ class LMDeploy(ManagerAdapter):
         return self._fakes[seq]
 
     def grow(self, seq: int, token: int) -> None:
-        """A token was sampled."""
+        """Append a sampled token to the sequence."""
         super().grow(seq, token)
         self._sequence(seq).tokens.append(token)
 
     def hits(self, group: int) -> int:
-        """A match that is given up again."""
+        """Match the prompt and give the match up again. Returns the number of tokens found."""
         (seq,) = self.groups[group]
         fake = self._sequence(seq)
         self._trie.match(fake)
@@ -122,7 +125,7 @@ class LMDeploy(ManagerAdapter):
         return hit
 
     def _give_up(self, fake: FakeSequence) -> None:
-        """As `release_paging_resources`."""
+        """As in `release_paging_resources`: free all blocks, and forget the match."""
         cache = fake.prefix_cache
         cache.trie_cursor, cache.match_start_step = None, -1
         cache.recompute_overlap.clear_tracking()
@@ -132,7 +135,7 @@ class LMDeploy(ManagerAdapter):
         fake.set_step(0)
 
     def can_admit(self, group: int) -> Any:
-        """A match, and room for all the rest of the prompt."""
+        """Whether, after a match, room can be made for the rest of the prompt."""
         (seq,) = self.groups[group]
         fake = self._sequence(seq)
         self._trie.match(fake)
@@ -141,16 +144,16 @@ class LMDeploy(ManagerAdapter):
         return super().can_admit(group)
 
     def can_allocate(self, tokens: list[int]) -> bool:
-        """Answered by `can_admit`, which knows the sequence."""
+        """The answer that `can_admit` computed, since it knows the sequence."""
         return self._fits
 
     def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
-        """The first chunk is not all of the prompt."""
+        """Admit, and remember the size of the first chunk for `allocate`."""
         self._first_chunk = num_tokens
         return super().admit(group, num_tokens)
 
     def allocate(self, seq: int, tokens: list[int]) -> int:
-        """Match, make room, allocate for the first chunk, and attach what it fills."""
+        """Match, make room, allocate the first chunk, and attach its blocks to the trie. Returns the hit in tokens."""
         fake = self._sequence(seq)
         self._prompts[seq] = len(tokens)
         self._trie.match(fake)
@@ -159,17 +162,17 @@ class LMDeploy(ManagerAdapter):
         return hit
 
     def _reserve(self, fake: FakeSequence, stop: int, num_prompt: int) -> None:
-        """As `reserve_long_context_chunk`: a chunk that is not the last has a limit, and no slots beyond it."""
+        """As in `reserve_long_context_chunk`: every chunk except the last has a limit, and gets no slots beyond it."""
         is_last = stop >= num_prompt
         fake.kv_token_limit = None if is_last else stop
         beyond = self.config.lookahead if is_last else 0
         if not self._eviction.try_make_capacity_for(fake, (), beyond):
-            raise MemoryError("no room is made for a chunk")
+            raise MemoryError("the eviction helper could not make room for a chunk")
         self.manager.allocate(fake, beyond)
         self._trie.allocate(fake)
 
     def can_append(self, group: int) -> bool:
-        """Room for all tokens that are known, and for those that may be drafted."""
+        """Whether room can be made for all known tokens and for the lookahead."""
         (seq,) = self.groups[group]
         fake = self._sequence(seq)
         limit, fake.kv_token_limit = fake.kv_token_limit, None
@@ -178,27 +181,27 @@ class LMDeploy(ManagerAdapter):
         return has_room
 
     def append(self, seq: int, num_tokens: int) -> None:
-        """The next chunk, or as `schedule_running` a block if one is needed."""
+        """Reserve the next chunk, or, as in `schedule_running`, allocate a block if one is needed."""
         fake = self._sequence(seq)
         if fake.num_history_ids < self._prompts[seq]:
             self._reserve(fake, fake.num_history_ids + num_tokens, self._prompts[seq])
         elif self.manager.num_required_blocks(fake, self.config.lookahead):
             if not self._eviction.try_make_capacity_for(fake, (), self.config.lookahead):
-                raise MemoryError("no room is made for a decode")
+                raise MemoryError("the eviction helper could not make room for a decode")
             self.manager.allocate(fake, self.config.lookahead)
             self._trie.allocate(fake)
 
     def step_done(self, step: list[Scheduled]) -> None:
-        """The sequences know what is computed."""
+        """Record in each sequence how many tokens are computed."""
         for one in step:
             self._fakes[one.seq].set_step(one.stop)
 
     def release(self, seq: int) -> None:
-        """What it holds is given up; the trie keeps its own."""
+        """Give up the blocks of the sequence; the trie keeps its references."""
         self._give_up(self._sequence(seq))
 
     def free(self, seq: int) -> None:
-        """The sequence is over."""
+        """End the sequence, and forget it."""
         super().free(seq)
         self._fakes.pop(seq, None)
 
@@ -212,17 +215,17 @@ class LMDeploy(ManagerAdapter):
         return nodes
 
     def tables(self) -> dict[int, list[int]]:
-        """The physical blocks of those that have any."""
+        """The physical blocks of each sequence that has blocks."""
         held = {seq: fake for seq, fake in self._fakes.items() if fake.num_blocks}
         return {seq: self.manager.get_block_table(fake).tolist() for seq, fake in held.items()}
 
     def num_free(self) -> int:
-        """Blocks that are free, or held by the trie alone."""
+        """The number of blocks that are free, or referenced by the trie only."""
         counts = self.manager.allocator.get_ref_count
         return int(self.manager.get_num_free_gpu_blocks()) + sum(int(counts(n.block_id)) == 1 for n in self._nodes())
 
     def refcounts(self) -> list[int]:
-        """References of sequences: all but the trie's own."""
+        """For each block, the number of references by sequences, without the trie's own."""
         allocator, refs = self.manager.allocator, [0] * self.config.num_gpu_blocks
         used = {int(block) for fake in self._fakes.values() for block in fake.logical_blocks.get_real_blocks()}
         owned = {int(node.block_id) for node in self._nodes()}
@@ -234,5 +237,5 @@ class LMDeploy(ManagerAdapter):
 
 
 def make(version: str) -> LMDeploy:
-    """The manager of a release that was brought in. Raises EngineError."""
+    """The manager of a downloaded release. Raises EngineError if it was not downloaded."""
     return LMDeploy(version, import_modules(version))

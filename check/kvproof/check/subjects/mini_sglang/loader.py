@@ -1,8 +1,9 @@
-"""mini-sglang's cache manager, importable with torch and without its models, kernels and sockets.
+"""Import mini-sglang's cache manager, with torch but without its models, kernels and sockets.
 
-mini-sglang has no releases on an index: it is used by the path of a checkout. Real are the cache manager and the table
-of its scheduler, its prefix caches and its request. One kernel is on the path, which compares two rows of tokens: what
-stands in does that. Memory is not pinned, since only an accelerator could read it faster.
+mini-sglang has no releases on an index, so the path of a checkout names it. Real modules: the cache manager and the
+table manager of its scheduler, its prefix caches and its request. The code that is driven calls one kernel, which
+compares two rows of tokens; `num_equal` replaces it. Memory is not pinned, since only an accelerator would read it
+faster.
 """
 
 import importlib
@@ -27,7 +28,7 @@ REAL = (
 
 
 class Checkout(NamedTuple):
-    """The modules that an adapter uses."""
+    """The modules that the adapter uses."""
 
     core: Any
     cache: Any
@@ -35,7 +36,7 @@ class Checkout(NamedTuple):
 
 
 class WithoutPinning:
-    """torch, but that what is to be pinned is not."""
+    """torch, except that it never pins memory."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -48,18 +49,18 @@ class WithoutPinning:
 
 
 def num_equal(one: Any, other: Any) -> int:
-    """How many tokens two rows have in common from their beginning."""
+    """The number of tokens at the beginning of two rows that are equal."""
     length = min(len(one), len(other))
     differ = (one[:length] != other[:length]).nonzero()
     return int(differ[0]) if len(differ) else length
 
 
 def import_manager(path: str) -> Checkout:
-    """The cache manager of a checkout. Raises EngineError."""
+    """Import the cache manager of a checkout. Raises EngineError if the folder is not a checkout."""
     folder = Path(path).expanduser()
     roots = [root for root in (folder / "python" / PACKAGE, folder / PACKAGE) if (root / MANAGER).is_file()]
     if not roots:
-        raise EngineError(f"{path} is no checkout of mini-sglang: it has no python/{PACKAGE}/{MANAGER.as_posix()}")
+        raise EngineError(f"{path} is not a checkout of mini-sglang: it has no python/{PACKAGE}/{MANAGER.as_posix()}")
     stub_modules.mount_real(PACKAGE, roots[0], REAL, {"kernel": {"fast_compare_key": num_equal}})
 
     def module(name: str) -> Any:

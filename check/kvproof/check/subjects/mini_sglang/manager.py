@@ -1,14 +1,18 @@
-"""mini-sglang's cache manager as a subject, by the path of a checkout.
+"""mini-sglang's cache manager as a subject; the path of a checkout names it.
 
-A block is a page. The adapter plays the part of `minisgl/scheduler/prefill.py` and `scheduler.py` (version 0.1.0), with
-overlapped scheduling off: a prompt is matched but for its last token, what was found is locked and copied into the row
-of the request (`PrefillAdder`); pages for the batch are allocated in one call (`allocate_paged`), evicting where the
-pool is short; when a step is over, prompts that are whole are put into the prefix cache (`cache_req`), and a request
-that is over puts in all that it has computed. Frees of one step become free at its end (`lazy_free_region`).
+A block is a page. The adapter replaces `minisgl/scheduler/prefill.py` and `scheduler.py` (version 0.1.0), without
+overlapped scheduling:
 
-Limits: mini-sglang's admission holds back what the output may still need, so that nothing is ever preempted; here the
-pages of the prompt are asked for, and what is preempted gives up its pages as one that is aborted does. No adapters,
-salts, windows, fork, swap or reset of the cache.
+- Admission: the prefix cache is searched for all tokens of a prompt except the last; the prefix found is locked and
+  copied into the row of the request (`PrefillAdder`). `allocate_paged` allocates pages, and evicts if the pool has too
+  few.
+- After a step, completely computed prompts are put into the prefix cache (`cache_req`). Pages that a step frees become
+  free at its end (`lazy_free_region`).
+- A finished request puts everything that it has computed into the prefix cache.
+
+Limits: mini-sglang's own admission reserves pages for the whole output, so it never preempts. Here an admission needs
+only the pages of the prompt, and a preempted request gives up its pages like an aborted one. There are no adapters,
+salts, windows, forks, swaps or resets of the cache.
 """
 
 from typing import Any
@@ -28,7 +32,7 @@ ASSUMPTIONS = (
 
 
 class MiniSGLang(ManagerAdapter):
-    """`minisgl.scheduler.cache.CacheManager`."""
+    """mini-sglang's `minisgl.scheduler.cache.CacheManager`."""
 
     name = "mini-sglang"
     capabilities = Capabilities(caching=True, chunked=True, dedups_after_step=True)
@@ -38,7 +42,7 @@ class MiniSGLang(ManagerAdapter):
         self._checkout = import_manager(path)
 
     def make(self, config: Config) -> Any:
-        """A manager of its own, and a table of pages."""
+        """A new cache manager and a table of pages. Returns the manager."""
         import torch
 
         checkout, self._torch, self._size = self._checkout, torch, config.block_size
@@ -55,7 +59,7 @@ class MiniSGLang(ManagerAdapter):
         return self._torch.tensor(tokens, dtype=self._torch.int32)
 
     def _match(self, tokens: list[int]) -> Any:
-        """What is cached of all tokens but the last, as `match_req` asks."""
+        """As in `match_req`: the longest cached prefix of all tokens except the last."""
         return self.manager.prefix_cache.match_prefix(self._ids(tokens[:-1])).cuda_handle
 
     def _pages(self, num_tokens: int) -> int:
@@ -63,12 +67,12 @@ class MiniSGLang(ManagerAdapter):
         return num_pages
 
     def hits(self, group: int) -> int:
-        """Tokens of a waiting request that the prefix cache has."""
+        """The number of tokens of a waiting request that the prefix cache has."""
         (seq,) = self.groups[group]
         return int(self._match(self.tokens[seq]).cached_len)
 
     def can_allocate(self, tokens: list[int]) -> bool:
-        """As `PrefillAdder`: with what was found locked, the rest must be free or evictable."""
+        """As in `PrefillAdder`: while the prefix found is locked, the other pages must be free or evictable."""
         found = self._match(tokens)
         self.manager.lock(found)
         fits = self._pages(len(tokens)) - found.cached_len // self._size <= self.num_free()
@@ -76,12 +80,12 @@ class MiniSGLang(ManagerAdapter):
         return bool(fits)
 
     def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
-        """The first chunk is not all of the prompt."""
+        """Admit, and remember the size of the first chunk for `allocate`."""
         self._first_chunk = num_tokens
         return super().admit(group, num_tokens)
 
     def allocate(self, seq: int, tokens: list[int]) -> int:
-        """Lock, take a row, copy what was found into it, and allocate for the first chunk."""
+        """Lock the prefix found, copy it into a new row, and allocate the first chunk. Returns the hit in tokens."""
         found = self._match(tokens)
         self.manager.lock(found)
         row = self._rows.allocate()
@@ -105,12 +109,12 @@ class MiniSGLang(ManagerAdapter):
         self._num_slots[seq] = request.device_len
 
     def can_append(self, group: int) -> bool:
-        """Whether all tokens that are known get their pages."""
+        """Whether the pool has pages for all known tokens."""
         (seq,) = self.groups[group]
         return self._pages(len(self.tokens[seq])) - self._pages(self._num_slots[seq]) <= self.num_free()
 
     def append(self, seq: int, num_tokens: int) -> None:
-        """The next chunk is a new request over the same row; a decode has its token already."""
+        """Allocate the next chunk, as a new request over the same row, or a slot for the token of a decode."""
         request = self._requests[seq]
         if request.cached_len < self._num_prompt[seq]:
             stop = request.cached_len + num_tokens
@@ -118,20 +122,20 @@ class MiniSGLang(ManagerAdapter):
         self._allocate_pages(seq)
 
     def grow(self, seq: int, token: int) -> None:
-        """A token was sampled."""
+        """Append a sampled token to the request."""
         super().grow(seq, token)
         if seq in self._requests:
             self._requests[seq].append_host(self._ids([token]))
 
     def release(self, seq: int) -> None:
-        """As `_free_req_resources`: the row is given back, and what was computed is cached."""
+        """As in `_free_req_resources`: give back the row, and cache what was computed."""
         request = self._requests.pop(seq)
         del self._num_slots[seq]
         self._rows.free(request.table_idx)
         self.manager.cache_req(request, finished=True)
 
     def step_done(self, step: list[Scheduled]) -> None:
-        """As `_process_last_data`: a prompt that is whole is cached; a chunk and a decode are not."""
+        """As in `_process_last_data`: cache each prompt that is now complete, but no partial prompt and no decode."""
         with self.manager.lazy_free_region():
             for one in step:
                 request = self._requests[one.seq]
@@ -140,7 +144,7 @@ class MiniSGLang(ManagerAdapter):
                     self.manager.cache_req(request, finished=False)
 
     def tables(self) -> dict[int, list[int]]:
-        """The pages of every row in use; the slots of a page come in order."""
+        """The pages of every row in use. Raises ValueError if the slots of a page are not in order."""
         tables, size = {}, self._size
         for seq, request in self._requests.items():
             row = self._rows.page_table[request.table_idx, : self._num_slots[seq]].tolist()
@@ -151,10 +155,10 @@ class MiniSGLang(ManagerAdapter):
         return tables
 
     def num_free(self) -> int:
-        """Pages that are free, or cached and locked by nobody."""
+        """The number of pages that are free, or cached without a lock."""
         return int(self.manager.available_size) // self._size
 
 
 def make(version: str) -> MiniSGLang:
-    """The manager of a checkout, whose path stands in the place of a version. Raises EngineError."""
+    """The manager of the checkout at this path. Raises EngineError if the folder is not a checkout."""
     return MiniSGLang(version)

@@ -1,9 +1,9 @@
-"""nano-vllm's block manager and scheduler, importable without its models.
+"""Import nano-vllm's block manager and scheduler, without its models.
 
-nano-vllm has no releases on an index: it is used by the path of a checkout. Its block manager needs numpy and xxhash,
-and of itself the sequence; its configuration, which asks for a model, is only named. Where xxhash is not installed,
-another 64-bit hash of the same interface stands in: which hash it is only decides which bucket a block is looked up in,
-since the manager compares tokens as well.
+nano-vllm has no releases on an index, so the path of a checkout names it. Its block manager needs numpy, xxhash and
+nano-vllm's sequence. Its configuration, which needs a model, is replaced by an empty class. If xxhash is not installed,
+another 64-bit hash with the same interface replaces it. This changes no answer: the hash only selects where a block is
+looked up, and the manager also compares the tokens.
 """
 
 import hashlib
@@ -20,14 +20,14 @@ HASH_BYTES = 8
 
 
 class Manager(NamedTuple):
-    """The classes of a checkout."""
+    """The classes of a checkout that the manager's adapter uses."""
 
     make: Any
     sequence: Any
 
 
 class Hash64:
-    """The part of `xxhash.xxh64` that is called."""
+    """The part of `xxhash.xxh64` that nano-vllm calls."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=HASH_BYTES)
@@ -40,21 +40,21 @@ class Hash64:
 
 
 class Scheduler(NamedTuple):
-    """The classes of a checkout, for the loop."""
+    """The classes of a checkout that the scheduler's adapter uses."""
 
     make: Any
     sequence: Any
 
 
 def import_manager(path: str) -> Manager:
-    """The block manager of a checkout. Raises EngineError."""
+    """Import the block manager of a checkout. Raises EngineError if the folder is not a checkout."""
     _mount(path, "block_manager")
     module = partial_import.module_of(PACKAGE, ["engine.block_manager"])
     return Manager(module.BlockManager, module.Sequence)
 
 
 def import_scheduler(path: str) -> Scheduler:
-    """The scheduler of a checkout. Raises EngineError."""
+    """Import the scheduler of a checkout. Raises EngineError if the folder is not a checkout."""
     _mount(path, "scheduler")
     module = partial_import.module_of(PACKAGE, ["engine.scheduler"])
     return Scheduler(module.Scheduler, module.Sequence)
@@ -63,7 +63,7 @@ def import_scheduler(path: str) -> Scheduler:
 def _mount(path: str, module: str) -> None:
     folder = Path(path).expanduser()
     if not (folder / PACKAGE / "engine" / f"{module}.py").is_file():
-        raise EngineError(f"{path} is no checkout of nano-vllm: it has no {PACKAGE}/engine/{module}.py")
+        raise EngineError(f"{path} is not a checkout of nano-vllm: it has no {PACKAGE}/engine/{module}.py")
     partial_import.mount(PACKAGE, folder, {"config": {"Config": object}})
     if "xxhash" not in sys.modules and importlib.util.find_spec("xxhash") is None:
         replacement = sys.modules["xxhash"] = ModuleType("xxhash")

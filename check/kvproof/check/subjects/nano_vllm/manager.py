@@ -1,10 +1,9 @@
-"""nano-vllm's block manager as a subject, by the path of a checkout.
+"""nano-vllm's block manager as a subject; the path of a checkout names it.
 
-The adapter plays the part of `nanovllm/engine/scheduler.py` (commit bb823b3): a prompt gets all its blocks
-at once and is then computed in chunks; blocks are hashed when a step is complete; a decode asks for its slot when
-its token is already there.
+The adapter replaces `nanovllm/engine/scheduler.py` (commit bb823b3). A prompt gets all its blocks at once and is then
+computed in chunks. Blocks are hashed when a step is complete. A decode asks for its slot after its token was appended.
 
-What it does not have, and what is therefore unsupported: fork, swap, sliding window, lookahead, adapters.
+nano-vllm has no fork, swap, sliding window, lookahead or adapters, so these are unsupported.
 """
 
 from typing import Any
@@ -16,7 +15,7 @@ from kvproof.check.subjects.nano_vllm.loader import import_manager
 BLOCK_SIZE_MIN = 2
 
 BLOCK_SIZE = Assumption(
-    "block-size", "A block has at least two slots: the manager finds a new block by a remainder of one."
+    "block-size", "A block has at least two slots: the manager detects a new block by a remainder of one."
 )
 ASSUMPTIONS = (
     BOOLEAN_ADMISSION,
@@ -27,7 +26,7 @@ ASSUMPTIONS = (
 
 
 class NanoVllm(ManagerAdapter):
-    """`nanovllm.engine.block_manager.BlockManager`."""
+    """nano-vllm's `nanovllm.engine.block_manager.BlockManager`."""
 
     name = "nano-vllm"
     capabilities = Capabilities(caching=True, chunked=True)
@@ -37,7 +36,7 @@ class NanoVllm(ManagerAdapter):
         self._manager_class, self._sequence_class = import_manager(path)
 
     def make(self, config: Config) -> Any:
-        """A manager of its own, and a class of sequences that knows its block size. Raises Unsupported."""
+        """A new manager. Its sequences get a class with this block size. Raises Unsupported."""
         if config.block_size < BLOCK_SIZE_MIN:
             raise Unsupported("a block has at least two slots")
         if not config.caching:
@@ -52,33 +51,33 @@ class NanoVllm(ManagerAdapter):
         return self._seqs[seq]
 
     def grow(self, seq: int, token: int) -> None:
-        """As after a step: the token is there before its slot is."""
+        """As after a step: append the token; its slot is allocated later."""
         super().grow(seq, token)
         self._sequence(seq).append_token(token)
 
     def hits(self, group: int) -> int:
-        """Asked together with admission; a prompt without room is not looked up."""
+        """The number of cached tokens, from the same call as the admission; 0 if the prompt does not fit."""
         (seq,) = self.groups[group]
         return max(0, int(self.manager.can_allocate(self._sequence(seq)))) * self.config.block_size
 
     def can_allocate(self, tokens: list[int]) -> bool:
-        """-1 for no room, else the number of cached blocks."""
+        """Whether the prompt fits: nano-vllm answers -1 if not, else the number of cached blocks."""
         return int(self.manager.can_allocate(self._sequence_of_size(tokens))) >= 0
 
     def allocate(self, seq: int, tokens: list[int]) -> int:
-        """All blocks of the prompt, those that are cached shared."""
+        """Allocate all blocks of the prompt, and share those that are cached. Returns the hit in tokens."""
         fake = self._sequence(seq)
         self.manager.allocate(fake, self.manager.can_allocate(fake))
         return int(fake.num_cached_tokens)
 
     def can_append(self, group: int) -> bool:
-        """A chunk of a prompt has its blocks already."""
+        """Whether a decode can get its slot; a chunk of a prompt already has its blocks."""
         (seq,) = self.groups[group]
         fake = self._sequence(seq)
         return not self._decodes(seq) or bool(self.manager.can_append(fake))
 
     def append(self, seq: int, num_tokens: int) -> None:
-        """A new block, if the last token opens one."""
+        """Allocate a new block for a decode if its last token needs one."""
         if self._decodes(seq):
             self.manager.may_append(self._sequence(seq))
 
@@ -87,18 +86,18 @@ class NanoVllm(ManagerAdapter):
         return bool(fake.num_cached_tokens + 1 == len(fake) and not fake.is_prefill)
 
     def release(self, seq: int) -> None:
-        """Its blocks are given up; if it was preempted it is a prompt again."""
+        """Free the blocks of the sequence; if it was preempted, it becomes a prompt again."""
         fake = self._sequence(seq)
         self.manager.deallocate(fake)
         fake.is_prefill = True
 
     def free(self, seq: int) -> None:
-        """The sequence is over."""
+        """End the sequence, and forget it."""
         super().free(seq)
         self._seqs.pop(seq, None)
 
     def step_done(self, step: list[Scheduled]) -> None:
-        """As `postprocess`: what was computed is hashed, and counts as cached."""
+        """As in `postprocess`: hash the blocks that were computed, and count their tokens as cached."""
         for one in step:
             fake = self._sequence(one.seq)
             fake.num_scheduled_tokens = one.num_tokens
@@ -109,22 +108,22 @@ class NanoVllm(ManagerAdapter):
                 fake.is_prefill = False
 
     def tables(self) -> dict[int, list[int]]:
-        """Of those that have blocks."""
+        """The block ids of each sequence that has blocks."""
         return {seq: fake.block_table for seq, fake in self._seqs.items() if fake.block_table}
 
     def num_free(self) -> int:
-        """Blocks in the free queue, cached or not."""
+        """The number of blocks in the free queue, whether cached or not."""
         return len(self.manager.free_block_ids)
 
     def refcounts(self) -> list[int]:
-        """Of every block."""
+        """The refcount of every block."""
         return [block.ref_count for block in self.manager.blocks]
 
     def free_ids(self) -> list[int]:
-        """In the order in which they are taken."""
+        """The free blocks, in the order in which they are allocated."""
         return list(self.manager.free_block_ids)
 
 
 def make(version: str) -> NanoVllm:
-    """The manager of a checkout, whose path stands in the place of a version. Raises EngineError."""
+    """The manager of the checkout at this path. Raises EngineError if the folder is not a checkout."""
     return NanoVllm(version)

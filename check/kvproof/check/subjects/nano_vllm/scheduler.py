@@ -1,12 +1,12 @@
-"""nano-vllm's own scheduler around its block manager, as a subject, by the path of a checkout.
+"""nano-vllm's own scheduler with its block manager, as a subject; the path of a checkout names it.
 
 The adapter plays `LLMEngine.step` (commit bb823b3): `schedule`, then the model, then `postprocess` with a token for
 every sequence of the step. Prompts go before decodes, and only the first prompt of a step is computed in chunks. A
 sequence that gets no slot preempts the last running one, or itself; what is preempted is computed again.
 
-The engine ends a sequence when it has its tokens, or with the end-of-text token. To end one, the adapter lowers its
-number of tokens. The engine steps only while it has requests. Requests cannot be aborted. The limit of sequences holds
-for a step, not for all running sequences.
+The engine ends a sequence when it has the requested number of tokens, or at the end-of-text token. To end a sequence,
+the adapter lowers this number. The engine steps only while it has requests. Requests cannot be aborted. The limit of
+sequences applies to one step, not to all running sequences.
 """
 
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ ASSUMPTIONS = (
 
 
 class NanoVllmScheduler(SchedulerAdapter):
-    """`nanovllm.engine.scheduler.Scheduler`."""
+    """nano-vllm's `nanovllm.engine.scheduler.Scheduler`."""
 
     name = "nano-vllm-scheduler"
     capabilities = Capabilities(caching=True, chunked=True, aborts=False, bounds_only_steps=True)
@@ -37,7 +37,7 @@ class NanoVllmScheduler(SchedulerAdapter):
         self._release = release
 
     def make(self, config: SchedulerConfig) -> Any:
-        """A new scheduler, and a class of sequences that knows its block size. Raises Unsupported."""
+        """A new scheduler. Its sequences get a class with this block size. Raises Unsupported."""
         if config.block_size < BLOCK_SIZE_MIN or not config.caching:
             raise Unsupported("a block has at least two slots, and the prefix cache cannot be switched off")
         self.require_fitting_model(config.max_model_len)
@@ -92,5 +92,5 @@ class NanoVllmScheduler(SchedulerAdapter):
 
 
 def make(version: str) -> NanoVllmScheduler:
-    """The scheduler of a checkout, whose path stands in the place of a version. Raises EngineError."""
+    """The scheduler of the checkout at this path. Raises EngineError if the folder is not a checkout."""
     return NanoVllmScheduler(import_scheduler(version))

@@ -1,7 +1,7 @@
-"""Stand-ins for the requests of SGLang: all that its memory cache reads and writes of a request.
+"""Stand-ins for SGLang's requests, with the fields and methods that its memory cache reads and writes.
 
-The names are those of `sglang/srt/managers/schedule_batch.py`, releases 0.5.9 to 0.5.23. From 0.5.16 on, a separate
-record, `req.kv`, holds what a request has of the pool; here that record is the request itself.
+The names are those of `sglang/srt/managers/schedule_batch.py`, releases 0.5.9 to 0.5.23. From 0.5.16 on, SGLang keeps
+the pool state of a request in a separate record, `req.kv`; here this record is the request itself.
 """
 
 from array import array
@@ -11,9 +11,9 @@ from typing import Any
 
 
 class FakeRequest:
-    """A request. `computed` is how many of its tokens have their KV, or get it in the step under way."""
+    """A request. `computed` is the number of tokens whose KV exists, or is computed by the current step."""
 
-    # What is off: priorities, sessions, speculation, sliding windows, states of other layers, embeddings.
+    # Features that are off: priorities, sessions, speculation, sliding windows, states of other layers, embeddings.
     priority = 0
     swa_evict_floor = swa_evicted_seqlen = swa_host_hit_length = mamba_host_hit_length = host_hit_length = 0
     session = session_id = kv_rotation_base = swa_uuid_for_lock = finished_len = multimodal_inputs = None
@@ -32,7 +32,7 @@ class FakeRequest:
         self.waits()
 
     def waits(self) -> None:
-        """Reset what it holds: it is new, or was retracted."""
+        """Reset the request to one that holds nothing: it is new, or was retracted."""
         self.req_pool_idx: int | None = None
         self.cache_protected_len = self.cache_inserted_len = 0
         self.kv_committed_len = self.kv_allocated_len = 0
@@ -42,7 +42,7 @@ class FakeRequest:
         self.lock_receipt: Any = None
         self.prefix_indices: Any = None
         self.prefix_len = 0
-        self.num_prompt = len(self.all_ids)  # its sampled tokens are computed again with it
+        self.num_prompt = len(self.all_ids)  # after a retraction, the sampled tokens are part of the prompt
         self.computed = 0
 
     def _ids(self, tokens: list[int]) -> Any:
@@ -70,7 +70,7 @@ class FakeRequest:
         return self.fill_ids
 
     def refresh_fill_ids(self) -> None:
-        """They are always up to date."""
+        """Do nothing: the ids are computed at each read."""
 
     @property
     def fill_len(self) -> int:
@@ -93,7 +93,7 @@ class FakeRequest:
     def finished_reason(self) -> str | None:
         return "stop" if self.is_over else None
 
-    # What it holds ----------------------------------------------------------------------------------------------
+    # Pool state -------------------------------------------------------------------------------------------------
 
     @property
     def kv(self) -> Any:
@@ -101,7 +101,7 @@ class FakeRequest:
 
     @kv.setter
     def kv(self, record: Any) -> None:
-        """Ignore what a release drops or makes again together with its row: the values stay here."""
+        """Ignore the assignment: a release replaces the record together with the row, but the values are kept here."""
 
     @property
     def holds_kv(self) -> bool:

@@ -1,10 +1,10 @@
-"""SGLang's token pools and prefix caches, importable with torch and nothing else.
+"""Import SGLang's token pools and prefix caches; of its dependencies, only torch is needed.
 
-Real are the allocators, the request-to-token table, the radix caches (from 0.5.20 the unified one with its Python tree
-core: the Rust core of later releases is a binary, and is not driven), and the functions with which the scheduler calls
-them. Stubs replace everything else: kernels, platforms, distributed, metrics, host and storage tiers. What the
-real modules ask of it while they are imported, or on the paths that are driven, is answered below: no accelerator, no
-triton kernel (so the torch code paths are taken), no speculative decoding, every environment variable at its default.
+Real modules: the allocators, the request-to-token table, the radix caches, and the functions with which the scheduler
+calls them. (From 0.5.20 the unified radix cache has a tree core in Python and one in Rust. The Rust core is a binary
+and is not driven.) All other modules are stubs: kernels, platforms, distributed, metrics, host and storage tiers. The
+stand-ins below answer what the real modules ask of them: there is no accelerator, no triton kernel (so the torch code
+runs), no speculative decoding, and every environment variable has its default.
 """
 
 import importlib
@@ -57,7 +57,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Environment:
-    """Environment variables: each answers nothing, which is off, but for the core of the unified tree."""
+    """Environment variables: all are unset, except that the unified tree uses its Python core."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -67,7 +67,7 @@ class Environment:
 
 
 class NoSaver:
-    """The adapter that keeps memory across a pause; there is none."""
+    """Stands in for the adapter that keeps memory across a pause; it keeps nothing."""
 
     @staticmethod
     def create(enable: bool) -> "NoSaver":
@@ -78,26 +78,26 @@ class NoSaver:
 
 
 def nothing(*arguments: Any, **options: Any) -> None:
-    """Asked for what is not there."""
+    """Answer None, for something that does not exist here."""
 
 
 def no(*arguments: Any, **options: Any) -> bool:
-    """Whether there is some accelerator or feature."""
+    """Answer that an accelerator or a feature is absent."""
     return False
 
 
 def ceil_align(number: int, multiple: int) -> int:
-    """The next multiple."""
+    """The number, rounded up to a multiple."""
     return ceil_div(number, multiple) * multiple
 
 
 def next_power_of_2(number: int) -> int:
-    """For kernels that are not run."""
+    """The next power of two; only read by kernels, which do not run here."""
     return 1 << max(0, number - 1).bit_length()
 
 
 def num_new_pages(seq_lens: Any, page_size: int, prefix_lens: Any = None, decode: bool = False) -> int:
-    """Pages that sequences need beyond those they have, over all of them."""
+    """The number of additional pages that all sequences together need."""
     if decode:
         return int((seq_lens % page_size == 1).sum()) if page_size > 1 else len(seq_lens)
     before = (prefix_lens + page_size - 1) // page_size
@@ -105,7 +105,7 @@ def num_new_pages(seq_lens: Any, page_size: int, prefix_lens: Any = None, decode
 
 
 def unchanged(function: Function | None = None, **options: Any) -> Any:
-    """A decorator, with or without options, that changes nothing."""
+    """A decorator that returns the function unchanged; it can be used with or without options."""
     return function if function is not None else lambda wrapped: wrapped
 
 
@@ -159,7 +159,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
 
 
 class Release(NamedTuple):
-    """The modules of a release that an adapter uses; None for one that it does not have."""
+    """The modules of a release that the adapter uses; None if the release does not have the module."""
 
     allocator: Any
     base: Any
@@ -173,7 +173,7 @@ class Release(NamedTuple):
 
 
 def import_release(version: str, cache: Path | None = None) -> Release:
-    """A release's manager, from its unpacked sources. Raises EngineError if the release is not here."""
+    """Import the modules of a release from its sources. Raises EngineError if it was not downloaded."""
     root = download.find(PACKAGE, version, cache) / PACKAGE
     _stand_in_for_triton()
     names = (*(f"{MEM_CACHE}.{name}" for name in REAL), *ALSO_REAL)
@@ -202,7 +202,7 @@ def _is_there(root: Path, name: str) -> bool:
 
 
 def _stand_in_for_triton() -> None:
-    """Kernels are defined where they are imported, and never run: without triton a decorator stands in."""
+    """If triton is not installed, define a stand-in: the modules define kernels on import, but never run them."""
     if "triton" in sys.modules or importlib.util.find_spec("triton") is not None:
         return
     triton, language = ModuleType("triton"), partial_import.StubModule("triton.language", stub_modules.Unused)

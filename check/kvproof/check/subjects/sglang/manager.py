@@ -1,21 +1,25 @@
 """SGLang's token pool, request table and prefix cache as a subject: releases 0.5.9 to 0.5.23.
 
-A block is a page, its id one less than SGLang's: page 0 is for padding, and never given out. The adapter plays the part
-of SGLang's scheduler (`sglang/srt/managers/schedule_batch.py`, `schedule_policy.py` and
-`scheduler_components/batch_result_processor.py`) and of its allocation (`mem_cache/allocation.py`, `common.py`):
+A block is a page. Its id is one less than SGLang's, because SGLang keeps page 0 for padding and never allocates it. The
+adapter replaces SGLang's scheduler (`sglang/srt/managers/schedule_batch.py`, `schedule_policy.py` and
+`scheduler_components/batch_result_processor.py`) and its allocation (`mem_cache/allocation.py`, `common.py`):
 
-- a waiting request is matched against the tree but for its last token (`init_next_round_input`), what was found is
-  locked, and then the pool must have what is missing, evicting where it has to (`PrefillAdder`, `alloc_for_extend`);
-- a step that has computed a chunk of a prompt publishes it (`checkpoint`, before 0.5.22 `cache_unfinished_req`): pages
-  that another has published meanwhile are taken over, and one's own go back;
-- a decode gets its slot if the pool has a page after eviction (`check_decode_mem`, `alloc_for_decode`);
-- a request that is over publishes all that it has computed (`release_kv_cache`); one that is retracted nothing.
+- Admission: the tree is searched for all tokens of a waiting request except the last (`init_next_round_input`). The
+  prefix found is locked, and the pool must provide the remaining pages, if necessary by eviction (`PrefillAdder`,
+  `alloc_for_extend`).
+- After a step that computed a chunk of a prompt, the chunk is published in the tree (`checkpoint`, before 0.5.22
+  `cache_unfinished_req`). If another request has already published the same pages, the request takes over those pages
+  and frees its own.
+- A decode gets its slot if the pool has a page after eviction (`check_decode_mem`, `alloc_for_decode`).
+- A finished request publishes everything that it has computed (`release_kv_cache`). A retracted request publishes
+  nothing.
 
-The cache is the one that the release's `default_radix_cache_factory` makes for full attention: `RadixCache` and
-`ChunkCache` up to 0.5.16, then `UnifiedRadixCache`, here with its Python tree core.
+The cache is the one that the release's `default_radix_cache_factory` creates for full attention: `RadixCache` or
+`ChunkCache` up to 0.5.16, then `UnifiedRadixCache`, here with its tree core in Python.
 
-Limits: before 0.5.22 pages are given out by a triton kernel only, so there a block has one slot; no host tier, windows,
-states or sessions; the admission of SGLang's scheduler holds back more than the exact pages asked for here.
+Limits: before 0.5.22 only a triton kernel can allocate pages of several slots, so a block of these releases has one
+slot. Host tiers, windows, states and sessions are not driven. SGLang's own admission keeps more pages in reserve than
+the exact number that is required here.
 """
 
 from typing import Any
@@ -37,11 +41,11 @@ ASSUMPTIONS = (
 
 
 class NoSlots(Exception):
-    """The pool gave nothing, after eviction."""
+    """The pool has no slots left, even after eviction."""
 
 
 class SGLang(ManagerAdapter):
-    """The allocator of one page size, the request-to-token table, and the prefix cache over both."""
+    """SGLang's allocator for one page size, its request-to-token table, and the prefix cache over both."""
 
     assumptions = ASSUMPTIONS
     refusals = (NoSlots,)
@@ -52,7 +56,7 @@ class SGLang(ManagerAdapter):
         self._publishes = hasattr(release.base.BasePrefixCache, "checkpoint")  # from 0.5.22
         slots = release.radix.RadixKey.__slots__ if hasattr(release.radix.RadixKey, "__slots__") else ()
         self._salted = "cache_salt" in slots  # from 0.5.20
-        self._as_array = hasattr(release.radix, "array")  # from 0.5.13, what tokens come in
+        self._as_array = hasattr(release.radix, "array")  # from 0.5.13, tokens are arrays
         self.capabilities = Capabilities(
             caching=True,
             chunked=True,
@@ -64,7 +68,7 @@ class SGLang(ManagerAdapter):
         )
 
     def make(self, config: Config) -> Any:
-        """A pool of its own, and a cache over it. Raises Unsupported."""
+        """A new pool and a cache over it. Raises Unsupported for pages of several slots before 0.5.22."""
         import torch
 
         release, size = self._release, config.block_size
@@ -77,7 +81,7 @@ class SGLang(ManagerAdapter):
             paged = release.allocator.PagedTokenToKVPoolAllocator
             pool = paged(num_tokens, size, torch.float16, "cpu", None, False)
             if not hasattr(pool, "use_triton_kernels"):
-                raise Unsupported("pages of several slots are given out by a triton kernel")
+                raise Unsupported("only a triton kernel of this release can allocate pages of several slots")
         self._pool = pool
         self._requests: dict[int, FakeRequest] = {}
         params = release.params.CacheInitParams(not config.caching, self._table, pool, size)
@@ -86,20 +90,20 @@ class SGLang(ManagerAdapter):
             return release.unified.UnifiedRadixCache(params)
         return release.radix.RadixCache(params) if config.caching else release.chunk.ChunkCache(params)
 
-    # What is looked up and locked -------------------------------------------------------------------------------
+    # Lookup, locks and admission --------------------------------------------------------------------------------
 
     def _request(self, seq: int) -> FakeRequest:
         if seq not in self._requests:
             key = self.keys[seq]
             extra = f"adapter-{key.adapter_id:04}" if key.adapter_id else None
             salt = key.salt
-            if salt and not self._salted:  # the front end puts both into one key
+            if salt and not self._salted:  # SGLang's front end joins both to one key
                 extra, salt = salt + (extra or ""), None
             self._requests[seq] = FakeRequest(seq, self.tokens[seq], extra, salt, self._as_array)
         return self._requests[seq]
 
     def _match(self, request: FakeRequest) -> tuple[Any, Any]:
-        """What the tree has of all tokens but the last: slots, and the node they end in."""
+        """The longest prefix in the tree of all tokens except the last: its slots, and the node in which it ends."""
         ids = request.full_untruncated_fill_ids[:-1]
         options = {"cache_salt": request.cache_salt} if self._salted else {}
         key = self._release.radix.RadixKey(ids, request.extra_key, **options)
@@ -137,12 +141,12 @@ class SGLang(ManagerAdapter):
         return num_pages
 
     def hits(self, group: int) -> int:
-        """Tokens of a waiting request that the tree has."""
+        """The number of tokens of a waiting request that the tree has."""
         (seq,) = self.groups[group]
         return len(self._match(self._request(seq))[0])
 
     def can_admit(self, group: int) -> Any:
-        """As `PrefillAdder` asks: with what was found locked, the rest must be free or evictable."""
+        """As in `PrefillAdder`: while the prefix found is locked, the other pages must be free or evictable."""
         (seq,) = self.groups[group]
         request = self._request(seq)
         found, node = self._match(request)
@@ -152,18 +156,18 @@ class SGLang(ManagerAdapter):
         return super().can_admit(group)
 
     def can_allocate(self, tokens: list[int]) -> bool:
-        """Answered by `can_admit`, which knows the request."""
+        """The answer that `can_admit` computed, since it knows the request."""
         return self._fits
 
     # Calls ------------------------------------------------------------------------------------------------------
 
     def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
-        """The first chunk is not all of the prompt."""
+        """Admit, and remember the size of the first chunk for `allocate`."""
         self._first_chunk = num_tokens
         return super().admit(group, num_tokens)
 
     def allocate(self, seq: int, tokens: list[int]) -> int:
-        """A row, the prefix found, and slots for the first chunk."""
+        """Take a row, the prefix found, and slots for the first chunk. Returns the length of that prefix."""
         request = self._request(seq)
         found, node = self._match(request)
         self._lock(request, node)
@@ -181,7 +185,7 @@ class SGLang(ManagerAdapter):
         return self._pages(stop) * self._size if self.config.caching else stop
 
     def _extend(self, request: FakeRequest, start: int, stop: int) -> None:
-        """As `alloc_for_extend`: evict for the tokens, and a page more; then allocate, and write the row."""
+        """As in `alloc_for_extend`: evict for the tokens and one page more, then allocate and write the row."""
         torch, count, size = self._torch, stop - start, self._size
         evict = self._release.common.evict_from_tree_cache
         if size == 1:
@@ -197,12 +201,12 @@ class SGLang(ManagerAdapter):
 
     def _write(self, request: FakeRequest, start: int, stop: int, slots: Any) -> None:
         if slots is None:
-            raise NoSlots(f"the pool gives no slots for {stop - start} tokens")
+            raise NoSlots(f"the pool has no slots for {stop - start} tokens")
         self._table.write((request.req_pool_idx, slice(start, stop)), slots.to(self._torch.int32))
         request.kv_allocated_len = request.kv_committed_len = request.computed = stop
 
     def can_append(self, group: int) -> bool:
-        """As `check_decode_mem`: a page, if the next token opens one, is there after eviction."""
+        """As in `check_decode_mem`: if the next token needs a new page, the pool has one after eviction."""
         (seq,) = self.groups[group]
         request = self._request(seq)
         needed = (self._pages(len(request.all_ids)) - self._pages(request.kv_allocated_len)) * self._size
@@ -215,7 +219,7 @@ class SGLang(ManagerAdapter):
         return request.kv_committed_len < request.num_prompt
 
     def append(self, seq: int, num_tokens: int) -> None:
-        """The next chunk of a prompt, or as `alloc_for_decode` a slot for one token."""
+        """Allocate the next chunk of a prompt, or, as in `alloc_for_decode`, a slot for one token."""
         request = self._request(seq)
         start = request.kv_committed_len
         if self._is_prompt(request):
@@ -232,16 +236,16 @@ class SGLang(ManagerAdapter):
         self._write(request, start, start + 1, slots)
 
     def grow(self, seq: int, token: int) -> None:
-        """A token was sampled."""
+        """Append a sampled token to the request."""
         super().grow(seq, token)
         self._request(seq).all_ids.append(token)
 
     def release(self, seq: int) -> None:
-        """As a request that is retracted: nothing of it is published."""
+        """Retract the request: it publishes nothing."""
         self._give_back(self._request(seq), publishes=False)
 
     def free(self, seq: int) -> None:
-        """The request is over: what it has computed is published."""
+        """End the request: it publishes everything that it has computed."""
         if seq in self._admitted:
             request = self._request(seq)
             request.is_over = True
@@ -256,7 +260,7 @@ class SGLang(ManagerAdapter):
         request.waits()
 
     def step_done(self, step: list[Scheduled]) -> None:
-        """Chunks of prompts are published; decodes are not, until the request is over."""
+        """Publish the chunks of prompts; a decode is published when its request ends."""
         for one in step:
             request = self._request(one.seq)
             if one.stop <= request.num_prompt:
@@ -266,7 +270,7 @@ class SGLang(ManagerAdapter):
                     self.manager.cache_unfinished_req(request)
 
     def reset_cache(self) -> bool:
-        """As `flush_cache`, which an idle server does: the tree and both pools are cleared."""
+        """As in `flush_cache` of an idle server: clear the tree and both pools. False if a request is running."""
         if self._admitted:
             return False
         self.manager.reset()
@@ -274,10 +278,10 @@ class SGLang(ManagerAdapter):
         self._pool.clear()
         return True
 
-    # What it shows ----------------------------------------------------------------------------------------------
+    # Observation ------------------------------------------------------------------------------------------------
 
     def tables(self) -> dict[int, list[int]]:
-        """The pages of every row in use; the slots of a page come in order."""
+        """The pages of every row in use. Raises ValueError if the slots of a page are not in order."""
         tables, size = {}, self._size
         for seq, request in self._requests.items():
             if request.req_pool_idx is None:
@@ -290,10 +294,10 @@ class SGLang(ManagerAdapter):
         return tables
 
     def num_free(self) -> int:
-        """Pages that are free, or in the tree and locked by nobody."""
+        """The number of pages that are free, or in the tree without a lock."""
         return self._num_pages()
 
 
 def make(version: str) -> SGLang:
-    """The manager of a release that was brought in. Raises EngineError."""
+    """The manager of a downloaded release. Raises EngineError if it was not downloaded."""
     return SGLang(version, import_release(version))
