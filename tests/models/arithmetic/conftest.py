@@ -33,7 +33,7 @@ def mutate(tmp_path: Path) -> Iterator[Mutate]:
         path = tmp_path / f"{copy}.py"
         path.write_text(whole.replace(part, part.replace(old, new)), encoding="utf-8")
         made.append(copy)
-        return Sources().with_function(name, _imported(copy, path, name))
+        return Sources(functions={**FUNCTIONS, name: _imported(copy, path, name)})
 
     yield mutated
     for copy in made:

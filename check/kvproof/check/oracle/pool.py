@@ -18,7 +18,7 @@ from kvproof.check.protocol.pool import PoolConfig, PoolSubject
 from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities, Key
 from kvproof.spec.text.operations import RuleCall
-from kvproof.spec.text.state import EVICTABLE, FREE, GPU
+from kvproof.spec.text.state import GPU
 from kvproof.spec.trace import Operation
 
 OPERATIONS = ("take", "store", "find", "reuse", "share", "give", "forget")
@@ -132,10 +132,11 @@ class PoolJudge(Oracle):
         """The blocks that `allocate` returned; None if it refused, and had to."""
         before = self.explainer.observed
         blocks = self._ids("allocate", num_blocks)
-        unused = self.state.count[GPU][FREE] + self.state.count[GPU][EVICTABLE]
+        machine = self.explainer.machine
+        unused = machine.function("unused_in")(self.state, GPU)
         if blocks is None:
             self.answer = "refused"
-            if num_blocks <= unused:
+            if machine.function("may_answer_ok")(num_blocks, unused, 0):
                 sentence = f"{context} was refused, and $expected blocks are free"
                 raise Finding("admission-sound", sentence, expected=unused, observed=num_blocks)
             self.require_unchanged(before, f"{context} was refused")

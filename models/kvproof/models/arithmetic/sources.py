@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import z3
@@ -74,10 +74,6 @@ class Sources:
 
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: FUNCTIONS)
     text: Text = field(default_factory=specification)
-
-    def with_function(self, name: str, function: Callable[..., Any]) -> Sources:
-        """The same source with one function replaced."""
-        return replace(self, functions={**self.functions, name: function})
 
 
 class Subject:
