@@ -206,7 +206,7 @@ def shown(cost: float) -> str:
 
 
 def host() -> dict[str, Any]:
-    """What the figures depend on besides the managers."""
+    """The host, on which the figures depend as much as on the managers."""
     names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     return {
         "processor": names[0] if names else platform.processor() or platform.machine(),

@@ -1,4 +1,4 @@
-"""Planting: one line of a function is replaced, the module is compiled anew, and the function gets the new code.
+"""Planting: one line of a function is replaced, the module is compiled again, and the function gets the new code.
 
 Only the code object of the one function changes, so identities of classes and enums stay as they are, and taking the
 fault out again is exact. A line that is not there exactly once is an error: the fault would not be the one described.

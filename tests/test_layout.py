@@ -15,7 +15,7 @@ TREE = Path(__file__).resolve().parents[1]
 ROOTS = ("spec", "impl", "models", "check", "reports")
 LINES_MAX = 400
 
-# What a root may import of ours, besides itself.
+# What a root may import of ours, apart from itself.
 MAY_IMPORT = {
     "spec": set(),
     "impl": {"spec"},

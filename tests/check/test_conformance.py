@@ -124,7 +124,7 @@ def test_a_manager_that_lies_about_its_free_blocks_is_refuted(altered: Altered, 
         run_conformance(altered(num_free=optimistic), crashes=tmp_path)
 
 
-def test_a_manager_that_does_not_repeat_is_said_to(altered: Altered, tmp_path: Path) -> None:
+def test_a_manager_that_does_not_repeat_is_reported(altered: Altered, tmp_path: Path) -> None:
     answers = iter(range(10**9))
 
     with pytest.raises(AssertionError, match="nondeterministic is refuted"):
@@ -158,12 +158,12 @@ def test_nonsense_is_the_fault_of_the_adapter_and_not_a_finding(
         run_conformance(altered(**calls), operations=500, crashes=tmp_path)
 
 
-def test_an_adapter_that_misses_a_call_is_told_which(tmp_path: Path) -> None:
+def test_the_error_for_an_adapter_that_lacks_a_call_names_it(tmp_path: Path) -> None:
     with pytest.raises(AdapterError, match="Incomplete must define allocate, append, release, tables, num_free, can_"):
         run_conformance(Incomplete, crashes=tmp_path)
 
 
-def test_what_is_no_subject_at_all_is_an_adapter_error(tmp_path: Path) -> None:
+def test_an_object_that_is_no_subject_is_an_adapter_error(tmp_path: Path) -> None:
     with pytest.raises(AdapterError, match="object is not a manager subject"):
         run_conformance(object, crashes=tmp_path)
 
@@ -176,7 +176,7 @@ def test_a_manager_that_accepts_no_configuration_does_not_pass(altered: Altered,
         run_conformance(altered(open=refuse), crashes=tmp_path)
 
 
-def test_a_walk_that_does_not_meet_what_is_expected_does_not_pass(altered: Altered, tmp_path: Path) -> None:
+def test_a_walk_that_does_not_reach_what_is_expected_does_not_pass(altered: Altered, tmp_path: Path) -> None:
     with pytest.raises(
         AssertionError, match="500 operations never reached swap_out: what that would show was not checked"
     ):

@@ -90,7 +90,7 @@ def test_a_utilization_that_is_no_share_is_refused(utilization: float) -> None:
         num_gpu_blocks(1000, utilization, 0, 1)
 
 
-def test_the_number_of_blocks_follows_from_what_is_free() -> None:
+def test_the_number_of_blocks_follows_from_the_free_memory() -> None:
     # Other processes take and release memory at the same time, so a tenth more or less is accepted.
     assert num_blocks(MIB, 0.5, "cpu") == pytest.approx(free_bytes("cpu") / 2 / MIB, rel=0.1)
     assert num_blocks(10**18, 1.0, "cpu") == 0

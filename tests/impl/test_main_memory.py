@@ -62,7 +62,7 @@ def test_groups_of_the_first_version_are_read_where_the_mount_is_the_group(syste
     assert free_bytes("cpu") == 260 * MIB
 
 
-def test_a_limit_on_addresses_leaves_what_is_not_mapped_yet(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_on_addresses_leaves_the_memory_not_mapped_yet(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit_addresses(monkeypatch, 350 * MIB)
     assert free_bytes("cpu") == 150 * MIB
     limit_addresses(monkeypatch, 100 * MIB)

@@ -71,7 +71,7 @@ def test_the_token_budget_bounds_the_prompts_of_a_step(new_engine: Make) -> None
     assert engine.step() == [("c", 4)]
 
 
-def test_the_sequence_budget_counts_what_is_running(new_engine: Make) -> None:
+def test_the_sequence_budget_counts_running_sequences(new_engine: Make) -> None:
     engine = new_engine(max_num_seqs=2)
     for name in "abc":
         engine.add(1, name)

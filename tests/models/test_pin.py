@@ -54,7 +54,7 @@ def test_the_text_of_the_specification_is_no_assumption() -> None:
     assert "assumption: arithmetic: guard: (> x 5)" in theorem.lines
 
 
-def test_of_a_part_only_what_is_selected_can_vanish() -> None:
+def test_in_a_partial_run_only_selected_obligations_can_vanish() -> None:
     part = pin_of(obligation("a", X > 0))
     assert list(part.differences(BEFORE, lambda name: name.endswith("/a"))) == []
     assert list(part.differences(BEFORE, lambda name: True)) == ["vanished obligation: specification/subject/b"]

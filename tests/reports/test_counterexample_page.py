@@ -129,7 +129,7 @@ def test_what_cannot_be_replayed_is_reported_and_the_steps_are_there(found: Coun
 
 def test_an_excused_finding_does_not_look_like_a_failure(found: Counterexample) -> None:
     assert '<h1 class="excused">' not in counterexample_page(found, FILM)
-    found.check.excused = "known until 2027-01-31: mended upstream"
+    found.check.excused = "known until 2027-01-31: fixed upstream"
     assert '<h1 class="excused">' in counterexample_page(found, FILM)
 
 

@@ -108,7 +108,7 @@ def test_the_steps_are_the_thread_flow_each_at_its_line(refuted: Result, tmp_pat
     ]
 
 
-def test_operations_that_were_not_told_are_shown_as_calls_without_lines(refuted: Result, tmp_path: Path) -> None:
+def test_operations_without_a_description_are_shown_as_calls_without_lines(refuted: Result, tmp_path: Path) -> None:
     trace = Trace("s", "refcount-exact", "x", {}, [["free", 1], ["reset"]])
     write(tmp_path / "crashes" / "one.json", trace)
     finding = finding_of(refuted, tmp_path)
@@ -135,7 +135,7 @@ def test_a_trace_with_a_strange_name_has_a_right_address(refuted: Result, tmp_pa
     ("property", "excused", "level", "is_suppressed"),
     [
         ("refcount-exact", "", "error", False),
-        ("refcount-exact", "known until 2027-01-31: mended upstream", "error", True),
+        ("refcount-exact", "known until 2027-01-31: fixed upstream", "error", True),
         ("refcount-exact", "outside the contract of the engine: no-fork-in-step", "warning", False),
         ("refcount-exact", "not what is hunted for", "warning", False),
         ("hit-complete", "", "note", False),

@@ -55,7 +55,7 @@ def test_a_range_means_the_releases_between_that_are_here_oldest_first(cache: Pa
         ("-r x", "'vllm==-r x' is no release"),
     ],
 )
-def test_what_is_no_release_is_refused(cache: Path, named: str, said: str) -> None:
+def test_an_invalid_release_is_refused(cache: Path, named: str, said: str) -> None:
     with pytest.raises(EngineError, match=said):
         releases_of("vllm", [named])
 
@@ -67,7 +67,7 @@ def test_the_sentence_says_where_it_holds_and_where_not() -> None:
     assert found.sentence() == "read-back: unknown in 0.0, holds in 0.1 to 0.2, other in 0.3, gone in 0.4"
 
 
-def test_each_release_is_run_apart_and_what_it_refutes_is_told(
+def test_each_release_runs_in_its_own_process_and_its_findings_are_reported(
     cache: Path, saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = {
@@ -115,9 +115,7 @@ def test_each_release_is_run_apart_and_what_it_refutes_is_told(
         (("--subject", "vllm-v0", "--trace", "nowhere.json", "0.9.2"), "cannot read nowhere.json"),
     ],
 )
-def test_a_bisection_that_makes_no_sense_is_said_in_one_line(
-    cache: Path, arguments: tuple[str, ...], said: str
-) -> None:
+def test_an_impossible_bisection_is_an_error_of_one_line(cache: Path, arguments: tuple[str, ...], said: str) -> None:
     done = CliRunner().invoke(app, ["bisect", *arguments])
     assert done.exit_code == 2
     assert said in done.stderr

@@ -102,7 +102,7 @@ def test_the_version_is_that_of_the_package() -> None:
         (("verify", "--json", "."), ". is a folder; --json needs a file"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line_with_code_2(
+def test_an_impossible_request_is_an_error_of_one_line_with_code_2(
     faulty: str, arguments: tuple[str, ...], message: str
 ) -> None:
     done = kvproof(*arguments)
@@ -127,7 +127,7 @@ def test_the_subjects_are_listed() -> None:
     assert [line.split()[0] for line in done.output.splitlines()] == names
 
 
-def test_no_engines_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_list_of_engines_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KVPROOF_CACHE", str(tmp_path))
     done = kvproof("engines", "list")
     assert (done.exit_code, done.output.split(":")[0]) == (0, "None yet")

@@ -61,7 +61,7 @@ def pinned(obligations: Iterable[Obligation]) -> list[str]:
     return list(pin.lines)
 
 
-def test_what_is_asked_for_is_proved_and_shown(tmp_path: Path) -> None:
+def test_the_selected_obligations_are_proved_and_printed(tmp_path: Path) -> None:
     file = tmp_path / "proofs.json"
     done = kvproof_prove("--only", "specification/begin_swap", "--json", str(file))
     assert done.exit_code == 0, done.output
@@ -106,7 +106,7 @@ def test_the_exit_code_tells_the_verdicts_apart(patterns: list[str], code: int) 
 
 
 @pytest.mark.usefixtures("mixed_suite")
-def test_what_is_open_is_named_with_its_place_and_its_reason(tmp_path: Path) -> None:
+def test_an_open_obligation_is_reported_with_its_place_and_reason(tmp_path: Path) -> None:
     done = kvproof_prove("--only", "mixed", "--timeout", "0.2", "--json", "-")
     document: dict[str, Any] = json.loads(done.stdout)
     verdicts = {check["id"]: check["verdict"] for check in document["checks"]}
@@ -242,7 +242,7 @@ def test_bounded_obligations_are_counted_apart(monkeypatch: pytest.MonkeyPatch) 
     ) in done.stderr
 
 
-def test_a_result_that_cannot_be_written_is_said_before_the_run(tmp_path: Path) -> None:
+def test_a_result_that_cannot_be_written_is_an_error_before_the_run(tmp_path: Path) -> None:
     done = kvproof_prove("--json", str(tmp_path))
     assert done.exit_code == 2
     assert "is a folder" in done.stderr

@@ -43,7 +43,7 @@ def test_a_second_solver_proves_it_again_and_each_answer_is_a_check_of_its_own()
     assert len({one["id"] for one in checks}) == len(checks)
 
 
-def test_without_a_second_solver_it_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_second_solver_is_an_error_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second_solver, "NAME", "no_such_solver")
     done = kvproof_prove("--second-solver")
     assert done.exit_code == Exit.USAGE

@@ -1,4 +1,4 @@
-"""A whole scheduler from the command line: verified, refuted, told, replayed."""
+"""A whole scheduler from the command line: verified, refuted, reported, replayed."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ class Forgets(Scheduler):
 
 
 def make():
-    return BuiltInScheduler(Scheduler if "MENDED" in os.environ else Forgets)
+    return BuiltInScheduler(Scheduler if "FIXED" in os.environ else Forgets)
 """
 
 
@@ -32,7 +32,7 @@ def kvproof(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_a_counterexample_of_the_loop_is_told_saved_and_replayed(
+def test_a_counterexample_of_a_scheduler_is_reported_saved_and_replayed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -44,7 +44,7 @@ def test_a_counterexample_of_the_loop_is_told_saved_and_replayed(
     (saved,) = Path(".kvproof/crashes").glob("*.json")
     code, output = kvproof("replay", str(saved))
     assert (code, output.split()[0]) == (1, "FAILED")
-    monkeypatch.setenv("MENDED", "1")
+    monkeypatch.setenv("FIXED", "1")
     code, output = kvproof("replay", str(saved))
     assert (code, output.split()[0]) == (0, "FIXED")
 

@@ -146,7 +146,7 @@ def test_a_block_that_is_free_and_in_a_table_is_marked() -> None:
     assert marked(last)["blocks"] == {entry.block: ("the subject: free",)}
 
 
-def test_of_a_large_pool_only_what_is_not_plainly_free_is_told(example: Factory) -> None:
+def test_of_a_large_pool_only_blocks_that_are_not_plainly_free_are_listed(example: Factory) -> None:
     done = filmed(example, FORKED, Config(block_size=2, num_gpu_blocks=1000))
     assert [len(frame.blocks) for frame in done.frames] == [0, 0, 2, 2, 2]
 

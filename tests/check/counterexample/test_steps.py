@@ -6,7 +6,7 @@ from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation
 
 
-def test_hits_copies_swaps_and_tables_are_told() -> None:
+def test_hits_copies_swaps_and_tables_are_described() -> None:
     config = Config(block_size=2, num_gpu_blocks=4, num_host_blocks=3, caching=True)
     operations: list[Operation] = [
         ("new", 1, (1,), (0, 0, 0)),

@@ -66,7 +66,7 @@ def edited(path: Path, edit: Callable[[dict[str, Any]], object]) -> Path:
     return path
 
 
-def mend(manager: Path) -> None:
+def fix(manager: Path) -> None:
     manager.write_text(manager.read_text().replace(FORGETS, COUNTS))
 
 
@@ -75,7 +75,7 @@ def test_a_trace_tells_its_steps_with_what_the_manager_answered(trace: Trace) ->
     assert trace.config == {"block_size": 1, "num_gpu_blocks": 2}
 
 
-def test_what_is_saved_is_what_is_loaded(trace: Trace, crash_file: Path) -> None:
+def test_a_saved_trace_is_loaded_unchanged(trace: Trace, crash_file: Path) -> None:
     assert load(crash_file) == trace
 
 
@@ -100,12 +100,12 @@ def test_another_file_of_the_same_name_is_kept_and_the_name_grows(trace: Trace, 
     assert len(longer.stem) == len(crash_file.stem) + 1
 
 
-def test_a_replay_fails_while_the_manager_is_broken_and_is_fixed_once_it_is_mended(
+def test_a_replay_fails_while_the_manager_is_broken_and_passes_once_it_is_fixed(
     crash_file: Path, manager: Path
 ) -> None:
     broken = replay(crash_file)
-    mend(manager)
-    mended = replay(crash_file)
+    fix(manager)
+    fixed = replay(crash_file)
 
     assert broken.status is ReplayStatus.FAILED
     assert broken.text.splitlines()[1:9] == [
@@ -115,8 +115,8 @@ def test_a_replay_fails_while_the_manager_is_broken_and_is_fixed_once_it_is_mend
         "  The steps, with block_size 1, num_gpu_blocks 2:",
         *[f"    {number}  {step}" for number, step in enumerate(STEPS, start=1)],
     ]
-    assert (mended.status, mended.finding) == (ReplayStatus.FIXED, None)
-    assert mended.text == "refcount-exact holds: 4 operations, and nothing is refuted"
+    assert (fixed.status, fixed.finding) == (ReplayStatus.FIXED, None)
+    assert fixed.text == "refcount-exact holds: 4 operations, and nothing is refuted"
 
 
 def test_a_replay_on_another_subject_is_about_that_one(crash_file: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_file_that_was_edited_into_nonsense_is_refused(
 def test_the_assertion_of_a_regression_test_carries_the_refutation(crash_file: Path, manager: Path) -> None:
     with pytest.raises(AssertionError, match="refcount-exact is still refuted"):
         assert_fixed(crash_file)
-    mend(manager)
+    fix(manager)
     assert_fixed(crash_file)
     manager.unlink()
     with pytest.raises(CounterexampleError, match="there is no file"):
@@ -249,10 +249,10 @@ def test_the_regression_test_beside_it_fails_and_then_passes_under_pytest(crash_
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path_of_test(crash_file))]
 
     broken = subprocess.run(command, capture_output=True, text=True, cwd=crash_file.parent)
-    mend(manager)
-    mended = subprocess.run(command, capture_output=True, text=True, cwd=crash_file.parent)
+    fix(manager)
+    fixed = subprocess.run(command, capture_output=True, text=True, cwd=crash_file.parent)
 
-    assert (broken.returncode, mended.returncode) == (1, 0)
+    assert (broken.returncode, fixed.returncode) == (1, 0)
     assert "refcount of block 1: the specification says 2, the subject 1" in broken.stdout
 
 

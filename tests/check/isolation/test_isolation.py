@@ -242,7 +242,7 @@ def test_a_subject_that_cannot_be_made_is_reported_in_one_line(folder: Path) -> 
         ("pipe:x", False),
     ],
 )
-def test_only_what_is_not_ours_is_isolated_by_default(name: str, foreign: bool) -> None:
+def test_only_foreign_subjects_are_isolated_by_default(name: str, foreign: bool) -> None:
     assert is_foreign(name) is foreign
 
 

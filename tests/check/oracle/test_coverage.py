@@ -63,7 +63,7 @@ def test_what_a_subject_does_not_show_is_unsupported() -> None:
     assert unsupported("refcount-exact", "manager", facts_of(MANAGER, TakesNothing())) is None
 
 
-def test_a_scope_says_something_of_what_can_happen_in_it() -> None:
+def test_a_scope_is_evidence_for_properties_that_can_break_in_it() -> None:
     scope = Scope(num_gpu_blocks=3, window=2, fork=False)
     assert has_meaning("window-kept", scope)
     assert not has_meaning("cow-copied", scope)

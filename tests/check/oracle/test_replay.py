@@ -27,7 +27,7 @@ def test_a_finding_that_repeats_is_believed(altered: Altered) -> None:
     assert confirm(make, Counterexample(CONFIG, RUN, found)).finding is found
 
 
-def test_a_finding_that_is_not_seen_again_is_nondeterministic(altered: Altered) -> None:
+def test_a_finding_that_does_not_occur_again_is_nondeterministic(altered: Altered) -> None:
     doubted = confirm(altered(), Counterexample(CONFIG, RUN, Finding("read-back", "wrong bytes"))).finding
 
     assert doubted.property == "nondeterministic"
@@ -61,7 +61,7 @@ def test_two_runs_of_a_subject_that_repeats_do_not_differ(altered: Altered) -> N
     assert (one.num_enabled, one.finding) == (4, None)
 
 
-def test_tables_are_kept_as_they_were_shown(altered: Altered) -> None:
+def test_tables_are_kept_as_they_were_observed(altered: Altered) -> None:
     shown: dict[int, list[list[int]]] = {}
 
     def observe(self: Any) -> Observation:

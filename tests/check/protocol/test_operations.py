@@ -94,7 +94,7 @@ class Compact(ManagerOperation, frozen=True, tag="compact"):
         yield from (self.changed(num_blocks=number) for number in one_or_one_less(self.num_blocks))
 
 
-def test_a_class_is_all_that_a_new_operation_needs_besides_its_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_operation_needs_only_a_class_and_a_handler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(operations.KINDS, "compact", Compact)
     path = Path("trace.json")
     trace = Trace("any", "total-calls", "", {}, [["compact", 1, 5], ["compact", 2]])

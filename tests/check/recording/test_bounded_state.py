@@ -21,7 +21,7 @@ def row(identities: Identities, tokens: str) -> list[int]:
     return numbers
 
 
-def test_what_is_used_keeps_its_number_with_all_that_it_goes_back_to() -> None:
+def test_an_identity_in_use_keeps_its_number_and_so_do_its_predecessors() -> None:
     identities = BoundedIdentities()
     kept, lost = row(identities, "abc"), row(identities, "abx")
     identities.keep_only([kept[-1]])

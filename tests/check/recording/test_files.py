@@ -88,7 +88,7 @@ def test_a_recording_without_an_end_is_accepted_with_a_note(lines: list[str], tm
 
 
 @pytest.mark.parametrize("data", [b"\x00\xff\xfe\x80" * 50, b'{"subject": "x"}\n', b"[]\n", b"hello\n"])
-def test_what_is_no_recording_is_refused(data: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_recording_is_refused(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "other"
     path.write_bytes(data)
     assert refused(path).startswith(

@@ -87,7 +87,7 @@ def test_a_full_disk_stops_the_recording_and_not_the_server(tmp_path: Path) -> N
     assert len(lines_of(path)) == 1
 
 
-def test_digests_hide_tokens_and_keep_what_is_equal(tmp_path: Path) -> None:
+def test_digests_hide_tokens_and_keep_their_equality(tmp_path: Path) -> None:
     recorded = []
     for key in (b"one", b"two"):
         path, manager = tmp_path / "digests.jsonl", manager_of()
@@ -136,7 +136,7 @@ def test_a_manager_that_is_in_use_is_not_called_fresh(tmp_path: Path) -> None:
     assert lines_of(path)[0]["is_fresh"]
 
 
-def test_what_is_no_manager_and_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_an_object_that_is_no_manager_and_an_unwritable_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordingRefused, match="dict does not have vLLM's V0 interface: it has no allocate"):
         record({}, tmp_path / "none")
     with pytest.raises(RecordingRefused, match="No such file or directory"):

@@ -156,7 +156,7 @@ def test_without_time_nothing_is_begun_and_everything_is_unknown() -> None:
     }
 
 
-def test_of_what_is_built_in_bytes_are_moved_and_text_is_generated() -> None:
+def test_for_built_in_subjects_bytes_are_moved_and_text_is_generated() -> None:
     stages, plane = short_stages()
     assert ([stage.name for stage in stages], plane) == (["data plane", "paged decoder"], DataPlane("cpu"))
 

@@ -1,4 +1,4 @@
-"""Known findings: told, and no failure, until their day; and calls outside the contract of an engine."""
+"""Known findings are reported and are no failure until they expire; and calls outside the contract of an engine."""
 
 import json
 from datetime import date
@@ -60,7 +60,7 @@ def loaded(folder: Path, text: str, today: date = date(2026, 1, 1)) -> KnownFind
     return known_findings(path, today)
 
 
-def test_a_known_finding_is_told_and_is_no_failure(folder: Path) -> None:
+def test_a_known_finding_is_reported_and_is_no_failure(folder: Path) -> None:
     (folder / "kvproof.toml").write_text(ENTRY.format(day="2999-01-31"))
     done = explore()
     assert done.exit_code == 0, done.output

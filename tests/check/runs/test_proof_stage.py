@@ -49,7 +49,7 @@ def test_what_a_run_shows_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check.counterexample == {"x": 2}
 
 
-def test_nothing_is_proved_while_something_may_be_read_out_of_range() -> None:
+def test_no_property_is_proved_while_a_read_may_be_out_of_range() -> None:
     checks = checks_of([RIGHT, OUT_OF_RANGE])
     assert checks["conservation"].verdict is Verdict.UNKNOWN
     assert checks["conservation"].text == "not proved to be well-defined: mixed/wrong/it is in range"

@@ -83,7 +83,7 @@ def test_a_document_that_has_no_reader_ends_the_command_without_a_traceback(fold
     assert b"Exception ignored" not in done.stderr
 
 
-def test_a_file_that_cannot_be_written_is_said_before_the_run(folder: Path) -> None:
+def test_a_file_that_cannot_be_written_is_an_error_before_the_run(folder: Path) -> None:
     done = explored("--json", "/proc/result.json")
     assert done.exit_code in (2, 3)
     assert "kvproof: /proc/result.json" in done.stderr
@@ -91,7 +91,7 @@ def test_a_file_that_cannot_be_written_is_said_before_the_run(folder: Path) -> N
     assert not (folder / ".kvproof").exists()
 
 
-def test_a_folder_that_cannot_be_written_is_said_before_the_run(folder: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error_before_the_run(folder: Path) -> None:
     done = explored("--out", "/proc/out")
     assert done.exit_code in (2, 3)
     assert "kvproof: /proc/out cannot be used" in done.stderr
@@ -116,7 +116,7 @@ def test_a_run_that_has_no_room_for_its_counterexample_tells_it_with_its_steps(f
 
 
 @pytest.mark.parametrize(("subject", "code"), [("faulty.py:Forgetful", 1), ("kvproof", 3)])
-def test_a_disk_that_is_full_is_said_and_the_verdict_still_told(
+def test_a_full_disk_is_an_error_and_the_verdict_is_still_printed(
     folder: Path, full: list[str], monkeypatch: pytest.MonkeyPatch, subject: str, code: int
 ) -> None:
     from kvproof.check.runs.store import Store

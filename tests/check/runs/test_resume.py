@@ -105,7 +105,7 @@ def test_a_hunt_in_two_parts_finds_what_one_long_hunt_finds(folder: Path) -> Non
     assert len(again.progress.findings) == len(kinds) == len(set(kinds))
 
 
-def test_what_is_not_hunted_for_is_told_and_is_no_failure(folder: Path) -> None:
+def test_a_finding_of_another_property_is_reported_and_is_no_failure(folder: Path) -> None:
     options = ("--no-isolation", "--budget", "4", "--seed", "3", "--subject", "faulty.py:Twice", "--stop-at-first")
     assert hunt(*options, "--property", "refcount-exact").exit_code == 1
     found = {check["property"]: check.get("excused", "") for check in _refuted(folder)}
@@ -139,7 +139,7 @@ def _refuted(folder: Path) -> list[dict[str, str]]:
         ),
     ],
 )
-def test_a_hunt_that_makes_no_sense_is_said_in_one_line(folder: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_an_impossible_hunt_is_an_error_of_one_line(folder: Path, arguments: tuple[str, ...], said: str) -> None:
     there = folder / "there"
     there.mkdir()
     (there / "hunt.json").write_text('{"subject": "kvproof", "seed": 3}')
@@ -150,7 +150,7 @@ def test_a_hunt_that_makes_no_sense_is_said_in_one_line(folder: Path, arguments:
     assert said in done.stderr
 
 
-def test_what_a_hunt_was_told_to_keep_is_kept_by_every_run_and_when_it_is_resumed(folder: Path) -> None:
+def test_fixed_fields_of_a_hunt_are_kept_by_every_run_and_when_it_is_resumed(folder: Path) -> None:
     options = ("--no-isolation", "--budget", "1", "--fix", "block_size=3", "--fix", "caching=false")
     assert hunt("--subject", "faulty.py:Forgetful", "--seed", "3", *options).exit_code == 1
     traces = [json.loads((folder / ".kvproof" / check["trace"]).read_text()) for check in _refuted(folder)]
@@ -178,7 +178,7 @@ def test_a_field_that_cannot_be_kept_is_refused(said: str, answer: str) -> None:
     assert answer in " ".join(done.output.split())
 
 
-def test_nothing_is_promised_of_what_a_hunt_was_told_to_leave_off(folder: Path) -> None:
+def test_properties_of_disabled_features_are_unsupported_in_a_hunt(folder: Path) -> None:
     off = ("--fix", "caching=false", "--fix", "num_host_blocks=0", "--fix", "window=none")
     assert hunt("--subject", "kvproof", "--seed", "1", "--budget", "3", *off).exit_code in (0, 4)  # as far as it came
     document = json.loads((folder / ".kvproof" / "result.json").read_text())

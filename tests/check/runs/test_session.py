@@ -18,8 +18,8 @@ from kvproof.reports.result import Check, Result, Run, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
 
 
-class Told:
-    """Keeps what a progress was told."""
+class RecordedProgress:
+    """Progress that records what is reported to it."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -53,7 +53,7 @@ def stage(judge: str, *said: StageOutput | BaseException, share: float = 1.0) ->
 
 
 def session(folder: Path, *stages: Stage, seconds: float = 10.0) -> Session:
-    return Session(Result(Run("0.1.0", "verify", "s", 7)), Store(folder), list(stages), seconds, Told())
+    return Session(Result(Run("0.1.0", "verify", "s", 7)), Store(folder), list(stages), seconds, RecordedProgress())
 
 
 def stored(folder: Path) -> Result:
@@ -95,7 +95,7 @@ def test_each_check_is_on_disk_before_the_stage_goes_on(tmp_path: Path) -> None:
     assert seen == [[("a/read-back", Verdict.UNKNOWN, "not run")], [("a/read-back", Verdict.NOT_REFUTED, "")]]
 
 
-def test_a_refutation_exits_with_one_and_is_said_at_once(tmp_path: Path) -> None:
+def test_a_refutation_exits_with_one_and_is_printed_at_once(tmp_path: Path) -> None:
     run = session(tmp_path, stage("a", check("a", Verdict.REFUTED, "block 1")), stage("b", passed("b")))
     assert run.run() is Exit.REFUTED
     assert run.progress.lines[:3] == ["begin a", "advance 1000", "refuted: a/read-back: block 1"]  # type: ignore[attr-defined]
@@ -120,7 +120,7 @@ def test_an_interrupt_does_not_hide_a_refutation(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("by\nzero"), SystemExit(0), RecursionError()])
-def test_a_fault_of_ours_is_said_with_its_stage_and_the_other_stages_go_on(
+def test_an_internal_error_is_reported_with_its_stage_and_the_other_stages_continue(
     tmp_path: Path, error: BaseException
 ) -> None:
     assert session(tmp_path, stage("a", error), stage("b", passed("b"))).run() is Exit.INTERNAL
@@ -142,7 +142,7 @@ def test_an_adapter_that_breaks_the_protocol_is_the_users_to_mend(tmp_path: Path
     assert stored(tmp_path).messages == ["the adapter of s breaks the protocol: admit must return Admitted"]
 
 
-def test_time_is_shared_by_what_is_left_when_a_stage_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_left_is_shared_by_the_remaining_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, given = [1000.0], []
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
 

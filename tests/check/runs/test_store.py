@@ -73,7 +73,7 @@ def test_a_name_that_no_file_can_have_is_a_mistake_of_the_user(tmp_path: Path, r
     assert refusal(tmp_path / name, result)[1] is Exit.USAGE
 
 
-def test_a_full_disk_is_said_and_leaves_what_was_there(tmp_path: Path, result: Result) -> None:
+def test_a_full_disk_is_an_error_and_leaves_the_old_file(tmp_path: Path, result: Result) -> None:
     Store(tmp_path).open(result)
     (tmp_path / "junit.xml").unlink()
     (tmp_path / "junit.xml").symlink_to("/dev/full")
@@ -88,7 +88,7 @@ def test_a_full_disk_is_said_and_leaves_what_was_there(tmp_path: Path, result: R
     assert read(tmp_path / "result.json", Result).run.subject == "another"
 
 
-def test_a_folder_that_may_not_be_written_is_said(
+def test_a_folder_without_write_permission_is_an_error(
     tmp_path: Path, result: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:

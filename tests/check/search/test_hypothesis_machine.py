@@ -110,7 +110,7 @@ def test_a_subject_that_hangs_is_found_and_not_waited_for(altered: Altered, monk
     assert found.seconds < 5
 
 
-def test_an_adapter_that_breaks_the_protocol_is_said_to_and_nothing_is_shrunk(altered: Altered) -> None:
+def test_an_adapter_that_breaks_the_protocol_is_reported_and_nothing_is_shrunk(altered: Altered) -> None:
     with pytest.raises(AdapterError, match="can_append must return bool"):
         drive(altered(can_append=lambda self, group: "yes")(), 0, examples=50, steps=30)
 

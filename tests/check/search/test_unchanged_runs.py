@@ -1,6 +1,6 @@
 """The runs of the built-in subjects: the same seed draws the same operations, and a scope has the same states.
 
-The digests are recorded in `unchanged_runs.json`. A change that alters them on purpose writes them anew
+The digests are recorded in `unchanged_runs.json`. A change that alters them on purpose records them again
 (`python tests/check/search/test_unchanged_runs.py`) in a commit that says so and why.
 """
 

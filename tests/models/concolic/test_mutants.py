@@ -99,7 +99,7 @@ def test_a_refutation_names_the_numbers_and_the_claims_that_break() -> None:
     assert "exactly the blocks that nobody holds are free, each once" in str(refutation)
 
 
-def test_a_refuted_obligation_is_shown_by_running_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refuted_obligation_is_reproduced_by_running_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = scenario_named("DeviceBlocks.share")
     made = list(obligations(scenario))
     assert [refutation_of(one) for one in made] == [None] * len(made)

@@ -58,7 +58,7 @@ def test_a_policy_that_evicts_in_another_order_is_shown() -> None:
 
 
 @pytest.mark.parametrize(("rule", "claim"), [("drop_last", "is enabled"), ("drop_last", "has done")])
-def test_a_contract_that_is_kept_is_shown_by_nothing(rule: str, claim: str) -> None:
+def test_a_contract_that_holds_has_no_counterexample(rule: str, claim: str) -> None:
     assert broken_contract(obligation_of(specification(), rule, claim), None, 5) is None
 
 
@@ -67,7 +67,7 @@ def test_nothing_is_shown_when_no_time_is_left() -> None:
     assert broken_contract(obligation_of(text, "append", "goes on"), text, 0) is None
 
 
-def test_a_claim_that_a_word_reads_what_is_there_is_not_run() -> None:
+def test_a_claim_that_reads_are_in_range_is_not_run() -> None:
     contract = next(one for one in CONTRACTS if one.rule == "drop_last")
     obligations = list(contract_obligations(Induction(Translator()), contract))
     for claim in ("all that it reads is there", "something is left, or nothing"):

@@ -140,7 +140,7 @@ def test_a_theorem_that_does_not_follow_is_shown() -> None:
     assert "The state, with 2 GPU and 0 host blocks of 2 slots:" in lines(found)
 
 
-def test_an_invariant_that_reads_what_is_not_there_is_shown() -> None:
+def test_an_invariant_that_reads_out_of_range_is_shown() -> None:
     text = changed(("pins_are_no_debt", "state.pins[b]", "state.pins[b + 1]"))
     claims = Induction(Translator(text=text)).claims_are_defined()
     found = counterexample(next(one for one in claims if one.subject == "pins_are_no_debt"), text)
@@ -158,7 +158,7 @@ def test_a_claim_of_which_a_part_cannot_be_read_is_shown_by_the_part_before() ->
     assert [one.text for one in clauses if one.at == at] == ["implies(has_entry(state, s, i), 0 <= state.table[s][i])"]
 
 
-def test_what_is_right_has_no_counterexample() -> None:
+def test_a_claim_that_holds_has_no_counterexample() -> None:
     assert counterexample(obligation_of(specification(), "evict", "status_tells_who_refers"), seconds=2) is None
 
 

@@ -50,7 +50,7 @@ def test_every_obligation_is_proved(outcomes: list[ProofOutcome]) -> None:
     assert per_property["well-defined"] > 1000
 
 
-def test_what_is_proved_and_assumed_is_what_is_pinned(outcomes: list[ProofOutcome]) -> None:
+def test_the_proved_claims_and_the_assumptions_are_those_that_are_pinned(outcomes: list[ProofOutcome]) -> None:
     """`make proofs-accept` pins what is proved today."""
     pin = Pin()
     for one in outcomes:

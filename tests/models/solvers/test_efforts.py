@@ -41,7 +41,7 @@ def test_nothing_of_a_subject_that_the_baseline_does_not_know_is_harder() -> Non
     assert list(worse(Efforts("z3 1", 0, {}, {}), [decided("hard", 9 * FLOOR)])) == []
 
 
-def test_what_is_new_and_what_is_gone_is_named() -> None:
+def test_new_and_vanished_obligations_are_named() -> None:
     now = efforts([decided("hard", FLOOR - 1), decided("harder", FLOOR), decided("easy", 7)], "z3 1", 0)
     assert now == Efforts("z3 1", 0, {"suite/subject/harder": FLOOR}, {"suite/subject": 3})
     assert [line.partition(":")[0] for line in changes(BEFORE, now)] == [

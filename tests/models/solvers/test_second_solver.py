@@ -50,7 +50,7 @@ def test_an_answer_counts_its_effort_and_a_question_without_answer_its_reason() 
     assert answer.reason != ""
 
 
-def test_processes_ask_the_second_solver_when_told_to() -> None:
+def test_worker_processes_use_the_second_solver_when_it_is_selected() -> None:
     wanted = [obligation(f"number {number}", Y + number > number, Hypothesis("positive", Y > 0)) for number in range(3)]
     decided = list(decide_all(wanted, Settings(), num_processes=1, asker=ask))
     assert [one.answer.verdict for one in decided] == [Verdict.PROVED] * 3
@@ -66,7 +66,7 @@ def test_a_claim_about_numbers_that_are_only_compared_is_proved_where_it_is_deni
     assert asked(there) is Verdict.PROVED
 
 
-def test_what_is_said_where_a_claim_is_denied_is_no_more_than_the_claim_before() -> None:
+def test_the_form_of_a_denied_claim_implies_no_more_than_the_claim() -> None:
     before = Hypothesis("kept", z3.ForAll([X, Y], F(X) <= Y))
     wrong = obligation("kept", z3.ForAll([X, Y], F(X) + 1 <= Y), before)
     there = where_denied(wrong)
@@ -76,7 +76,7 @@ def test_what_is_said_where_a_claim_is_denied_is_no_more_than_the_claim_before()
     assert where_denied(obligation("kept", F(Y) > 0, before)).goal.eq(F(Y) > 0)  # type: ignore[union-attr]
 
 
-def test_what_a_contract_says_of_all_firings_is_said_of_the_next_and_no_more() -> None:
+def test_a_hypothesis_about_all_firings_is_instantiated_for_the_next_one_only() -> None:
     so_far = Hypothesis(LOOP_INVARIANT, z3.And(N > 2, z3.ForAll([X], F(X) > X), z3.ForAll([X, Y], F(X) > F(Y) - SIZE)))
     one = obligation("next", F(N) > 3, so_far, Hypothesis(f"parameter {NUM_FIRED}", N >= 0))
     lemma = where_next_fired(one).hypotheses[-1]
@@ -85,7 +85,7 @@ def test_what_a_contract_says_of_all_firings_is_said_of_the_next_and_no_more() -
     assert where_next_fired(obligation("no contract", F(N) > 3, so_far)).hypotheses == (so_far,)
 
 
-def test_what_a_swap_finds_is_proved_again_in_the_first_way_once_it_is_said_of_the_next_firing() -> None:
+def test_an_obligation_of_a_swap_is_proved_by_the_first_strategy_once_it_is_instantiated_for_the_next_firing() -> None:
     contract = next(one for one in CONTRACTS if one.rule == "move_entry")
     claims = contract_obligations(Induction(Translator()), contract)
     one = next(one for one in claims if one.claim == "is enabled, by rehit_entry: the next entry is full")
@@ -102,7 +102,7 @@ def test_the_lemma_about_products_is_no_assumption_but_true() -> None:
         assert decide(obligation("lemma", one.formula, a_size)).answer.verdict is Verdict.PROVED
 
 
-def test_the_lemma_is_said_of_quotients_and_of_what_is_multiplied() -> None:
+def test_the_lemma_is_instantiated_for_quotients_and_products() -> None:
     enough = Hypothesis("enough", z3.And(X * SIZE >= N, X * SIZE < N + SIZE, SIZE >= 1))
     goal = (N + SIZE - 1) / SIZE == X
     lemmas = by_lemma_where_divided(SIZE, goal, enough.formula)

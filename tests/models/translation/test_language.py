@@ -67,7 +67,7 @@ def run(source: str) -> Any:
         ("if state.live[seq]:\n        x = 1\n    state.refcount[seq] = x", "the name x has no value here"),
     ],
 )
-def test_what_is_not_in_the_language_is_refused_with_its_line(statement: str, what: str) -> None:
+def test_a_construct_outside_the_language_is_refused_with_its_line(statement: str, what: str) -> None:
     with pytest.raises(NotInLanguage) as refusal:
         run(f"def finish(state, seq):\n    {statement}\n")
     file, line, *rest = str(refusal.value).split(":", 2)
@@ -89,7 +89,7 @@ def test_a_word_that_calls_itself_is_refused() -> None:
         )
 
 
-def test_a_word_of_several_statements_is_refused() -> None:
+def test_a_function_of_several_statements_is_refused() -> None:
     with pytest.raises(NotInLanguage, match="let it be one `return`"):
         run(
             """

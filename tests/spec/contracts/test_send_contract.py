@@ -119,7 +119,7 @@ def sent_everywhere(machine: Machine, seed: int) -> Counter[str]:
     return fired
 
 
-def test_what_is_sent_arrives_as_the_contract_says() -> None:
+def test_a_transfer_arrives_as_the_contract_says() -> None:
     fired = sum((sent_everywhere(Machine(sizes_of(SCOPE)), seed) for seed in range(2)), Counter[str]())
     assert all(fired[rule] > 5 for rule in ("send_entry", "arrive", "end_swap", "refused")), fired
 

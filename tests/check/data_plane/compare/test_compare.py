@@ -21,7 +21,7 @@ def memory_of(num_rows: int, row_words: int) -> tuple[torch.Tensor, Words, Words
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("num_rows", "row_words"), [(1, 1), (7, 3), (100, 16), (0, 4)])
-def test_what_is_right_is_found_right(way: Comparer, num_rows: int, row_words: int) -> None:
+def test_rows_that_are_right_are_not_reported(way: Comparer, num_rows: int, row_words: int) -> None:
     assert way(*memory_of(num_rows, row_words)).tolist() == []
 
 

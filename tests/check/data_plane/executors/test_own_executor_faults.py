@@ -115,7 +115,7 @@ def test_who_empties_the_lists_of_tensors_moves_nothing_any_more(name: str, isol
     assert (found.step, list(found.histogram)) == (2, ["unmoved"])
 
 
-def test_who_goes_by_numbers_and_not_by_bytes_alters_what_is_no_number(name: str, isolation: Isolation) -> None:
+def test_an_executor_that_copies_numbers_alters_bytes_that_are_no_number(name: str, isolation: Isolation) -> None:
     found = finding(name, isolation, "rounds numbers")
     assert found is not None
     assert list(found.histogram) == ["altered"]

@@ -109,7 +109,7 @@ def test_what_was_timed_with_other_calls_is_not_compared() -> None:
     assert len(not_compared(smaller, before)) == 6
 
 
-def test_an_executor_that_is_far_too_slow_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_that_is_far_too_slow_is_skipped_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "PROOF_SECONDS_MAX", 0.0)
     speeds = measured(loop())
     assert speeds.moves == []
@@ -135,7 +135,7 @@ def test_copying_everything_twenty_times_is_worse_than_the_baseline_and_not_the_
     assert not [one for one in compared(before, now) if one.is_worse and one.name == "loop"]
 
 
-def test_what_is_slower_by_less_than_noise_is_not_worse() -> None:
+def test_a_slowdown_smaller_than_the_noise_is_not_worse() -> None:
     before, now = speeds_of(0.50), speeds_of(0.45)
     (row,) = compared(now, before)
     assert (round(row.change, 3), row.band, row.is_worse) == (-0.1, 0.1, False)

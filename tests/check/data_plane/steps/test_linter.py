@@ -35,7 +35,7 @@ def test_a_complaint_names_list_pair_and_pool(moves: Moves, text: str) -> None:
     assert complaints[0].refuses
 
 
-def test_what_is_defined_but_strange_is_reported_and_not_refused() -> None:
+def test_a_mapping_that_is_defined_but_unusual_is_reported_and_not_refused() -> None:
     complaints = lint(Moves(swap_in=((0, 3),), swap_out=((3, 1),)), 8, 6)
     assert [(complaint.rule, complaint.refuses) for complaint in complaints] == [("swapped-in-too-early", False)]
 

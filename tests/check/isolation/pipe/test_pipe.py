@@ -186,7 +186,7 @@ def test_a_program_that_is_no_manager_is_reported_in_one_line(name: str, message
     assert "\n" not in str(refused.value)
 
 
-def test_what_is_not_declared_is_refused_before_the_program_is_asked(odd: Callable[..., str]) -> None:
+def test_a_feature_that_is_not_declared_is_refused_before_the_program_is_called(odd: Callable[..., str]) -> None:
     subject = factory_for(odd("pass"))()
     assert subject.capabilities == Capabilities(caching=True)
     with pytest.raises(Unsupported, match="p has no swapping"):

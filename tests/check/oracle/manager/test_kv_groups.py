@@ -43,7 +43,7 @@ def test_several_groups_are_drawn_often_with_and_without_a_cache_and_a_window_co
         assert len({config.kv_groups for config in several if config.caching == caching}) == 4
 
 
-def test_what_is_kept_decides_what_is_drawn() -> None:
+def test_fixed_fields_decide_which_groups_are_drawn() -> None:
     with_window = [draw(Random(seed), CAN, {"window": 3}) for seed in range(NUM_DRAWN)]
     without = [draw(Random(seed), CAN, {"window": None}) for seed in range(NUM_DRAWN)]
     hybrid = [draw(Random(seed), CAN, {"kv_groups": ["full", "window"]}) for seed in range(NUM_DRAWN)]

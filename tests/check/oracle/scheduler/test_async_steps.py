@@ -175,7 +175,7 @@ def add(request: int, num_tokens: int, max_tokens: int) -> Operation:
 RUN: list[Operation] = [("schedule",), ("launch", (0,))]
 
 
-def test_steps_ahead_are_not_refuted_and_every_witness_is_met() -> None:
+def test_steps_ahead_are_not_refuted_and_every_witness_is_reached() -> None:
     done = walk(SCHEDULERS, Ahead(), 1, max_operations=10_000, seconds=100.0)
     assert done.finding is None, done.finding
     expected = {
@@ -195,7 +195,9 @@ def test_steps_ahead_are_not_refuted_and_every_witness_is_met() -> None:
         (ForgetsToGiveUp, {"no-leak-at-rest"}),
     ],
 )
-def test_what_is_not_held_is_found_and_shortened(faulty: Callable[[], Ahead], properties: set[str]) -> None:
+def test_blocks_that_are_not_held_are_found_and_the_run_is_shrunk(
+    faulty: Callable[[], Ahead], properties: set[str]
+) -> None:
     done = walk(SCHEDULERS, faulty(), 1, max_operations=20_000, seconds=100.0)
     assert done.counterexample is not None
     short = shrink(faulty(), done.counterexample, 10)
@@ -232,7 +234,7 @@ def test_what_runs_in_vain_is_held_until_its_step_is_complete() -> None:
     assert (judge.explainer.observed.free, judge.is_done()) == ((4, 0), True)
 
 
-def test_a_device_that_runs_its_steps_in_order_holds_only_what_is_not_launched() -> None:
+def test_a_device_that_runs_its_steps_in_order_holds_only_blocks_of_steps_that_are_not_launched() -> None:
     class InOrder(GivesUpAtOnce):
         capabilities = Capabilities(async_steps=1, steps_in_order=True)
 

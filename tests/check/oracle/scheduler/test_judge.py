@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvproof.check.oracle.coverage import expected_witnesses
-from kvproof.check.oracle.expected import ExpectedSequence as Truth
+from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.oracle.scheduler.progress_bound import num_steps_max
@@ -48,7 +48,7 @@ def test_nothing_is_refuted_in_20_000_operations() -> None:
 
 
 @pytest.mark.long
-def test_nothing_is_refuted_in_200_000_operations_and_everything_was_met() -> None:
+def test_nothing_is_refuted_in_200_000_operations_and_every_witness_was_reached() -> None:
     done = walk(SCHEDULERS, make(), 1, max_operations=200_000, seconds=1000.0)
     assert done.finding is None, done.finding
     expected = expected_witnesses("scheduler", make().capabilities)
@@ -125,9 +125,9 @@ def test_a_fork_shares_and_then_copies() -> None:
 # Progress -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_bound_counts_what_is_left_to_sample_and_the_chunks_between() -> None:
+def test_the_bound_counts_the_tokens_left_to_sample_and_the_chunks_between() -> None:
     request = Request(1, num_prompt=3, max_tokens=4)
-    request.members.append(Truth(10, request, Key(), (), 0))
+    request.members.append(ExpectedSequence(10, request, Key(), (), 0))
     request.members[0].tokens = [1, 1, 1, 1]
     config = SchedulerConfig(max_model_len=20, max_num_batched_tokens=8)
     # 3 tokens to sample and 1 request to end; between two of these ceil(20 / 8) = 3 chunks and 2 steps that make room

@@ -195,7 +195,7 @@ CONFIG = SchedulerConfig(block_size=1, num_gpu_blocks=4, transfers=True)
 STEP: list[Operation] = [("schedule",), ("launch",), ("complete", (0,))]
 
 
-def test_transfers_are_not_refuted_and_are_met() -> None:
+def test_transfers_are_not_refuted_and_their_witnesses_are_reached() -> None:
     done = walk(SCHEDULERS, Moves(), 1, max_operations=6_000, seconds=100.0, fixed={"transfers": True})
     assert done.finding is None, done.finding
     assert all(done.coverage[name] > 10 for name in ("load", "loaded in vain", "send", "aborted in flight"))
@@ -248,7 +248,7 @@ def test_what_has_come_is_read_and_not_computed() -> None:
     assert judge.answer == "sequence 10: 2 to 3"
 
 
-def test_a_run_with_transfers_is_saved_and_told() -> None:
+def test_a_run_with_transfers_is_saved_and_described() -> None:
     operations = [add(1, 3, 1, (2, True)), *STEP[:2], ("complete", (0,), (), (), (10,))]
     steps = describe_steps(Moves, CONFIG, operations)
     assert "2 tokens from elsewhere, sent when over" in steps[0]
@@ -259,6 +259,6 @@ def test_a_run_with_transfers_is_saved_and_told() -> None:
     assert operations_of(trace, Path("trace.json")) == operations
 
 
-def test_a_subject_that_transfers_must_be_told_when_a_transfer_is_over() -> None:
+def test_a_subject_with_transfers_must_have_the_calls_that_report_their_end() -> None:
     with pytest.raises(AdapterError, match="declares that it transfers KV, and has no arrived"):
         SchedulerJudge(HasNoCalls(), CONFIG)

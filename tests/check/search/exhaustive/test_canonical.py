@@ -118,7 +118,7 @@ def test_nesting_without_any_permutation_agrees_where_tables_are_a_forest(name: 
     assert (nested.is_exhausted, nested.num_states) == (True, COUNTS[name])
 
 
-def test_permuting_agrees_on_what_is_cached_without_being_used() -> None:
+def test_permuting_agrees_on_blocks_that_are_cached_and_not_used() -> None:
     space = OtherKeys(
         SMALL_CACHE, lambda space, state: brute_force_form(space.machine, state, space.continuations.before)
     )

@@ -86,14 +86,14 @@ def test_a_search_that_has_no_time_is_not_exhausted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "said"),
+    ("scope", "message"),
     [
         (Scope(2, num_seqs=1, window=1), "no window, host, lookahead or flight"),
         (Scope(2, 1, num_seqs=1, swap=True), "no window, host, lookahead or flight"),
     ],
 )
-def test_a_scope_that_a_pool_cannot_have_is_unsupported(scope: Scope, said: str) -> None:
-    with pytest.raises(Unsupported, match=said):
+def test_a_scope_that_a_pool_cannot_have_is_unsupported(scope: Scope, message: str) -> None:
+    with pytest.raises(Unsupported, match=message):
         explored(OwnPool, scope)
 
 
@@ -131,14 +131,16 @@ def test_a_hunt_says_nothing_of_a_scope_that_it_did_not_come_to(monkeypatch: pyt
     begun = SearchResult(num_states=1)
     monkeypatch.setattr(explore_stage, "explore", lambda *_, **__: begun)
 
-    def said(is_hunt: bool) -> set[Verdict]:
+    def verdicts(is_hunt: bool) -> set[Verdict]:
         stage = explore_stage.subject_stage(OwnPool, OwnPool(), {"pages": PAGES}, None, 1.0, is_hunt)  # type: ignore[arg-type]
         return {one.verdict for one in stage.run(StageBudget(1, 10.0, lambda count: None)) if isinstance(one, Check)}
 
-    assert (said(is_hunt=True), said(is_hunt=False)) == (set(), {Verdict.UNKNOWN})
+    assert (verdicts(is_hunt=True), verdicts(is_hunt=False)) == (set(), {Verdict.UNKNOWN})
 
 
-def test_only_what_a_scope_has_is_said_of_it() -> None:
-    said = {check.id for check in planned_checks_of_scopes("explorer", {"blocks": BLOCKS, "pages": PAGES}, OwnPool())}
-    assert {"explorer/hit-computed/pages", "explorer/lists-agree/blocks", "explorer/read-back"} <= said
-    assert "explorer/hit-computed/blocks" not in said
+def test_a_check_of_a_scope_is_planned_only_for_features_that_it_has() -> None:
+    planned = {
+        check.id for check in planned_checks_of_scopes("explorer", {"blocks": BLOCKS, "pages": PAGES}, OwnPool())
+    }
+    assert {"explorer/hit-computed/pages", "explorer/lists-agree/blocks", "explorer/read-back"} <= planned
+    assert "explorer/hit-computed/blocks" not in planned

@@ -88,7 +88,7 @@ def test_a_search_that_ran_out_of_time_is_not_exhausted() -> None:
     assert 0 < found.num_states < 8712
 
 
-def test_a_subject_is_not_said_to_be_exhausted_where_something_is_in_flight() -> None:
+def test_a_scope_with_flights_is_refused_for_a_subject() -> None:
     with pytest.raises(Unsupported, match="on the specification alone"):
         explore(MANAGERS, find("kvproof")(), SCOPES["flights"], seconds=1)
 
@@ -98,13 +98,13 @@ def test_a_prefix_cache_with_flights_is_explored_by_rules() -> None:
         CallSpace(Scope(2, 1, 1, 1, 1, caching=True, swap=True, num_flights=1))
 
 
-def test_progress_tells_the_number_of_states() -> None:
-    told: list[int] = []
-    explore_specification(SCOPES["tables-5x3x8"], seconds=60, progress=told.append)
-    assert told == [500]
+def test_progress_reports_the_number_of_states() -> None:
+    reported: list[int] = []
+    explore_specification(SCOPES["tables-5x3x8"], seconds=60, progress=reported.append)
+    assert reported == [500]
 
 
-def test_an_operation_that_is_refused_although_it_was_told_to_finish_is_a_finding(
+def test_an_operation_that_is_refused_although_it_was_expected_to_finish_is_a_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(specification_call, "_victims", lambda *_: [((), True)])
@@ -114,7 +114,9 @@ def test_an_operation_that_is_refused_although_it_was_told_to_finish_is_a_findin
     assert [operation[0] for operation in found.counterexample.operations][-1] == "append"
 
 
-def test_an_operation_that_finishes_although_it_was_told_not_to_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_operation_that_finishes_unexpectedly_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(specification_call, "_victims", lambda *_: [((), False)])
     found = explore_specification(SCOPES["tables-4x3x6"], seconds=60)
     assert found.counterexample is not None

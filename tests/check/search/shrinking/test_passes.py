@@ -46,7 +46,7 @@ def test_a_drain_stands_for_all_that_follows_the_stop(shrink: Shrink) -> None:
     assert found.operations == [*run[:4], ("drain", (7,))]
 
 
-def test_delta_debugging_keeps_what_is_needed_and_its_order(shrink: Shrink) -> None:
+def test_delta_debugging_keeps_the_needed_operations_in_their_order(shrink: Shrink) -> None:
     run: list[Operation] = [("free", number) for number in range(20)]
     needed = [("free", 3), ("free", 11), ("free", 17)]
     found = shrink(passes.fewer_operations, Config(), run, lambda _, run: set(needed) <= set(run))

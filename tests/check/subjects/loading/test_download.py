@@ -164,7 +164,7 @@ def test_of_two_processes_that_bring_the_same_release_the_later_uses_what_the_ea
         ("Collecting vllm\nERROR: strange", "ERROR: strange"),
     ],
 )
-def test_each_way_pip_fails_is_told_in_one_line_that_says_what_to_do(
+def test_each_failure_of_pip_is_one_line_that_says_what_to_do(
     tmp_path: Path, play: Callable[..., list[list[str]]], said: str, expected: str
 ) -> None:
     play(says(said), says(said))
@@ -202,7 +202,7 @@ def test_a_network_that_fails_is_not_tried_again_for_the_wheel(
         "vllm==*",
     ],
 )
-def test_what_is_no_release_never_reaches_pip(tmp_path: Path, play: Callable[..., list[list[str]]], spec: str) -> None:
+def test_an_invalid_release_never_reaches_pip(tmp_path: Path, play: Callable[..., list[list[str]]], spec: str) -> None:
     play()
     assert "NAME==VERSION" in error_of(spec, tmp_path)
 
@@ -236,7 +236,7 @@ def test_a_folder_without_an_engine_is_refused(tmp_path: Path) -> None:
     assert MANAGER in error_of(str(tmp_path), tmp_path / "cache")
 
 
-def test_a_damaged_release_in_the_cache_is_said_to_be_damaged(tmp_path: Path) -> None:
+def test_a_damaged_release_in_the_cache_is_reported_as_damaged(tmp_path: Path) -> None:
     (source_tree(tmp_path / "vllm-0.9.2", "0.9.2") / MANAGER).unlink()
     assert "damaged" in error_of("vllm==0.9.2", tmp_path)
 

@@ -79,7 +79,7 @@ def test_every_name_of_a_stub_module_has_the_same_value(tree: Path) -> None:
         partial_import.module_of(PACKAGE, ["core.newer"])
 
 
-def test_a_module_that_the_release_has_is_told_from_one_that_it_has_not(tree: Path) -> None:
+def test_modules_that_a_release_has_are_distinguished_from_those_that_it_lacks(tree: Path) -> None:
     partial_import.mount(PACKAGE, tree, STAND_INS)
     assert [partial_import.has_module(PACKAGE, name) for name in ("core.pool", "core.gone", "gone.pool")] == [
         True,

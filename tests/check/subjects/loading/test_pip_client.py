@@ -42,7 +42,7 @@ def test_a_release_that_the_index_does_not_have_is_named(tmp_path: Path, index: 
         download.add("vllm==7.8", tmp_path / "cache")
 
 
-def test_an_environment_without_pip_is_told_how_to_get_it(
+def test_the_error_in_an_environment_without_pip_says_how_to_get_it(
     tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kvproof.check.subjects.loading.pip_client.PIP", (sys.executable, "-I", "-S", "-m", "pip"))

@@ -53,7 +53,7 @@ def test_the_waiting_sequences_of_a_group_share_their_prompt(subject: VllmV0) ->
     assert (observed.tables, observed.refs) == ({1: [[0, 1]], 2: [[0, 1]]}, [2, 2, 0, 0])
 
 
-def test_a_prompt_that_fits_later_and_one_that_never_fits_are_told_apart(subject: VllmV0) -> None:
+def test_a_prompt_that_fits_later_and_one_that_never_fits_get_different_answers(subject: VllmV0) -> None:
     admit(opened(subject), 1, [1], [5, 6, 7])
     subject.new(2, [2], [1] * 6, Key(), ())
     subject.new(3, [3], [1] * 10, Key(), ())
@@ -151,7 +151,7 @@ def test_a_prefix_is_hit_once_a_step_has_computed_it_and_only_under_the_same_ada
     assert [table[0][0] for table in subject.observe().tables.values()] == [0, 0, 3, 0]
 
 
-def test_before_a_step_the_manager_is_told_in_the_order_of_vllms_scheduler(subject: VllmV0) -> None:
+def test_before_a_step_the_manager_is_called_in_the_order_of_vllms_scheduler(subject: VllmV0) -> None:
     admit(opened(subject, caching=True), 1, [1, 2], [5, 6, 7])
     calls: list[tuple[Any, ...]] = []
     manager = subject.manager

@@ -50,12 +50,12 @@ def test_a_release_of_0_2_appends_one_slot_and_has_neither_cache_nor_lookahead()
     assert "enable_caching" not in calls.options
 
 
-def test_a_manager_whose_swap_is_not_implemented_is_said_not_to_swap() -> None:
+def test_a_manager_whose_swap_is_not_implemented_declares_no_swap() -> None:
     calls = Calls(AsOf042)
     assert (calls.can_swap, calls.marks_chunk, calls.maps_lookahead, calls.accesses) == (False, False, True, True)
 
 
-def test_a_release_of_0_9_2_is_told_the_chunk_and_looks_up_by_itself() -> None:
+def test_a_release_of_0_9_2_gets_the_chunk_and_looks_up_by_itself() -> None:
     calls = Calls(AsOf092)
     assert (calls.marks_chunk, calls.looks_up, calls.can_reset, calls.can_swap) == (True, True, True, True)
     assert (calls.swaps_in_lookahead, calls.maps_lookahead) == (True, False)

@@ -76,5 +76,5 @@ def test_a_v1_scheduler_holds_what_its_connector_loads_and_sends(release: str) -
     ],
     ids=["an-aborted-load", "a-load-under-way", "what-is-being-sent", "what-was-sent"],
 )
-def test_what_is_planted_in_its_transfers_is_found(planted: str, properties: set[str]) -> None:
+def test_faults_planted_in_its_transfers_are_found(planted: str, properties: set[str]) -> None:
     assert walked("0.33.0", planted)[0] in properties
