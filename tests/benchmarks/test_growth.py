@@ -5,11 +5,19 @@ from typing import Any
 import pytest
 
 from benchmarks import driven, growth
+from benchmarks.driven import BLOCK_SIZE
 from kvproof.impl import BlockManager, SequenceStatus
 
 SIZES = (2, 4, 8)
 EVERY_CALL = (*growth.FLAT, *growth.LINEAR)
+NUM_APPENDS = 2 * BLOCK_SIZE
 EVERY_MODE = pytest.mark.parametrize("caching", [False, True])
+
+
+@pytest.fixture(autouse=True)
+def few_appends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sequences grow by two blocks while appends are timed, not by sixteen."""
+    monkeypatch.setattr(growth, "NUM_APPENDS", NUM_APPENDS)
 
 
 @pytest.mark.parametrize("power", [0.0, 1.0, 1.5])
@@ -33,7 +41,7 @@ def test_every_call_has_a_cost_at_every_size(caching: bool) -> None:
 def test_a_fork_that_recurses_too_deeply_is_named_and_left_out() -> None:
     class Recursive(BlockManager):
         def fork(self, parent_seq: Any, child_seq: Any) -> None:
-            if len(self.get_block_table(parent_seq)) > 22:  # 2 and 4 blocks have grown by 17 and a half
+            if len(self.get_block_table(parent_seq)) > 8:  # 2 and 4 blocks have grown by 3 and a half
                 raise RecursionError
             super().fork(parent_seq, child_seq)
 
