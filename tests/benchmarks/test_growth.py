@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from benchmarks.driven import BLOCK_SIZE
 
 from benchmarks import driven, growth
-from benchmarks.driven import BLOCK_SIZE
 from kvproof.impl import BlockManager, SequenceStatus
 
 SIZES = (2, 4, 8)
