@@ -142,7 +142,7 @@ def test_where_there_is_no_room_for_shared_memory_that_is_reported(
 def test_what_cannot_be_called_is_refused_with_a_message(module: str) -> None:
     with pytest.raises(UnknownSetting, match="has no 'mover'; did you mean move"):
         own_function(f"{module}:mover")
-    with pytest.raises(UnknownSetting, match="number is no function: it is int and cannot be called"):
+    with pytest.raises(UnknownSetting, match="number is not a function: it is of type int, not callable"):
         own_function(f"{module}:number")
 
 
