@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
-from kvproof.check.counterexample.bisection import Answer, Bisection, Outcome, bisect, releases_of
+from kvproof.check.counterexample.bisection import Answer, Bisection, ReleaseOutcome, bisect, releases_of
 from kvproof.check.counterexample.replay import Replay, ReplayStatus
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.runs.replay import replay
@@ -61,7 +61,13 @@ def test_an_invalid_release_is_refused(cache: Path, named: str, said: str) -> No
 
 
 def test_the_sentence_says_where_it_holds_and_where_not() -> None:
-    outcomes = [Outcome.UNKNOWN, Outcome.HOLDS, Outcome.HOLDS, Outcome.OTHER, Outcome.GONE]
+    outcomes = [
+        ReleaseOutcome.UNKNOWN,
+        ReleaseOutcome.HOLDS,
+        ReleaseOutcome.HOLDS,
+        ReleaseOutcome.OTHER,
+        ReleaseOutcome.GONE,
+    ]
     answers = [Answer(f"0.{place}", outcome, "") for place, outcome in enumerate(outcomes)]
     found = Bisection("vllm-v0", "t.json", "read-back", answers)
     assert found.sentence() == "read-back: unknown in 0.0, holds in 0.1 to 0.2, other in 0.3, gone in 0.4"
@@ -124,4 +130,4 @@ def test_an_impossible_bisection_is_an_error_of_one_line(cache: Path, arguments:
 @pytest.mark.engine
 def test_a_prompt_longer_than_its_window_finds_no_blocks_in_any_release(saved: Path) -> None:
     found = bisect("vllm-v0", saved, ["0.6.3", "0.9.2"], lambda path, name: replay(path, name, isolation=True))
-    assert [answer.outcome for answer in found.releases] == [Outcome.HOLDS, Outcome.HOLDS]
+    assert [answer.outcome for answer in found.releases] == [ReleaseOutcome.HOLDS, ReleaseOutcome.HOLDS]

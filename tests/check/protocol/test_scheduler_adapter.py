@@ -6,7 +6,7 @@ import pytest
 
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.spec.text.identity import Key
 
@@ -25,8 +25,8 @@ class Recorder(SchedulerAdapter):
     def cancel(self, request: Request) -> None:
         self.scheduler.append(f"cancel {request.number}")
 
-    def next_step(self) -> tuple[Any, Step]:
-        return None, Step([Chunk(request.seq, 0, 1) for request in self.requests.values()])
+    def next_step(self) -> tuple[Any, ScheduledStep]:
+        return None, ScheduledStep([Chunk(request.seq, 0, 1) for request in self.requests.values()])
 
     def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
         self.scheduler.append(f"results {finished}")

@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
 from kvproof.check.isolation.fork_server import compile_rules
-from kvproof.check.runs.resume import Bookmark, Progress, resumed
+from kvproof.check.runs.resume import Bookmark, HuntProgress, resumed
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import StageBudget
 from kvproof.check.runs.store import Store
@@ -95,8 +95,8 @@ def test_a_hunt_in_two_parts_finds_what_one_long_hunt_finds(folder: Path) -> Non
         Store(bookmark.folder).write_all(document)
         return {f"{one.id} {one.trace}" for one in document.checks}
 
-    whole, first = Bookmark(folder / "whole", Progress("faulty.py:Twice", 3)), folder / "parts"
-    parts = hunted(Bookmark(first, Progress("faulty.py:Twice", 3)), 700)
+    whole, first = Bookmark(folder / "whole", HuntProgress("faulty.py:Twice", 3)), folder / "parts"
+    parts = hunted(Bookmark(first, HuntProgress("faulty.py:Twice", 3)), 700)
     again = resumed(first, None, None)
     first_kinds = [one.kind for one in again.progress.findings]
     assert parts | hunted(again, 1_300) == hunted(whole, 2_000)

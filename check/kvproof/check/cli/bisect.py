@@ -28,7 +28,7 @@ def bisect(
     with error_boundary(json):
         import msgspec
 
-        from kvproof.check.counterexample.bisection import Answer, Outcome, releases_of
+        from kvproof.check.counterexample.bisection import Answer, ReleaseOutcome, releases_of
         from kvproof.check.counterexample.bisection import bisect as run
         from kvproof.check.runs.json_output import write_document
         from kvproof.check.runs.replay import replay
@@ -52,5 +52,5 @@ def bisect(
         data = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
         if json is not None:
             write_document(json, data)
-        unknown = any(answer.outcome is Outcome.UNKNOWN for answer in found.releases)
+        unknown = any(answer.outcome is ReleaseOutcome.UNKNOWN for answer in found.releases)
         raise typer.Exit(Exit.INCONCLUSIVE if unknown else Exit.OK)

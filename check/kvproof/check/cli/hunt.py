@@ -79,7 +79,7 @@ def hunt(
         from kvproof.check.runs.explore_stage import subject_stage
         from kvproof.check.runs.fixed_fields import agrees, fixed_fields, wanted_properties
         from kvproof.check.runs.gate_scopes import HUNT
-        from kvproof.check.runs.resume import Bookmark, Progress, resumed
+        from kvproof.check.runs.resume import Bookmark, HuntProgress, resumed
         from kvproof.check.runs.run import Request, run_stages
         from kvproof.check.runs.subject_lookup import factory_of
         from kvproof.check.runs.walk_stage import walker_stage
@@ -93,7 +93,7 @@ def hunt(
             raise UsageError("no subject is given: name one with --subject, or continue a hunt with --resume DIR")
         else:
             kept = fixed_fields(fix or []), wanted_properties(wanted or [])
-            bookmark = Bookmark(out, Progress(subject, settled_seed(seed), *kept))
+            bookmark = Bookmark(out, HuntProgress(subject, settled_seed(seed), *kept))
         progress = bookmark.progress
         make, one = factory_of(progress.subject, isolation, budget)
         try:

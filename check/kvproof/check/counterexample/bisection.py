@@ -19,7 +19,7 @@ from kvproof.check.subjects.registry import engine_of
 RANGE = ".."
 
 
-class Outcome(str, Enum):
+class ReleaseOutcome(str, Enum):
     """The outcome of the replay on one release."""
 
     HOLDS = "holds"  # the same property is refuted
@@ -33,7 +33,7 @@ class Answer:
     """The answer of one release. text: one line. property: the property that is refuted, if any."""
 
     release: str
-    outcome: Outcome
+    outcome: ReleaseOutcome
     text: str
     property: str | None = None
     seconds: float = 0.0
@@ -49,7 +49,7 @@ class Bisection:
     releases: list[Answer]
     schema_version: int = 1
 
-    def spans(self) -> Iterator[tuple[Outcome, list[Answer]]]:
+    def spans(self) -> Iterator[tuple[ReleaseOutcome, list[Answer]]]:
         """Neighbouring releases with the same outcome."""
         for outcome, answers in groupby(self.releases, key=lambda answer: answer.outcome):
             yield outcome, list(answers)
@@ -109,16 +109,16 @@ def bisect(
 
 def _answer(
     engine: str, subject: str, release: str, path: Path, property: str, replay: Callable[[Path, str], Replay]
-) -> tuple[Outcome, str, str | None]:
+) -> tuple[ReleaseOutcome, str, str | None]:
     try:
         download.add(f"{engine}=={release}")
     except EngineError as error:
-        return Outcome.UNKNOWN, str(error), None
+        return ReleaseOutcome.UNKNOWN, str(error), None
     done = replay(path, subject)
     first = done.text.partition("\n")[0]
     if done.status is ReplayStatus.ERROR:
-        return Outcome.UNKNOWN, first, None
+        return ReleaseOutcome.UNKNOWN, first, None
     if done.finding is None:
-        return Outcome.GONE, first, None
-    outcome = Outcome.HOLDS if done.finding.property == property else Outcome.OTHER
+        return ReleaseOutcome.GONE, first, None
+    outcome = ReleaseOutcome.HOLDS if done.finding.property == property else ReleaseOutcome.OTHER
     return outcome, f"{done.finding.property}: {done.finding.text}".partition("\n")[0], done.finding.property

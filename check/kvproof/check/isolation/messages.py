@@ -30,14 +30,14 @@ from kvproof.check.protocol.manager import (
     Scheduled,
 )
 from kvproof.check.protocol.pool import PoolConfig
-from kvproof.check.protocol.scheduler import Access, Chunk, Load, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler import Access, Chunk, Load, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.result import SearchResult
 from kvproof.spec.text.identity import Image, Key
 
 TUPLES: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (Access, Admitted, Chunk, Image, Key, Load, Observation, Refused, Reserved, Scheduled, Step)
+    for kind in (Access, Admitted, Chunk, Image, Key, Load, Observation, Refused, Reserved, Scheduled, ScheduledStep)
 }
 RECORDS: dict[str, Any] = {
     kind.__name__: kind

@@ -78,7 +78,7 @@ class Access(NamedTuple):
     observed: list[Any]
 
 
-class Step(NamedTuple):
+class ScheduledStep(NamedTuple):
     """What the scheduler wants done, in this order: swap in, swap out, copies, chunks.
 
     chunks: in the order in which the sequences got their slots. swap_in, swap_out: pairs relative to their devices.
@@ -125,7 +125,7 @@ class SchedulerSubject(Protocol):
     def abort(self, request: int) -> None:
         """The user has left. This can happen at any time. Blocks that a step still uses are released when it ends."""
 
-    def schedule(self) -> Step:
+    def schedule(self) -> ScheduledStep:
         """Decide the next step."""
 
     def launch(self) -> Sequence[Access] | None:

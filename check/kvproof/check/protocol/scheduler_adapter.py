@@ -15,7 +15,7 @@ from typing import Any
 from kvproof.check.protocol.features import require_capable
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Access, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler import Access, ScheduledStep, SchedulerConfig
 from kvproof.spec.native import sized_function
 from kvproof.spec.text.identity import Image, Key
 
@@ -81,7 +81,7 @@ class SchedulerAdapter:
         """Take an aborted request from the scheduler. Needed if `capabilities.aborts`."""
         raise NotImplementedError
 
-    def next_step(self) -> tuple[Any, Step]:
+    def next_step(self) -> tuple[Any, ScheduledStep]:
         """Let the scheduler decide the next step. Returns what `take_results` needs to know of it, and the step."""
         raise NotImplementedError
 
@@ -163,7 +163,7 @@ class SchedulerAdapter:
             del self.requests_by_seq[seq]
         return request
 
-    def schedule(self) -> Step:
+    def schedule(self) -> ScheduledStep:
         """`next_step`, and the prompts that were refused since the last one."""
         self.now += 1
         self.is_launched = False

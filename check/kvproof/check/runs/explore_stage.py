@@ -13,7 +13,7 @@ from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
     STOPPED,
-    Outcome,
+    JudgeOutcome,
     ReportedFinding,
     named_if_excused,
     notes,
@@ -64,13 +64,13 @@ class Searches:
             if self.is_hunt and left <= 0:
                 break
             if is_cut_short and not self.keeps_going:
-                yield from self._decided(name, Outcome(Verdict.UNKNOWN, {}, 0.0, STOPPED))
+                yield from self._decided(name, JudgeOutcome(Verdict.UNKNOWN, {}, 0.0, STOPPED))
                 continue
             try:
                 done = self.explore(scope, max(0.0, left), stint.further(num_states))
             except Unsupported as error:
                 reason = f"the subject has no such configuration: {error}"
-                yield from self._decided(name, Outcome(Verdict.UNSUPPORTED, {}, 0.0, reason))
+                yield from self._decided(name, JudgeOutcome(Verdict.UNSUPPORTED, {}, 0.0, reason))
                 continue
             if self.is_hunt and done.finding is None and not done.num_operations:
                 break  # the time was over before it began: there is nothing to report
@@ -84,22 +84,22 @@ class Searches:
                 self.is_done(name)
         yield from witness_counts(self.judge, coverage, {} if is_cut_short else self.expected)
 
-    def _decided(self, name: str, outcome: Outcome) -> Iterator[StageOutput]:
+    def _decided(self, name: str, outcome: JudgeOutcome) -> Iterator[StageOutput]:
         mine = [check for check in self.planned_checks if check.id.endswith(f"/{name}")]
         return resolve_checks(self.judge, mine, outcome, name)
 
-    def _outcome(self, done: SearchResult) -> Outcome:
+    def _outcome(self, done: SearchResult) -> JudgeOutcome:
         counts = {"states": done.num_states, "transitions": done.num_operations}
         if done.counterexample is not None:
             found = named_if_excused(self.save(done.counterexample, done.num_operations))
             verdict, text = (Verdict.NOT_REFUTED, EXCUSED) if found.excused else (Verdict.UNKNOWN, STOPPED)
-            return Outcome(verdict, counts, done.seconds, text, [found])
+            return JudgeOutcome(verdict, counts, done.seconds, text, [found])
         found_notes = notes(done.notes, done.num_operations, "transitions")
         if done.is_exhausted:
-            return Outcome(Verdict.EXHAUSTED, counts, done.seconds, refutations=found_notes)
+            return JudgeOutcome(Verdict.EXHAUSTED, counts, done.seconds, refutations=found_notes)
         reason = f"the time ended at depth {done.depth}, before every state was reached"
         verdict = Verdict.NOT_REFUTED if self.is_hunt else Verdict.UNKNOWN
-        return Outcome(verdict, counts, done.seconds, reason, found_notes)
+        return JudgeOutcome(verdict, counts, done.seconds, reason, found_notes)
 
 
 def specification_stage(scopes: Mapping[str, Scope], share: float, is_whole: bool) -> Stage:

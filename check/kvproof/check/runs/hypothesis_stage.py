@@ -10,7 +10,7 @@ from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
     STOPPED,
-    Outcome,
+    JudgeOutcome,
     named_if_excused,
     notes,
     planned_checks,
@@ -41,7 +41,7 @@ def hypothesis_stage(
 
     def run(stint: StageBudget) -> Iterator[StageOutput]:
         began = time.monotonic()
-        outcome = Outcome(Verdict.NOT_REFUTED, {"operations": 0, "runs": 0}, 0.0)
+        outcome = JudgeOutcome(Verdict.NOT_REFUTED, {"operations": 0, "runs": 0}, 0.0)
         witnesses, note_counts = Counter[str](), Counter[str]()
         for number in range(num_rounds):
             if time.monotonic() - began >= stint.seconds:

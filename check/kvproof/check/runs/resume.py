@@ -35,7 +35,7 @@ class EarlierFinding(msgspec.Struct, forbid_unknown_fields=True, rename={"kind":
     found: ReportedFinding
 
 
-class Progress(msgspec.Struct, forbid_unknown_fields=True, rename={"findings": "met"}):
+class HuntProgress(msgspec.Struct, forbid_unknown_fields=True, rename={"findings": "met"}):
     """The progress of a hunt: the scopes that are done, the findings so far, and the next run of the walk."""
 
     subject: str
@@ -52,7 +52,7 @@ class Progress(msgspec.Struct, forbid_unknown_fields=True, rename={"findings": "
 class Bookmark:
     """The progress of a hunt, kept in its folder."""
 
-    def __init__(self, folder: Path, progress: Progress) -> None:
+    def __init__(self, folder: Path, progress: HuntProgress) -> None:
         self.folder, self.progress = folder, progress
         self.earlier: list[Check] = []
 
@@ -99,7 +99,7 @@ class Bookmark:
 def resumed(folder: Path, subject: str | None, seed: int | None) -> Bookmark:
     """The bookmark that a hunt left in its folder. Raises UsageError if there is none, or if it is of another hunt."""
     try:
-        progress = msgspec.json.decode((folder / FILE).read_bytes(), type=Progress)
+        progress = msgspec.json.decode((folder / FILE).read_bytes(), type=HuntProgress)
         result = read(folder / RESULT, Result)
     except FileNotFoundError as error:
         raise UsageError(f"{folder} holds no hunt that can be resumed: it has no {FILE}") from error

@@ -44,7 +44,7 @@ class ReportedFinding:
 
 
 @dataclass
-class Outcome:
+class JudgeOutcome:
     """The outcome of a search.
 
     verdict: of every property that it did not refute. counts: what it did, such as operations or states. text: the
@@ -99,7 +99,7 @@ def _id(*parts: str) -> str:
     return "/".join(part for part in parts if part)
 
 
-def refuted_by(judge: str, found: ReportedFinding, outcome: Outcome, scope: str = "") -> Check:
+def refuted_by(judge: str, found: ReportedFinding, outcome: JudgeOutcome, scope: str = "") -> Check:
     """The check that a finding refutes."""
     return Check(
         _id(judge, found.property, scope, found.scope),
@@ -115,7 +115,7 @@ def refuted_by(judge: str, found: ReportedFinding, outcome: Outcome, scope: str 
     )
 
 
-def resolve_checks(judge: str, planned: list[Check], outcome: Outcome, scope: str = "") -> Iterator[Check]:
+def resolve_checks(judge: str, planned: list[Check], outcome: JudgeOutcome, scope: str = "") -> Iterator[Check]:
     """The checks after the search. A finding refutes its property even if its check was planned as unsupported."""
     refuted = {found.property for found in outcome.refutations if not found.excused}
     for found in outcome.refutations:

@@ -13,7 +13,7 @@ from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
     STOPPED,
-    Outcome,
+    JudgeOutcome,
     ReportedFinding,
     notes,
     planned_checks,
@@ -56,7 +56,7 @@ def walker_stage(
 
     def run(stint: StageBudget) -> Iterator[StageOutput]:
         deadline = time.monotonic() + stint.seconds
-        total, outcome = SearchResult(), Outcome(Verdict.NOT_REFUTED, {}, 0.0)
+        total, outcome = SearchResult(), JudgeOutcome(Verdict.NOT_REFUTED, {}, 0.0)
         before = [] if bookmark is None else bookmark.findings_of(judge)
         reported: dict[KnownFailure, None] = {_kind(one.found): None for one in before}
         known: dict[KnownFailure, None] = {one.kind: None for one in before}

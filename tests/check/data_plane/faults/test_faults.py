@@ -89,7 +89,7 @@ def test_a_distance_that_is_not_the_true_one_counts_as_missed(monkeypatch: pytes
     assert (result.is_caught, result.class_is_true, result.origin_is_true) == (True, True, False)
 
 
-def test_an_alarm_about_a_right_mover_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alarm_about_a_right_mover_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "FaultyMover", lambda: FaultyMover(order=()))
     with pytest.raises(AssertionError, match="reports a right mover as faulty"):
         judge_faults(CPU)

@@ -12,7 +12,7 @@ from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.shrinking.shrink import shrink
 from kvproof.check.search.strategies import SCHEDULERS
@@ -77,7 +77,7 @@ class Ahead:
         request.table = []
         self.requests.pop(request.seq, None)
 
-    def schedule(self) -> Step:
+    def schedule(self) -> ScheduledStep:
         chunks: list[Chunk] = []
         step: list[tuple[Request, bool]] = []
         ignored = [r for r in self.waiting if r.known > self.config.max_model_len]
@@ -103,7 +103,7 @@ class Ahead:
             request.ahead += 1
             step.append((request, True))
         self.steps.append(step)
-        return Step(chunks, ignored=[r.number for r in ignored], failed=[r.number for r in failed])
+        return ScheduledStep(chunks, ignored=[r.number for r in ignored], failed=[r.number for r in failed])
 
     def launch(self) -> None:
         pass

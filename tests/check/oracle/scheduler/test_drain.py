@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.operations import text_of
-from kvproof.check.protocol.scheduler import SchedulerConfig, Step
+from kvproof.check.protocol.scheduler import ScheduledStep, SchedulerConfig
 from kvproof.check.search.shrinking.shrink import shrink
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler, make
 from kvproof.impl.scheduler import SchedulerOutputs
@@ -25,11 +25,11 @@ class Weary(BuiltInScheduler):
         super().open(config)
         self.has_run = False
 
-    def next_step(self) -> tuple[SchedulerOutputs, Step]:
+    def next_step(self) -> tuple[SchedulerOutputs, ScheduledStep]:
         if not self.has_run:
             self.has_run = True
             return super().next_step()
-        return SchedulerOutputs(), Step()
+        return SchedulerOutputs(), ScheduledStep()
 
 
 def test_a_drain_takes_the_steps_that_lead_to_the_end() -> None:

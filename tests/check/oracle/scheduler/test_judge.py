@@ -14,7 +14,7 @@ from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.oracle.scheduler.progress_bound import num_steps_max
 from kvproof.check.oracle.scheduler.requests import Request
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.search.configurations import draw_for_scheduler as draw
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import SCHEDULERS
@@ -141,11 +141,11 @@ class Lazy(BuiltInScheduler):
         super().__init__()
         self.num_steps = num_steps
 
-    def next_step(self) -> tuple[SchedulerOutputs, Step]:
+    def next_step(self) -> tuple[SchedulerOutputs, ScheduledStep]:
         self.num_steps -= 1
         if self.num_steps >= 0:
             return super().next_step()
-        return SchedulerOutputs(), Step()
+        return SchedulerOutputs(), ScheduledStep()
 
 
 def test_a_request_that_waits_while_nothing_runs_is_no_progress() -> None:
@@ -169,11 +169,11 @@ def test_a_running_request_that_never_goes_on_is_no_progress() -> None:
 class Liar(BuiltInScheduler):
     """A scheduler whose adapter reports other steps than it takes."""
 
-    def __init__(self, report: Callable[[Step], Any]) -> None:
+    def __init__(self, report: Callable[[ScheduledStep], Any]) -> None:
         super().__init__()
         self.report = report
 
-    def schedule(self) -> Step:
+    def schedule(self) -> ScheduledStep:
         return self.report(super().schedule())  # type: ignore[no-any-return]
 
 
@@ -191,7 +191,9 @@ class Liar(BuiltInScheduler):
         ("hit-computed", lambda s: s._replace(chunks=[Chunk(10, 2, 3, hit=4)])),
     ],
 )
-def test_a_step_that_is_not_what_happened_is_found(property: str, report: Callable[[Step], Step]) -> None:
+def test_a_step_that_is_not_what_happened_is_found(
+    property: str, report: Callable[[ScheduledStep], ScheduledStep]
+) -> None:
     finding = finding_of(Liar(report), SchedulerConfig(num_host_blocks=2), [add(1, 3, 5), *STEP])
     assert finding is not None
     assert finding.property == property
@@ -204,7 +206,7 @@ def test_a_chunk_that_leaves_tokens_out_is_read_back() -> None:
 
 
 def test_an_answer_of_another_type_is_the_adapters_fault() -> None:
-    with pytest.raises(AdapterError, match="schedule must return Step"):
+    with pytest.raises(AdapterError, match="schedule must return ScheduledStep"):
         finding_of(Liar(lambda s: None), SchedulerConfig(), [add(1, 3), *STEP])
 
 
@@ -214,7 +216,7 @@ def test_a_subject_without_a_call_is_none() -> None:
 
 
 def test_an_exception_in_a_step_names_the_call() -> None:
-    def broken(step: Step) -> Step:
+    def broken(step: ScheduledStep) -> ScheduledStep:
         raise RuntimeError("out of cheese")
 
     with pytest.raises(Finding, match="out of cheese") as caught:

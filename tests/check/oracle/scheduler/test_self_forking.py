@@ -10,7 +10,7 @@ import pytest
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Pair
-from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.shrinking.shrink import shrink
 from kvproof.check.search.strategies import SCHEDULERS
@@ -68,7 +68,7 @@ class Forks:
     def has_room(self, run: Run) -> bool:
         return self.need(run) + sum(self.need(r) - len(r.table) for r in self.running) <= len(self.free)
 
-    def schedule(self) -> Step:
+    def schedule(self) -> ScheduledStep:
         ignored = [r for r in self.waiting if r.known > self.config.max_model_len]
         failed = [r for r in self.waiting if r not in ignored and self.need(r) > self.config.num_gpu_blocks]
         for run in ignored + failed:
@@ -85,7 +85,7 @@ class Forks:
                 chunks.append(Chunk(run.seq, run.computed, stop))
                 run.computed = stop
                 self.step.append(run)
-        return Step(chunks, ignored=[r.request for r in ignored], failed=[r.request for r in failed])
+        return ScheduledStep(chunks, ignored=[r.request for r in ignored], failed=[r.request for r in failed])
 
     def launch(self) -> None:
         pass

@@ -15,7 +15,7 @@ from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, Load, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, Load, ScheduledStep, SchedulerConfig
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.store import Store
 from kvproof.check.search.random_walk import walk
@@ -82,7 +82,7 @@ class Moves:
         request.table = []
         self.requests.pop(request.seq, None)
 
-    def schedule(self) -> Step:
+    def schedule(self) -> ScheduledStep:
         size, budget = self.config.block_size, self.config.max_num_batched_tokens
         ignored = [r for r in self.waiting if r.known > self.config.max_model_len]
         failed = [r for r in self.waiting if r not in ignored and -(-r.limit // size) > self.config.num_gpu_blocks]
@@ -110,7 +110,9 @@ class Moves:
                 chunks.append(Chunk(request.seq, start, stop))
                 request.computed, request.is_busy = stop, True
                 self.step.append(request)
-        return Step(chunks, ignored=[r.number for r in ignored], failed=[r.number for r in failed], loads=loads)
+        return ScheduledStep(
+            chunks, ignored=[r.number for r in ignored], failed=[r.number for r in failed], loads=loads
+        )
 
     def may_run(self, request: Request) -> bool:
         return not request.is_loading

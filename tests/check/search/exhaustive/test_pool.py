@@ -127,7 +127,7 @@ def test_a_hunt_explores_a_pool_before_it_walks(tmp_path: Path, monkeypatch: pyt
     assert begun == ["explorer", "pool"]
 
 
-def test_a_hunt_says_nothing_of_a_scope_that_it_did_not_come_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hunt_has_no_verdict_for_a_scope_that_it_did_not_finish(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = SearchResult(num_states=1)
     monkeypatch.setattr(explore_stage, "explore", lambda *_, **__: begun)
 

@@ -9,7 +9,7 @@ from kvproof.check.oracle.scheduler.in_flight import Pending, num_flights_max
 from kvproof.check.oracle.scheduler.requests import Request
 from kvproof.check.protocol.adapter_check import SCHEDULER_CALLS, check_adapter
 from kvproof.check.protocol.manager import Unsupported
-from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject, Step
+from kvproof.check.protocol.scheduler import ScheduledStep, SchedulerConfig, SchedulerSubject
 from kvproof.spec.text.identity import Identities
 
 SCHEDULE, LAUNCH, COMPLETE = "schedule()", "launch()", "complete()"  # the calls of a step, as findings name them
@@ -19,7 +19,7 @@ SCHEDULE, LAUNCH, COMPLETE = "schedule()", "launch()", "complete()"  # the calls
 class UnderWay:
     """A step that is scheduled and not complete."""
 
-    step: Step
+    step: ScheduledStep
     seqs: frozenset[int]  # whose blocks it uses
     flights: list[int]
     is_launched: bool = False
@@ -43,7 +43,7 @@ class SchedulerState(Oracle):
         self.loading: dict[int, list[int]] = {}  # sequences whose KV is coming, and its flights
         self.sending: dict[int, list[int]] = {}  # sequences, over, whose KV is being sent
         self.without_slot: set[int] = set()  # sequences that have tables, but do not count as running
-        self.scheduled_step: Step | None = None  # by the last operation
+        self.scheduled_step: ScheduledStep | None = None  # by the last operation
         self.used_by_step: dict[int, ExpectedSequence] = {}  # sequences whose blocks the explained step uses
         self.num_steps = 0
         self.last_step: int | None = None  # after the last arrival: the step by which all requests must be over

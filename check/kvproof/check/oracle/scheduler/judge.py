@@ -13,7 +13,7 @@ from kvproof.check.oracle.scheduler.running_ahead import may_complete
 from kvproof.check.oracle.scheduler.stepping import Stepping
 from kvproof.check.protocol.adapter_check import check_observation
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.scheduler import Step
+from kvproof.check.protocol.scheduler import ScheduledStep
 from kvproof.spec.trace import Operation
 
 OPERATIONS = ("add", "abort", "stop", "schedule", "launch", "complete", "drain")
@@ -72,7 +72,7 @@ class SchedulerJudge(Arriving, Stepping):
         return self.op_schedule()
 
 
-def step_text(step: Step) -> str:
+def step_text(step: ScheduledStep) -> str:
     """A step as text."""
     parts = [f"sequence {c.seq}: {c.start} to {c.stop}" + (f", hit {c.hit}" if c.hit else "") for c in step.chunks]
     parts += [f"sequence {load.seq}: loads {load.hit} to {load.stop}" for load in step.loads]

@@ -19,7 +19,7 @@ from kvproof.check.oracle.scheduler.requests import Request
 from kvproof.check.oracle.scheduler.running_ahead import drop_sampled
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Pair
-from kvproof.check.protocol.scheduler import Chunk, Load, Step
+from kvproof.check.protocol.scheduler import Chunk, Load, ScheduledStep
 from kvproof.spec.text.budgets import exceeds_limits, have_places
 
 WAITING, RUNNING, SWAPPED = Status.WAITING, Status.RUNNING, Status.SWAPPED
@@ -32,7 +32,7 @@ class StepExplainer:
         self.scheduler, self.config, self.capabilities = scheduler, scheduler.config, scheduler.capabilities
         self.explainer, self.worker, self.coverage = scheduler.explainer, scheduler.worker, scheduler.coverage
 
-    def explain(self, step: Step) -> bool:
+    def explain(self, step: ScheduledStep) -> bool:
         """Explain a step; return whether it changed anything or computes anything. Raises Finding."""
         chunks = self._chunks_by_sequence(step)
         for request_id in (*step.ignored, *step.failed):
@@ -52,7 +52,7 @@ class StepExplainer:
             self._judge_places()
         return bool(chunks or num_left or step.ignored or step.failed or step.loads)
 
-    def _chunks_by_sequence(self, step: Step) -> dict[int, Chunk]:
+    def _chunks_by_sequence(self, step: ScheduledStep) -> dict[int, Chunk]:
         chunks: dict[int, Chunk] = {}
         for chunk in step.chunks:
             name, seq = f"sequence {chunk.seq}", self.scheduler.seqs.get(chunk.seq)
@@ -73,7 +73,7 @@ class StepExplainer:
         return chunks
 
     def _by_status(
-        self, step: Step
+        self, step: ScheduledStep
     ) -> tuple[list[tuple[ExpectedSequence, Chunk]], list[Request], dict[int, list[Chunk]]]:
         running: list[tuple[ExpectedSequence, Chunk]] = []
         swapped: list[Request] = []
@@ -125,7 +125,7 @@ class StepExplainer:
             observed=scheduler.num_blocks_needed(request, config.lookahead),
         )
 
-    def _admit_and_swap_out(self, step: Step, chunks: dict[int, Chunk]) -> Step:
+    def _admit_and_swap_out(self, step: ScheduledStep, chunks: dict[int, Chunk]) -> ScheduledStep:
         """Explain sequences that were admitted with a hit, found no more blocks, and were swapped out in one step.
 
         Returns the step without them, and removes their chunks.
@@ -142,7 +142,7 @@ class StepExplainer:
                 self.coverage["swapped out when admitted"] += 1
         return step if len(chunks) == len(step.chunks) else step._replace(chunks=list(chunks.values()))
 
-    def _leave(self, step: Step, scheduled: set[int]) -> int:
+    def _leave(self, step: ScheduledStep, scheduled: set[int]) -> int:
         """Explain sequences that are not in the step: unchanged, preempted or swapped out. Returns how many left."""
         seqs, tables = self.scheduler.seqs, self.explainer.observed.tables
         leaving, num_tables = list[Request](), 0
@@ -203,7 +203,7 @@ class StepExplainer:
             )
         self.coverage["preempted"] += 1
 
-    def _swap_out(self, request: Request, step: Step) -> None:
+    def _swap_out(self, request: Request, step: ScheduledStep) -> None:
         base, everyone = self.config.num_gpu_blocks, request.everyone()
         mine = {block - base for seq in everyone for block in self.explainer.observed.tables.get(seq.id, [[]])[0]}
         pairs = [pair for pair in step.swap_out if pair[1] in mine]
@@ -242,7 +242,7 @@ class StepExplainer:
         scheduler.used_by_step[seq.id] = seq
         self.worker.writes.append((seq, chunk.start, chunk.stop))
 
-    def _swap_in(self, requests: list[Request], step: Step) -> None:
+    def _swap_in(self, requests: list[Request], step: ScheduledStep) -> None:
         explainer, tables, base = self.explainer, self.explainer.observed.tables, self.config.num_gpu_blocks
         chunks = {chunk.seq: chunk for chunk in step.chunks}
         for request in requests:

@@ -11,7 +11,7 @@ from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.self_forking import born_since, explain_births
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.scheduler import Access, SchedulerConfig, SchedulerSubject, Step
+from kvproof.check.protocol.scheduler import Access, ScheduledStep, SchedulerConfig, SchedulerSubject
 from kvproof.spec.text.budgets import is_within_budget
 from kvproof.spec.text.identity import Identities
 
@@ -32,7 +32,7 @@ class Stepping(SchedulerState):
         if not self.may_schedule:
             return False
         step = self.call("total-calls", "schedule")
-        check_answer("schedule", step, Step)
+        check_answer("schedule", step, ScheduledStep)
         self.explainer.observed = self.call("total-calls", "observe")
         self.num_steps += 1
         self.scheduled_step = step
@@ -50,7 +50,7 @@ class Stepping(SchedulerState):
             self._note_mixture(step)
         return True
 
-    def _judge_budgets(self, step: Step) -> None:
+    def _judge_budgets(self, step: ScheduledStep) -> None:
         num_tokens = sum([chunk.stop - chunk.start for chunk in step.chunks])
         limits = self.config.max_num_batched_tokens, self.config.max_num_seqs
         if not is_within_budget(num_tokens, len(step.chunks), *limits):
@@ -81,7 +81,7 @@ class Stepping(SchedulerState):
             sentence = f"$observed steps, and not all is done: {states}"
             raise Finding("progress", sentence, expected=self.last_step, observed=self.num_steps)
 
-    def _note_mixture(self, step: Step) -> None:
+    def _note_mixture(self, step: ScheduledStep) -> None:
         is_decode = [self._is_decode(self.seqs[chunk.seq]) for chunk in step.chunks]
         if any(is_decode) and not all(is_decode):
             self.coverage["decodes and chunks in one step"] += 1
@@ -172,7 +172,7 @@ class Stepping(SchedulerState):
         for seq_id in sent:
             self.pending.land(self.sending.pop(seq_id), COMPLETE)
 
-    def _sampling(self, step: Step) -> list[ExpectedSequence]:
+    def _sampling(self, step: ScheduledStep) -> list[ExpectedSequence]:
         """The sequences that the step computes to the end of their tokens."""
         seqs = [(seq, chunk.stop) for chunk in step.chunks if (seq := self.seqs.get(chunk.seq))]
         return [seq for seq, stop in seqs if self._samples(seq, stop)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.builtin.manager import extra_of, images_in_block, new_manager, observation_of
 from kvproof.impl import BlockManager, InvalidValueError, Sequence, SequenceGroup, SequenceStatus
@@ -107,7 +107,7 @@ class BuiltInScheduler(SchedulerAdapter):
         """Call `abort_seq_group`."""
         self.scheduler.abort_seq_group(str(request.number))
 
-    def next_step(self) -> tuple[SchedulerOutputs, Step]:
+    def next_step(self) -> tuple[SchedulerOutputs, ScheduledStep]:
         """Call `schedule`; the output is its answer."""
         outputs = self.scheduler.schedule()
         size = self.config.block_size
@@ -122,7 +122,7 @@ class BuiltInScheduler(SchedulerAdapter):
             is_admitted = not computed and len(seqs) > 1
             for seq in seqs[1:]:
                 chunks.append(Chunk(seq.seq_id, stop if is_admitted else start, stop))
-        return outputs, Step(
+        return outputs, ScheduledStep(
             chunks,
             outputs.blocks_to_swap_in,
             outputs.blocks_to_swap_out,

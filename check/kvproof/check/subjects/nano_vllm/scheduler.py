@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.nano_vllm.loader import Scheduler, import_scheduler
 from kvproof.check.subjects.nano_vllm.manager import BLOCK_SIZE, BLOCK_SIZE_MIN
@@ -62,7 +62,7 @@ class NanoVllmScheduler(SchedulerAdapter):
         self._number[seq.seq_id] = request.seq
         self.scheduler.add(seq)
 
-    def next_step(self) -> tuple[Any, Step]:
+    def next_step(self) -> tuple[Any, ScheduledStep]:
         """Call `schedule` if there is a request; the output is its answer."""
         had_tables = {seq.seq_id for seq in self._seqs.values() if seq.block_table}
         output = ([], False) if self.scheduler.is_finished() else self.scheduler.schedule()
@@ -71,7 +71,7 @@ class NanoVllmScheduler(SchedulerAdapter):
             start = seq.num_cached_tokens
             hit = 0 if seq.seq_id in had_tables else start
             chunks.append(Chunk(self._number[seq.seq_id], start, start + seq.num_scheduled_tokens, hit))
-        return output, Step(chunks)
+        return output, ScheduledStep(chunks)
 
     def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
         """Call `postprocess`, which ends a sequence that has all its tokens."""

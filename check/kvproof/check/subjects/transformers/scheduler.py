@@ -27,7 +27,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Pair, Unsupported
-from kvproof.check.protocol.scheduler import Access, Chunk, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler import Access, Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.transformers.loader import Modules, import_modules
 from kvproof.check.subjects.transformers.offloading import NUM_TRASH_SECTORS, Offloading
@@ -168,7 +168,7 @@ class Transformers(SchedulerAdapter):
     def _name_of(self, seq: int) -> str:
         return next(name for name, number in self._seq_of.items() if number == seq)
 
-    def next_step(self) -> tuple[Batch, Step]:
+    def next_step(self) -> tuple[Batch, ScheduledStep]:
         """Call `prepare_next_batch`; the output is the batch, which is empty if nothing was prepared."""
         moves = self._offloading
         moves.swapped_out.clear()
@@ -187,7 +187,7 @@ class Transformers(SchedulerAdapter):
                 found = state.position_offset
                 chunks.append(Chunk(self._seq_of[name], found, found, found))
         self._running, self._on_host = set(tables), set(moves.tables)
-        return batch, Step(chunks, moves.swapped_in[:], moves.swapped_out[:])
+        return batch, ScheduledStep(chunks, moves.swapped_in[:], moves.swapped_out[:])
 
     def _futures(self) -> list[Any]:
         ios = self._ios.io_pairs[self._ios.current_pair].host_io if self.config.async_steps else self._ios

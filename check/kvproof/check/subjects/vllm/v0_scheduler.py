@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.vllm.v0_loader import ceil_div
 from kvproof.check.subjects.vllm.v0_observation import Pools, observation_of
@@ -148,7 +148,7 @@ class VllmV0Scheduler(SchedulerAdapter):
         """Call `abort_seq_group`."""
         self.scheduler.abort_seq_group(str(request.number))
 
-    def next_step(self) -> tuple[Any, Step]:
+    def next_step(self) -> tuple[Any, ScheduledStep]:
         """Call `schedule`; the output is the groups of the step."""
         self._served.clear()
         metadata, outputs, _ = self.scheduler.schedule()
@@ -159,7 +159,7 @@ class VllmV0Scheduler(SchedulerAdapter):
         chunks.sort(key=lambda chunk: order.get(chunk.seq, -1))
         ignored = [int(group.request_id) for group in outputs.ignored_seq_groups]
         swaps = outputs.blocks_to_swap_in, outputs.blocks_to_swap_out
-        return groups, Step(chunks, *swaps, outputs.blocks_to_copy, ignored)
+        return groups, ScheduledStep(chunks, *swaps, outputs.blocks_to_copy, ignored)
 
     def _chunk(self, scheduled: Any, computed: list[int]) -> Chunk:
         """What the model runner computes of a group: a prompt starts after the blocks that are computed, if it can."""

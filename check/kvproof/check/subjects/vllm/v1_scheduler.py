@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, SchedulerConfig, Step
+from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.vllm.v1_fakes import Adapter
 from kvproof.check.subjects.vllm.v1_kv_connector import Connector
@@ -189,7 +189,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         del self._requests[request.seq]
         self.scheduler.finish_requests(str(request.seq), self._modules.request.RequestStatus.FINISHED_ABORTED)
 
-    def next_step(self) -> tuple[Any, Step]:
+    def next_step(self) -> tuple[Any, ScheduledStep]:
         """Call `schedule`; the output is its answer."""
         running = {request.request_id for request in self.scheduler.running}
         output = self.scheduler.schedule()
@@ -198,7 +198,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             stop = self._requests[int(name)].num_computed_tokens  # advanced already
             start = stop - num_tokens
             chunks.append(Chunk(int(name), start, stop, 0 if name in running else start))
-        return output, Step(chunks, loads=self._connector.taken_loads())
+        return output, ScheduledStep(chunks, loads=self._connector.taken_loads())
 
     def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
         """Call `update_from_output`; the sampled token of a sequence that is over is made a stop token."""
