@@ -5,9 +5,9 @@ from html import escape
 from pathlib import Path
 
 from kvproof.reports.counterexample import Counterexample, counterexamples
-from kvproof.reports.glossary import PROPERTIES
 from kvproof.reports.result import Result
 from kvproof.reports.summary import cell, judges, properties, sentence, work, work_line
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Exit
 
 SUMMARY_BYTES_MAX = 1_000_000
@@ -37,7 +37,7 @@ def _table(result: Result) -> str:
 def _explained(result: Result) -> str:
     """What the refuted properties mean for a user of the server, from the glossary."""
     refuted = {check.property: None for check in result.checks if check.is_failure}
-    rows = [f"- **{name}**: {PROPERTIES[name].consequence}" for name in refuted if name in PROPERTIES]
+    rows = [f"- **{name}**: {MEANINGS[name].consequence}" for name in refuted if name in MEANINGS]
     return "\n".join(["If it is broken, a user of the server sees:", *rows]) if rows else ""
 
 

@@ -21,10 +21,9 @@ import msgspec
 
 from kvproof.reports.counterexample import NUMBERS, Counterexample, counterexamples
 from kvproof.reports.document import encodable
-from kvproof.reports.glossary import PROPERTIES
 from kvproof.reports.result import KNOWN, Check, Result
 from kvproof.reports.summary import properties, scope_of, sentence
-from kvproof.spec.text.properties import NOTES, SENTENCES
+from kvproof.spec.text.properties import MEANINGS, NOTES, SENTENCES
 from kvproof.spec.trace import Trace
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -72,7 +71,7 @@ def _rule(name: str) -> dict[str, Any]:
 
 
 def _help(name: str, claim: str) -> str:
-    meaning = PROPERTIES.get(name)
+    meaning = MEANINGS.get(name)
     everyday = f" {meaning.sentence} If it is broken: {meaning.consequence}" if meaning else ""
     return f"{claim}{everyday} How far it is proved is in kvproof's docs/proofs.md, all words are in docs/glossary.md."
 

@@ -1,4 +1,9 @@
-"""The properties: stable names, and the sentence that a report prints. Names are rule ids in reports."""
+"""The properties: stable names, the sentence that a report prints, and what they mean in everyday words.
+
+The names are rule ids in reports. docs/glossary.md shows the meanings.
+"""
+
+from typing import NamedTuple
 
 SENTENCES: dict[str, str] = {
     "refcount-exact": "A block's refcount is the number of block-table entries that name it.",
@@ -43,3 +48,122 @@ SENTENCES: dict[str, str] = {
 }
 
 NOTES = frozenset({"hit-complete"})  # reported, but no failure: a missed hit costs time, not correctness
+
+
+class Meaning(NamedTuple):
+    """What a property says, and what a user of the server sees if it is broken."""
+
+    sentence: str
+    consequence: str
+
+
+MEANINGS: dict[str, Meaning] = {
+    "refcount-exact": Meaning(
+        "The refcount of a block equals the number of block-table entries that name it.",
+        "A leak until the server has no blocks left, or a block that is freed while it is in use.",
+    ),
+    "no-double-free": Meaning(
+        "No reference is dropped that is not held.",
+        "Two requests get the same block.",
+    ),
+    "no-use-after-free": Meaning(
+        "No live table names a free or evictable block, and no block in use is given to another sequence.",
+        "A request reads text of another request.",
+    ),
+    "exclusive-writer": Meaning(
+        "A block is written only if every other holder expects exactly the same KV in the written slots.",
+        "One beam or fork changes the text of another.",
+    ),
+    "cow-copied": Meaning(
+        "A shared block that is partly filled is replaced before a write, and its content is copied.",
+        "A fork loses the end of its prompt.",
+    ),
+    "read-back": Meaning(
+        "Every live sequence reads the KV of its own tokens, at every position.",
+        "Wrong or foreign text.",
+    ),
+    "conservation": Meaning(
+        "Free, used, evictable and reserved blocks add up to the whole pool, on each device.",
+        "Blocks disappear, or appear twice.",
+    ),
+    "no-leak-at-rest": Meaning(
+        "When no request is live, every block is free or evictable.",
+        "The server starves after hours or days.",
+    ),
+    "cache-content": Meaning(
+        "A cached block holds the content under which it is cached, and is not written.",
+        "A prefix hit returns wrong text.",
+    ),
+    "hit-computed": Meaning(
+        "A prefix hit returns only blocks whose KV was computed.",
+        "A request attends to memory that was never filled.",
+    ),
+    "hit-complete": Meaning(
+        "A prefix that is cached, computed and equal is found.",
+        "Nothing wrong, only slow: this property is a note, not a failure.",
+    ),
+    "sharing-equal": Meaning(
+        "Two sequences share a block only if tokens, adapter, images with their positions, and salt are equal.",
+        "Text leaks between users, tenants or adapters.",
+    ),
+    "evict-unreferenced": Meaning(
+        "Only blocks that no sequence holds are evicted.",
+        "A running request loses its KV.",
+    ),
+    "eviction-order": Meaning(
+        "The evicted block is the least recently used one; among equals, the one with the longest prefix.",
+        "A lower hit rate than promised.",
+    ),
+    "lists-agree": Meaning(
+        "Counters, free lists, cache and evictor agree with each other.",
+        "Anything above, later.",
+    ),
+    "in-flight-held": Meaning(
+        "A block changes its owner only after the last pending read or write of it.",
+        "A transfer or a step that is still running overwrites another request.",
+    ),
+    "swap-mapping": Meaning(
+        "The pairs of a swap are device-relative, in range and one-to-one, and the content arrives.",
+        "Wrong text after a preemption.",
+    ),
+    "mapping-hazard-free": Meaning(
+        "The copies of one step give the same bytes in every order in which the worker may execute them.",
+        "Wrong text, on some GPUs, sometimes.",
+    ),
+    "admission-sound": Meaning(
+        "After the answer OK the call succeeds and respects the watermark; `can_append` and `can_swap_*` likewise.",
+        ('"No free blocks" in the middle of a request.'),
+    ),
+    "admission-final": Meaning(
+        "After the answer NEVER no later state of this pool admits the request; an idle pool does not answer LATER.",
+        "A request waits for ever, or is rejected although it fits.",
+    ),
+    "failed-call-changes-nothing": Meaning(
+        "A refused call leaves the observable state unchanged.",
+        "A leak with every refused request.",
+    ),
+    "frame-kept": Meaning(
+        "A call changes only the tables of the sequences that it is about.",
+        "One request damages another.",
+    ),
+    "total-calls": Meaning(
+        "A call that has no documented precondition does not raise.",
+        "The server's loop ends with an exception.",
+    ),
+    "window-kept": Meaning(
+        "A sliding window drops only entries that can no longer be read, and holds no more blocks than its bound.",
+        "Wrong text, or memory that is never returned.",
+    ),
+    "budget-kept": Meaning(
+        "A step computes no more tokens, and admits no more sequences, than its budgets allow.",
+        "Out of memory in the model, or latency peaks.",
+    ),
+    "progress": Meaning(
+        "A waiting request that fits into an idle pool is eventually scheduled.",
+        "A request hangs.",
+    ),
+    "nondeterministic": Meaning(
+        "The same calls give the same answers.",
+        "A fault that cannot be reproduced.",
+    ),
+}
