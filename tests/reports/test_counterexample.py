@@ -47,6 +47,13 @@ def test_steps_that_were_not_described_are_shown_as_calls(refuted: Result, tmp_p
     assert "    1  new(0, [0], [5])\n    2  fork(0, 1)\n" in found.text()
 
 
+def test_a_subject_that_breaks_when_it_is_made_needs_no_step(refuted: Result, tmp_path: Path) -> None:
+    path = tmp_path / "crashes" / "one.json"
+    write(path, replace(read(path, Trace), steps=[], operations=[]))
+    (found,) = counterexamples(refuted, tmp_path)
+    assert "  No step is needed, with num_gpu_blocks 3, window 8.\n  Saved: " in found.text()
+
+
 def test_the_regression_test_beside_a_trace_is_named(refuted: Result, tmp_path: Path) -> None:
     (tmp_path / "crashes" / "test_one.py").touch()
     (found,) = counterexamples(refuted, tmp_path)

@@ -119,8 +119,8 @@ def _check_reach(name: str, done: SearchResult, expect: set[str]) -> None:
         raise AssertionError(f"nothing was checked: {name} accepted no configuration that was drawn")
     if missing := sorted(witness for witness in expect if not done.coverage[witness]):
         raise AssertionError(
-            f"nothing was refuted, but {done.num_operations:,} operations never reached {', '.join(missing)}: "
-            f"what that would show was not checked. Reached: {', '.join(sorted(done.coverage))}."
+            f"nothing was refuted, but {done.num_operations:,} operations never reached {', '.join(missing)}, "
+            f"so this was not checked. Reached: {', '.join(sorted(done.coverage))}."
         )
 
 

@@ -64,7 +64,8 @@ class Counterexample:
             yield f"  {SENTENCES[self.check.property]}"
         if self.trace is not None:
             config = ", ".join(f"{name} {value}" for name, value in self.trace.config.items())
-            yield f"  The steps, with {config}:" if config else "  The steps:"
+            head = "The steps" if self.steps else "No step is needed"
+            yield f"  {head}{f', with {config}' if config else ''}{':' if self.steps else '.'}"
             width = len(str(len(self.steps)))
             for number, step in enumerate(self.steps, start=1):
                 first, *rest = step.splitlines() or [""]

@@ -190,7 +190,7 @@ def test_what_needs_tables_is_unsupported_and_not_passed() -> None:
     assert is_pool_subject(pool)
     assert not is_pool_subject(find("kvproof")())
     facts = facts_of(POOL, pool)
-    assert unsupported("read-back", "pool", facts) == "seen only where there are sequences and tables"
+    assert unsupported("read-back", "pool", facts) == "judged only for subjects with sequences and tables"
     assert {name for name in PROPERTIES if unsupported(name, "pool", facts) is None} == {
         "refcount-exact",
         "no-double-free",

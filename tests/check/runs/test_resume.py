@@ -132,7 +132,7 @@ def _refuted(folder: Path) -> list[dict[str, str]]:
             ("--subject", "kvproof", "--property", "read-bach"),
             "no property 'read-bach' (did you mean read-back?); there",
         ),
-        (("--subject", "kvproof", "--level", "loop"), "kvproof is of level manager"),
+        (("--subject", "kvproof", "--level", "loop"), "kvproof is of level manager, not scheduler; leave --level out"),
         (
             ("--subject", "kvproof", "--level", "page"),
             "there is no level 'page'; the levels are manager, scheduler, pool",
@@ -169,7 +169,7 @@ def test_fixed_fields_of_a_hunt_are_kept_by_every_run_and_when_it_is_resumed(fol
         ("caching", "--fix takes NAME=VALUE"),
         ("cashing=true", "a configuration has no field 'cashing'"),
         ("block_size=0", "block_size is at least 1"),
-        ("caching=maybe", "these fields make no configuration"),
+        ("caching=maybe", "this is not a valid configuration"),
     ],
 )
 def test_a_field_that_cannot_be_kept_is_refused(said: str, answer: str) -> None:

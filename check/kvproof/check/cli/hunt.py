@@ -97,8 +97,8 @@ def hunt(
         progress = bookmark.progress
         make, one = factory_of(progress.subject, isolation, budget)
         try:
-            if level is not None and level_named(level) is not level_of(one):
-                raise UsageError(f"{progress.subject} is of level {level_of(one).name}")
+            if level is not None and (named := level_named(level)) is not (actual := level_of(one)):
+                raise UsageError(f"{progress.subject} is of level {actual.name}, not {named.name}; leave --level out")
         except ValueError as error:
             raise UsageError(str(error)) from error
         request = Request("hunt", progress.subject, progress.seed, budget, bookmark.folder, json, known, contract_fails)

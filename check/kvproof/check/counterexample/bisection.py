@@ -80,7 +80,7 @@ def _range(engine: str, name: str, cache: Path | None) -> list[str]:
     here = [one.version for one in download.installed_engines(cache) if one.name == engine]
     inside = [version for version in here if lowest <= download.order_of(version) <= highest]
     if not inside:
-        raise EngineError(f"no release of {engine} from {first} to {last} is here; name each to bring it in")
+        raise EngineError(f"no release of {engine} from {first} to {last} is downloaded; name a release to download it")
     return inside
 
 

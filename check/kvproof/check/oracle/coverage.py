@@ -51,7 +51,7 @@ SWAP = Need(lambda facts: facts.can.swap, "the subject cannot swap")
 COPIES = Need(lambda facts: facts.can.fork or facts.can.swap, "the subject copies nothing: no fork, no swap")
 WINDOW = Need(lambda facts: facts.can.window, "the subject has no sliding window")
 CACHE = Need(lambda facts: facts.can.caching, "the subject has no prefix cache")
-LRU = Need(lambda facts: facts.can.evicts_lru, "the subject does not declare this policy")
+LRU = Need(lambda facts: facts.can.evicts_lru, "the subject does not declare least-recently-used eviction")
 SHARING = Need(
     lambda facts: facts.can.caching or facts.can.fork, "the subject shares nothing: no fork, no prefix cache"
 )
@@ -63,10 +63,10 @@ RECORDED_POOL = Need(
     lambda facts: facts.shows_refcounts,
     "refcounts and free lists are not in this recording (record with shows_pool=True)",
 )
-SCHEDULER_LEVEL = never("seen only where a whole scheduler is driven")
-MANAGER_LEVEL = never("seen only where the block manager is asked and called by the judge itself")
-TABLES = never("seen only where there are sequences and tables")
-REPEATED = never("looked at by the walker, and when a finding is replayed")
+SCHEDULER_LEVEL = never("judged only at the scheduler level")
+MANAGER_LEVEL = never("judged only at the manager level")
+TABLES = never("judged only for subjects with sequences and tables")
+REPEATED = never("checked by the walker, and when a finding is replayed")
 
 
 def _row(need: Need = NOTHING, **by_level: Need) -> dict[str, Need]:

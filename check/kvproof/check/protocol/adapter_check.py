@@ -69,7 +69,9 @@ def check_adapter(subject: Any, required: RequiredCalls) -> None:
     """Raise AdapterError unless the subject has the required calls, its capabilities and its name."""
     name = type(subject).__name__
     if missing := [call for call in required.always if not _has(subject, call)]:
-        raise AdapterError(f"{name} is not a {required.noun}: it has no {', '.join(missing)}")
+        other = required_calls(subject)
+        hint = "" if other in (required, MANAGER_CALLS) else f"; it looks like a {other.noun}: choose that level"
+        raise AdapterError(f"{name} is not a {required.noun}: it has no {', '.join(missing)}{hint}")
     if not isinstance(getattr(subject, "capabilities", None), Capabilities):
         raise AdapterError(f"{name}.capabilities must be a Capabilities")
     for capability, words, calls in required.declared:

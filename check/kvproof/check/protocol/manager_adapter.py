@@ -29,7 +29,8 @@ from kvproof.check.protocol.manager import (
 from kvproof.spec.text.identity import Image, Key
 
 BOOLEAN_ADMISSION = Assumption(
-    "boolean-admission", "A manager that answers no to a prompt means never if nothing is allocated, else not now."
+    "boolean-admission",
+    "The answer no to a prompt means NEVER if nothing is allocated, and LATER otherwise.",
 )
 
 ALWAYS = ("make", "allocate", "append", "release", "tables", "num_free")

@@ -74,7 +74,7 @@ def check_fixed(fixed: dict[str, Any], kind: type[Config] = Config) -> None:
     try:
         config = asdict(msgspec.convert({**asdict(kind()), **fixed}, kind))
     except msgspec.ValidationError as error:
-        raise ValueError(f"these fields make no configuration: {error}") from None
+        raise ValueError(f"this is not a valid configuration: {error}") from None
     for setting in (*SIZES, *in_config_order()):
         value = config[setting.field]
         if setting.least is not None and value is not None and value < setting.least:

@@ -169,8 +169,11 @@ def test_errors_and_configurations_refused_have_their_own_answers(odd: Callable[
         ("pipe:", "pipe: names no program"),
         ("pipe:./nowhere", "./nowhere cannot be started: No such file or directory"),
         ("pipe:sh 'open", "not a valid command line: No closing quotation"),
-        ("pipe:true", "its first line ended the program, which ended with exit code 0"),
-        ("pipe:echo hello", "its first line was answered by a line that is not JSON"),
+        (
+            "pipe:true",
+            "describes it: the handshake ended the program, which ended with exit code 0",
+        ),
+        ("pipe:echo hello", "the handshake was answered by a line that is not JSON"),
         ("""pipe:echo '{"kvproof":2,"name":"x"}'""", "it uses protocol 2; kvproof supports 1"),
         ("""pipe:echo '{"kvproof":1}'""", "its first line is wrong: Object missing required field `name`"),
         (

@@ -60,11 +60,13 @@ class Program:
     def hello(self) -> dict[str, Any]:
         """The first line of the program, in which it describes itself. Raises UnknownSubject."""
         try:
-            return self._answer("its first line", "hello", self.limits.start_seconds)
+            return self._answer("the handshake", "hello", self.limits.start_seconds)
         except (Finding, AdapterError) as error:
             self.end()
             text = error.text if isinstance(error, Finding) else str(error)
-            raise UnknownSubject(f"pipe:{self.command}: {text}") from error
+            raise UnknownSubject(
+                f"pipe:{self.command}: the program must first write one line of JSON that describes it: {text}"
+            ) from error
 
     def ask(self, call: str, **arguments: Any) -> dict[str, Any]:
         """The answer to a call. Raises Finding and AdapterError."""

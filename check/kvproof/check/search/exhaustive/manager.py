@@ -19,7 +19,7 @@ from kvproof.spec.text.state import NONE
 from kvproof.spec.trace import Operation
 
 BLOCK_SYMMETRY = Assumption(
-    "block-symmetry", "The manager prefers no block to another, but for the order of free blocks it shows."
+    "block-symmetry", "The manager treats all blocks alike, except for the order of the free blocks that it reports."
 )
 
 

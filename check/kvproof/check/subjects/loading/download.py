@@ -67,7 +67,7 @@ def find(name: str, version: str, cache: Path | None = None) -> Path:
     name, version = parse(f"{name}=={version}")
     target = _folder(name, version, cache)
     if not target.exists():
-        raise EngineError(f"{name} {version} is not here; run `kvproof engines add {name}=={version}`")
+        raise EngineError(f"{name} {version} is not downloaded; run `kvproof engines add {name}=={version}`")
     return _intact(name, target)
 
 
