@@ -65,7 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def kvproof_options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What the command line says of budget and seed, for `run_conformance(Adapter, **kvproof_options)`."""
+    """The budget and seed given on the command line, for `run_conformance(Adapter, **kvproof_options)`."""
     options: dict[str, Any] = {}
     budget, seed = request.config.getoption("--kvproof-budget"), request.config.getoption("--kvproof-seed")
     if budget is not None:
@@ -117,7 +117,7 @@ class TraceItem(pytest.Item):
             raise NotReplayed(self._done.text)
 
     def runtest(self) -> None:
-        """What the replay said. Raises Refuted."""
+        """Raises Refuted, with the text of the replay, if the counterexample still fails."""
         if self._done.finding is not None:
             raise Refuted(self._done.text)
 

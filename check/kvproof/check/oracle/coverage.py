@@ -26,7 +26,7 @@ RECORDING = "recording"  # a recording of a manager, judged line by line: beside
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a subject or a recording: what it can do, and whether it shows refcounts."""
+    """Facts about a subject or a recording: its capabilities, and whether it reports refcounts."""
 
     can: Capabilities
     shows_refcounts: bool = True
@@ -120,7 +120,7 @@ def unsupported(property: str, level: str, facts: Facts) -> str | None:
 
 
 def facts_of(level: Level, subject: Any) -> Facts:
-    """What is known of a subject. It is opened in the plainest configuration, to see what it shows."""
+    """The facts about a subject. It is opened in the default configuration, to see whether it reports refcounts."""
     try:
         subject.open(level.config())
         return Facts(subject.capabilities, subject.observe().refs is not None)

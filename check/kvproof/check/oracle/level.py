@@ -27,14 +27,14 @@ from kvproof.spec.trace import Operation
 
 
 class LevelJudge(Protocol):
-    """What the judges of all levels have in common."""
+    """The interface of the judges of all levels."""
 
     coverage: Counter[str]
     notes: Counter[str]
 
     @property
     def answer(self) -> str:
-        """What the subject answered to the last operation, for people."""
+        """The answer of the subject to the last operation, as text."""
         ...
 
     def apply(self, operation: Operation) -> bool:

@@ -37,7 +37,7 @@ CALL_CHARACTERS, ERROR_CHARACTERS = 300, 160
 
 
 class ObservedSubject(Protocol):
-    """What a subject of each level has, as far as the oracle uses it; its other calls are called by name."""
+    """The part of a subject that the oracle uses at every level; the other calls are looked up by their names."""
 
     capabilities: Capabilities
 

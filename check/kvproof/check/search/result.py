@@ -31,7 +31,7 @@ class SearchResult:
 
     @property
     def finding(self) -> Finding | None:
-        """What was refuted, if anything."""
+        """The finding of the counterexample, if there is one."""
         return None if self.counterexample is None else self.counterexample.finding
 
     def continue_with(self, later: "SearchResult") -> None:

@@ -58,7 +58,7 @@ class SubjectSpace:
         return Reached([], self.open())
 
     def state_key(self, reached: Reached) -> Any:
-        """What tells the state from others."""
+        """A key that is equal for states that differ only in names."""
         return self.state_key_of(reached.judge)
 
     def expand(self, reached: Reached) -> Node:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any
 
-from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
+from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
-from kvproof.check.subjects.builtin.manager import extra_of, images_in_block, new_manager, observation_of
+from kvproof.check.subjects.builtin.manager import BuiltIn, extra_of, images_in_block, new_manager, observation_of
 from kvproof.impl import BlockManager, InvalidValueError, Sequence, SequenceGroup, SequenceStatus
-from kvproof.impl.errors import DoubleFreeError
 from kvproof.impl.scheduler import PreemptionMode, Scheduler, SchedulerOutputs
 from kvproof.impl.scheduler import SchedulerConfig as BuiltInConfig
 from kvproof.spec.native import sized_function
@@ -47,21 +47,7 @@ class BuiltInScheduler(SchedulerAdapter):
     """`kvproof.impl.Scheduler`, or one with the same interface."""
 
     name = "kvproof-scheduler"
-    capabilities = Capabilities(
-        double_free_errors=(DoubleFreeError.__name__,),
-        swap=True,
-        fork=True,
-        window=True,
-        caching=True,
-        lookahead=True,
-        chunked=True,
-        adapters=True,
-        salts=True,
-        images=True,
-        cross=True,
-        waiting_groups=True,
-        watermark=True,
-    )
+    capabilities = replace(BuiltIn.capabilities, reset=False, evicts_lru=False)
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
     refuses_long_prompts = False
 

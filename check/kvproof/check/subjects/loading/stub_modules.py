@@ -32,7 +32,7 @@ class Constants(ABCMeta):
 
 
 class Unused(metaclass=Constants):
-    """What is named in annotations, as a base, or in branches that are off."""
+    """A stub type for annotations, base classes and code that is not used; it cannot be instantiated."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         raise AdapterError("the engine uses a part of itself that kvproof does not stand in for")

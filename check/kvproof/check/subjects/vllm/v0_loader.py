@@ -32,7 +32,7 @@ class Device(enum.Enum):
 
 
 class SequenceStatus(enum.Enum):
-    """What the manager filters the sequences of a group by."""
+    """The states of a sequence, by which the manager filters a group."""
 
     WAITING = enum.auto()
     RUNNING = enum.auto()

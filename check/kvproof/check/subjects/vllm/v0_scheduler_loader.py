@@ -25,7 +25,7 @@ class NoObjectCache:
 
 
 class Named:
-    """What is named in annotations; an instance holds what it was given."""
+    """A stub type for annotations; an instance keeps its arguments as attributes."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.arguments = arguments

@@ -22,7 +22,7 @@ from kvproof.check.subjects.vllm.v0_loader import ceil_div, silent_logger
 
 
 class RequestStatus(enum.Enum):
-    """What the manager compares the status of a request with."""
+    """The states of a request that the manager distinguishes."""
 
     WAITING = enum.auto()
     RUNNING = enum.auto()
@@ -53,7 +53,7 @@ class MambaBackend(enum.Enum):
 
 
 class Unused:
-    """What is named in annotations, or in branches that are off."""
+    """A stub type for annotations and for code that is not used."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         raise AdapterError("the release uses a part of vLLM that kvproof does not stand in for")

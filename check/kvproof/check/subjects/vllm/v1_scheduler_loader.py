@@ -16,7 +16,7 @@ from kvproof.check.subjects.vllm.v1_loader import UTILS
 
 
 class Hollow:
-    """What is named, and perhaps made, but does nothing."""
+    """A stub type: instances can be made, and do nothing."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         pass
@@ -163,7 +163,7 @@ def length_of(tokens: list[int] | None, embeds: Any) -> int:
 
 
 def itself(value: Any) -> Any:
-    """What stands in for a view of it, or a mark on it."""
+    """The value itself: a stub for functions that return a view of it or mark it."""
     return value
 
 
