@@ -54,6 +54,13 @@ def test_the_text_of_the_specification_is_no_assumption() -> None:
     assert "assumption: arithmetic: guard: (> x 5)" in theorem.lines
 
 
+def test_two_names_of_one_assumption_are_both_pinned_in_any_order() -> None:
+    one, other = (obligation(name, X > 0, Hypothesis(name, X >= 1), suite="mapping") for name in ("one", "other"))
+    lines = pin_of(one, other).lines
+    assert {f"assumption: mapping: {name}: (>= x 1)" for name in ("one", "other")} <= lines
+    assert pin_of(other, one).lines == lines
+
+
 def test_in_a_partial_run_only_selected_obligations_can_vanish() -> None:
     part = pin_of(obligation("a", X > 0))
     assert list(part.differences(BEFORE, lambda name: name.endswith("/a"))) == []

@@ -27,13 +27,13 @@ class Pin:
 
     def __init__(self) -> None:
         self.lines: set[str] = set()
-        self._known: dict[tuple[str, int], Hypothesis] = {}  # keeps formulas alive, so that no id is used twice
+        self._known: dict[tuple[str, str, int], Hypothesis] = {}  # keeps formulas alive, so that no id is used twice
 
     def add(self, obligation: Obligation) -> None:
         """Add an obligation and its assumptions."""
         self.lines.add(f"{TRIVIAL if obligation.is_trivial() else OBLIGATION}: {_one_line(obligation.id)}")
         for one in obligation.hypotheses:
-            key = (obligation.suite, one.formula.get_id())
+            key = (obligation.suite, one.name, one.formula.get_id())
             if key not in self._known and _is_assumption(obligation.suite, one):
                 text = "an invariant" if one.name in INVARIANTS else _one_line(one.formula.sexpr())
                 self.lines.add(f"{ASSUMPTION}: {obligation.suite}: {one.name}: {text}")
