@@ -50,7 +50,7 @@ def test_a_range_means_the_releases_between_that_are_here_oldest_first(cache: Pa
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ("0.7.0..0.8.0", "no release of vllm from 0.7.0 to 0.8.0 is here"),
+        ("0.7.0..0.8.0", "no release of vllm from 0.7.0 to 0.8.0 is downloaded; name a release to download it"),
         ("0.7.0..", "'vllm==' is no release"),
         ("-r x", "'vllm==-r x' is no release"),
     ],
