@@ -7,7 +7,7 @@ An operation says beforehand whether it can finish (`call`). It must finish exac
 it was after everything has been tried on copies of it.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import combinations
 from operator import attrgetter
@@ -16,11 +16,9 @@ from typing import Any
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.breadth_first import Operation, Refuted
-from kvproof.check.search.exhaustive.canonical import StateKeys
 from kvproof.check.search.exhaustive.specification_call import Call, appends, flights, prompts, swaps
-from kvproof.check.search.exhaustive.specification_claims import Claims
-from kvproof.check.search.exhaustive.specification_continuations import ROOT, Continuations
-from kvproof.check.search.exhaustive.specification_firing import Firings
+from kvproof.check.search.exhaustive.specification_continuations import ROOT
+from kvproof.check.search.exhaustive.specification_space import SpecificationSpace
 from kvproof.spec.native import Machine
 from kvproof.spec.text.operations import Program, drop_reserved, fork_sequence, free_sequence, reset_cache, slide_window
 from kvproof.spec.text.state import EVICTABLE, NONE, State
@@ -40,7 +38,7 @@ def _forked(parent: int, child: int, work: State) -> Program:
     return fork_sequence(parent, child)
 
 
-class CallSpace:
+class CallSpace(SpecificationSpace):
     """Whole operations, ghosts left out, obligations on.
 
     Raises ValueError for a prefix cache together with flights: what such an operation takes is not known beforehand.
@@ -49,28 +47,9 @@ class CallSpace:
     def __init__(self, scope: Scope, machine: Machine | None = None) -> None:
         if scope.caching and scope.num_flights:
             raise ValueError("operations in flight are explored without a prefix cache; take the level of rules")
-        sizes = sizes_of(scope)
-        self.scope = scope
-        self.machine = machine or Machine(sizes, with_ghosts=False)
-        self.firings = Firings(self.machine)
-        self.claims = Claims(self.machine, "real" if scope.claims else "recount")
-        self.continuations = Continuations()
-        self._keys = StateKeys(self.machine, self.continuations.before)
+        machine = machine or Machine(sizes_of(scope), with_ghosts=False)
+        super().__init__(scope, machine, "real" if scope.claims else "recount")
         self._can_still_be_read: Callable[[State, int, int], bool] = self.machine.function("can_still_be_read")
-
-    def first(self) -> State:
-        """The state in which nothing has happened yet."""
-        return self.machine.first_state()
-
-    def state_key(self, state: State) -> Hashable:
-        """See `StateKeys`."""
-        return self._keys.of(state)
-
-    def expand(self, state: State) -> State:
-        """The state, if it breaks no claim. Raises Finding."""
-        if (finding := self.claims.broken(state)) is not None:
-            raise finding
-        return state
 
     def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Every operation that finishes."""

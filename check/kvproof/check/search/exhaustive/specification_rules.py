@@ -8,46 +8,24 @@ another position.
 A firing that is refused must leave every field, ghosts included, as it was.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.breadth_first import Operation, Refuted
-from kvproof.check.search.exhaustive.canonical import StateKeys
-from kvproof.check.search.exhaustive.specification_claims import Claims
-from kvproof.check.search.exhaustive.specification_continuations import ROOT, Continuations
-from kvproof.check.search.exhaustive.specification_firing import Firings
+from kvproof.check.search.exhaustive.specification_continuations import ROOT
+from kvproof.check.search.exhaustive.specification_space import SpecificationSpace
 from kvproof.spec.native import Machine
 from kvproof.spec.text.operations import row_of
 from kvproof.spec.text.state import FREE, NONE, State
 from kvproof.spec.text.witnesses import witnesses_after, witnesses_before
 
 
-class RuleSpace:
+class RuleSpace(SpecificationSpace):
     """Single firings, ghosts and obligations on."""
 
     def __init__(self, scope: Scope, machine: Machine | None = None) -> None:
-        sizes = sizes_of(scope)
-        self.scope = scope
-        self.machine = machine or Machine(sizes)
-        self.firings = Firings(self.machine)
-        self.claims = Claims(self.machine, "all")
-        self.continuations = Continuations()
-        self._keys = StateKeys(self.machine, self.continuations.before)
-
-    def first(self) -> State:
-        """The state in which nothing has happened yet."""
-        return self.machine.first_state()
-
-    def state_key(self, state: State) -> Hashable:
-        """See `StateKeys`."""
-        return self._keys.of(state)
-
-    def expand(self, state: State) -> State:
-        """The state, if it breaks no claim. Raises Finding."""
-        if (finding := self.claims.broken(state)) is not None:
-            raise finding
-        return state
+        super().__init__(scope, machine or Machine(sizes_of(scope)), "all")
 
     def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Every firing that is not refused."""
