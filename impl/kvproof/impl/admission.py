@@ -11,8 +11,6 @@ other holder.
 Source: vLLM 0.9, vllm/core/block_manager.py, can_allocate and can_swap_in.
 """
 
-from __future__ import annotations
-
 import enum
 
 from .block_arithmetic import num_blocks_for

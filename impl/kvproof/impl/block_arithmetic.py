@@ -4,8 +4,6 @@ Each is a function of one line, so that it can be proved for every block size. `
 the same arithmetic inline, because a call would cost more than the arithmetic.
 """
 
-from __future__ import annotations
-
 
 def num_blocks_for(num_slots: int, block_size: int) -> int:
     """Number of blocks that hold `num_slots` slots."""

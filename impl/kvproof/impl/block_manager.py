@@ -17,8 +17,6 @@ return nothing; append and swap raise UnknownSequenceError.
 Source: vLLM 0.9, vllm/core/block_manager.py, SelfAttnBlockSpaceManager; `kvproof.impl` lists what differs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from .admission import AllocStatus, admission, admission_from_host, new_table

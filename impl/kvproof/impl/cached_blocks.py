@@ -14,8 +14,6 @@ is always found.
 Ids that hold nothing are taken first; then blocks are evicted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from .content import NO_BLOCK, Content, ContentIndex

@@ -12,8 +12,6 @@ sequence that ends in it. `release` walks from a content towards the first one a
 loop, since a chain can be longer than any recursion.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from typing import Optional
 

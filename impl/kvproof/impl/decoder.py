@@ -1,7 +1,5 @@
 """A small decoder with random weights, for profiling memory without a model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

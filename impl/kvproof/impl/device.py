@@ -1,7 +1,5 @@
 """The two devices on which blocks lie."""
 
-from __future__ import annotations
-
 import enum
 
 

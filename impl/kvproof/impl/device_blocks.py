@@ -11,8 +11,6 @@ The null block stands for blocks that left the sliding window. It is a real bloc
 taken when it is first needed and never released; tables do not count as its references.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 

@@ -5,8 +5,6 @@ attributes, so that a caller does not have to parse text. Errors of arguments ar
 written against V0 expects another built-in class, the error derives from that class too.
 """
 
-from __future__ import annotations
-
 
 class BlockManagerError(Exception):
     """Base of the errors of the block manager."""

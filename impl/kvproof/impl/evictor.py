@@ -9,8 +9,6 @@ skipped. The block id makes the order total, and so the same in every process.
 Source: vLLM 0.9, vllm/core/evictor.py, LRUEvictor.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 

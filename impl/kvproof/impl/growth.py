@@ -24,8 +24,6 @@ then another holder is left; but by an exchange. Therefore a block that was the 
 exchanged there either.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ their number of queries, so that sums stay small over months of service.
 Source: vLLM 0.9, vllm/core/block/common.py, CacheMetricData.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -8,8 +8,6 @@ Moves are issued to the current stream of the device. A swap is complete when it
 stream.
 """
 
-from __future__ import annotations
-
 import torch
 
 from .block_mover import BlockMover, Moved

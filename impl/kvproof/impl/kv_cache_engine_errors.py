@@ -1,7 +1,5 @@
 """The errors with which the KV cache engine refuses a mapping. Nothing has moved, and the message has the values."""
 
-from __future__ import annotations
-
 from .errors import BlockManagerError, InvalidValueError, UnknownBlockError
 
 

@@ -8,8 +8,6 @@ A step moves a few blocks, long after the step before. For these, plain Python o
 tensor operations, whose code has to be loaded into the cache first, and it is not slower for thousands of blocks.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import itemgetter

@@ -5,8 +5,6 @@ two if keys and values are stored apart, one if each block has them side by side
 block means moving its row in every plane as bytes, whatever the element type, so NaNs keep their bits.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from enum import Enum

@@ -5,8 +5,6 @@ the system and the limits of the process leave, and the use of the model is the 
 process.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction

@@ -6,8 +6,6 @@ are full, and logical block i begins with position i times the block size.
 Source: vLLM 0.4, vllm/block.py, LogicalTokenBlock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import overload
 

@@ -5,8 +5,6 @@ A limit is set by a control group, that of the process or one above it, in versi
 recently are dropped when memory is needed, so they count as free.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path

@@ -6,8 +6,6 @@ Observers read `tables` and `cross_tables` (their `ids`), `refcounts`, `free_ids
 and change nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from .admission import find_contents, num_leading_computed

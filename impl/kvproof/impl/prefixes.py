@@ -1,7 +1,5 @@
 """The longest common prefix of lists of block ids."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -33,8 +33,6 @@ sets statuses, and calls `free_finished_seq_groups`.
 Source: vLLM 0.9, vllm/core/scheduler.py, Scheduler.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -3,8 +3,6 @@
 Source: vLLM 0.9, vllm/config.py, SchedulerConfig.
 """
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The worker executes `blocks_to_swap_in`, then `blocks_to_swap_out`, then `blocks
 pairs of a swap are numbered per device; those in a copy are GPU blocks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from .growth import Pairs

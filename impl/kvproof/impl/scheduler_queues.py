@@ -8,8 +8,6 @@ next `schedule`, the worker still writes to the blocks of the scheduled requests
 and its blocks are released at the end of the step.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from operator import itemgetter

@@ -1,7 +1,5 @@
 """The token and sequence budgets of one step."""
 
-from __future__ import annotations
-
 from .errors import InvalidValueError
 from .scheduler_config import SchedulerConfig
 

@@ -9,8 +9,6 @@ within the step, since the append that follows may drop or exchange a block. It 
 swap-in of the same step, so callers pass the targets of the step as `landed`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import chain
 

@@ -5,8 +5,6 @@ that selects a step. Below it are the tables of that step, entry by entry, and t
 which the subject differs from the specification are marked. Without scripts the page lists all steps.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ It answers in this order: is every byte where it belongs, would this run have de
 and are they slower than before. Everything is rendered from the result document.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The stage that measures speeds. A speed is not a property and refutes nothing, but it can be worse than before."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from kvproof.check.runs.data_plane_stage import DataPlaneOptions

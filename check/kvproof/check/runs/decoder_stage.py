@@ -4,8 +4,6 @@ An event that a workload exists for and that did not happen, or a planted fault 
 witness.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import replace

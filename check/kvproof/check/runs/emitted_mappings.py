@@ -6,8 +6,6 @@ refutes something. That finding is not reported here, as the walker's own stage 
 it are still moved.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from random import Random

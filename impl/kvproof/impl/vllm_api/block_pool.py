@@ -7,8 +7,6 @@ already: it would hand them out while their owner still uses them.
 Source: vLLM 0.9, vllm/core/block/common.py, BlockPool.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Hashable
 from typing import Any, Generic, Protocol, TypeVar

@@ -25,8 +25,6 @@ Known faults of the original, and what this manager does instead (each has a tes
 - *An evicted block still counts as computed*: its flag is cleared when it is taken again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ..admission import AllocStatus

@@ -11,8 +11,6 @@ compared with `==`: two contents share a block only if their names are equal, so
 Source: vLLM 0.6, vllm/core/block_manager_v1.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 

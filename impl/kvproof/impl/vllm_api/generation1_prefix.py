@@ -9,8 +9,6 @@ the blocks hold different KV.
 Source: vLLM 0.3, vllm/prefix.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 
 from ..device_blocks import DeviceBlocks

@@ -16,8 +16,6 @@ only the last W * block_size tokens are written to it. A table grows by one logi
 Source: vLLM 0.2 to 0.6, vllm/core/block_manager_v1.py, `block_sliding_window`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ..block_arithmetic import num_blocks_for

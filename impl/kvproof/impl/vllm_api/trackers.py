@@ -3,8 +3,6 @@
 Source: vLLM 0.9, vllm/core/block/prefix_caching_block.py, ComputedBlocksTracker and LastAccessBlocksTracker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from typing import Protocol
 

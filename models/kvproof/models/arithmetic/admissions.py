@@ -5,8 +5,6 @@ are. The watermark is a number of blocks that admission leaves free, so a prompt
 answered NEVER: the specification allows exactly that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import z3

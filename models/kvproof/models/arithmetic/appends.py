@@ -12,8 +12,6 @@ over the members: as long as the blocks that the others still need are free, the
 blocks free. (A member that appends alone makes all the counted copies, so its window is offset against them too.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import z3

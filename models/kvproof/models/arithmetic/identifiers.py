@@ -4,8 +4,6 @@ For the manager, GPU blocks are 0 to G - 1 and host blocks G to G + C - 1. Swaps
 its own ids, source first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import z3

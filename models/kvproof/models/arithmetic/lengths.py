@@ -1,7 +1,5 @@
 """Tokens, slots and blocks: the number of blocks is sufficient and minimal, and positions map one-to-one to slots."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import z3

@@ -5,8 +5,6 @@ of rows, with one row for each block. Rows are copied. One claim joins the views
 block and in no other. So copying rows copies whole blocks, in every layout.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator
 from typing import Any

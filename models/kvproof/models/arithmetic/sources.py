@@ -4,8 +4,6 @@ The theorems are built from a `Sources` object. A mutant is another one in which
 find out which theorems fail when the source changes.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

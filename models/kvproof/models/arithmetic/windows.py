@@ -4,8 +4,6 @@ Attention at position p reads the positions above p - window, up to p. Every lat
 number of computed tokens; so a block may be dropped when its last position is at most that number minus the window.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import z3

@@ -9,8 +9,6 @@ The predicates of the specification (`kvproof.spec.text.mapping`) say when two c
 here as formulas, so the theorems are about the predicates that the judges run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast

@@ -5,8 +5,6 @@ its part into a register, and later writes it. The invariant: a register holds w
 written block holds what one of the copies to it has read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -12,8 +12,6 @@ two neighbours that commute changes nothing, whatever comes before and after. A 
 of order is sorted, so such exchanges reach the sorted order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import z3

@@ -4,8 +4,6 @@
 condition holds; so no weaker condition is enough.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 

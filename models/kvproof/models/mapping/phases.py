@@ -15,8 +15,6 @@ One condition remains: no swap-in writes a block that is swapped out in the same
 Source: vLLM 0.6, worker/worker.py, execute_worker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import permutations

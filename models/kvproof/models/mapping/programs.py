@@ -7,8 +7,6 @@ length. A list from one pool to the other needs distinct targets and nothing els
 Here both pools are one address space: host blocks are numbered after the GPU's, as in the manager.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import z3

@@ -5,8 +5,6 @@ decodes to a label thereby gives the place where it was written. A wrong word th
 of the same block, which is tested with the row keys of that block. Otherwise the bytes are compared.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ library's `memcmp`, or by `torch.equal` on 64-bit integers if `memcmp` is not av
 compared row by row. Both ways use one thread. A chunk is so large that the cost of the calls does not matter.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Of very many wrong rows only an evenly spread sample is diagnosed; the number of wrong rows is always exact.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

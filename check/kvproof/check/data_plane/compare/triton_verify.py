@@ -7,8 +7,6 @@ Triton compiles the kernel at the first call, which needs a C compiler and a mat
 tried on a few words. If it fails or gives a wrong answer, torch compares instead, and the report gives the reason.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """The facts of a machine that may explain its results: processor, cores, torch, driver, device."""
 
-from __future__ import annotations
-
 import os
 import platform
 from pathlib import Path

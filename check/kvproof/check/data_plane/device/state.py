@@ -5,8 +5,6 @@ that does not end cannot be interrupted, and a blocking wait for it could not be
 here poll, or wait in another thread; a time limit then takes effect.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import Protocol

@@ -3,8 +3,6 @@
 A planted fault must change a token or be refused by a check in the chain.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The worker executes the swap-ins of a step, then its swap-outs, then its copies,
 filled with random elements, because their content is undefined and nothing may read it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field

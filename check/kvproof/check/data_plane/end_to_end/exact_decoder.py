@@ -10,8 +10,6 @@ score has a bias that depends on the position from which the key was read, as in
 blocks would not reveal that the blocks were exchanged.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

@@ -5,8 +5,6 @@ must refuse it before bytes move. A fault that does neither is missed; a fault t
 reached. Where nothing checks ids, faulty ids stay inside the pool: the tokens must reveal a fault, not a crash.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

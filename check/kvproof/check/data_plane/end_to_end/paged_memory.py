@@ -5,8 +5,6 @@ Blocks are found through the typed view of the layout, so the tokens reveal a la
 in another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

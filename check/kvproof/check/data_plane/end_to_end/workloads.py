@@ -4,8 +4,6 @@ Each workload names the events that must happen while it runs; if one does not, 
 are only a few blocks larger than one request, so that requests compete for blocks all the time.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ one step in the worker's order, on the tensors of `caches`, and returns when the
 later work of the current stream. Source and target ids count from 0 in each pool.
 """
 
-from __future__ import annotations
-
 import difflib
 
 from kvproof.check.data_plane.executors import block_copy, engine, index_copy, vllm_operators

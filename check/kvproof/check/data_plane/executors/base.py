@@ -5,8 +5,6 @@ executes the three lists of a step in the worker's order: swaps in, swaps out, c
 ended or is ordered before later work of the current stream.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

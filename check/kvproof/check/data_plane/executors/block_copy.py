@@ -1,7 +1,5 @@
 """One tensor copy for each pair and layer: the simplest executor, a reference for the others."""
 
-from __future__ import annotations
-
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
 from kvproof.check.data_plane.memory.world import Caches
 from kvproof.check.data_plane.steps.moves import Moves, PoolId

@@ -1,7 +1,5 @@
 """kvproof's own KV cache engine, which moves adjacent blocks with one copy."""
 
-from __future__ import annotations
-
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
 from kvproof.check.data_plane.memory.world import Caches
 from kvproof.check.data_plane.steps.moves import Moves

@@ -1,7 +1,5 @@
 """The index operations of torch: gather all sources of a list, then scatter them to their targets."""
 
-from __future__ import annotations
-
 import torch
 
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks

@@ -4,8 +4,6 @@ It is started as a module, with the name of the executor and two file descriptor
 Each is one JSON document per line. The output of the executor is discarded.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """A user's function as an executor, given as `module:function` or `path/to/file.py:function`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks

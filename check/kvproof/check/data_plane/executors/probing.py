@@ -1,7 +1,5 @@
 """Check whether a user's function can be imported, without importing it into this process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -6,8 +6,6 @@ every element type is passed as unsigned bytes.
 Source: vLLM 0.6 to 0.10, vllm/_custom_ops.py and csrc/cache_kernels.cu.
 """
 
-from __future__ import annotations
-
 import inspect
 from importlib import import_module
 from importlib.util import find_spec

@@ -3,8 +3,6 @@
 They concern layers, keys and values, ids, orders, offsets, lanes, conversions, generations, and memory outside blocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Execute every fault in turn, and compare the diagnosis of the harness with the true origin of the wrong words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The memory that a faulty mover works on, and a mover in which any part can be made faulty."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Adversarial kinds are drawn to break movers (`adversarial`). The other kinds are
 under its scheduler (`scheduled`), and in the states that the exhaustive search reaches (`explored`).
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable
 from random import Random

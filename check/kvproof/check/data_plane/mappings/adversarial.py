@@ -4,8 +4,6 @@ A right executor must be able to do every step: no target occurs twice in a step
 and no swap in overwrites a block that is still to be swapped out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 from typing import NamedTuple

@@ -5,8 +5,6 @@ lists that wait for the worker are one step. Duplicates are left out, so the res
 the manager emits within TRANSITIONS_MAX transitions.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from kvproof.check.data_plane.steps.moves import Moves, Pair, Step

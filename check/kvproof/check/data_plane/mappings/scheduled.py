@@ -4,8 +4,6 @@ The model is simulated: every scheduled token is written to its slot by the bloc
 poisoned, as soon as no table contains it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from random import Random
 

@@ -4,8 +4,6 @@ The executor under test gets views of the memory: planes `[blocks, words]`, and 
 has.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -10,8 +10,6 @@ contiguous (keys split by x), a part is divided into `block_size` stripes instea
 8-byte words share a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum

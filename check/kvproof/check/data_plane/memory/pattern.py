@@ -16,8 +16,6 @@ speed of memory. XOR keeps byte lanes apart, unlike a sum, so a fault in single 
 The generation counts the writes of a row, modulo 2^16. Poison has the generation of the data that it replaced.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ compares every row. Then `release(step)` poisons the freed blocks and `compute(s
 the harness does both itself, to the memory and to the tags.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

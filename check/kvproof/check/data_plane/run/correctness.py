@@ -6,8 +6,6 @@ value. Executors take turns, so that each has had its share when the time is ove
 with a reason. A note reports everything that was reduced.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

@@ -11,8 +11,6 @@ After the last step the harness waits for work that the executor left running. I
 once more, and so detects an executor that keeps the tensors and writes later.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

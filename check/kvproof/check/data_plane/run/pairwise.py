@@ -4,8 +4,6 @@ Greedy: while some pair of values is in no chosen row, take the first such pair,
 values that cover the most missing pairs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 

@@ -1,7 +1,5 @@
 """Convert the results of the harness to the data-plane part of the result document."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from kvproof.check.data_plane.end_to_end.comparing import EndToEndResult

@@ -1,7 +1,5 @@
 """The results of a correctness run, as data. Reports are rendered from them elsewhere; every text is a sentence."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import Enum
 

@@ -4,8 +4,6 @@ All are ratios: to plain copies of as many bytes in the same rounds, or of one e
 of a kind decides. A missed goal is a line in every report; it changes no verdict, as no byte is wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from kvproof.reports.data_plane_result import Bandwidth, Speed, SpeedGoal

@@ -7,8 +7,6 @@ time of the queueing on the host is measured separately. Work in another process
 All tensor work is timed on one thread.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence

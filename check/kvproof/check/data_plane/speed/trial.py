@@ -4,8 +4,6 @@ Before anything is timed, each executor makes each of its moves once between fil
 An executor that moves wrong bytes, raises, hangs or is too slow is not timed.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Sequence

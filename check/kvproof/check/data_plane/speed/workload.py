@@ -1,7 +1,5 @@
 """The work that is timed: mappings of every kind, and the plain copies to which they are compared."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

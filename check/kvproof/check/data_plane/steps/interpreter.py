@@ -7,8 +7,6 @@ lists for which another order would give another result, so this choice does not
 This is the side of the specification. It knows neither tensors nor layouts, and shares no code with the executors.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from kvproof.check.data_plane.memory.pattern import Kind, Words, label

@@ -9,8 +9,6 @@ block is overwritten by a swap in and swapped out in the same step, its earlier 
 intended cannot be seen from the ids, so the linter warns and does not refuse.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Sources are given as project and number of the issue or pull request.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from kvproof.check.data_plane.run.results import LintResult

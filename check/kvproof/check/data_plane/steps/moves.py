@@ -4,8 +4,6 @@ A worker executes the lists in `WORKER_ORDER` (swaps in, swaps out, copies), the
 count from 0 in each pool. Freed blocks are poisoned after the moves, so that a later read of them is detected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum

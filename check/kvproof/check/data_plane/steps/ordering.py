@@ -12,8 +12,6 @@ A batch is ordered as a whole; the copies in it are not ordered among themselves
 program order. It demonstrates the effect of a race. Only `races` can show that there is none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random

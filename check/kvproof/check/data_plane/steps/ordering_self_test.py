@@ -4,8 +4,6 @@ The harness checks all of them in every run. If the check misses a race or repor
 itself is faulty. Sources are given as project and number of the issue or pull request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

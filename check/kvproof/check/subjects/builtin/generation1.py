@@ -11,8 +11,6 @@ judge's window is at most that. What a ring keeps beyond it, the slots of the ta
 yet, the judge does not look at; `tests/impl/vllm_api/test_generation1_ring_walk.py` does.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

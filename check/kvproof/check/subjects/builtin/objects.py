@@ -7,8 +7,6 @@ they touch as a new one, which is the worst case. A step's blocks are marked com
 Source: vLLM 0.9, vllm/core/block_manager.py, SelfAttnBlockSpaceManager (order of calls and demands; the code is ours).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """kvproof's own block pool, with its prefix cache, as a subject of pool level."""
 
-from __future__ import annotations
-
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Refused
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.impl.cached_blocks import CachedBlocks
