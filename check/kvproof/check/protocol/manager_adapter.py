@@ -64,8 +64,8 @@ class ManagerAdapter:
 
     config: the configuration. manager: what `make` returned. tokens: for each sequence its prompt and the tokens that
     were sampled. keys, images: for each sequence what its KV depends on in addition to its tokens. groups: for each
-    group the sequences that are not over. The results of `tables`, `refcounts` and `free_ids` are copied, so that they
-    may be the manager's own lists.
+    group the sequences that are not over. first_chunk: during `allocate`, how many tokens beyond the hit the first step
+    computes. The results of `tables`, `refcounts` and `free_ids` are copied: they may be the manager's own lists.
     """
 
     name = "manager"
@@ -79,6 +79,7 @@ class ManagerAdapter:
     keys: dict[int, Key]
     images: dict[int, tuple[Image, ...]]
     groups: dict[int, list[int]]
+    first_chunk: int
 
     # What an adapter defines ---------------------------------------------------------------------------------------
 
@@ -169,7 +170,10 @@ class ManagerAdapter:
 
     def can_admit(self, group: int) -> Admission:
         """Ask `can_allocate`. False becomes NEVER if no group is admitted, else LATER."""
-        answer = self.can_allocate(self.tokens[self.groups[group][0]])
+        return self.admission(self.can_allocate(self.tokens[self.groups[group][0]]))
+
+    def admission(self, answer: bool | Admission) -> Admission:
+        """The answer to `can_admit` of a manager that says yes or no: no means NEVER if no group is admitted."""
         if isinstance(answer, Admission):
             return answer
         if answer:
@@ -191,6 +195,7 @@ class ManagerAdapter:
     def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
         """Allocate blocks for the first sequence of the group, and let the others share them."""
         first, *others = self.groups[group]
+        self.first_chunk = max(1, num_tokens)
         try:
             hit = self.allocate(first, self.tokens[first])
         except self.refusals as error:

@@ -1,6 +1,6 @@
 """A program behind a pipe as a manager subject. `docs/pipe.md` describes the protocol."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -59,7 +59,7 @@ def factory_of(name: str, limits: Limits | None = None) -> Callable[[], "PipeSub
 
 
 class PipeSubject(ManagerAdapter):
-    """A manager in one program. After the program has ended, the next `open` starts it again."""
+    """A manager in one program, which gets each call by its name. If the program has ended, `open` starts it again."""
 
     refusals = (Refusal,)
 
@@ -149,81 +149,54 @@ class PipeSubject(ManagerAdapter):
     def can_admit(self, group: int) -> Admission:
         """Ask `can_allocate` about the first sequence of the group."""
         answer = self._ask("can_allocate", bool | str, **self._content(self.groups[group][0]))
-        if isinstance(answer, str):
-            if answer not in Admission.__members__:
-                raise AdapterError(
-                    f"can_allocate was answered by {answer!r}; it must be true, false, OK, LATER or NEVER"
-                )
-            return Admission(answer)
-        if answer:
-            return Admission.OK
-        return Admission.LATER if self._admitted else Admission.NEVER
+        if isinstance(answer, str) and answer not in Admission.__members__:
+            raise AdapterError(f"can_allocate was answered by {answer!r}; it must be true, false, OK, LATER or NEVER")
+        return self.admission(Admission(answer) if isinstance(answer, str) else answer)
 
     def allocate(self, seq: int, tokens: list[int]) -> int | None:
-        """Call `allocate`. Returns the number of tokens found in the prefix cache, or None."""
         return self._ask("allocate", int | None, seq=seq, **self._content(seq))  # type: ignore[no-any-return]
 
     def can_append(self, group: int) -> bool:
-        """Ask `can_append` about all sequences of the group."""
+        return self._is_possible("can_append", group)
+
+    def _is_possible(self, call: str, group: int) -> bool:
         seqs = self.groups[group]
-        return bool(self._ask("can_append", bool, seqs=seqs, lengths=[len(self.tokens[seq]) for seq in seqs]))
+        return bool(self._ask(call, bool, seqs=seqs, lengths=[len(self.tokens[seq]) for seq in seqs]))
 
     def append(self, seq: int, num_tokens: int) -> Sequence[Pair] | None:
-        """Call `append`. Returns the copies that the worker must make."""
         return self._pairs("append", seq=seq, num_tokens=num_tokens, **self._content(seq))
 
     def _pairs(self, call: str, **arguments: Any) -> list[Pair]:
         return [(a, b) for a, b in self._ask(call, list[tuple[int, int]] | None, **arguments) or ()]
 
     def release(self, seq: int) -> None:
-        """Call `release`: free all blocks of the sequence."""
         self._ask("release", None, seq=seq)
 
     def share(self, parent: int, child: int) -> None:
-        """Call `share`: let the child share all blocks of the parent."""
         self._ask("share", None, parent=parent, child=child)
 
     def hits(self, group: int) -> int:
-        """Ask `hits`: the number of tokens found in the prefix cache, without changing anything."""
         return int(self._ask("hits", int, **self._content(self.groups[group][0])))
 
     def reset_cache(self) -> bool:
-        """Call `reset_cache`. Returns whether the cache was reset."""
         return bool(self._ask("reset_cache", bool))
 
     def can_swap_out(self, group: int) -> Admission:
-        """Ask `can_swap_out`; false means LATER."""
-        return self._can("can_swap_out", group)
+        return Admission.OK if self._is_possible("can_swap_out", group) else Admission.LATER
 
     def can_swap_in(self, group: int) -> Admission:
-        """Ask `can_swap_in`; false means LATER."""
-        return self._can("can_swap_in", group)
-
-    def _can(self, call: str, group: int) -> Admission:
-        seqs = self.groups[group]
-        is_ok = self._ask(call, bool, seqs=seqs, lengths=[len(self.tokens[seq]) for seq in seqs])
-        return Admission.OK if is_ok else Admission.LATER
+        return Admission.OK if self._is_possible("can_swap_in", group) else Admission.LATER
 
     def swap_out(self, group: int) -> list[Pair]:
-        """Call `swap_out`. Returns the pairs of the swap."""
         return self._pairs("swap_out", seqs=self.groups[group])
 
     def swap_in(self, group: int) -> list[Pair]:
-        """Call `swap_in`. Returns the pairs of the swap."""
         return self._pairs("swap_in", seqs=self.groups[group])
 
     def step_done(self, step: list[Scheduled]) -> None:
         """Call `computed`, if the program has a prefix cache."""
         if self.config.caching:
             self._ask("computed", None, seqs=[s.seq for s in step], stops=[s.stop for s in step])
-
-    def tables(self) -> Mapping[int, Sequence[int]]:
-        """The block table of each sequence, from `observe`."""
-        return {seq: table for seq, [table] in self.observe().tables.items()}
-
-    def num_free(self) -> int:
-        """The number of free GPU blocks, from `observe`."""
-        return self.observe().free[0]
 
     def observe(self) -> Observation:
         """The state that came with the last answer; if there was none, the answer to `observe`."""
