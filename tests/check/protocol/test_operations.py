@@ -8,13 +8,10 @@ import pytest
 
 from kvproof.check.counterexample import trace_schema
 from kvproof.check.counterexample.trace_schema import CounterexampleError, operations_of
-from kvproof.check.oracle.manager import ManagerJudge
-from kvproof.check.oracle.pool import PoolJudge
-from kvproof.check.oracle.scheduler.judge import SchedulerJudge
-from kvproof.check.protocol import operations
+from kvproof.check.oracle.level import LEVELS, MANAGER, typed
 from kvproof.check.protocol.manager import Config
-from kvproof.check.protocol.operation_base import Count, ManagerOperation, one_or_one_less
-from kvproof.check.protocol.operations import LEVELS, kinds_of, simpler_operations, text_of, typed
+from kvproof.check.protocol.manager_operations import ManagerOperation
+from kvproof.check.protocol.operations import Count, one_or_one_less
 from kvproof.check.search import suppression
 from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.subjects.builtin.manager import BuiltIn
@@ -47,12 +44,17 @@ PLAIN, CHUNKED = Config(), Config(chunked=True)
     ],
 )
 def test_an_operation_reads_as_a_call(operation: Operation, config: Config, text: str) -> None:
-    assert text_of(operation, config) == text
+    assert typed(operation).text(config) == text
 
 
 def test_every_operation_has_a_handler_in_the_judge_of_its_level() -> None:
-    for level, judge in zip(LEVELS, (ManagerJudge, SchedulerJudge, PoolJudge), strict=True):
-        assert [name for name in kinds_of(level) if not hasattr(judge, f"op_{name}")] == []
+    for level in LEVELS:
+        assert [name for name in level.kinds if not hasattr(level.open, f"op_{name}")] == []
+
+
+def test_no_two_levels_have_an_operation_of_the_same_name() -> None:
+    names = [name for level in LEVELS for name in level.kinds]
+    assert len(set(names)) == len(names) > 20
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,7 @@ def test_what_was_left_out_of_an_operation_stays_left_out(operation: Operation) 
 
 def test_simpler_prompts_lose_what_they_can_do_without_and_then_their_tokens() -> None:
     prompt = ("new", 1, (1, 2), (1, 0), ("X", 1, None), (("P", 0, 1),), (9, (1, 0)))
-    assert list(simpler_operations(prompt)) == [
+    assert [simpler.as_tuple() for simpler in typed(prompt).simpler()] == [
         ("new", 1, (1,), (1, 0), ("X", 1, None), (("P", 0, 1),), (9, (1, 0))),
         ("new", 1, (1, 2), (1, 0), ("X", 1, None), (("P", 0, 1),)),
         ("new", 1, (1, 2), (1, 0), ("X", 1, None), (("P", 0, 1),), (9, (1,))),
@@ -95,7 +97,7 @@ class Compact(ManagerOperation, frozen=True, tag="compact"):
 
 
 def test_a_new_operation_needs_only_a_class_and_a_handler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(operations.KINDS, "compact", Compact)
+    monkeypatch.setitem(MANAGER.kinds, "compact", Compact)
     path = Path("trace.json")
     trace = Trace("any", "total-calls", "", {}, [["compact", 1, 5], ["compact", 2]])
 
@@ -104,8 +106,9 @@ def test_a_new_operation_needs_only_a_class_and_a_handler(monkeypatch: pytest.Mo
     with pytest.raises(CounterexampleError, match=r"Expected `int`, got `str` - at `\$\.operations\[0\]\[2\]`"):
         operations_of(trace, path)
     assert trace_schema.config_of(trace, path) == Config()
-    assert list(simpler_operations(("compact", 1, 5))) == [("compact", 1, 1), ("compact", 1, 4)]
-    assert text_of(("compact", 1, 5), Config()) == "compact(group 1, num_blocks 5)"
+    simpler = [operation.as_tuple() for operation in typed(("compact", 1, 5)).simpler()]
+    assert simpler == [("compact", 1, 1), ("compact", 1, 4)]
+    assert typed(("compact", 1, 5)).text(Config()) == "compact(group 1, num_blocks 5)"
     assert suppression.features_of(Config(), [("compact", 1, 5)]) == ("compact",)
     assert "compact" in suppression.every_feature()
     assert ManagerOperations(BuiltIn(), Random(1), Config()).weights["compact"] > 0

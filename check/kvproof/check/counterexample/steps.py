@@ -7,11 +7,11 @@ left out. The left column is the call of the engine, the right one what the mana
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from kvproof.check.oracle.level import typed
 from kvproof.check.oracle.replay import Call, ReplayResult, replay
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Config, Observation, Scheduled
-from kvproof.check.protocol.operation_base import count
-from kvproof.check.protocol.operations import text_of
+from kvproof.check.protocol.operations import count
 from kvproof.spec.trace import Operation
 
 COLUMN_MAX = 44
@@ -31,7 +31,7 @@ def describe_steps(
 
 def steps_of(done: ReplayResult, config: Config, operations: Sequence[Operation]) -> list[str]:
     """The steps of a replay."""
-    calls = [text_of(operation, config) for operation in operations]
+    calls = [typed(operation).text(config) for operation in operations]
     answers = _answers(done, config)
     answers += [NOT_REACHED] * (len(calls) - len(answers))
     width = min(COLUMN_MAX, max((len(c) for c, a in zip(calls, answers, strict=True) if a), default=0))

@@ -1,7 +1,7 @@
 """Check a trace file before it is run: the configuration, and each operation with its arguments.
 
 A judge does not check the operations that it is given, because it runs millions of them. A file may have been edited,
-so everything in it is checked here, against the classes of `protocol.operations`.
+so everything in it is checked here, against the classes of the operations of its level.
 """
 
 from pathlib import Path
@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from kvproof.check.oracle.level import MANAGER, Level, level_of_operation
 from kvproof.check.protocol.manager import Config
-from kvproof.check.protocol.operation_base import PLAIN_KEY, ManagerOperation, TypedOperation
-from kvproof.check.protocol.operations import LEVELS, kinds_of
+from kvproof.check.protocol.operations import PLAIN_KEY, TypedOperation
 from kvproof.reports.document import DocumentError
 from kvproof.spec.trace import Operation, Trace
 
@@ -24,7 +24,7 @@ class CounterexampleError(DocumentError):
 
 def config_of(trace: Trace, path: Path) -> Config:
     """The configuration in which the trace's operations were run. Raises CounterexampleError."""
-    kind = _level(trace).config_type
+    kind = _level(trace).config
     foreign = sorted(trace.config.keys() - msgspec.to_builtins(kind()).keys())
     if foreign:
         raise _not(path, f"a configuration has no field {foreign[0]!r}")
@@ -40,15 +40,15 @@ def config_of(trace: Trace, path: Path) -> Config:
 
 def operations_of(trace: Trace, path: Path) -> list[Operation]:
     """The operations as tuples, which is how a judge takes them. Raises CounterexampleError."""
-    kinds = kinds_of(_level(trace))
+    kinds = _level(trace).kinds
     return [_operation(data, number, path, kinds) for number, data in enumerate(trace.operations, start=1)]
 
 
-def _level(trace: Trace) -> type[TypedOperation]:
+def _level(trace: Trace) -> Level:
     """The level of the trace, which its first operation tells; of an unknown or missing one, the manager level."""
     first = trace.operations[0] if trace.operations else []
     name = first[0] if first and isinstance(first[0], str) else ""
-    return next((level for level in LEVELS if name in kinds_of(level)), ManagerOperation)
+    return level_of_operation(name) or MANAGER
 
 
 def _operation(data: list[Any], number: int, path: Path, kinds: dict[str, type[TypedOperation]]) -> Operation:

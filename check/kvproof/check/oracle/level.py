@@ -21,8 +21,10 @@ from kvproof.check.protocol.adapter_check import (
     is_scheduler_subject,
 )
 from kvproof.check.protocol.manager import Config
-from kvproof.check.protocol.pool import PoolConfig
-from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.protocol.manager_operations import ManagerOperation
+from kvproof.check.protocol.operations import TypedOperation
+from kvproof.check.protocol.pool import PoolConfig, PoolOperation
+from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerOperation
 from kvproof.spec.trace import Operation
 
 
@@ -46,21 +48,22 @@ class LevelJudge(Protocol):
 class Level:
     """One level at which a subject can be judged.
 
-    config: the type of its configurations. calls: what its subjects must have. open: opens a subject in a configuration
-    and returns its judge; a third argument gives the identities that several judges share. replay_seconds_max: the time
-    limit of one run that is repeated.
+    config: the type of its configurations. kinds: its operations, by name. calls: what its subjects must have. open:
+    opens a subject in a configuration and returns its judge; a third argument gives the identities that several judges
+    share. replay_seconds_max: the time limit of one run that is repeated.
     """
 
     name: str
     config: type[Config]
+    kinds: dict[str, type[TypedOperation]]
     calls: RequiredCalls
     open: Callable[..., LevelJudge]
     replay_seconds_max: float
 
 
-MANAGER = Level("manager", Config, MANAGER_CALLS, ManagerJudge, 5.0)
-SCHEDULER = Level("scheduler", SchedulerConfig, SCHEDULER_CALLS, SchedulerJudge, 20.0)
-POOL = Level("pool", PoolConfig, POOL_CALLS, PoolJudge, 5.0)
+MANAGER = Level("manager", Config, ManagerOperation.kinds(), MANAGER_CALLS, ManagerJudge, 5.0)
+SCHEDULER = Level("scheduler", SchedulerConfig, SchedulerOperation.kinds(), SCHEDULER_CALLS, SchedulerJudge, 20.0)
+POOL = Level("pool", PoolConfig, PoolOperation.kinds(), POOL_CALLS, PoolJudge, 5.0)
 LEVELS = (MANAGER, SCHEDULER, POOL)
 OTHER_NAMES = {"scheduler": "loop"}
 
@@ -83,3 +86,21 @@ def level_of(subject: Any) -> Level:
 def level_of_config(config: Config) -> Level:
     """The level of a configuration, by its type."""
     return next(level for level in LEVELS if level.config is type(config))
+
+
+def level_of_operation(name: str) -> Level | None:
+    """The level that has an operation of this name; no two have."""
+    return next((level for level in LEVELS if name in level.kinds), None)
+
+
+def typed(operation: Operation) -> TypedOperation:
+    """The operation as an instance of its class, with its arguments as they are. Raises KeyError for an unknown one."""
+    level = level_of_operation(operation[0])
+    if level is None:
+        raise KeyError(operation[0])
+    return level.kinds[operation[0]](*operation[1:])
+
+
+def optional_kinds() -> list[str]:
+    """The names of the operations that a run can do without, sorted."""
+    return sorted(name for level in LEVELS for name, kind in level.kinds.items() if kind.is_optional)

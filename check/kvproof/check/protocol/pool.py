@@ -7,10 +7,21 @@ list of all pages up to it, small numbers; two blocks have equal contents if the
 Block ids and errors are as in `protocol.manager`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
+
+from msgspec import UNSET, UnsetType
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation, Refused
+from kvproof.check.protocol.operations import (
+    Ids,
+    Positive,
+    TypedOperation,
+    count,
+    one_or_one_less,
+    simpler_tokens,
+)
 
 
 @dataclass(frozen=True)
@@ -50,3 +61,89 @@ class PoolSubject(Protocol):
 
     def observe(self) -> Observation:
         """The current state: no tables, free blocks as (count, 0), and refcounts and free ids if they can be shown."""
+
+
+# Operations -------------------------------------------------------------------------------------------------------
+
+
+class PoolOperation(TypedOperation, frozen=True):
+    """What holders of blocks ask of a block pool."""
+
+
+class Take(PoolOperation, tag="take", frozen=True):
+    """A new holder takes blocks without content."""
+
+    holder: int
+    num_blocks: Positive
+
+    def simpler(self) -> Iterator["Take"]:
+        yield from (self.changed(num_blocks=number) for number in one_or_one_less(self.num_blocks))
+
+    def text(self, config: Config) -> str:
+        return f"take(holder {self.holder}, {count(self.num_blocks, 'block')})"
+
+
+class WithPages(PoolOperation, frozen=True):
+    """A new holder asks for the blocks of a list of pages."""
+
+    holder: int
+    pages: Ids
+
+    def simpler(self) -> Iterator["WithPages"]:
+        yield from (self.changed(pages=pages) for pages in simpler_tokens(self.pages))
+
+    def text(self, config: Config) -> str:
+        return f"{self.name()}(holder {self.holder}, pages {' '.join(map(str, self.pages))})"
+
+
+class Store(WithPages, tag="store", frozen=True):
+    """The new holder takes a block for each page, computes the pages, and caches the blocks."""
+
+
+class Reuse(WithPages, tag="reuse", frozen=True):
+    """The new holder looks the pages up, and shares the blocks that are found."""
+
+    is_optional: ClassVar[bool] = True
+
+
+class Find(PoolOperation, tag="find", frozen=True):
+    """Look pages up in the cache, and take nothing."""
+
+    pages: Ids
+
+    def simpler(self) -> Iterator["Find"]:
+        yield from (self.changed(pages=pages) for pages in simpler_tokens(self.pages))
+
+    def text(self, config: Config) -> str:
+        return f"find(pages {' '.join(map(str, self.pages))})"
+
+
+class Share(PoolOperation, tag="share", frozen=True):
+    """The new holder `child` shares every block of the holder `parent`."""
+
+    is_optional: ClassVar[bool] = True
+    parent: int
+    child: int
+
+    def text(self, config: Config) -> str:
+        return f"share(holder {self.parent}, with {self.child})"
+
+
+class Give(PoolOperation, tag="give", frozen=True):
+    """The holder gives up its blocks, in one call together with the `others`."""
+
+    holder: int
+    others: Ids | UnsetType = UNSET
+
+    def simpler(self) -> Iterator["Give"]:
+        if self.others:
+            yield Give(self.holder)
+            yield from (self.changed(others=self.others[:at] + self.others[at + 1 :]) for at in range(len(self.others)))
+
+    def text(self, config: Config) -> str:
+        together = [self.holder, *(self.others or ())]
+        return f"give(holder{'s' if len(together) > 1 else ''} {', '.join(map(str, together))})"
+
+
+class Forget(PoolOperation, tag="forget", frozen=True):
+    """Forget what is cached."""

@@ -8,10 +8,9 @@ determines everything.
 
 from random import Random
 
+from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.manager import Limits, ManagerJudge
 from kvproof.check.protocol.manager import Config, ManagerSubject
-from kvproof.check.protocol.operation_base import ManagerOperation
-from kvproof.check.protocol.operations import kinds_of
 from kvproof.check.search.prompts import draw_images, draw_key
 from kvproof.spec.trace import Operation
 
@@ -42,7 +41,7 @@ class ManagerOperations:
         caps, pick = subject.capabilities, random.choice
         self.weights = {
             name: pick(WEIGHTS.get(name, (0.3, 1.0, 3.0))) if kind.is_possible(config, caps) else 0.0
-            for name, kind in kinds_of(ManagerOperation).items()
+            for name, kind in MANAGER.kinds.items()
         }
         self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
         self.num_tokens = pick((1, 2, 2, 3))  # different token values

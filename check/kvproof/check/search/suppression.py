@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
+from kvproof.check.oracle.level import optional_kinds, typed
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol import features
 from kvproof.check.protocol.manager import Config
-from kvproof.check.protocol.operations import optional_kinds, typed
 from kvproof.spec.trace import Operation
 
 SUPPRESSED_RUNS, SUPPRESSED_FAILURES = 0.5, 0.75  # shares: of the runs, and of the known failures in such a run

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kvproof.check.oracle.level import typed
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
-from kvproof.check.protocol.operations import text_of
 from kvproof.check.protocol.scheduler import ScheduledStep, SchedulerConfig
 from kvproof.check.search.shrinking.shrink import shrink
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler, make
@@ -71,4 +71,4 @@ def test_a_run_in_which_somebody_waits_for_ever_becomes_a_request_and_a_drain() 
     short = shrink(Weary(), Counterexample(config, operations, finding), 20.0)
     assert [operation[0] for operation in short.operations] == ["add", "drain"]
     assert short.finding.kind == finding.kind
-    assert text_of(short.operations[-1], config) == "drain(samples 0)"
+    assert typed(short.operations[-1]).text(config) == "drain(samples 0)"

@@ -10,9 +10,9 @@ prompts or holders that fill it.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from kvproof.check.oracle.level import typed
 from kvproof.check.protocol.features import settings_of
 from kvproof.check.protocol.manager import Config
-from kvproof.check.protocol.operations import simpler_operations
 from kvproof.check.search.shrinking.shrinker import Shrinker
 from kvproof.spec.trace import Operation
 
@@ -61,8 +61,8 @@ def simpler_arguments(shrinker: Shrinker) -> None:
     """Try the simpler arguments of each operation."""
     at = 0
     while at < len(operations := shrinker.best.operations):
-        for simpler in simpler_operations(operations[at]):
-            if shrinker.consider_operations([*operations[:at], simpler, *operations[at + 1 :]]):
+        for simpler in typed(operations[at]).simpler():
+            if shrinker.consider_operations([*operations[:at], simpler.as_tuple(), *operations[at + 1 :]]):
                 break
         else:
             at += 1
