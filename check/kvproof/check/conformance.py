@@ -20,7 +20,6 @@ from kvproof.check.isolation.remote_search import explore, shortest, walk
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.level import level_named
 from kvproof.check.oracle.replay import Counterexample, confirm
-from kvproof.check.protocol.adapter_check import check_adapter
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scopes import Scope
@@ -33,7 +32,6 @@ from kvproof.check.subjects.own import name_of
 
 EXPLORE_SHARE = 0.2  # of the time
 SHORTEN_SECONDS_MAX = 10.0
-REACHED = {"pool": "reserve"}  # the first thing that a walk of the level must reach, if it is not "admitted"
 ANSWER_SECONDS_MAX = 5.0  # for what one transition, or one run of a walk, has to do: far more than either needs
 SCOPES = {  # by the name of the level
     "manager": (
@@ -85,7 +83,7 @@ def run_conformance(
         raise AdapterError(f"{error} (in a process of its own; isolation=False keeps it in this one)") from None
     try:
         subject = make()
-        check_adapter(subject, strategy.level.calls)
+        strategy.level.check(subject)
         name = name_of(factory) or subject.name
         if config is None and strategy.can_explore:
             _explore(strategy, make, name, seconds * EXPLORE_SHARE, seed, Path(crashes))
@@ -93,7 +91,7 @@ def run_conformance(
         done = walk(strategy, subject, seed, max_operations=operations, seconds=seconds, fixed=config, options=options)
         if done.counterexample is not None:
             _fail(strategy, make, name, "walker", done, seed, Path(crashes))
-        _check_reach(subject.name, done, {REACHED.get(level, "admitted")} if expect is None else set(expect))
+        _check_reach(subject.name, done, {strategy.level.begins_with} if expect is None else set(expect))
     finally:
         if make is not factory:
             cast(RemoteFactory, make).close()

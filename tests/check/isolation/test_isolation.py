@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kvproof.check.isolation import remote_search
-from kvproof.check.isolation.factory import is_foreign
+from kvproof.check.isolation.factory import factory_for, is_foreign
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import Foreign, pack, unpack
@@ -230,6 +230,13 @@ def test_a_subject_that_cannot_be_made_is_reported_in_one_line(folder: Path) -> 
     for factory, message in (("dies", "its process ended with exit code 5"), ("none", "has no 'none'")):
         with pytest.raises(UnknownSubject, match=message):
             RemoteFactory(f"{folder / 'ends.py'}:{factory}")
+
+
+@pytest.mark.parametrize("isolation", [True, False])
+def test_a_factory_that_returns_no_subject_is_one_clear_error(folder: Path, isolation: bool) -> None:
+    (folder / "none.py").write_text("def make(): return None\n")
+    with pytest.raises(UnknownSubject, match=r"what the factory returned is not a subject: NoneType is not a manager "):
+        factory_for(f"{folder / 'none.py'}:make", isolation)()
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.oracle.coverage import PROPERTIES, RECORDING, Facts, facts_of, has_meaning, unsupported
-from kvproof.check.oracle.level import LEVELS, MANAGER
+from kvproof.check.oracle.coverage import PROPERTIES, RECORDING, Facts, has_meaning
+from kvproof.check.oracle.level import LEVELS, MANAGER, POOL
 from kvproof.check.protocol.manager import Capabilities, Config, Observation, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
 from kvproof.check.subjects.builtin.manager import BuiltIn
@@ -15,8 +15,14 @@ from kvproof.spec.text.properties import SENTENCES
 
 def test_every_property_has_a_row_with_every_level() -> None:
     assert [*PROPERTIES] == [*SENTENCES]
-    levels = {level.name for level in LEVELS} | {RECORDING}
-    assert {name for name, needs in PROPERTIES.items() if needs.keys() != levels} == set()
+    assert {name for name, needs in PROPERTIES.items() if needs.keys() != {"manager", "scheduler", RECORDING}} == set()
+
+
+def test_a_level_without_an_entry_in_the_rows_has_needs_of_its_own() -> None:
+    assert [level for level in LEVELS if level.needs] == [POOL]
+    assert POOL.needs.keys() < SENTENCES.keys()
+    answers = {name: POOL.unsupported(name, Facts(Capabilities())) for name in SENTENCES}
+    assert {name for name, reason in answers.items() if reason == POOL.other_needs} == SENTENCES.keys() - POOL.needs
 
 
 def test_every_property_can_be_decided_at_some_level() -> None:
@@ -40,7 +46,7 @@ def test_every_property_can_be_decided_at_some_level() -> None:
     ],
 )
 def test_a_need_that_is_not_met_is_the_reason(property: str, can: Capabilities, reason: str | None) -> None:
-    assert unsupported(property, "manager", Facts(can)) == reason
+    assert MANAGER.unsupported(property, Facts(can)) == reason
 
 
 class Hides(BuiltIn):
@@ -58,9 +64,9 @@ class TakesNothing(BuiltIn):
 
 
 def test_what_a_subject_does_not_show_is_unsupported() -> None:
-    assert unsupported("refcount-exact", "manager", facts_of(MANAGER, Hides())) == "the subject shows no refcounts"
-    assert unsupported("refcount-exact", "manager", facts_of(MANAGER, BuiltIn())) is None
-    assert unsupported("refcount-exact", "manager", facts_of(MANAGER, TakesNothing())) is None
+    assert MANAGER.unsupported("refcount-exact", MANAGER.facts_of(Hides())) == "the subject shows no refcounts"
+    assert MANAGER.unsupported("refcount-exact", MANAGER.facts_of(BuiltIn())) is None
+    assert MANAGER.unsupported("refcount-exact", MANAGER.facts_of(TakesNothing())) is None
 
 
 def test_a_scope_is_evidence_for_properties_that_can_break_in_it() -> None:

@@ -11,11 +11,10 @@ from typer.testing import CliRunner
 from kvproof.check.cli.app import app
 from kvproof.check.isolation import remote_search
 from kvproof.check.isolation.remote_subject import RemoteFactory
-from kvproof.check.oracle.coverage import PROPERTIES, expected_witnesses, facts_of, unsupported
-from kvproof.check.oracle.level import POOL
+from kvproof.check.oracle.coverage import PROPERTIES
+from kvproof.check.oracle.level import MANAGER, POOL, level_of
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.oracle.replay import confirm
-from kvproof.check.protocol.adapter_check import is_pool_subject
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Observation, Refused
 from kvproof.check.protocol.pool import PoolConfig
@@ -116,7 +115,7 @@ def test_our_own_pool_is_not_refuted_and_meets_every_witness() -> None:
     done = walk(POOLS, OwnPool(), 1, max_operations=10_000, seconds=100)
     assert done.finding is None
     assert done.num_operations == 10_000
-    expected = expected_witnesses("pool", OwnPool.capabilities)
+    expected = POOL.expected_witnesses(OwnPool.capabilities)
     assert [name for name, is_expected in expected.items() if is_expected and not done.coverage[name]] == []
     assert not done.notes["hit-complete"]
 
@@ -187,11 +186,11 @@ def test_what_raises_is_named_by_its_call() -> None:
 
 def test_what_needs_tables_is_unsupported_and_not_passed() -> None:
     pool = OwnPool()
-    assert is_pool_subject(pool)
-    assert not is_pool_subject(find("kvproof")())
-    facts = facts_of(POOL, pool)
-    assert unsupported("read-back", "pool", facts) == "judged only for subjects with sequences and tables"
-    assert {name for name in PROPERTIES if unsupported(name, "pool", facts) is None} == {
+    assert level_of(pool) is POOL
+    assert level_of(find("kvproof")()) is MANAGER
+    facts = POOL.facts_of(pool)
+    assert POOL.unsupported("read-back", facts) == "judged only for subjects with sequences and tables"
+    assert {name for name in PROPERTIES if POOL.unsupported(name, facts) is None} == {
         "refcount-exact",
         "no-double-free",
         "no-use-after-free",

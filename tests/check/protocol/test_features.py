@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from kvproof.check.oracle.level import settings_of
 from kvproof.check.protocol import features
 from kvproof.check.protocol.features import FEATURES, Feature
 from kvproof.check.protocol.manager import Capabilities, Config, PromptKeys, Unsupported
@@ -61,7 +62,7 @@ def test_a_row_is_all_that_a_new_feature_needs(monkeypatch: pytest.MonkeyPatch) 
     unable = [configurations.draw(Random(seed), Capabilities()) for seed in range(40)]
     assert {getattr(one, "paging") for one in unable} == {0}  # noqa: B009
 
-    paging = features.settings_of(config)[len(FEATURES)]
+    paging = settings_of(config)[len(FEATURES)]
     assert (paging.field, list(paging.simpler(config))) == ("paging", [0, 1, 2])
     assert suppression.features_of(config, []) == ("paging",)
     assert suppression.plain({}, frozenset({"paging"})) == {"paging": 0}

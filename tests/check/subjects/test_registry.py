@@ -112,7 +112,6 @@ def test_a_name_that_finds_nothing_says_what_could_be_meant(module: Path, name: 
 @pytest.mark.parametrize(
     ("factory", "message"),
     [
-        ("none", "what the factory returned is not a subject: NoneType is not a manager subject: it has no "),
         ("fails", "the subject cannot be made: OSError: no such engine"),
         ("leaves", "the subject cannot be made: SystemExit: 3"),
         ("needs", "the subject cannot be made: TypeError: needs() missing 1 required positional argument"),

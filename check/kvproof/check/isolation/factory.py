@@ -7,9 +7,12 @@ isolated, and patches that a test makes in this process have no effect there.
 from collections.abc import Callable
 
 from kvproof.check.isolation.limits import Limits
+from kvproof.check.oracle.level import level_of
+from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.own import name_of
-from kvproof.check.subjects.registry import find
+from kvproof.check.subjects.registry import Factory, find
 
 OURS = "kvproof"
 PIPE = "pipe:"  # such a subject is a separate program anyway
@@ -31,10 +34,25 @@ def factory_for(name: str, isolation: bool | None = None, limits: Limits | None 
         return factory_of(name, limits)
     is_apart = is_foreign(name) if isolation is None else isolation
     if not is_apart:
-        return find(name)
+        return found(name)
     from kvproof.check.isolation.remote_subject import RemoteFactory
 
     return RemoteFactory(name, limits)
+
+
+def found(name: str) -> Factory:
+    """A factory of the subject of this name, in this process; it raises UnknownSubject for what is not a subject."""
+    factory = find(name)
+
+    def make() -> ManagerSubject:
+        subject = factory()
+        try:
+            level_of(subject).check(subject)
+        except AdapterError as error:
+            raise UnknownSubject(f"{name}: what the factory returned is not a subject: {error}") from error
+        return subject
+
+    return make
 
 
 def isolated(

@@ -16,6 +16,7 @@ from functools import cache
 from typing import NoReturn
 
 from kvproof.check.isolation.child import serve
+from kvproof.check.isolation.factory import found
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import limit_memory
 from kvproof.check.isolation.messages import SEARCH, Connection, pack
@@ -23,7 +24,7 @@ from kvproof.check.oracle.level import level_of
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.protocol.manager import Config, Observation
 from kvproof.check.subjects import UnknownSubject
-from kvproof.check.subjects.registry import Factory, find
+from kvproof.check.subjects.registry import Factory
 from kvproof.spec.text.identity import Identities
 
 FAULT = 70  # the exit code of a fork that failed because of an error in kvproof
@@ -39,7 +40,7 @@ def main(descriptor: int) -> None:
         return
     name, sys.path[:], memory_bytes = hello
     try:
-        factory = find(name)
+        factory = found(name)
         subject = factory()
     except UnknownSubject as error:
         control.send(["unknown", str(error)])

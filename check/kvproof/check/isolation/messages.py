@@ -15,33 +15,20 @@ from typing import Any
 
 import msgspec
 
+from kvproof.check.oracle.level import LEVELS
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import (
-    Admission,
-    Admitted,
-    Assumption,
-    Capabilities,
-    Config,
-    Observation,
-    PromptKeys,
-    Refused,
-    Reserved,
-    Scheduled,
-)
-from kvproof.check.protocol.pool import PoolConfig
-from kvproof.check.protocol.scheduler import Access, Chunk, Load, ScheduledStep, SchedulerConfig
+from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, PromptKeys
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.result import SearchResult
 from kvproof.spec.text.identity import Image, Key
 
 TUPLES: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (Access, Admitted, Chunk, Image, Key, Load, Observation, Refused, Reserved, Scheduled, ScheduledStep)
+    kind.__name__: kind for kind in (Image, Key, *(answer for level in LEVELS for answer in level.answers))
 }
 RECORDS: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (Assumption, Capabilities, Config, SchedulerConfig, PoolConfig, Scope, Counterexample, SearchResult)
+    for kind in (Assumption, Capabilities, Scope, Counterexample, SearchResult, *(level.config for level in LEVELS))
 }
 TEXT_MAX = 200  # characters of a foreign value
 CALLS_ONLY, SEARCH = b"c", b"s"  # the purposes of a fork

@@ -13,12 +13,11 @@ from kvproof.check.isolation.fork_server_client import Fork, ForkClient
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import CALLS_ONLY, SEARCH, pack, unpack
-from kvproof.check.oracle.level import LEVELS
+from kvproof.check.oracle.level import level_named
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
 from kvproof.check.subjects import UnknownSubject
 
-CALLS_OF_LEVEL = {level.name: frozenset(level.calls.all) for level in LEVELS}
 HANG, CRASH = "hang", "crash"  # the cause of a finding is the name of the call followed by one of these
 
 
@@ -53,7 +52,7 @@ class RemoteSubject:
     def __init__(self, server: ForkClient) -> None:
         self.server = server
         self.name, self.capabilities, self.assumptions = server.name, server.capabilities, server.assumptions
-        self._calls = CALLS_OF_LEVEL[server.level]
+        self._calls = frozenset(level_named(server.level).calls.all)
         self._fork: Fork | None = None
 
     def __getattr__(self, name: str) -> Any:

@@ -1,20 +1,18 @@
-"""Coverage: which properties a judge can decide for a subject, and which situations a walk of it must reach.
+"""Coverage: which properties a judge can decide for a subject.
 
-`PROPERTIES` has one row for each property: what the subject must be able to do, or to show, at each level, so that the
-property can be decided. If a subject does not have it, the property is unsupported, with the reason of that need; it
-never counts as passed. `WITNESSES` names, for each level, the situations that a long walk must reach. A walk that does
-not reach them proves nothing.
+`PROPERTIES` has one row for each property: what the subject must be able to do, or to show, so that the property can be
+decided, at the levels whose subjects have sequences and tables and in recordings. A row may name any other level; a
+level without an entry has its own needs (`Level.needs`). If a subject does not have what a property needs, the property
+is unsupported, with the reason of that need; it never counts as passed.
 """
 
 import ast
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from kvproof.check.oracle.level import Level
 from kvproof.check.protocol.features import capabilities_used
-from kvproof.check.protocol.manager import Capabilities, Unsupported
+from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.scopes import Scope
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.text import invariants
@@ -38,6 +36,10 @@ class Need:
 
     is_fulfilled: Callable[[Facts], bool]
     reason: str
+
+    def unfulfilled(self, facts: Facts) -> str | None:
+        """The reason why a property is unsupported; None if it can be decided."""
+        return None if self.is_fulfilled(facts) else self.reason
 
 
 def never(reason: str) -> Need:
@@ -65,41 +67,40 @@ RECORDED_POOL = Need(
 )
 SCHEDULER_LEVEL = never("judged only at the scheduler level")
 MANAGER_LEVEL = never("judged only at the manager level")
-TABLES = never("judged only for subjects with sequences and tables")
 REPEATED = never("checked by the walker, and when a finding is replayed")
 
 
 def _row(need: Need = NOTHING, **by_level: Need) -> dict[str, Need]:
-    """A need at the levels of managers and schedulers and in recordings; a pool has no tables; then the exceptions."""
-    return {"manager": need, "scheduler": need, RECORDING: need, "pool": TABLES} | by_level
+    """A need at the levels of managers and schedulers and in recordings, and then the exceptions."""
+    return {"manager": need, "scheduler": need, RECORDING: need} | by_level
 
 
 PROPERTIES: dict[str, dict[str, Need]] = {
-    "refcount-exact": _row(REFCOUNTS, recording=RECORDED_POOL, pool=REFCOUNTS),
-    "no-double-free": _row(pool=NOTHING),
-    "no-use-after-free": _row(pool=NOTHING),
+    "refcount-exact": _row(REFCOUNTS, recording=RECORDED_POOL),
+    "no-double-free": _row(),
+    "no-use-after-free": _row(),
     "exclusive-writer": _row(),
     "cow-copied": _row(FORK),
     "read-back": _row(),
-    "conservation": _row(pool=NOTHING),
-    "no-leak-at-rest": _row(pool=NOTHING),
+    "conservation": _row(),
+    "no-leak-at-rest": _row(),
     "cache-content": _row(CACHE),
-    "hit-computed": _row(CACHE, pool=CACHE),
-    "hit-complete": _row(CACHE, pool=CACHE),
-    "sharing-equal": _row(SHARING, recording=NOTHING, pool=SHARING),
-    "evict-unreferenced": _row(CACHE, pool=CACHE),
+    "hit-computed": _row(CACHE),
+    "hit-complete": _row(CACHE),
+    "sharing-equal": _row(SHARING, recording=NOTHING),
+    "evict-unreferenced": _row(CACHE),
     "eviction-order": _row(LRU, recording=never("the times at which blocks were used are not recorded")),
-    "lists-agree": _row(recording=RECORDED_POOL, pool=NOTHING),
+    "lists-agree": _row(recording=RECORDED_POOL),
     "in-flight-held": _row(
         SCHEDULER_LEVEL, scheduler=NOTHING, recording=never("a recording does not say when a step ends on the device")
     ),
     "swap-mapping": _row(SWAP),
     "mapping-hazard-free": _row(COPIES),
-    "admission-sound": _row(ASKED, scheduler=MANAGER_LEVEL, pool=NOTHING),
+    "admission-sound": _row(ASKED, scheduler=MANAGER_LEVEL),
     "admission-final": _row(),
-    "failed-call-changes-nothing": _row(scheduler=MANAGER_LEVEL, pool=NOTHING),
+    "failed-call-changes-nothing": _row(scheduler=MANAGER_LEVEL),
     "frame-kept": _row(),
-    "total-calls": _row(pool=NOTHING),
+    "total-calls": _row(),
     "window-kept": _row(WINDOW),
     "budget-kept": _row(
         SCHEDULER_LEVEL,
@@ -109,25 +110,8 @@ PROPERTIES: dict[str, dict[str, Need]] = {
     "progress": _row(
         SCHEDULER_LEVEL, scheduler=NOTHING, recording=never("a request that waits leaves no line in a recording")
     ),
-    "nondeterministic": _row(REPEATED, recording=never("a recording has every call once"), pool=REPEATED),
+    "nondeterministic": _row(REPEATED, recording=never("a recording has every call once")),
 }
-
-
-def unsupported(property: str, level: str, facts: Facts) -> str | None:
-    """Why a property cannot be decided; None if it can. level: the name of a level, or `RECORDING`."""
-    need = PROPERTIES[property][level]
-    return None if need.is_fulfilled(facts) else need.reason
-
-
-def facts_of(level: Level, subject: Any) -> Facts:
-    """The facts about a subject. It is opened in the default configuration, to see whether it reports refcounts."""
-    try:
-        subject.open(level.config())
-        return Facts(subject.capabilities, subject.observe().refs is not None)
-    except Unsupported:
-        return Facts(subject.capabilities)
-    except Exception:  # a finding, which is for the judges to make
-        return Facts(subject.capabilities)
 
 
 def has_meaning(property: str, scope: Scope) -> bool:
@@ -138,7 +122,7 @@ def has_meaning(property: str, scope: Scope) -> bool:
     if property == "in-flight-held":
         return scope.num_flights > 0
     within = Capabilities(fork=scope.fork, **capabilities_used(scope.config))
-    return unsupported(property, "manager", Facts(within)) is None
+    return PROPERTIES[property]["manager"].is_fulfilled(Facts(within))
 
 
 def properties_of_the_specification() -> frozenset[str]:
@@ -149,85 +133,3 @@ def properties_of_the_specification() -> frozenset[str]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "check":
                 claimed |= {str(part.value) for part in node.args[1:] if isinstance(part, ast.Constant)}
     return frozenset(claimed & SENTENCES.keys())
-
-
-# Other witnesses (such as a copy-on-write into the very last block) are counted too, but some managers rule them out by
-# their own caution.
-WITNESSES: dict[str, Mapping[str, Callable[[Capabilities], bool]]] = {
-    "manager": {
-        "admitted": lambda can: True,
-        "pool full": lambda can: True,
-        "append": lambda can: True,
-        "compute": lambda can: True,
-        "drop_last": lambda can: True,
-        "preempted": lambda can: True,
-        "fork": lambda can: can.fork,
-        "three holders": lambda can: can.fork or can.caching,
-        "copy-on-write": lambda can: can.fork,
-        "reserve": lambda can: can.lookahead,
-        "slide": lambda can: can.window,
-        "hit past a window": lambda can: can.window_with_caching and can.window and can.caching,
-        "promote": lambda can: can.caching,
-        "mark_computed": lambda can: can.caching,
-        "hit": lambda can: can.caching,
-        "hit on an evictable block": lambda can: can.caching,
-        "evict": lambda can: can.caching,
-        "eviction with a choice": lambda can: can.evicts_lru,
-        "reset": lambda can: can.reset and can.caching,
-        "begin_swap": lambda can: can.swap,
-        "move_entry": lambda can: can.swap,
-        "end_swap": lambda can: can.swap,
-    },
-    "scheduler": {
-        "admitted": lambda can: True,
-        "finished": lambda can: True,
-        "pool full": lambda can: True,
-        "preempted": lambda can: True,
-        "ignored while waiting": lambda can: True,
-        "aborted while waiting": lambda can: can.aborts,
-        "aborted while running": lambda can: can.aborts,
-        "aborted in flight": lambda can: can.aborts,
-        "load": lambda can: can.transfers,
-        "loaded in vain": lambda can: can.transfers,
-        "send": lambda can: can.transfers,
-        "scheduled while another is under way": lambda can: can.async_steps > 0,
-        "token dropped": lambda can: can.runs_ahead,
-        "forked by itself": lambda can: can.forks_itself,
-        "forked, and waits": lambda can: can.forks_itself,
-        "aborted while swapped": lambda can: can.swap and can.aborts,
-        "swap_out": lambda can: can.swap,
-        "swap_in": lambda can: can.swap,
-        "swap in beside others": lambda can: can.swap,
-        "prompt in chunks": lambda can: can.chunked,
-        "aborted within its prompt": lambda can: can.chunked and can.aborts,
-        "decodes and chunks in one step": lambda can: can.chunked,
-        "fork": lambda can: can.fork,
-        "copy-on-write": lambda can: can.fork,
-        "three holders": lambda can: can.fork or can.caching,
-        "reserve": lambda can: can.lookahead,
-        "slide": lambda can: can.window,
-        "hit": lambda can: can.caching,
-        "hit on an evictable block": lambda can: can.caching,
-        "evict": lambda can: can.caching,
-        "cross-attention table": lambda can: can.cross,
-    },
-    "pool": {
-        "reserve": lambda can: True,
-        "append": lambda can: True,
-        "drop_last": lambda can: True,
-        "pool full": lambda can: True,
-        "refused": lambda can: True,
-        "fork": lambda can: can.fork,
-        "a block twice in one call": lambda can: can.fork or can.caching,
-        "three holders": lambda can: can.fork or can.caching,
-        "hit": lambda can: can.caching,
-        "hit on an evictable block": lambda can: can.caching,
-        "evict": lambda can: can.caching,
-        "reset": lambda can: can.caching and can.reset,
-    },
-}
-
-
-def expected_witnesses(level: str, capabilities: Capabilities) -> dict[str, bool]:
-    """The witnesses of a level, each with whether a long walk of a subject with these capabilities must reach it."""
-    return {name: is_expected(capabilities) for name, is_expected in WITNESSES[level].items()}

@@ -1,31 +1,57 @@
 """The three levels at which a subject can be judged: a block manager, a whole scheduler, a pool of block ids.
 
 What differs between the levels is a field of `Level`. Code that works at every level takes the record, and asks for it
-in one place: `level_of` for a subject, `level_of_config` for a run that has a configuration already.
+in one place: `level_of` for a subject, `level_of_config` for a run that has a configuration already, and
+`level_of_operation` for a trace.
 """
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from kvproof.check.oracle.coverage import (
+    CACHE,
+    NOTHING,
+    PROPERTIES,
+    REFCOUNTS,
+    REPEATED,
+    SHARING,
+    Facts,
+    Need,
+)
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
-from kvproof.check.protocol.adapter_check import (
-    MANAGER_CALLS,
-    POOL_CALLS,
-    SCHEDULER_CALLS,
-    RequiredCalls,
-    is_pool_subject,
-    is_scheduler_subject,
+from kvproof.check.protocol import features
+from kvproof.check.protocol.adapter_check import MANAGER_CALLS, RequiredCalls, check_adapter
+from kvproof.check.protocol.features import Setting
+from kvproof.check.protocol.manager import (
+    Admitted,
+    Capabilities,
+    Config,
+    Observation,
+    Refused,
+    Reserved,
+    Scheduled,
+    Unsupported,
 )
-from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.manager_operations import ManagerOperation
 from kvproof.check.protocol.operations import TypedOperation
-from kvproof.check.protocol.pool import PoolConfig, PoolOperation
-from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerOperation
+from kvproof.check.protocol.pool import POOL_CALLS, PoolConfig, PoolOperation
+from kvproof.check.protocol.scheduler import (
+    LIMITS,
+    SCHEDULER_CALLS,
+    Access,
+    Chunk,
+    Load,
+    ScheduledStep,
+    SchedulerConfig,
+    SchedulerOperation,
+)
 from kvproof.spec.trace import Operation
+
+Witnesses = Mapping[str, Callable[[Capabilities], bool]]
 
 
 class LevelJudge(Protocol):
@@ -48,9 +74,14 @@ class LevelJudge(Protocol):
 class Level:
     """One level at which a subject can be judged.
 
-    config: the type of its configurations. kinds: its operations, by name. calls: what its subjects must have. open:
-    opens a subject in a configuration and returns its judge; a third argument gives the identities that several judges
-    share. replay_seconds_max: the time limit of one run that is repeated.
+    name: as results and users write it. config: the type of its configurations. kinds: its operations, by name. calls:
+    what its subjects must have. open: opens a subject in a configuration and returns its judge; a third argument gives
+    the identities that several judges share. witnesses: situations, each with the condition under which a long walk of
+    a subject with some capabilities must reach it; a walk that does not reach them proves nothing. begins_with: the
+    witness that every walk reaches. needs: of the properties whose row in `coverage` does not name the level.
+    other_needs: why it does not decide the properties without a need. settings: fields of a configuration that can be
+    shrunk, in addition to features and sizes. answers: the types of tuples that its subjects return. other_name: a
+    second name of the level. replay_seconds_max: the time limit of one run that is repeated.
     """
 
     name: str
@@ -58,39 +89,199 @@ class Level:
     kinds: dict[str, type[TypedOperation]]
     calls: RequiredCalls
     open: Callable[..., LevelJudge]
-    replay_seconds_max: float
+    witnesses: Witnesses
+    begins_with: str = "admitted"
+    needs: Mapping[str, Need] = field(default_factory=dict)
+    other_needs: str = "not judged at this level"
+    settings: tuple[Setting, ...] = ()
+    answers: tuple[type, ...] = ()
+    other_name: str = ""
+    replay_seconds_max: float = 5.0
+
+    def unsupported(self, property: str, facts: Facts) -> str | None:
+        """Why this level cannot decide a property for a subject; None if it can."""
+        need = PROPERTIES[property].get(self.name) or self.needs.get(property)
+        return self.other_needs if need is None else need.unfulfilled(facts)
+
+    def facts_of(self, subject: Any) -> Facts:
+        """The facts about a subject. It is opened in the default configuration, to see whether it reports refcounts."""
+        try:
+            subject.open(self.config())
+            return Facts(subject.capabilities, subject.observe().refs is not None)
+        except Unsupported:
+            return Facts(subject.capabilities)
+        except Exception:  # a finding, which is for the judges to make
+            return Facts(subject.capabilities)
+
+    def expected_witnesses(self, capabilities: Capabilities) -> dict[str, bool]:
+        """The witnesses, each with whether a long walk of a subject with these capabilities must reach it."""
+        return {name: is_expected(capabilities) for name, is_expected in self.witnesses.items()}
+
+    def check(self, subject: Any) -> None:
+        """Raise AdapterError unless the subject is one of this level."""
+        other = level_of(subject)
+        is_other = other is not self and other is not MANAGER
+        hint = f"; it looks like a {other.calls.noun}: choose that level" if is_other else ""
+        check_adapter(subject, self.calls, hint)
 
 
-MANAGER = Level("manager", Config, ManagerOperation.kinds(), MANAGER_CALLS, ManagerJudge, 5.0)
-SCHEDULER = Level("scheduler", SchedulerConfig, SchedulerOperation.kinds(), SCHEDULER_CALLS, SchedulerJudge, 20.0)
-POOL = Level("pool", PoolConfig, PoolOperation.kinds(), POOL_CALLS, PoolJudge, 5.0)
+# Other witnesses (such as a copy-on-write into the very last block) are counted too, but some managers rule them out by
+# their own caution.
+MANAGER_WITNESSES: Witnesses = {
+    "admitted": lambda can: True,
+    "pool full": lambda can: True,
+    "append": lambda can: True,
+    "compute": lambda can: True,
+    "drop_last": lambda can: True,
+    "preempted": lambda can: True,
+    "fork": lambda can: can.fork,
+    "three holders": lambda can: can.fork or can.caching,
+    "copy-on-write": lambda can: can.fork,
+    "reserve": lambda can: can.lookahead,
+    "slide": lambda can: can.window,
+    "hit past a window": lambda can: can.window_with_caching and can.window and can.caching,
+    "promote": lambda can: can.caching,
+    "mark_computed": lambda can: can.caching,
+    "hit": lambda can: can.caching,
+    "hit on an evictable block": lambda can: can.caching,
+    "evict": lambda can: can.caching,
+    "eviction with a choice": lambda can: can.evicts_lru,
+    "reset": lambda can: can.reset and can.caching,
+    "begin_swap": lambda can: can.swap,
+    "move_entry": lambda can: can.swap,
+    "end_swap": lambda can: can.swap,
+}
+SCHEDULER_WITNESSES: Witnesses = {
+    "admitted": lambda can: True,
+    "finished": lambda can: True,
+    "pool full": lambda can: True,
+    "preempted": lambda can: True,
+    "ignored while waiting": lambda can: True,
+    "aborted while waiting": lambda can: can.aborts,
+    "aborted while running": lambda can: can.aborts,
+    "aborted in flight": lambda can: can.aborts,
+    "load": lambda can: can.transfers,
+    "loaded in vain": lambda can: can.transfers,
+    "send": lambda can: can.transfers,
+    "scheduled while another is under way": lambda can: can.async_steps > 0,
+    "token dropped": lambda can: can.runs_ahead,
+    "forked by itself": lambda can: can.forks_itself,
+    "forked, and waits": lambda can: can.forks_itself,
+    "aborted while swapped": lambda can: can.swap and can.aborts,
+    "swap_out": lambda can: can.swap,
+    "swap_in": lambda can: can.swap,
+    "swap in beside others": lambda can: can.swap,
+    "prompt in chunks": lambda can: can.chunked,
+    "aborted within its prompt": lambda can: can.chunked and can.aborts,
+    "decodes and chunks in one step": lambda can: can.chunked,
+    "fork": lambda can: can.fork,
+    "copy-on-write": lambda can: can.fork,
+    "three holders": lambda can: can.fork or can.caching,
+    "reserve": lambda can: can.lookahead,
+    "slide": lambda can: can.window,
+    "hit": lambda can: can.caching,
+    "hit on an evictable block": lambda can: can.caching,
+    "evict": lambda can: can.caching,
+    "cross-attention table": lambda can: can.cross,
+}
+POOL_WITNESSES: Witnesses = {
+    "reserve": lambda can: True,
+    "append": lambda can: True,
+    "drop_last": lambda can: True,
+    "pool full": lambda can: True,
+    "refused": lambda can: True,
+    "fork": lambda can: can.fork,
+    "a block twice in one call": lambda can: can.fork or can.caching,
+    "three holders": lambda can: can.fork or can.caching,
+    "hit": lambda can: can.caching,
+    "hit on an evictable block": lambda can: can.caching,
+    "evict": lambda can: can.caching,
+    "reset": lambda can: can.caching and can.reset,
+}
+POOL_NEEDS = {
+    "refcount-exact": REFCOUNTS,
+    "no-double-free": NOTHING,
+    "no-use-after-free": NOTHING,
+    "conservation": NOTHING,
+    "no-leak-at-rest": NOTHING,
+    "hit-computed": CACHE,
+    "hit-complete": CACHE,
+    "sharing-equal": SHARING,
+    "evict-unreferenced": CACHE,
+    "lists-agree": NOTHING,
+    "admission-sound": NOTHING,
+    "failed-call-changes-nothing": NOTHING,
+    "total-calls": NOTHING,
+    "nondeterministic": REPEATED,
+}
+
+MANAGER = Level(
+    "manager",
+    Config,
+    ManagerOperation.kinds(),
+    MANAGER_CALLS,
+    ManagerJudge,
+    MANAGER_WITNESSES,
+    answers=(Admitted, Observation, Refused, Reserved, Scheduled),
+)
+SCHEDULER = Level(
+    "scheduler",
+    SchedulerConfig,
+    SchedulerOperation.kinds(),
+    SCHEDULER_CALLS,
+    SchedulerJudge,
+    SCHEDULER_WITNESSES,
+    settings=LIMITS,
+    answers=(Access, Chunk, Load, ScheduledStep),
+    other_name="loop",
+    replay_seconds_max=20.0,
+)
+POOL = Level(
+    "pool",
+    PoolConfig,
+    PoolOperation.kinds(),
+    POOL_CALLS,
+    PoolJudge,
+    POOL_WITNESSES,
+    begins_with="reserve",
+    needs=POOL_NEEDS,
+    other_needs="judged only for subjects with sequences and tables",
+)
 LEVELS = (MANAGER, SCHEDULER, POOL)
-OTHER_NAMES = {"scheduler": "loop"}
+
+
+# Which level it is ------------------------------------------------------------------------------------------------
 
 
 def level_named(name: str) -> Level:
-    """The level of this name; "loop" is another word for "scheduler". Raises ValueError for an unknown name."""
+    """The level of this name, such as "scheduler", or "loop" for the same. Raises ValueError for an unknown name."""
     for level in LEVELS:
-        if name in (level.name, OTHER_NAMES.get(level.name)):
+        if name in (level.name, level.other_name):
             return level
     raise ValueError(f"there is no level {name!r}; the levels are {', '.join(level.name for level in LEVELS)}")
 
 
 def level_of(subject: Any) -> Level:
-    """The level of a subject, by the calls that it has. What is no scheduler and no pool is taken for a manager."""
-    if is_scheduler_subject(subject):
-        return SCHEDULER
-    return POOL if is_pool_subject(subject) else MANAGER
+    """The level of a subject, by the calls that mark it. A subject without the marks of any is taken for a manager."""
+    return next((level for level in LEVELS if level.calls.mark(subject)), MANAGER)
 
 
 def level_of_config(config: Config) -> Level:
     """The level of a configuration, by its type."""
-    return next(level for level in LEVELS if level.config is type(config))
+    return next(level for kind in type(config).__mro__ for level in LEVELS if level.config is kind)
 
 
 def level_of_operation(name: str) -> Level | None:
     """The level that has an operation of this name; no two have."""
     return next((level for level in LEVELS if name in level.kinds), None)
+
+
+# What every level has ---------------------------------------------------------------------------------------------
+
+
+def settings_of(config: Config) -> tuple[Setting, ...]:
+    """The fields that a shrinker tries to simplify, in its order."""
+    return (*features.FEATURES, *features.SIZES, *level_of_config(config).settings)
 
 
 def typed(operation: Operation) -> TypedOperation:

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from kvproof.check.oracle.oracle import Oracle
-from kvproof.check.protocol.adapter_check import POOL_CALLS, check_adapter, check_answer, check_observation
+from kvproof.check.protocol.adapter_check import check_adapter, check_answer, check_observation
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Refused
-from kvproof.check.protocol.pool import PoolConfig, PoolSubject
+from kvproof.check.protocol.pool import POOL_CALLS, PoolConfig, PoolSubject
 from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities, Key
 from kvproof.spec.text.operations import RuleCall

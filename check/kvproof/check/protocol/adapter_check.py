@@ -9,11 +9,10 @@ from typing import Any
 
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Capabilities, ManagerSubject, Observation
-from kvproof.check.protocol.pool import PoolSubject
-from kvproof.check.protocol.scheduler import AheadSubject, ForkingSubject, SchedulerSubject, TransferringSubject
 
 
-def _calls_of(protocol: type) -> tuple[str, ...]:
+def calls_of(protocol: type) -> tuple[str, ...]:
+    """The names of the calls of a protocol."""
     return tuple(name for name, value in vars(protocol).items() if callable(value) and not name.startswith("_"))
 
 
@@ -22,55 +21,37 @@ class RequiredCalls:
     """The calls that a subject of one level must have.
 
     noun: what a message calls such a subject. always: calls that each of them has. declared: capabilities, each with
-    the words for it and the calls that a subject which declares it must have in addition.
+    the words for it and the calls that a subject which declares it must have in addition. marks: the calls by which
+    such a subject is told from subjects of other levels; without: calls that it never has.
     """
 
     noun: str
     always: tuple[str, ...]
     declared: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+    marks: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
     @property
     def all(self) -> tuple[str, ...]:
         """Every call that a subject of this level can have."""
         return (*self.always, *(name for _, _, calls in self.declared for name in calls))
 
-
-MANAGER_CALLS = RequiredCalls("manager subject", _calls_of(ManagerSubject))
-SCHEDULER_CALLS = RequiredCalls(
-    "scheduler subject",
-    _calls_of(SchedulerSubject),
-    (
-        ("transfers", "transfers KV", _calls_of(TransferringSubject)),
-        ("runs_ahead", "runs ahead", _calls_of(AheadSubject)),
-        ("forks_itself", "forks by itself", _calls_of(ForkingSubject)),
-    ),
-)
-POOL_CALLS = RequiredCalls("pool subject", _calls_of(PoolSubject))
+    def mark(self, subject: Any) -> bool:
+        """Whether the subject is of this level, by its calls. False if there are no marks."""
+        is_marked = bool(self.marks) and all(_has(subject, call) for call in self.marks)
+        return is_marked and not any(_has(subject, call) for call in self.without)
 
 
-def is_scheduler_subject(subject: Any) -> bool:
-    """Whether the subject is a whole scheduler, by its calls."""
-    return _has(subject, "schedule") and _has(subject, "add_request")
+MANAGER_CALLS = RequiredCalls("manager subject", calls_of(ManagerSubject))
 
 
-def is_pool_subject(subject: Any) -> bool:
-    """Whether the subject is a pool, by its calls."""
-    return all(_has(subject, name) for name in ("allocate", "free", "find")) and not _has(subject, "admit")
+def check_adapter(subject: Any, required: RequiredCalls, hint: str = "") -> None:
+    """Raise AdapterError unless the subject has the required calls, its capabilities and its name.
 
-
-def required_calls(subject: Any) -> RequiredCalls:
-    """What the subject must have. An object that is neither a scheduler nor a pool counts as a manager."""
-    if is_scheduler_subject(subject):
-        return SCHEDULER_CALLS
-    return POOL_CALLS if is_pool_subject(subject) else MANAGER_CALLS
-
-
-def check_adapter(subject: Any, required: RequiredCalls) -> None:
-    """Raise AdapterError unless the subject has the required calls, its capabilities and its name."""
+    hint: what to do if a call is missing.
+    """
     name = type(subject).__name__
     if missing := [call for call in required.always if not _has(subject, call)]:
-        other = required_calls(subject)
-        hint = "" if other in (required, MANAGER_CALLS) else f"; it looks like a {other.noun}: choose that level"
         raise AdapterError(f"{name} is not a {required.noun}: it has no {', '.join(missing)}{hint}")
     if not isinstance(getattr(subject, "capabilities", None), Capabilities):
         raise AdapterError(f"{name}.capabilities must be a Capabilities")

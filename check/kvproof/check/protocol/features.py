@@ -5,7 +5,8 @@ capability a subject needs for it, how its value is drawn, and which simpler val
 Drawing, shrinking, suppression, `--fix` and the checks of an adapter all follow the rows, so a new feature needs one
 field in `Config` (with its default: the value that switches the feature off) and one row in `FEATURES`.
 
-`SIZES` and `SCHEDULER_LIMITS` are fields that every configuration has. They can be shrunk, but not switched off.
+`SIZES` are fields that every configuration has. They can be shrunk, but not switched off; so can the settings that a
+level adds.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,10 +16,15 @@ from random import Random
 from typing import Any
 
 from kvproof.check.protocol.manager import FULL, WINDOW, Capabilities, Config, PromptKeys, Unsupported
-from kvproof.check.protocol.scheduler import SchedulerConfig
 
 NUM_BLOCKS_MAX = 16  # of a configuration that is drawn, on each device and for each KV group
 KV_GROUPS = ((FULL, WINDOW), (FULL, WINDOW), (WINDOW, FULL), (FULL, WINDOW, WINDOW), (FULL, FULL))
+
+
+def rank_of(value: Any) -> float:
+    """A number for the value of a setting; the plainest has the smallest."""
+    return len(value) if isinstance(value, tuple | list) else 0 if value is None else float(value)
+
 
 Fields = Mapping[str, Any]
 Draw = Callable[[Random, Fields, Fields], Any]
@@ -29,12 +35,14 @@ class Setting:
     """A field of a configuration that can be shrunk.
 
     field: its name. simpler: given a configuration, the values to try in its place, the simplest first. least: the
-    smallest value that `--fix` accepts, if the value is a number.
+    smallest value that `--fix` accepts, if the value is a number. rank: a number for a value; the plainest has the
+    smallest.
     """
 
     field: str
     simpler: Callable[[Any], Iterable[Any]]
     least: int | None = None
+    rank: Callable[[Any], float] = rank_of
 
 
 @dataclass(frozen=True)
@@ -195,20 +203,6 @@ SIZES = (
     Setting("block_size", lambda config: range(1, config.block_size), least=1),
     Setting("num_gpu_blocks", lambda config: range(1, config.num_gpu_blocks), least=1),
 )
-SCHEDULER_LIMITS = (
-    Setting("transfers", lambda config: (False,)),
-    Setting("async_steps", lambda config: range(config.async_steps)),
-    Setting("preemption", lambda config: ("auto",)),
-    Setting("max_num_batched_tokens", lambda config: (config.max_num_batched_tokens + 64,)),  # a budget never reached
-    Setting("max_num_seqs", lambda config: range(1, config.max_num_seqs)),
-    Setting("max_num_batched_tokens", lambda c: range(c.max_num_seqs, min(c.max_num_batched_tokens, 64))),
-    Setting("max_model_len", lambda config: range(1, config.max_model_len)),
-)
-
-
-def settings_of(config: Config) -> tuple[Setting, ...]:
-    """The fields that a shrinker tries to simplify, in its order."""
-    return (*FEATURES, *SIZES, *(SCHEDULER_LIMITS if isinstance(config, SchedulerConfig) else ()))
 
 
 @cache

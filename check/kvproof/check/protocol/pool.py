@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol
 
 from msgspec import UNSET, UnsetType
 
+from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation, Refused
 from kvproof.check.protocol.operations import (
     Ids,
@@ -61,6 +62,11 @@ class PoolSubject(Protocol):
 
     def observe(self) -> Observation:
         """The current state: no tables, free blocks as (count, 0), and refcounts and free ids if they can be shown."""
+
+
+POOL_CALLS = RequiredCalls(
+    "pool subject", calls_of(PoolSubject), marks=("allocate", "free", "find"), without=("admit",)
+)
 
 
 # Operations -------------------------------------------------------------------------------------------------------

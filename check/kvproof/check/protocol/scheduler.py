@@ -23,6 +23,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from msgspec import UNSET, UnsetType
 
+from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of
+from kvproof.check.protocol.features import Setting
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation, Pair
 from kvproof.check.protocol.operations import (
     Encoder,
@@ -57,6 +59,31 @@ class SchedulerConfig(Config):
         """The fields that differ from their defaults, by name."""
         default = asdict(SchedulerConfig())
         return {name: value for name, value in asdict(self).items() if value != default[name]}
+
+
+ENOUGH_TOKENS = 64  # a budget of so many tokens is not reached by a small run, and is the default
+
+
+def rank_of_budget(num_tokens: int) -> float:
+    """A budget that no step reaches is plainer than a small one."""
+    return float(num_tokens > ENOUGH_TOKENS if num_tokens >= ENOUGH_TOKENS else 2 + num_tokens)
+
+
+LIMITS = (  # the settings that a scheduler has in addition to the features and sizes of its manager
+    Setting("transfers", lambda config: (False,)),
+    Setting("async_steps", lambda config: range(config.async_steps)),
+    Setting("preemption", lambda config: ("auto",), rank=lambda mode: mode != "auto"),
+    Setting(
+        "max_num_batched_tokens", lambda config: (config.max_num_batched_tokens + ENOUGH_TOKENS,), rank=rank_of_budget
+    ),
+    Setting("max_num_seqs", lambda config: range(1, config.max_num_seqs)),
+    Setting(
+        "max_num_batched_tokens",
+        lambda config: range(config.max_num_seqs, min(config.max_num_batched_tokens, ENOUGH_TOKENS)),
+        rank=rank_of_budget,
+    ),
+    Setting("max_model_len", lambda config: range(1, config.max_model_len)),
+)
 
 
 class Chunk(NamedTuple):
@@ -198,6 +225,18 @@ class TransferringSubject(SchedulerSubject, Protocol):
 
         Called before each `complete`.
         """
+
+
+SCHEDULER_CALLS = RequiredCalls(
+    "scheduler subject",
+    calls_of(SchedulerSubject),
+    (
+        ("transfers", "transfers KV", calls_of(TransferringSubject)),
+        ("runs_ahead", "runs ahead", calls_of(AheadSubject)),
+        ("forks_itself", "forks by itself", calls_of(ForkingSubject)),
+    ),
+    marks=("schedule", "add_request"),
+)
 
 
 # Operations -------------------------------------------------------------------------------------------------------

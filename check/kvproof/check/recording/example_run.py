@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from kvproof.check.protocol.adapter_check import is_pool_subject, is_scheduler_subject
+from kvproof.check.oracle.level import POOL, SCHEDULER, level_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.recording.attach import record
@@ -44,9 +44,9 @@ def record_run(
     recorded.
     """
     subject = make()
-    if is_pool_subject(subject):
+    if level_of(subject) is POOL:
         raise RecordingRefused(f"{subject.name} is a pool of blocks; only managers and schedulers can be recorded")
-    if subject.name.startswith("vllm-v0") and not is_scheduler_subject(subject):
+    if subject.name.startswith("vllm-v0") and level_of(subject) is not SCHEDULER:
         raise RecordingRefused(
             f"{subject.name} runs without its scheduler, which informs the manager about steps; "
             "record vllm-v0-scheduler"
@@ -75,7 +75,7 @@ def _driver(
     subject: Any, random: Random, fixed: dict[str, Any]
 ) -> tuple[ManagerOperations | SchedulerOperations, Config]:
     """The walker of one run, with a configuration that the subject supports."""
-    is_loop = is_scheduler_subject(subject)
+    is_loop = level_of(subject) is SCHEDULER
     for _ in range(NUM_CONFIGURATIONS_MAX):
         try:
             if is_loop:

@@ -127,5 +127,5 @@ def unjudged_properties(header: Header) -> dict[str, str]:
         caching=header.caching,
     )
     facts = coverage.Facts(can, shows_refcounts=header.shows_pool)
-    reasons = {name: coverage.unsupported(name, coverage.RECORDING, facts) for name in SENTENCES}
+    reasons = {name: coverage.PROPERTIES[name][coverage.RECORDING].unfulfilled(facts) for name in SENTENCES}
     return {name: reason for name, reason in reasons.items() if reason is not None}

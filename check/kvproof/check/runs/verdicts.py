@@ -63,8 +63,8 @@ def planned_checks(level: Level, judge: str, subject: Any) -> list[Check]:
 
     A random walk decides `nondeterministic` too, because it repeats its first runs.
     """
-    facts = coverage.facts_of(level, subject)
-    reasons = {name: coverage.unsupported(name, level.name, facts) for name in SENTENCES}
+    facts = level.facts_of(subject)
+    reasons = {name: level.unsupported(name, facts) for name in SENTENCES}
     if judge in WALKS:
         reasons[REPEATED] = None
     return [_undecided(judge, name, "", reason) for name, reason in reasons.items()]

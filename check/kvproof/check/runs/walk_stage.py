@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kvproof.check.isolation.remote_search import walk
-from kvproof.check.oracle.coverage import expected_witnesses
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.fixed_fields import Narrowed
 from kvproof.check.runs.resume import Bookmark
@@ -52,7 +51,7 @@ def walker_stage(
     strategy = strategy_of(subject)
     judge = strategy.judge
     checks = planned_checks(strategy.level, judge, narrowed)
-    expected = expected_witnesses(strategy.level.name, narrowed.capabilities)
+    expected = strategy.level.expected_witnesses(narrowed.capabilities)
 
     def run(stint: StageBudget) -> Iterator[StageOutput]:
         deadline = time.monotonic() + stint.seconds

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kvproof.check.protocol.adapter_check import check_adapter, required_calls
-from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.loading import EngineError
@@ -156,7 +154,7 @@ def find(name: str) -> Factory:
     `path/to/file.py:factory`. Raises UnknownSubject, and so does the function it returns if the subject cannot be made.
     """
     if ":" in name:
-        return _checked(name, own(name))
+        return _guarded(name, own(name))
     known, separator, release = name.partition("==")
     row = NAMED.get(known)
     if row is None:
@@ -167,7 +165,7 @@ def find(name: str) -> Factory:
     if row.is_checkout and not release:
         raise UnknownSubject(f"{known} has no releases: {row.usage}")
     arguments = (release or row.default_release,) if takes else ()
-    return _checked(name, lambda: row.make(*arguments))
+    return _guarded(name, lambda: row.make(*arguments))
 
 
 def engine_of(name: str) -> str:
@@ -186,20 +184,15 @@ def _suggestion(name: str) -> str:
     return f"; there are {', '.join(NAMED)}, and {FORMS_OF_OWN}"
 
 
-def _checked(name: str, factory: Callable[[], Any]) -> Factory:
-    """The factory, with one clear error if it does not return a subject."""
+def _guarded(name: str, factory: Callable[[], Any]) -> Factory:
+    """The factory, with one clear error if it fails. Whether it returns a subject is checked by `isolation.factory`."""
 
     def make() -> ManagerSubject:
         try:
-            subject = factory()
+            return factory()  # type: ignore[no-any-return]
         except (KeyboardInterrupt, UnknownSubject):
             raise
         except BaseException as error:
             raise UnknownSubject(f"{name}: the subject cannot be made: {type(error).__name__}: {error}") from error
-        try:
-            check_adapter(subject, required_calls(subject))
-        except AdapterError as error:
-            raise UnknownSubject(f"{name}: what the factory returned is not a subject: {error}") from error
-        return subject  # type: ignore[no-any-return]
 
     return make

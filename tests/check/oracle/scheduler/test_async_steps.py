@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.oracle.coverage import expected_witnesses
+from kvproof.check.oracle.level import SCHEDULER
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.finding import Finding
@@ -178,9 +178,7 @@ RUN: list[Operation] = [("schedule",), ("launch", (0,))]
 def test_steps_ahead_are_not_refuted_and_every_witness_is_reached() -> None:
     done = walk(SCHEDULERS, Ahead(), 1, max_operations=10_000, seconds=100.0)
     assert done.finding is None, done.finding
-    expected = {
-        name for name, is_expected in expected_witnesses("scheduler", Ahead.capabilities).items() if is_expected
-    }
+    expected = {name for name, is_expected in SCHEDULER.expected_witnesses(Ahead.capabilities).items() if is_expected}
     witnessed = {name for name in expected if done.coverage[name]}
     assert expected - witnessed == {"preempted"}  # it admits only what has room
     assert {"scheduled while another is under way", "aborted in flight"} <= witnessed

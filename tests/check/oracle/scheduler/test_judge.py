@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.oracle.coverage import expected_witnesses
 from kvproof.check.oracle.expected import ExpectedSequence
+from kvproof.check.oracle.level import SCHEDULER
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.oracle.scheduler.progress_bound import num_steps_max
@@ -51,7 +51,7 @@ def test_nothing_is_refuted_in_20_000_operations() -> None:
 def test_nothing_is_refuted_in_200_000_operations_and_every_witness_was_reached() -> None:
     done = walk(SCHEDULERS, make(), 1, max_operations=200_000, seconds=1000.0)
     assert done.finding is None, done.finding
-    expected = expected_witnesses("scheduler", make().capabilities)
+    expected = SCHEDULER.expected_witnesses(make().capabilities)
     assert [name for name, is_expected in expected.items() if is_expected and not done.coverage[name]] == []
 
 

@@ -7,9 +7,9 @@ from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.oracle.scheduler.in_flight import Pending, num_flights_max
 from kvproof.check.oracle.scheduler.requests import Request
-from kvproof.check.protocol.adapter_check import SCHEDULER_CALLS, check_adapter
+from kvproof.check.protocol.adapter_check import check_adapter
 from kvproof.check.protocol.manager import Unsupported
-from kvproof.check.protocol.scheduler import ScheduledStep, SchedulerConfig, SchedulerSubject
+from kvproof.check.protocol.scheduler import SCHEDULER_CALLS, ScheduledStep, SchedulerConfig, SchedulerSubject
 from kvproof.spec.text.identity import Identities
 
 SCHEDULE, LAUNCH, COMPLETE = "schedule()", "launch()", "complete()"  # the calls of a step, as findings name them

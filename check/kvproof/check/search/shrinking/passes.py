@@ -10,8 +10,7 @@ prompts or holders that fill it.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kvproof.check.oracle.level import typed
-from kvproof.check.protocol.features import settings_of
+from kvproof.check.oracle.level import settings_of, typed
 from kvproof.check.protocol.manager import Config
 from kvproof.check.search.shrinking.shrinker import Shrinker
 from kvproof.spec.trace import Operation

@@ -14,19 +14,17 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
+from kvproof.check.oracle.level import settings_of
 from kvproof.check.oracle.replay import Counterexample, finding_of
-from kvproof.check.protocol.features import settings_of
 from kvproof.check.protocol.manager import Config
 from kvproof.spec.trace import Operation
-
-ENOUGH_TOKENS = 64  # a budget of so many tokens is not reached by a small run, and is the default
 
 
 def sort_key(config: Config, operations: Sequence[Operation]) -> tuple[Any, ...]:
     """The simpler of two runs has the smaller key: fewer operations, then smaller arguments, then a plainer
     configuration."""
     num_values, total = _size(tuple(operations))
-    return len(operations), num_values, total, [_rank(s.field, getattr(config, s.field)) for s in settings_of(config)]
+    return len(operations), num_values, total, [s.rank(getattr(config, s.field)) for s in settings_of(config)]
 
 
 def _size(value: Any) -> tuple[int, int]:
@@ -37,17 +35,6 @@ def _size(value: Any) -> tuple[int, int]:
     if value is None or value is False:
         return 0, 0
     return 1, value if isinstance(value, int) else 1
-
-
-def _rank(field: str, value: Any) -> float:
-    """A number for the value of a setting; the plainest has the smallest."""
-    if field == "max_num_batched_tokens":  # a budget that nobody reaches is plainer than a small one
-        return float(value > ENOUGH_TOKENS if value >= ENOUGH_TOKENS else 2 + value)
-    if isinstance(value, tuple | list):
-        return len(value)
-    if isinstance(value, str):
-        return value != "auto"
-    return 0 if value is None else float(value)
 
 
 class Shrinker:
