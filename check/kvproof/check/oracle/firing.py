@@ -15,7 +15,7 @@ from kvproof.check.protocol.manager import Config, Observation, Pair
 from kvproof.spec.native import Guard, Machine, Sizes
 from kvproof.spec.text.identity import Identities
 from kvproof.spec.text.operations import Program
-from kvproof.spec.text.state import EVICTABLE, FREE, State
+from kvproof.spec.text.state import EVICTABLE, State
 
 NUM_SEQS_MAX = 24
 NUM_ENTRIES_MAX = 40
@@ -52,6 +52,7 @@ class SpecRunner:
         self.machine = Machine(sizes, with_ghosts=False, with_checks=False)
         self.rules = self.machine.rules
         self.blocks_for: Callable[[int], int] = self.machine.function("blocks_for")
+        self.unused_in: Callable[[State, int], int] = self.machine.function("unused_in")
         self.state: State = self.machine.first_state()
         self.worker = Worker(self.num_blocks, config.block_size)
         self.free_slots = list(range(num_tables - 1, -1, -1))
@@ -91,7 +92,7 @@ class SpecRunner:
         elif state.table[slot][index] != block:
             old = state.table[slot][index]
             self.coverage["copy-on-write"] += 1
-            if state.count[state.home[slot]][FREE] + state.count[state.home[slot]][EVICTABLE] == 1:
+            if self.unused_in(state, state.home[slot]) == 1:
                 self.coverage["copy-on-write into the last block"] += 1
             if state.num_written[old]:
                 self.copied.append((old, block))

@@ -132,11 +132,10 @@ class PoolJudge(Oracle):
         """The blocks that `allocate` returned; None if it refused, and had to."""
         before = self.explainer.observed
         blocks = self._ids("allocate", num_blocks)
-        machine = self.explainer.machine
-        unused = machine.function("unused_in")(self.state, GPU)
+        unused = self.explainer.unused_in(self.state, GPU)
         if blocks is None:
             self.answer = "refused"
-            if machine.function("may_answer_ok")(num_blocks, unused, 0):
+            if self.explainer.machine.function("may_answer_ok")(num_blocks, unused, 0):
                 sentence = f"{context} was refused, and $expected blocks are free"
                 raise Finding("admission-sound", sentence, expected=unused, observed=num_blocks)
             self.require_unchanged(before, f"{context} was refused")

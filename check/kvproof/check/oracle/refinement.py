@@ -19,7 +19,7 @@ from kvproof.check.oracle.firing import SpecRunner
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Pair
 from kvproof.spec.text import mapping, operations
-from kvproof.spec.text.state import EVICTABLE, FREE, GPU, HOST, USED
+from kvproof.spec.text.state import EVICTABLE, GPU, HOST, USED
 
 DEVICE = ("GPU", "host")
 
@@ -72,7 +72,7 @@ class Explainer(SpecRunner):
         reads. Such a block is shared, not hit, and `executed` checks that some sequence does compute it.
         """
         size = self.block_size
-        if not 0 <= hit <= len(seq.tokens) or hit % size:
+        if not self.machine.function("may_hit")(hit, len(seq.tokens)):
             sentence = "a hit of $observed tokens on a prompt of $expected"
             raise Finding("hit-computed", sentence, call=context, expected=len(seq.tokens), observed=hit)
         tables = [self.table_of(part, context) for part in seq.parts]
@@ -334,7 +334,7 @@ class Explainer(SpecRunner):
         if observed.free_ids is not None:
             self._compare_free_ids(observed.free_ids, context)
         for pool in (GPU, HOST):
-            unused = state.count[pool][FREE] + state.count[pool][EVICTABLE]
+            unused = self.unused_in(state, pool)
             if observed.free[pool] != unused:
                 is_early = observed.free[pool] > unused and any(map(self._is_left_in_flight, range(self.num_blocks)))
                 raise Finding(

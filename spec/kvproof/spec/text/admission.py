@@ -90,6 +90,18 @@ def may_reset(state: State) -> bool:
     return all(state.count[p][USED] == 0 for p in POOLS)
 
 
+@predicate
+def may_hit(num_hit: int, num_tokens: int) -> bool:
+    """A prompt of `num_tokens` tokens hits a prefix of itself, in whole blocks."""
+    return 0 <= num_hit and num_hit <= num_tokens and num_hit % BLOCK_SIZE == 0
+
+
+@predicate
+def have_slots(num_blocks: int, num_tokens: int, num_lookahead: int) -> bool:
+    """A table of `num_blocks` entries has a slot for each of the tokens, and the lookahead slots after them."""
+    return num_tokens + num_lookahead <= num_blocks * BLOCK_SIZE
+
+
 @function
 def entries_in_window(num_done: int, num_slots: int, window: int) -> int:
     """Table entries that a sequence with a window of `window` tokens may hold: those in reach, and two more."""

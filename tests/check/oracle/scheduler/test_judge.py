@@ -11,8 +11,7 @@ from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.level import SCHEDULER
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
-from kvproof.check.oracle.scheduler.progress_bound import num_steps_max
-from kvproof.check.oracle.scheduler.requests import Request
+from kvproof.check.oracle.scheduler.requests import Request, num_gains_max
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.search.configurations import draw_for_scheduler as draw
@@ -20,6 +19,7 @@ from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler, make
 from kvproof.impl.scheduler import SchedulerOutputs
+from kvproof.spec.text.budgets import num_steps_max
 from kvproof.spec.text.identity import Key
 from kvproof.spec.trace import Operation
 
@@ -129,9 +129,10 @@ def test_the_bound_counts_the_tokens_left_to_sample_and_the_chunks_between() -> 
     request = Request(1, num_prompt=3, max_tokens=4)
     request.members.append(ExpectedSequence(10, request, Key(), (), 0))
     request.members[0].tokens = [1, 1, 1, 1]
-    config = SchedulerConfig(max_model_len=20, max_num_batched_tokens=8)
-    # 3 tokens to sample and 1 request to end; between two of these ceil(20 / 8) = 3 chunks and 2 steps that make room
-    assert num_steps_max([request], config) == 4 * (3 + 2) + 1
+    assert num_gains_max([request]) == 4, "3 tokens to sample and 1 request to end"
+    # between two of these ceil(20 / 8) = 3 chunks and 2 steps that make room
+    assert num_steps_max(4, max_model_len=20, max_num_batched_tokens=8, num_under_way=0) == 4 * (3 + 2) + 1
+    assert num_steps_max(4, max_model_len=20, max_num_batched_tokens=8, num_under_way=2) == 21 * 3 + 2
 
 
 class Lazy(BuiltInScheduler):

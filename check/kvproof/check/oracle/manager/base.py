@@ -67,7 +67,7 @@ class ManagerBase(Oracle):
         machine = self.explainer.machine
         if self.config.caching or self.config.window or not machine.function("something_runs")(self.state):
             return
-        needed, unused = self.num_blocks_needed(group, 0), machine.function("unused_in")(self.state, GPU)
+        needed, unused = self.num_blocks_needed(group, 0), self.explainer.unused_in(self.state, GPU)
         if not machine.function("may_answer_ok")(needed, unused, self.num_held_back):
             raise Finding(
                 "admission-sound",

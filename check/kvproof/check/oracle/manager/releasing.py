@@ -5,7 +5,7 @@ from kvproof.check.oracle.manager.base import GROWING, SWAPPING_IN
 from kvproof.check.oracle.manager.growing import Growing
 from kvproof.check.protocol.adapter_check import check_pairs
 from kvproof.check.protocol.manager import Admission
-from kvproof.spec.text.state import EVICTABLE, FREE, GPU
+from kvproof.spec.text.state import GPU
 
 
 class Releasing(Growing):
@@ -79,7 +79,7 @@ class Releasing(Growing):
                 self.judge_later(f"can_swap_in({gid}) says LATER although nothing runs")
             return True
         self.worker.swap_in += self._swap(group, "swap_in", Status.RUNNING)
-        if self.state.count[GPU][FREE] + self.state.count[GPU][EVICTABLE] <= 1:
+        if self.explainer.unused_in(self.state, GPU) <= 1:
             self.coverage["swap in while nearly full"] += 1
         if all(seq.num_unseen == 1 and len(seq.tokens) > seq.num_prompt for seq in group.members):
             self._append_all(group)

@@ -1,6 +1,6 @@
 """A request: a group of sequences, and how much it generates."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kvproof.check.oracle.expected import ExpectedSequence, Group
 
@@ -28,3 +28,12 @@ class Request(Group):
 def unfinished(requests: dict[int, Request]) -> Iterator[Request]:
     """The requests that are not doomed."""
     return (request for request in requests.values() if not request.is_doomed)
+
+
+def num_gains_max(requests: Iterable[Request]) -> int:
+    """The most gains (tokens to sample, requests to end) that are left if nothing forks and nothing arrives."""
+    num_gains = 0
+    for request in requests:
+        own = 1 + sum(max(0, request.num_left(seq)) for seq in request.members)
+        num_gains += own + len(request.to_come) * (1 + request.max_tokens)
+    return num_gains

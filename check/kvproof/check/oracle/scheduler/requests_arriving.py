@@ -6,8 +6,8 @@ from typing import Any
 from kvproof.check.oracle.expected import Status
 from kvproof.check.oracle.firing import NUM_SEQS_MAX
 from kvproof.check.oracle.scheduler.base import SchedulerState
-from kvproof.check.oracle.scheduler.progress_bound import num_steps_max
-from kvproof.check.oracle.scheduler.requests import Request, unfinished
+from kvproof.check.oracle.scheduler.requests import Request, num_gains_max, unfinished
+from kvproof.spec.text.budgets import num_steps_max
 from kvproof.spec.text.identity import Image, Key
 
 
@@ -82,7 +82,8 @@ class Arriving(SchedulerState):
         """No request arrives any more, and nothing forks: all must be over within a bounded number of steps."""
         if self.last_step is not None:
             return False
-        bound = num_steps_max(unfinished(self.requests), self.config)
+        config, num_gains = self.config, num_gains_max(unfinished(self.requests))
+        bound = num_steps_max(num_gains, config.max_model_len, config.max_num_batched_tokens, config.async_steps)
         self.last_step = self.num_steps + bound
         self.answer = f"at most {bound} more steps"
         return True

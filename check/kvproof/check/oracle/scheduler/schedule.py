@@ -20,7 +20,7 @@ from kvproof.check.oracle.scheduler.running_ahead import drop_sampled
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Pair
 from kvproof.check.protocol.scheduler import Chunk, Load, ScheduledStep
-from kvproof.spec.text.budgets import exceeds_limits, have_places
+from kvproof.spec.text.budgets import exceeds_limits, have_places, may_recompute
 
 WAITING, RUNNING, SWAPPED = Status.WAITING, Status.RUNNING, Status.SWAPPED
 
@@ -194,7 +194,7 @@ class StepExplainer:
             self.explainer.freed(seq, SCHEDULE)
             seq.status, seq.computed, seq.hit = WAITING, 0, 0
         drop_sampled(self.scheduler, request)
-        if len(request.members) > 1:
+        if not may_recompute(len(request.members)):
             raise Finding(
                 "read-back",
                 f"{len(request.members)} sequences of request {request.id} were preempted by recompute; they have no "
@@ -227,13 +227,13 @@ class StepExplainer:
         scheduler = self.scheduler
         if seq.id in scheduler.loading:
             raise self._not_arrived(seq.id)
-        num_slots = len(seq.observed_table) * self.config.block_size
-        if chunk.stop > num_slots:
+        num_entries = len(seq.observed_table)
+        if not self.explainer.machine.function("have_slots")(num_entries, chunk.stop, 0):
             raise Finding(
                 "read-back",
                 "$sequence computes up to $observed, and has $expected slots",
                 call=SCHEDULE,
-                expected=num_slots,
+                expected=num_entries * self.config.block_size,
                 observed=chunk.stop,
                 sequence=f"sequence {seq.id}",
             )
