@@ -7,6 +7,7 @@ import z3
 from kvproof.models.arithmetic.sources import BLOCK_SIZE, SIZES, Sources, Subject, non_negative
 from kvproof.models.proofs.multiplication_lemma import LEMMA, by_lemma, lesser_has_less
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.translation.terms import every
 from kvproof.models.translation.translator import Translator
 
 N, M = z3.Ints("num_slots num_blocks")
@@ -91,7 +92,7 @@ def positions(sources: Sources) -> Iterator[Obligation]:
     subject = Subject("positions and slots", sources, "read-back", SIZES)
 
     def in_block(*slots: z3.ArithRef) -> Hypothesis:
-        return Hypothesis("slots of a block", z3.And([z3.And(0 <= slot, slot < BLOCK_SIZE) for slot in slots]))
+        return Hypothesis("slots of a block", every(z3.And(0 <= slot, slot < BLOCK_SIZE) for slot in slots))
 
     place = subject.spec_function("num_tokens_known", state, seq)
     other = subject.spec_function("num_tokens_known", state, other_seq)

@@ -24,7 +24,7 @@ from kvproof.models.translation.conditions import Demand
 from kvproof.models.translation.integer_functions import Translated, source_of, translate_expression, translate_function
 from kvproof.models.translation.rules import Run
 from kvproof.models.translation.sizes import Universe
-from kvproof.models.translation.terms import are_same
+from kvproof.models.translation.terms import are_same, every
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
 
@@ -139,7 +139,7 @@ class Subject:
 
 def non_negative(*numbers: z3.ArithRef) -> Hypothesis:
     """The hypothesis that these counts are at least 0."""
-    return Hypothesis("counts", z3.And([number >= 0 for number in numbers]))
+    return Hypothesis("counts", every(number >= 0 for number in numbers))
 
 
 def assigned(function: Callable[..., Any], name: str, *, last: bool = False) -> ast.expr:

@@ -15,8 +15,9 @@ from typing import Any
 import z3
 
 from kvproof.models.concolic.exploration import Exploration, GaveUp, NoSuchState, TooManyPaths
-from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicId, SymbolicInt, Undecided, every, some, truth
+from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicId, SymbolicInt, Undecided, truth
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.translation.terms import every, some
 
 SUITE = "concolic"
 SMALL = 9  # numbers up to this one are easy to read, and are tried first

@@ -178,18 +178,6 @@ def truth(value: Any) -> z3.BoolRef:
     return value.term if isinstance(value, SymbolicBool) else z3.BoolVal(bool(value))
 
 
-def every(formulas: Iterable[z3.BoolRef]) -> z3.BoolRef:
-    """The conjunction of the formulas; also of none, which `And` of SMT-LIB does not allow."""
-    parts = list(formulas)
-    return z3.BoolVal(True) if not parts else parts[0] if len(parts) == 1 else z3.And(*parts)
-
-
-def some(formulas: Iterable[z3.BoolRef]) -> z3.BoolRef:
-    """The disjunction of the formulas; also of none."""
-    parts = list(formulas)
-    return z3.BoolVal(False) if not parts else parts[0] if len(parts) == 1 else z3.Or(*parts)
-
-
 # Functions for claims ------------------------------------------------------------------------------------------------
 
 

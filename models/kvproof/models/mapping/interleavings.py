@@ -107,7 +107,7 @@ def obligations() -> Iterator[Obligation]:
         Hypothesis("the thread has read", phase(STEP, HERE) == 1),
     )
     all_done = z3.ForAll([P, PART], z3.Implies(COPIES.has(P), phase(P, PART) == 2))
-    this_part = z3.ForAll([X], z3.And(START(X) == start(X, HERE)))
+    this_part = z3.ForAll([X], START(X) == start(X, HERE))
     yield mapping_obligation(
         subject,
         "when all is done the bytes are those of one copy after the other",

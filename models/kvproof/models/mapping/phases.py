@@ -26,6 +26,7 @@ from kvproof.models.mapping.copies import CONTENT, INTEGER, Memory, tag_memory
 from kvproof.models.mapping.lists import mapping_obligation
 from kvproof.models.mapping.pairs import agree
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.translation.terms import every
 from kvproof.spec.text import mapping
 
 SWAP_IN, SWAP_OUT, COPY = WORKER_ORDER = tuple(name.replace("_", "-") for name in mapping.WORKER_ORDER)
@@ -81,7 +82,7 @@ def both_agree(one: Pools, other: Pools) -> z3.BoolRef:
 
 
 def never(*conditions: z3.BoolRef) -> z3.BoolRef:
-    return z3.ForAll([X, Y], z3.Not(z3.And(*conditions)))
+    return z3.ForAll([X, Y], z3.Not(every(conditions)))
 
 
 def landing_is_not_swapped_out(moves: Step) -> Hypothesis:
@@ -141,7 +142,7 @@ def orders() -> Iterator[Obligation]:
         yield mapping_obligation(
             subject,
             "either order: needed",
-            z3.And([condition.formula for condition in conditions]),
+            every(condition.formula for condition in conditions),
             *regular,
             Hypothesis(
                 "every block holds its own number, and the bytes agree",

@@ -16,6 +16,7 @@ from kvproof.models.mapping.lists import mapping_obligation
 from kvproof.models.mapping.pairs import agree
 from kvproof.models.mapping.phases import COPY, SWAP_IN, SWAP_OUT
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.translation.terms import every
 
 NUM_GPU_BLOCKS = z3.Int("num_gpu_blocks")
 # Two moves in the order in which a manager decided on them; the worker runs them in the opposite order.
@@ -71,7 +72,7 @@ def programs() -> Iterator[Obligation]:
         yield mapping_obligation(
             subject,
             "the order does not matter: needed",
-            z3.And([one.formula for one in excluded]),
+            every(one.formula for one in excluded),
             *kinds,
             agrees,
         )

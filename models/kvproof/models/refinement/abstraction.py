@@ -26,10 +26,11 @@ from kvproof.impl.device_blocks import NO_NULL_BLOCK, DeviceBlocks
 from kvproof.impl.growth import Growth
 from kvproof.impl.table import Table
 from kvproof.impl.vllm_api.refcount import CopyOnWriteTracker, RefCounter
-from kvproof.models.concolic.symbolic import SymbolicInt, every, number
+from kvproof.models.concolic.symbolic import SymbolicInt, number
 from kvproof.models.refinement.unbounded import Cells, Interval, Ring, class_with_length
 from kvproof.models.translation.maps import SymbolicState
 from kvproof.models.translation.sizes import Universe
+from kvproof.models.translation.terms import every
 from kvproof.spec.language import BLOCKS, SEQS
 from kvproof.spec.text.state import FREE, GPU, NONE, RESERVED
 

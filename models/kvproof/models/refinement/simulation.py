@@ -14,9 +14,10 @@ import z3
 
 from kvproof.models.concolic.exploration import Exploration, GaveUp, TooManyPaths
 from kvproof.models.concolic.scenario import Outcome
-from kvproof.models.concolic.symbolic import Undecided, every, some
+from kvproof.models.concolic.symbolic import Undecided
 from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
 from kvproof.models.refinement.abstraction import Agreement
+from kvproof.models.translation.terms import every, some
 
 SUITE = "refinement"
 

@@ -7,7 +7,7 @@ Division and remainder agree with Python for a positive divisor. Z3 rounds diffe
 each division demands a positive divisor (`Conditions.demand`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import z3
 
@@ -42,6 +42,18 @@ def disjunction(*parts: Truth) -> Truth:
     if any(part is True for part in unknown):
         return True
     return False if not unknown else unknown[0] if len(unknown) == 1 else z3.Or(*unknown)
+
+
+def every(formulas: Iterable[z3.BoolRef]) -> z3.BoolRef:
+    """The conjunction of the formulas; also of none or one, for which SMT-LIB has no `and`."""
+    parts = list(formulas)
+    return z3.BoolVal(True) if not parts else parts[0] if len(parts) == 1 else z3.And(*parts)
+
+
+def some(formulas: Iterable[z3.BoolRef]) -> z3.BoolRef:
+    """The disjunction of the formulas; also of none or one."""
+    parts = list(formulas)
+    return z3.BoolVal(False) if not parts else parts[0] if len(parts) == 1 else z3.Or(*parts)
 
 
 def negation(part: Truth) -> Truth:
