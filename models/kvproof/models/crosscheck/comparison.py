@@ -1,0 +1,288 @@
+"""A rule or a function of a text: what the translator made of it for every size, against a native run.
+
+A `Crosscheck` translates each function of a text once, with every size unknown, by the calls that the prover makes, and
+evaluates the same terms in any number of native states. Natively and symbolically these must agree:
+
+    guard     the first guard that does not hold
+    check     the first check that does not hold
+    demand    all hold if every subscript of the native run is in range; one does not hold if a subscript is not
+    cell      each value of the state after
+    value     what a predicate, function, invariant or theorem returns
+
+The states need not be reachable: where a text is defined, its two readings agree.
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import z3
+
+from kvproof.models.counterexamples.replay import OutOfRange, TooSmall, watched
+from kvproof.models.crosscheck.evaluation import Evaluator, Evaluators
+from kvproof.models.crosscheck.interpretation import (
+    Interpretation,
+    OutOfDomain,
+    Undecided,
+    field_rows,
+    given,
+    interpretation,
+)
+from kvproof.models.proofs.induction import Induction
+from kvproof.models.translation.conditions import Demand
+from kvproof.models.translation.maps import Map
+from kvproof.models.translation.rules import Outcome, Required
+from kvproof.models.translation.terms import conjunction
+from kvproof.models.translation.text import Text, specification
+from kvproof.models.translation.translator import Parameter, Translator
+from kvproof.spec.native import FIELDS, CheckFailed, Guard, Machine, Sizes
+from kvproof.spec.text.state import State
+
+OUT_OF_RANGE = "a subscript is out of range"  # the result of a native run that reads or writes where nothing is
+
+
+class Mismatch(AssertionError):
+    """The translator and the native run differ. The message has the place, both values, the arguments and the state."""
+
+
+class ListEnds(Exception):
+    """A native run reads past the end of a list that is endless in the specification, so nothing can be compared."""
+
+
+@dataclass(frozen=True, eq=False)
+class Situation:
+    """A native state of a machine, and what it means for the symbols of terms."""
+
+    machine: Machine
+    state: State
+
+    @functools.cached_property
+    def values(self) -> Interpretation:
+        """The sizes and the fields."""
+        return interpretation(self.machine, state=self.state)
+
+    @functools.cached_property
+    def watched(self) -> State:
+        """The state in lists that check their subscripts, to be read only."""
+        return watched(self.state)
+
+
+class Formulas:
+    """Formulas that hold together, in the order of the text. first_false: how often each was the first not to hold."""
+
+    def __init__(self, evaluators: Evaluators, formulas: Sequence[Required | Demand]) -> None:
+        self.names = [one.text for one in formulas]
+        self._all = evaluators.of(conjunction(*[one.formula for one in formulas]))
+        self._each = [(evaluators, one.formula) for one in formulas]
+        self.num_held, self.num_first_false = 0, Counter[int]()
+
+    def first_false(self, values: Interpretation) -> str | None:
+        """The name of the first that does not hold; None if all hold. Raises OutOfDomain or Undecided."""
+        try:
+            if self._all.under(values)():
+                self.num_held += 1
+                return None
+        except (OutOfDomain, Undecided):
+            pass  # one of the formulas; those before it may be false
+        for place, (evaluators, formula) in enumerate(self._each):
+            if not evaluators.of(formula).under(values)():
+                self.num_first_false[place] += 1
+                return self.names[place]
+        raise AssertionError("a conjunction is false, and each of its parts holds")
+
+
+class SymbolicRule:
+    """A rule, translated once for every size. cells: for each field, its value after the rule, of the indexes."""
+
+    def __init__(self, name: str, parameters: Sequence[Parameter], outcome: Outcome, evaluators: Evaluators) -> None:
+        self.name, self.parameters = name, tuple(parameters)
+        self.guards = Formulas(evaluators, outcome.guards)
+        self.checks = Formulas(evaluators, outcome.checks)
+        self.demands = Formulas(evaluators, outcome.demands)
+        self.cells = {field_name: _cells(map, evaluators) for field_name, map in outcome.state.maps.items()}
+        self.num_fired = self.num_refused = 0
+
+    def given(self, situation: Situation, arguments: Sequence[Any]) -> Interpretation:
+        """The situation, and the arguments of the rule."""
+        named = {one.name: value for one, value in zip(self.parameters, arguments, strict=True)}
+        return situation.values.extended(given(situation.machine, self.parameters, named))
+
+
+def _cells(map: Map, evaluators: Evaluators) -> Evaluator:
+    indexes = [z3.Int(f"cell_{place}") for place in range(map.arity)]
+    return evaluators.of(map.read(*indexes), indexes)
+
+
+class SymbolicValue:
+    """A predicate, function, invariant or theorem, translated once for every size. counts: of each value."""
+
+    def __init__(self, name: str, outcome: Outcome, evaluators: Evaluators) -> None:
+        assert not isinstance(outcome.value, Map)
+        self.name, self.value = name, evaluators.of(outcome.value)
+        self.demands = Formulas(evaluators, outcome.demands)
+        self.counts = Counter[int]()
+
+
+class Crosscheck:
+    """A text: its functions are translated when they are compared first. text: by default the specification.
+
+    num_cells: the cells of states after rules that were compared so far. num_values: of guards, checks and claims.
+    """
+
+    def __init__(self, text: Text | None = None) -> None:
+        self.text = text or specification()
+        self.induction = Induction(Translator(text=self.text))
+        self.translator, self.before = self.induction.translator, self.induction.before
+        self.evaluators = Evaluators()
+        self.num_cells = self.num_values = 0
+        self._machines: dict[tuple[Sizes, bool], Machine] = {}
+        self._rules: dict[str, SymbolicRule] = {}
+        self._values: dict[str, SymbolicValue] = {}
+
+    def machine(self, sizes: Sizes, with_checks: bool = True) -> Machine:
+        """The native machine of the text, with ghosts."""
+        key = sizes, with_checks
+        if key not in self._machines:
+            self._machines[key] = Machine(sizes, with_ghosts=True, with_checks=with_checks, text=self.text.functions)
+        return self._machines[key]
+
+    def rule(self, name: str, annotations: Mapping[str, Any]) -> SymbolicRule:
+        """A rule. annotations: of its parameters after the state."""
+        if name not in self._rules:
+            parameters = [self.translator.unknown(*one) for one in annotations.items()]
+            outcome = self.translator.run(name, self.before, *(one.value for one in parameters))
+            self._rules[name] = SymbolicRule(name, parameters, outcome, self.evaluators)
+        return self._rules[name]
+
+    def claim(self, name: str) -> SymbolicValue:
+        """An invariant, a theorem, or another function of the state alone."""
+        if name not in self._values:
+            self._values[name] = SymbolicValue(name, self.translator.run(name, self.before), self.evaluators)
+        return self._values[name]
+
+    # Rules
+
+    def compare_rule(self, rule: SymbolicRule, situation: Situation, arguments: Sequence[Any]) -> State | None:
+        """Run the rule in both ways. Returns the native state after, None if there is none.
+
+        Raises Mismatch, or ListEnds.
+        """
+        values, after = rule.given(situation, arguments), watched(situation.state)
+        found = run_natively(situation.machine.function(rule.name), after, *arguments)
+        try:
+            return self._compared(rule, situation, arguments, values, found, after)
+        except (OutOfDomain, Undecided) as error:
+            raise _mismatch(rule.name, "its formulas", repr(error), found, situation, arguments) from error
+
+    def _compared(
+        self,
+        rule: SymbolicRule,
+        situation: Situation,
+        arguments: Sequence[Any],
+        values: Interpretation,
+        found: object,
+        after: State,
+    ) -> State | None:
+        demand = rule.demands.first_false(values)
+        if (demand is not None) != (found == OUT_OF_RANGE) and (demand is None or not _is_of_rows(demand)):
+            raise _mismatch(rule.name, "demands", demand, found, situation, arguments)
+        if demand is not None:
+            return None
+        guard = rule.guards.first_false(values)
+        sentence = found.sentence if isinstance(found, Guard) else None
+        if guard != sentence:
+            raise _mismatch(rule.name, "guards", guard, sentence, situation, arguments)
+        self.num_values += len(rule.demands.names) + len(rule.guards.names)
+        if guard is not None:
+            rule.num_refused += 1
+            return None
+        check, failed = rule.checks.first_false(values), found.text if isinstance(found, CheckFailed) else None
+        if check != failed:
+            raise _mismatch(rule.name, "checks", check, failed, situation, arguments)
+        self.num_values += len(rule.checks.names)
+        if failed is not None:
+            after = watched(situation.state)
+            unchecked = self.machine(situation.machine.sizes, with_checks=False)
+            if run_natively(unchecked.function(rule.name), after, *arguments) is not None:
+                return None
+        self._compare_cells(rule, situation, arguments, values, after)
+        rule.num_fired += 1
+        return after
+
+    def _compare_cells(
+        self,
+        rule: SymbolicRule,
+        situation: Situation,
+        arguments: Sequence[Any],
+        values: Interpretation,
+        after: State,
+    ) -> None:
+        for name, evaluator in rule.cells.items():
+            symbolic, rows = evaluator.under(values), field_rows(situation.machine, name, getattr(after, name))
+            if rows.depth == 1:
+                wrong = next(((at,) for at, value in rows.items() if symbolic(at) != value), None)
+            else:
+                wrong = next((at for at, value in rows.items() if symbolic(*at) != value), None)
+            if wrong is not None:
+                cell = f"{name}{list(wrong)} afterwards"
+                native = rows[wrong if rows.depth > 1 else wrong[0]]
+                raise _mismatch(rule.name, cell, symbolic(*wrong), native, situation, arguments)
+            self.num_cells += len(rows)
+
+    # Claims
+
+    def compare_claim(self, claim: SymbolicValue, situation: Situation) -> bool | int | None:
+        """Evaluate a claim in both ways. Returns its value, None if a subscript is out of range.
+
+        Raises Mismatch, or ListEnds.
+        """
+        native = run_natively(situation.machine.function(claim.name), situation.watched)
+        try:
+            demand = claim.demands.first_false(situation.values)
+            if (demand is not None) != (native == OUT_OF_RANGE) and (demand is None or not _is_of_rows(demand)):
+                raise _mismatch(claim.name, "demands", demand, native, situation)
+            if demand is not None:
+                return None
+            symbolic = claim.value.under(situation.values)()
+        except (OutOfDomain, Undecided) as error:
+            raise _mismatch(claim.name, "its formulas", repr(error), native, situation) from error
+        if symbolic != native:
+            raise _mismatch(claim.name, "its value", symbolic, native, situation)
+        self.num_values += 1 + len(claim.demands.names)
+        claim.counts[symbolic] += 1
+        return symbolic
+
+
+def run_natively(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns, a check that failed, or OUT_OF_RANGE. Raises ListEnds."""
+    try:
+        return function(*arguments)
+    except CheckFailed as failed:
+        return failed
+    except OutOfRange:
+        return OUT_OF_RANGE
+    except (TooSmall, IndexError) as error:
+        raise ListEnds from error
+
+
+def _is_of_rows(demand: str) -> bool:
+    """Whether it is a demand of an operation on rows, which are slices natively, and slices have no range."""
+    return "within the row" in demand or "starts at a slot" in demand
+
+
+def _mismatch(
+    subject: str, place: str, symbolic: object, native: object, situation: Situation, arguments: Sequence[Any] = ()
+) -> Mismatch:
+    called = f"{subject}({', '.join(map(str, arguments))})"
+    return Mismatch(
+        f"{called}, {place}: the translator gives {symbolic}, the native run gives {native}, in\n{picture(situation)}"
+    )
+
+
+def picture(situation: Situation) -> str:
+    """The sizes, and the fields of a state that are not as in the first state, a line each."""
+    first, state = situation.machine.first_state(), situation.state
+    changed = [name for name in FIELDS if getattr(first, name) != getattr(state, name)]
+    return "\n".join([f"  {situation.machine.sizes}", *(f"  {name}: {getattr(state, name)}" for name in changed)])
