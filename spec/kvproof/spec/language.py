@@ -113,6 +113,25 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
+class Least:
+    """A witness that no function computes: a block of a set such that no other block of the set goes before it.
+
+    A finite set that is not empty has such a member, if nothing goes before itself and `before` is transitive. among:
+    a predicate, whether the block is in the set. before: a predicate, whether the block goes before `other`. some: a
+    function, a block of the set, so that the set is not empty. All three take what they read by name.
+    """
+
+    among: str
+    before: str
+    some: str
+
+
+def least(among: Callable[..., bool], before: Callable[..., bool], some: Callable[..., int]) -> Least:
+    """A witness that exists by the lemma of the least element; see `Least`."""
+    return Least(among.__name__, before.__name__, some.__name__)
+
+
+@dataclass(frozen=True)
 class Claim:
     """A named predicate of the state, and the property it belongs to."""
 
@@ -129,11 +148,13 @@ class Contract:
     the state in which it is; and the parameters of the contract, one of which may be a record. The parameters stay the
     same throughout, except for the one called `num_fired`, which counts the firings so far. A parameter of the rule
     that is no parameter of the contract is chosen again for each firing, and only `choice` may read it. `others` are
-    further rules, each with its choice. For a prover these are the obligations, the middle ones for each rule, where
-    every state satisfies every invariant, `I` is the loop invariant, and `after` is the state that a firing leaves:
+    further rules, each with its choice. For each rule and each parameter that is chosen for it, `witnesses` has a
+    function that chooses it. For a prover these are the obligations, the middle ones for each rule, where every state
+    satisfies every invariant, `I` is the loop invariant, and `after` is the state that a firing leaves:
 
         begins      precondition(start)                  implies I(start, start) and variant(start) >= 0
         goes on     I(start, state) and variant > 0      implies can_choose(state), if there is such a predicate
+        has choice  I, variant > 0 and can_choose(state) implies the choice of one of the rules, for its witnesses
         is enabled  I, variant > 0 and choice(state)     implies every guard of the rule
         keeps on    I, variant > 0 and choice(state)     implies I(start, after)
         ends        I, variant > 0 and choice(state)     implies 0 <= variant(after) < variant(state)
@@ -153,6 +174,7 @@ class Contract:
     choice: str | None = None
     can_choose: str | None = None
     others: tuple[tuple[str, str], ...] = ()
+    witnesses: Mapping[str, Mapping[str, str | Least]] = field(default_factory=dict)  # rule -> parameter -> function
     parameters: tuple[tuple[str, Any], ...] = ()  # name and annotation
 
     @builtins.property
@@ -239,8 +261,12 @@ def contract(
     choice: Callable[..., bool] | None = None,
     can_choose: Callable[..., bool] | None = None,
     others: dict[Callable[..., None], Callable[..., bool]] | None = None,
+    witnesses: dict[Callable[..., None], dict[str, Callable[..., Any] | Least]] | None = None,
 ) -> Callable[[Function], Function]:
-    """Mark the postcondition of an operation; see `Contract`."""
+    """Mark the postcondition of an operation; see `Contract`.
+
+    Raises TypeError if a parameter that is chosen for a firing has no witness.
+    """
 
     def mark(done: Function) -> Function:
         sentence = (done.__doc__ or "").strip()
@@ -252,7 +278,16 @@ def contract(
             if one is not None:
                 parameters |= {name: each.annotation for name, each in signature(one).parameters.items()}
         given = tuple((name, kind) for name, kind in parameters.items() if name not in STATES)
-        COLLECTED.contracts.append(Contract(property, done.__name__, sentence, *names, chosen, can, further, given))
+        chosen_by = {
+            one.__name__: {name: by if isinstance(by, Least) else by.__name__ for name, by in each.items()}
+            for one, each in (witnesses or {}).items()
+        }
+        made = Contract(property, done.__name__, sentence, *names, chosen, can, further, chosen_by, given)
+        for one in (rule, *(others or ())):
+            unknown = set(list(signature(one).parameters)[1:]) - made.values.keys()
+            if unknown != chosen_by.get(one.__name__, {}).keys():
+                raise TypeError(f"{done.__name__}: give a witness for each of {sorted(unknown)} of {one.__name__}")
+        COLLECTED.contracts.append(made)
         return done
 
     return mark

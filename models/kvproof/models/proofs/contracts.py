@@ -11,17 +11,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import z3
+
 from kvproof.models.proofs.induction import Induction, hypotheses
+from kvproof.models.proofs.least_element_lemma import by_lemma
 from kvproof.models.proofs.multiplication_lemma import by_lemma_where_divided
 from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
 from kvproof.models.translation.conditions import Demand
 from kvproof.models.translation.maps import SymbolicState, Value
 from kvproof.models.translation.rules import Outcome
-from kvproof.models.translation.terms import Number, Truth, are_same, conjunction, is_truth
+from kvproof.models.translation.terms import (
+    Number,
+    Truth,
+    are_same,
+    conjunction,
+    disjunction,
+    implication,
+    is_truth,
+    negation,
+)
 from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Parameter, Translator
 from kvproof.spec.contract_texts import CONTRACTS
-from kvproof.spec.language import COLLECTED, Contract
+from kvproof.spec.language import BLOCKS, COLLECTED, Contract, Least
 
 SUITE = "operations"
 NUM_FIRED = "num_fired"  # the parameter of a contract that counts its firings
@@ -67,10 +79,9 @@ class _Reader:
         assert is_truth(value)
         return value  # type: ignore[return-value]  # a truth value is no map
 
-    def number(self, name: str, **values: Any) -> Number:
-        """A function, given the states by name."""
-        value: Any = self.translator.value(name, {**self.arguments, **values}).value
-        return value  # type: ignore[no-any-return]
+    def term(self, name: str, **values: Any) -> Any:
+        """A function, given the states by name: a number or a row."""
+        return self.translator.value(name, {**self.arguments, **values}).value
 
     def demands(self, name: str, **values: Any) -> list[Demand]:
         """What must hold for the value to be defined."""
@@ -136,28 +147,74 @@ class Proof:
         return _Firing(rule, choice, fresh, known, outcome)
 
     def obligations(self) -> Iterator[Obligation]:
-        """The six kinds of obligations that `Contract` lists, conjunct by conjunct; and that every read is defined."""
+        """The kinds of obligations that `Contract` lists, conjunct by conjunct; and that every read is defined."""
         contract, start, state = self.contract, self.start, self.state
         at_start = self._reachable("start", start)
         started = at_start + hypotheses([("starts", self.at_first.truth(contract.precondition, start=start))])
         for text, part in self.at_first.parts(contract.loop_invariant, start=start, state=start):
             yield self._of(f"begins: {text}", started, part)
-        left_at_first = self.at_first.number(contract.variant, state=start)
+        left_at_first = self.at_first.term(contract.variant, state=start)
         yield self._of(f"begins: {LEFT_AT_FIRST}", started, 0 <= left_at_first)
 
         loop_invariant = self.now.truth(contract.loop_invariant, start=start, state=state)
         reachable = at_start + self.induction.assumed
         going = reachable + hypotheses([(LOOP_INVARIANT, loop_invariant)])
-        left = self.now.number(contract.variant, state=state)
+        left = self.now.term(contract.variant, state=state)
         unfinished = going + hypotheses([("something is left", left > 0)])
         if contract.can_choose:
-            yield self._of("goes on", unfinished, self.now.truth(contract.can_choose, state=state))
+            can_choose = self.now.truth(contract.can_choose, state=state)
+            yield self._of("goes on", unfinished, can_choose)
+            yield from self.has_choice(unfinished + hypotheses([("can choose", can_choose)]))
         for one in self.firings:
             yield from self._fired(one, unfinished + one.known, left)
         done = going + hypotheses([("nothing is left", left == 0)])
         for text, part in self.now.parts(contract.name, start=start, state=state):
             yield self._of(f"has done: {text}", done, part)
         yield from self._defined(at_start, reachable, unfinished, done)
+
+    def has_choice(self, choosing: tuple[Hypothesis, ...]) -> Iterator[Obligation]:
+        """The witnesses of one of the rules are in their domains and satisfy its choice."""
+        choices, lemmas = list[Truth](), list[Hypothesis]()
+        for one in self.firings:
+            witnesses = self.contract.witnesses.get(one.rule, {})
+            values: dict[str, Any] = {}
+            for parameter in one.chosen:
+                witness = witnesses[parameter.name]
+                if isinstance(witness, Least):
+                    values[parameter.name] = parameter.value
+                    yield from self._is_an_order(witness, parameter.name, choosing)
+                    lemmas.append(self._least(witness, parameter))
+                    continue
+                values[parameter.name] = self.now.term(witness, state=self.state)
+                demands = self.now.demands(witness, state=self.state)
+                yield from self._read(witness, demands, choosing + self.known)
+            contains = self.induction.translator.universe.contains
+            known = [contains(each.domain, values[each.name]) for each in one.chosen if each.domain is not None]
+            choice = True if one.choice is None else self.now.truth(one.choice, state=self.state, **values)
+            choices.append(conjunction(*known, choice))
+        yield self._of("has choice", choosing + tuple(lemmas), disjunction(*choices))
+
+    def _least(self, witness: Least, parameter: Parameter) -> Hypothesis:
+        """The lemma of the least element, for the set and the order that a witness names."""
+        name, state = parameter.name, self.state
+        return by_lemma(
+            self.now.term(witness.some, state=state),
+            parameter.value,  # type: ignore[arg-type]  # a block is no map
+            self.induction.translator.universe.size(BLOCKS),  # type: ignore[arg-type]  # blocks have an end
+            lambda one: self.now.truth(witness.among, state=state, **{name: one}),
+            lambda one, other: self.now.truth(witness.before, state=state, **{name: one}, other=other),
+        )
+
+    def _is_an_order(self, witness: Least, name: str, choosing: tuple[Hypothesis, ...]) -> Iterator[Obligation]:
+        """What the lemma of the least element requires of `before`."""
+        one, other, third = z3.Ints("one_block other_block third_block")
+
+        def before(first: z3.ArithRef, second: z3.ArithRef) -> Truth:
+            return self.now.truth(witness.before, state=self.state, **{name: first}, other=second)
+
+        yield self._of(f"{witness.before}: nothing goes before itself", choosing, negation(before(one, one)))
+        leads = conjunction(before(one, other), before(other, third))
+        yield self._of(f"{witness.before}: it is transitive", choosing, implication(leads, before(one, third)))
 
     def _fired(self, one: _Firing, firing: tuple[Hypothesis, ...], left: Number) -> Iterator[Obligation]:
         """The obligations of one firing of one rule."""
@@ -170,7 +227,7 @@ class Proof:
         fired = firing + hypotheses((f"guard: {guard.text}", guard.formula) for guard in one.outcome.guards)
         for text, part in self.afterwards.parts(contract.loop_invariant, start=self.start, state=after):
             yield self._of(f"keeps on{by}: {text}", fired, part)
-        left_after = self.afterwards.number(contract.variant, state=after)
+        left_after = self.afterwards.term(contract.variant, state=after)
         yield self._of(f"ends{by}: less is left", fired, conjunction(0 <= left_after, left_after < left))
 
     def _defined(

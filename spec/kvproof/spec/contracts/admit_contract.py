@@ -43,7 +43,19 @@ from kvproof.spec.language import (
 from kvproof.spec.text.admission import may_answer_ok, num_tokens_done, num_tokens_known
 from kvproof.spec.text.cache_rules import evict, hit, promote
 from kvproof.spec.text.rules import admit, append, reserve
-from kvproof.spec.text.state import EVICTABLE, FREE, GPU, USED, State, at_rest, free_in, num_known, pool_of, unused_in
+from kvproof.spec.text.state import (
+    EVICTABLE,
+    FREE,
+    GPU,
+    USED,
+    State,
+    at_rest,
+    first_of_list,
+    free_in,
+    num_known,
+    pool_of,
+    unused_in,
+)
 
 
 @function
@@ -173,6 +185,48 @@ def admission_can_continue(state: State, prompt: Prompt) -> bool:
     )
 
 
+@function
+def no_window() -> int:
+    """The prompt may read back to its beginning."""
+    return 0
+
+
+@function
+def block_found(state: State, prompt: Prompt) -> int:
+    """The block that the next hit found."""
+    return prompt.found[state.num_blocks[prompt.seq]]
+
+
+@function
+def next_row(state: State, prompt: Prompt) -> Row:
+    """The identities of the next entry."""
+    return prompt.rows[state.num_blocks[prompt.seq]]
+
+
+@function
+def next_stop(state: State, prompt: Prompt) -> int:
+    """The tokens of the next entry."""
+    return BLOCK_SIZE if state.num_blocks[prompt.seq] < prompt.num_rows else prompt.num_tail
+
+
+@function
+def last_entry(state: State, prompt: Prompt) -> int:
+    """The last entry of the table."""
+    return state.num_blocks[prompt.seq] - 1
+
+
+@function
+def a_free_block(state: State) -> int:
+    """A free GPU block."""
+    return first_of_list(state, GPU, FREE)
+
+
+@function
+def an_evictable_block(state: State) -> int:
+    """An evictable GPU block."""
+    return first_of_list(state, GPU, EVICTABLE)
+
+
 @contract(
     "admission-sound",
     admit,
@@ -187,6 +241,14 @@ def admission_can_continue(state: State, prompt: Prompt) -> bool:
         reserve: next_is_reserved,
         promote: last_is_promoted,
         evict: one_is_evicted,
+    },
+    witnesses={
+        admit: {"window": no_window},
+        hit: {"block": block_found, "row": next_row},
+        append: {"block": a_free_block, "row": next_row, "stop": next_stop},
+        reserve: {"block": a_free_block},
+        promote: {"index": last_entry},
+        evict: {"block": an_evictable_block},
     },
 )
 @predicate

@@ -29,7 +29,7 @@ from kvproof.spec.language import (
 )
 from kvproof.spec.text.admission import blocks_for, entries_missing, num_tokens_known, tail_is_shared
 from kvproof.spec.text.rules import append
-from kvproof.spec.text.state import FREE, NONE, State, at_rest, free_in, has_entry, num_known
+from kvproof.spec.text.state import FREE, NONE, State, at_rest, first_of_list, free_in, has_entry, num_known
 
 
 @dataclass(frozen=True)
@@ -168,6 +168,28 @@ def a_block_to_append_to_is_free(state: State, given: Append) -> bool:
     ) or state.count[state.home[given.seq]][FREE] > 0
 
 
+@function
+def block_to_append_to(state: State, given: Append) -> int:
+    """The block of the entry that the next tokens are in, if that is the sequence's own; else a free one."""
+    return (
+        state.table[given.seq][state.num_full[given.seq]]
+        if state.num_full[given.seq] < state.num_blocks[given.seq] and not tail_is_shared(state, given.seq)
+        else first_of_list(state, state.home[given.seq], FREE)
+    )
+
+
+@function
+def row_to_append(state: State, given: Append) -> Row:
+    """The identities of the entry that the next tokens are in."""
+    return [given.token_ids[state.num_full[given.seq] * BLOCK_SIZE + o] for o in SLOTS]
+
+
+@function
+def stop_to_append(state: State, given: Append) -> int:
+    """All tokens that are left, as far as the entry has room for them."""
+    return min(BLOCK_SIZE, given.num_tokens - state.num_full[given.seq] * BLOCK_SIZE)
+
+
 @contract(
     "admission-sound",
     append,
@@ -176,6 +198,7 @@ def a_block_to_append_to_is_free(state: State, given: Append) -> bool:
     loop_invariant=append_invariant,
     choice=next_append,
     can_choose=a_block_to_append_to_is_free,
+    witnesses={append: {"block": block_to_append_to, "row": row_to_append, "stop": stop_to_append}},
 )
 @predicate
 def append_takes_what_admission_said(start: State, state: State, given: Append) -> bool:

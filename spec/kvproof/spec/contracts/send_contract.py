@@ -31,6 +31,7 @@ from kvproof.spec.text.state import (
     USED,
     State,
     at_rest,
+    first_of_list,
     free_in,
     has_entry,
     holds,
@@ -125,6 +126,28 @@ def transfer_can_continue(state: State, transfer: Transfer) -> bool:
     )
 
 
+@function
+def block_to_send_to(state: State, transfer: Transfer) -> int:
+    """A free block of the other pool."""
+    return first_of_list(state, 1 - state.home[transfer.seq], FREE)
+
+
+@function
+def flight_to_send(transfer: Transfer) -> int:
+    """The flight that carries the next entry."""
+    return transfer.flight_of[transfer.next_index[transfer.num_fired]]
+
+
+@function
+def flight_to_arrive(transfer: Transfer) -> int:
+    """The flight that carries the entry that arrives; NONE if none does."""
+    return (
+        transfer.flight_of[transfer.arriving[transfer.num_fired]]
+        if transfer.arriving[transfer.num_fired] != NONE
+        else NONE
+    )
+
+
 @contract(
     "in-flight-held",
     send_entry,
@@ -134,6 +157,10 @@ def transfer_can_continue(state: State, transfer: Transfer) -> bool:
     choice=next_is_sent,
     can_choose=transfer_can_continue,
     others={end_swap: all_is_sent, arrive: next_arrives},
+    witnesses={
+        send_entry: {"block": block_to_send_to, "flight": flight_to_send},
+        arrive: {"flight": flight_to_arrive},
+    },
 )
 @predicate
 def what_is_sent_is_read_back_when_it_has_arrived(start: State, state: State, transfer: Transfer) -> bool:

@@ -34,7 +34,19 @@ from kvproof.spec.contracts.swap_schedule import (
     twins_are_found,
 )
 from kvproof.spec.language import BLOCKS, INDEXES, SEQS, SLOTS, BlockId, SeqId, contract, function, implies, predicate
-from kvproof.spec.text.state import FREE, NONE, USED, State, free_in, has_entry, holds, is_pending, num_done, pool_of
+from kvproof.spec.text.state import (
+    FREE,
+    NONE,
+    USED,
+    State,
+    first_of_list,
+    free_in,
+    has_entry,
+    holds,
+    is_pending,
+    num_done,
+    pool_of,
+)
 from kvproof.spec.text.swap_rules import follow_entry, move_entry, rehit_entry
 
 
@@ -144,6 +156,30 @@ def the_next_entry_can_move(state: State, swap: Swap) -> bool:
     )
 
 
+@function
+def next_seq(swap: Swap) -> int:
+    """The sequence that moves its next entry."""
+    return swap.seq_of[swap.num_fired]
+
+
+@function
+def block_to_copy_to(state: State, swap: Swap) -> int:
+    """A free block of the other pool."""
+    return first_of_list(state, 1 - swap.pool, FREE)
+
+
+@function
+def next_leader(state: State, swap: Swap) -> int:
+    """The sequence with which the block of the next entry moved."""
+    return swap.seq_of[swap.first_step[next_block(state, swap)]]
+
+
+@function
+def next_twin(state: State, swap: Swap) -> int:
+    """The twin of the block of the next entry."""
+    return swap.twin_of[next_block(state, swap)]
+
+
 @predicate
 def is_only_in_group(start: State, block: int, pool: int) -> bool:
     """No sequence outside of the group holds the block."""
@@ -159,6 +195,11 @@ def is_only_in_group(start: State, block: int, pool: int) -> bool:
     choice=next_is_copied,
     can_choose=the_next_entry_can_move,
     others={follow_entry: next_follows, rehit_entry: next_is_found},
+    witnesses={
+        move_entry: {"seq": next_seq, "block": block_to_copy_to},
+        follow_entry: {"seq": next_seq, "leader": next_leader},
+        rehit_entry: {"seq": next_seq, "twin": next_twin},
+    },
 )
 @predicate
 def a_swap_moves_what_is_shared_once(start: State, state: State, swap: Swap) -> bool:

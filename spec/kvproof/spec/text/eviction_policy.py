@@ -6,9 +6,9 @@ block was used and how long its prefix is; here these are arbitrary maps. What i
 that no other goes before, then no number of evictions takes a block while another one should have gone before it.
 """
 
-from kvproof.spec.language import BLOCKS, Ages, BlockId, Count, PoolId, contract, function, implies, predicate
+from kvproof.spec.language import BLOCKS, Ages, BlockId, Count, PoolId, contract, function, implies, least, predicate
 from kvproof.spec.text.cache_rules import evict
-from kvproof.spec.text.state import EVICTABLE, FREE, State, pool_of, unused_in
+from kvproof.spec.text.state import EVICTABLE, FREE, State, first_of_list, pool_of, unused_in
 
 
 @predicate
@@ -77,6 +77,12 @@ def a_block_is_evictable(state: State, pool: PoolId) -> bool:
     return state.count[pool][EVICTABLE] > 0
 
 
+@function
+def an_evictable_block_of(state: State, pool: PoolId) -> int:
+    """An evictable block of the pool, perhaps not the first to go."""
+    return first_of_list(state, pool, EVICTABLE)
+
+
 @contract(
     "eviction-order",
     evict,
@@ -85,6 +91,7 @@ def a_block_is_evictable(state: State, pool: PoolId) -> bool:
     loop_invariant=eviction_invariant,
     choice=is_first_to_go,
     can_choose=a_block_is_evictable,
+    witnesses={evict: {"block": least(is_evictable_in, goes_before, an_evictable_block_of)}},
 )
 @predicate
 def the_least_recently_used_are_evicted(

@@ -218,3 +218,9 @@ def can_still_be_read(state: State, seq: int, index: int) -> bool:
 def unused_in(state: State, pool: int) -> int:
     """Blocks of a pool that can be taken: free ones, and evictable ones after their eviction."""
     return state.count[pool][FREE] + state.count[pool][EVICTABLE]
+
+
+@function
+def first_of_list(state: State, pool: int, status: int) -> int:
+    """The first block of a list, if there is one: the block that a proof names where it says that one exists."""
+    return state.member[pool][status][0]
