@@ -22,7 +22,6 @@ from kvproof.check.oracle.level import level_named
 from kvproof.check.oracle.replay import Counterexample, confirm
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Unsupported
-from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.configurations import check_fixed
 from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.result import SearchResult
@@ -33,17 +32,6 @@ from kvproof.check.subjects.own import name_of
 EXPLORE_SHARE = 0.2  # of the time
 SHORTEN_SECONDS_MAX = 10.0
 ANSWER_SECONDS_MAX = 5.0  # for what one transition, or one run of a walk, has to do: far more than either needs
-SCOPES = {  # by the name of the level
-    "manager": (
-        Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3, block_size=2),
-        Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3, block_size=2, caching=True),
-        Scope(num_gpu_blocks=3, num_host_blocks=2, num_seqs=2, num_tokens=3, block_size=2, swap=True),
-    ),
-    "pool": (
-        Scope(num_gpu_blocks=3, num_seqs=3, num_tokens=1),
-        Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, caching=True),
-    ),
-}
 
 
 def run_conformance(
@@ -100,7 +88,7 @@ def run_conformance(
 def _explore(strategy: Strategy, make: Callable[[], Any], name: str, seconds: float, seed: int, folder: Path) -> None:
     """Search the scopes of the level that the subject can have. Raises AssertionError for the first finding."""
     deadline = monotonic() + seconds
-    scopes = SCOPES[strategy.level.name]
+    scopes = strategy.exhaustive.short.values()
     for place, scope in enumerate(scopes):
         left = (deadline - monotonic()) / (len(scopes) - place)
         try:

@@ -2,14 +2,16 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kvproof.check import conformance, run_conformance
+from kvproof.check import run_conformance
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.scopes import Scope
+from kvproof.check.search.strategies import MANAGERS, STRATEGIES
 from kvproof.check.subjects.own import own
 from kvproof.check.subjects.registry import find
 
@@ -47,7 +49,8 @@ SHORT = ["new", "admit", "run", "fork"]
 def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file with the subjects. A call may take half a second, memory 256 MiB, and the explored scope is tiny."""
     tiny = Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, block_size=2)
-    monkeypatch.setitem(conformance.SCOPES, "manager", (tiny,))
+    short = replace(MANAGERS.exhaustive, short={"tiny": tiny})
+    monkeypatch.setitem(STRATEGIES, "manager", replace(MANAGERS, _exhaustive=short))
     small = Limits(call_seconds=0.5, memory_bytes=1 << 28)
     monkeypatch.setattr(Limits, "within", staticmethod(lambda seconds: small))
     monkeypatch.setenv("KVPROOF_TEST_PIDS", str(tmp_path / "pids"))

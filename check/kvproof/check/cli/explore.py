@@ -70,7 +70,8 @@ def explore(
             request = Request("explore", "the specification", 0, budget, out, json)
             raise typer.Exit(run_stages(request, [specification_stage(scopes, 1, is_whole=False)], None))
         make, one = factory_of(subject, isolation, budget)
-        if not strategy_of(one).can_explore:
-            raise UsageError(f"{subject} is a scheduler; schedulers are not searched exhaustively, use kvproof hunt")
+        strategy = strategy_of(one)
+        if not strategy.can_explore:
+            raise UsageError(f"{subject} is a {strategy.level.name}; {strategy.no_scopes}, use kvproof hunt")
         request = Request("explore", subject, 0, budget, out, json, known, contract_fails)
         raise typer.Exit(run_stages(request, [subject_stage(make, one, scopes, request.saving(make), 1)], one))

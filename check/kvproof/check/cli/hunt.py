@@ -32,7 +32,7 @@ def hunt(
         typer.Option(
             "--level",
             metavar="LEVEL",
-            help="pool, manager or loop (or scheduler): fail unless the subject is of this level.",
+            help="A level of `kvproof subjects`, such as scheduler (or loop): fail unless the subject has this level.",
         ),
     ] = None,
     budget: BudgetOption = 60.0,
@@ -78,11 +78,11 @@ def hunt(
         from kvproof.check.oracle.level import level_named, level_of
         from kvproof.check.runs.explore_stage import subject_stage
         from kvproof.check.runs.fixed_fields import agrees, fixed_fields, wanted_properties
-        from kvproof.check.runs.gate_scopes import HUNT
         from kvproof.check.runs.resume import Bookmark, HuntProgress, resumed
         from kvproof.check.runs.run import Request, run_stages
         from kvproof.check.runs.subject_lookup import factory_of
         from kvproof.check.runs.walk_stage import walker_stage
+        from kvproof.check.search.strategies import strategy_of
 
         if resume is not None and (fix or wanted):
             option = "--fix" if fix else "--property"
@@ -106,11 +106,10 @@ def hunt(
         saving.wanted = frozenset(progress.properties)
         bookmark.remind(saving)
         stages = [bookmark.stage()] if bookmark.earlier else []
-        hunted_scopes = HUNT.get(level_of(one).name, {})
-        if hunted_scopes:
+        if (strategy := strategy_of(one)).can_explore:
             scopes = {
                 name: scope
-                for name, scope in hunted_scopes.items()
+                for name, scope in strategy.exhaustive.hunted.items()
                 if name not in progress.scopes and agrees(scope, progress.fixed)
             }
             done = bookmark.scope_is_done

@@ -37,16 +37,17 @@ def verify(
     managers that swap or fork, it moves the blocks of the mappings that they emit.
     """
     with error_boundary(json):
-        from kvproof.check.oracle.level import MANAGER, level_of
+        from kvproof.check.oracle.level import MANAGER
         from kvproof.check.runs.explore_stage import specification_stage, subject_stage
         from kvproof.check.runs.gate_data_plane import SUBJECTS, emits, emitted_stages, short_stages
-        from kvproof.check.runs.gate_scopes import GATE, SPECIFICATION_SCOPES
+        from kvproof.check.runs.gate_scopes import SPECIFICATION_SCOPES
         from kvproof.check.runs.hypothesis_stage import hypothesis_stage
         from kvproof.check.runs.proof_stage import prover_stage
         from kvproof.check.runs.run import Request, run_stages
         from kvproof.check.runs.session import Stage
         from kvproof.check.runs.subject_lookup import factory_of
         from kvproof.check.runs.walk_stage import walker_stage
+        from kvproof.check.search.strategies import strategy_of
 
         bytes_stages, plane, environment = list[Stage](), None, dict[str, str]()
         if subject in SUBJECTS:
@@ -55,32 +56,20 @@ def verify(
         elif device != "auto":
             raise UsageError(f"--device {device}: {subject} moves no bytes on a device; leave --device out")
         make, one = factory_of(subject, isolation, budget)
-        is_manager = level_of(one) is MANAGER
+        strategy = strategy_of(one)
+        is_manager = strategy.level is MANAGER
         if is_manager and subject not in SUBJECTS:
             _, environment, _ = settled_device("cpu") if emits(one) else ("", environment, "")
             bytes_stages, plane = emitted_stages(subject, make, one)
         request = Request("verify", subject, settled_seed(seed), budget, out, json, known, contract_fails)
         saving = request.saving(make)
-        if not is_manager:
-            stages = [
-                prover_stage(share=120),
-                specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),
-                *(
-                    [subject_stage(make, one, GATE[name], saving, share=30)]
-                    if (name := level_of(one).name) in GATE
-                    else []
-                ),
-                *bytes_stages,
-                walker_stage(make, one, saving, share=60),
-            ]
-            raise typer.Exit(run_stages(request, stages, one, data_plane=plane, environment=environment))
         # An unfinished exhaustive search says little: its share is large, and what it leaves over goes to the walker.
         stages = [
             prover_stage(share=120),
             specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),
-            subject_stage(make, one, GATE["manager"], saving, share=30),
+            *([subject_stage(make, one, strategy.exhaustive.gate, saving, share=30)] if strategy.can_explore else []),
             *bytes_stages,
-            walker_stage(make, one, saving, share=20),
-            hypothesis_stage(make, one, saving, share=10),
+            walker_stage(make, one, saving, share=20 if is_manager else 60),
+            *([hypothesis_stage(make, one, saving, share=10)] if is_manager else []),
         ]
         raise typer.Exit(run_stages(request, stages, one, data_plane=plane, environment=environment))

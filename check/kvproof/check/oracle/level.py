@@ -20,12 +20,14 @@ from kvproof.check.oracle.coverage import (
     Facts,
     Need,
 )
+from kvproof.check.oracle.frame import frame_of, frame_of_pool
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol import features
 from kvproof.check.protocol.adapter_check import MANAGER_CALLS, RequiredCalls, check_adapter
 from kvproof.check.protocol.features import Setting
+from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import (
     Admitted,
     Capabilities,
@@ -49,6 +51,7 @@ from kvproof.check.protocol.scheduler import (
     SchedulerConfig,
     SchedulerOperation,
 )
+from kvproof.reports.frames import Frame
 from kvproof.spec.trace import Operation
 
 Witnesses = Mapping[str, Callable[[Capabilities], bool]]
@@ -76,7 +79,8 @@ class Level:
 
     name: as results and users write it. config: the type of its configurations. kinds: its operations, by name. calls:
     what its subjects must have. open: opens a subject in a configuration and returns its judge; a third argument gives
-    the identities that several judges share. witnesses: situations, each with the condition under which a long walk of
+    the identities that several judges share. frame: draws the state of a judge, and the finding that ended its run.
+    witnesses: situations, each with the condition under which a long walk of
     a subject with some capabilities must reach it; a walk that does not reach them proves nothing. begins_with: the
     witness that every walk reaches. needs: of the properties whose row in `coverage` does not name the level.
     other_needs: why it does not decide the properties without a need. settings: fields of a configuration that can be
@@ -89,6 +93,7 @@ class Level:
     kinds: dict[str, type[TypedOperation]]
     calls: RequiredCalls
     open: Callable[..., LevelJudge]
+    frame: Callable[[Any, Finding | None], Frame]
     witnesses: Witnesses
     begins_with: str = "admitted"
     needs: Mapping[str, Need] = field(default_factory=dict)
@@ -221,6 +226,7 @@ MANAGER = Level(
     ManagerOperation.kinds(),
     MANAGER_CALLS,
     ManagerJudge,
+    frame_of,
     MANAGER_WITNESSES,
     answers=(Admitted, Observation, Refused, Reserved, Scheduled),
 )
@@ -230,6 +236,7 @@ SCHEDULER = Level(
     SchedulerOperation.kinds(),
     SCHEDULER_CALLS,
     SchedulerJudge,
+    frame_of,
     SCHEDULER_WITNESSES,
     settings=LIMITS,
     answers=(Access, Chunk, Load, ScheduledStep),
@@ -242,6 +249,7 @@ POOL = Level(
     PoolOperation.kinds(),
     POOL_CALLS,
     PoolJudge,
+    frame_of_pool,
     POOL_WITNESSES,
     begins_with="reserve",
     needs=POOL_NEEDS,

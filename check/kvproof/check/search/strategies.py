@@ -1,6 +1,6 @@
 """How the runs of each level are searched: one record for each level, which every search takes."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
@@ -32,7 +32,8 @@ class Exhaustive:
 
     check: raises Unsupported unless a subject can be searched in a scope. enabled: for a scope and a subject, the
     function from a judge to every operation that is enabled. state_key: equal for states that differ only in names.
-    assumption: what the search assumes of a subject.
+    assumption: what the search assumes of a subject. gate, hunted, short: the scopes, by name, that a gate, a hunt and
+    a conformance test search.
     """
 
     config_of: Callable[[Scope], Config]
@@ -40,6 +41,9 @@ class Exhaustive:
     enabled: Callable[[Scope, Any], Callable[[Any], Iterator[Operation]]]
     state_key: Callable[[Any], Hashable]
     assumption: Assumption
+    gate: Mapping[str, Scope]
+    hunted: Mapping[str, Scope]
+    short: Mapping[str, Scope]
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,15 @@ class Strategy:
         return self._exhaustive is not None
 
     @property
+    def no_scopes(self) -> str:
+        """What a message says of a level that has no exhaustive search."""
+        return f"{self.level.name}s are not searched exhaustively"
+
+    @property
     def exhaustive(self) -> Exhaustive:
         """How scopes are searched exhaustively. Raises ValueError for a level that has no such search."""
         if self._exhaustive is None:
-            raise ValueError(f"a {self.level.name} is not searched exhaustively; it is walked at random")
+            raise ValueError(self.no_scopes)
         return self._exhaustive
 
 
@@ -82,6 +91,9 @@ MANAGERS = Strategy(
         lambda scope, subject: manager.EnabledOperations(scope).enabled,
         manager.state_key,
         manager.BLOCK_SYMMETRY,
+        manager.GATE_SCOPES,
+        manager.HUNTED_SCOPES,
+        manager.SHORT_SCOPES,
     ),
 )
 SCHEDULERS = Strategy(
@@ -103,6 +115,9 @@ POOLS = Strategy(
         lambda scope, subject: pool.EnabledPoolOperations(scope, subject).enabled,
         pool.state_key,
         pool.SHOWN_ORDER,
+        pool.GATE_SCOPES,
+        pool.HUNTED_SCOPES,
+        pool.SHORT_SCOPES,
     ),
 )
 STRATEGIES = {strategy.level.name: strategy for strategy in (MANAGERS, SCHEDULERS, POOLS)}

@@ -22,6 +22,41 @@ BLOCK_SYMMETRY = Assumption(
     "block-symmetry", "The manager treats all blocks alike, except for the order of the free blocks that it reports."
 )
 
+# A subject is run again for each transition, so its scopes are smaller than those of the specification. A gate searches
+# each feature in at least one of them.
+GATE_SCOPES = {
+    "tables-3x2x3": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3),
+    "lookahead-3x2x3": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3, lookahead=2),
+    "window-3x2x3": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3, block_size=1, window=2),
+    "swap-2+2x2x2": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=2, swap=True),
+    "cache-2x2x2": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, block_size=1, caching=True),
+}
+# A hunt begins with one sequence: a fault that needs no more has its shortest run there.
+ALONE_SCOPES = {
+    "window-3x1x3": Scope(num_gpu_blocks=3, num_seqs=1, num_tokens=3, window=2),
+    "swap-2+2x1x3": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=1, num_tokens=3, swap=True),
+    "cache-2x1x3": Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=3, caching=True),
+}
+HUNTED_SCOPES = (
+    ALONE_SCOPES
+    | GATE_SCOPES
+    | {
+        "kv-groups-5x2x2": Scope(5, num_tokens=2, block_size=1, window=1, fork=False, kv_groups=("full", "window")),
+        "kv-groups-and-cache-6x1x3": Scope(
+            6, num_seqs=1, num_tokens=3, block_size=1, caching=True, window=2, fork=False, kv_groups=("full", "window")
+        ),
+        "tables-3x2x4": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4),
+        "cache-2x2x3": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=3, caching=True),
+        "swap-2+2x2x3": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=3, swap=True),
+        "cache-and-swap-2+2x2x3": Scope(2, 2, num_seqs=2, num_tokens=3, caching=True, swap=True),
+    }
+)
+SHORT_SCOPES = {  # for the seconds of a test
+    "tables": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3, block_size=2),
+    "cache": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=3, block_size=2, caching=True),
+    "swap": Scope(num_gpu_blocks=3, num_host_blocks=2, num_seqs=2, num_tokens=3, block_size=2, swap=True),
+}
+
 
 class EnabledOperations:
     """The operations of a scope, and which of them a state has."""

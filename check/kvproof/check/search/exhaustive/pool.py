@@ -24,6 +24,23 @@ SHOWN_ORDER = Assumption(
 PAGES = (0, 1)
 GIVING_MAX = 3  # holders that give up in one call
 
+# Blocks x holders, and with a cache x pages.
+GATE_SCOPES = {
+    "blocks-3x3": Scope(num_gpu_blocks=3, num_seqs=3, num_tokens=1),
+    "pages-2x2x2": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, caching=True),
+}
+HUNTED_SCOPES = GATE_SCOPES | {
+    "pages-3x2x1": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=1, caching=True),
+    "blocks-4x3": Scope(num_gpu_blocks=4, num_seqs=3, num_tokens=1),
+    "pages-3x3x1": Scope(num_gpu_blocks=3, num_seqs=3, num_tokens=1, caching=True),
+    "pages-3x2x2": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=2, caching=True),
+    "pages-4x3x2": Scope(num_gpu_blocks=4, num_seqs=3, num_tokens=2, caching=True),
+}
+SHORT_SCOPES = {  # for the seconds of a test
+    "blocks": Scope(num_gpu_blocks=3, num_seqs=3, num_tokens=1),
+    "pages": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, caching=True),
+}
+
 
 def config_of(scope: Scope) -> PoolConfig:
     """The configuration that a scope is explored in."""
