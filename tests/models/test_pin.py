@@ -1,8 +1,10 @@
-"""The pin notices what no proof notices: an obligation that vanishes, a claim made trivial, a stronger assumption."""
+"""The pin notices what no proof notices: an obligation that vanishes or asks less, and a stronger assumption."""
+
+from collections.abc import Callable
 
 import z3
 
-from kvproof.models.pin import Pin
+from kvproof.models.pin import INVARIANTS, Pin
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 
 X = z3.Int("x")
@@ -20,6 +22,11 @@ def pin_of(*obligations: Obligation) -> Pin:
     return pin
 
 
+def of_rule(number: int) -> Callable[..., Obligation]:
+    return lambda claim, goal, *given: Obligation("specification", f"rule {number}", claim, "read-back", given, goal)
+
+
+OF_RULES = [of_rule(number) for number in range(6)]
 BEFORE = pin_of(obligation("a", X > 0), obligation("b", X != 0)).lines
 
 
@@ -41,15 +48,58 @@ def test_a_changed_assumption_is_a_difference_word_for_word() -> None:
     stronger = Hypothesis(SIZES.name, X >= 2)
     found = pin_of(obligation("a", X > 0, stronger), obligation("b", X != 0, stronger)).differences(BEFORE)
     assert list(found) == [
+        "the hypotheses of 2 obligations (specification/subject/a, specification/subject/b) changed: "
+        "another formula for sizes: x >= 1",
         "new assumption: specification: sizes: x >= 1: (>= x 2)",
         "vanished assumption: specification: sizes: x >= 1: (>= x 1)",
     ]
 
 
-def test_the_text_of_the_specification_is_no_assumption() -> None:
+def test_a_goal_that_asks_less_under_the_same_name_is_a_difference() -> None:
+    found = pin_of(obligation("a", X >= 0), obligation("b", X != 0)).differences(BEFORE)
+    assert list(found) == ["the goal of specification/subject/a changed"]
+
+
+def test_another_property_of_a_claim_is_a_difference() -> None:
+    other = Obligation("specification", "subject", "a", "conservation", (SIZES,), X > 0)
+    found = pin_of(other, obligation("b", X != 0)).differences(BEFORE)
+    assert list(found) == ["the goal of specification/subject/a changed"]
+
+
+def test_a_hypothesis_too_many_or_too_few_is_named() -> None:
+    guard = Hypothesis("guard: x > 5", X > 5)
+    pin = pin_of(obligation("a", X > 0, SIZES, guard), obligation("b", X != 0))
+    assert list(pin.differences(BEFORE)) == ["the hypotheses of specification/subject/a changed: + guard: x > 5"]
+    back = pin_of(obligation("a", X > 0), obligation("b", X != 0)).differences(pin.lines)
+    assert list(back) == ["the hypotheses of specification/subject/a changed: - guard: x > 5"]
+
+
+def test_a_new_invariant_is_one_sentence_about_all_rules() -> None:
+    (name, other) = sorted(INVARIANTS)[:2]
+    invariant, new = Hypothesis(name, X > 1), Hypothesis(other, X > 2)
+    before = pin_of(*(one("a", X > 0, SIZES, invariant) for one in OF_RULES))
+    assert f"hypothesis: specification, invariants: {name} [" in "\n".join(before.lines)
+    found = pin_of(*(one("a", X > 0, SIZES, invariant, new) for one in OF_RULES)).differences(before.lines)
+    sentence = (
+        "the hypotheses of 6 obligations (specification/rule 0, specification/rule 1, specification/rule 2, "
+        f"specification/rule 3 and 2 more) changed: + {other}"
+    )
+    assert list(found) == [sentence]
+
+
+def test_the_lines_say_all_that_is_compared() -> None:
+    odd = Hypothesis("odd; every one of [1a2b3c4d]: it", X > 7)
+    pin = pin_of(obligation("a [1]: b", X > 0, SIZES, odd), obligation("b", X != 0, odd), obligation("b/c", X != 0))
+    assert list(pin.differences(pin.lines)) == []
+    assert list(pin_of().differences(pin.lines, lambda name: name.endswith("/c"))) == [
+        "vanished obligation: specification/subject/b/c"
+    ]
+
+
+def test_the_hypotheses_of_rules_are_no_assumptions_word_for_word() -> None:
     guard = Hypothesis("guard", X > 5)
     pin = pin_of(obligation("a", X > 0, SIZES, guard), obligation("b", X != 0))
-    assert list(pin.differences(BEFORE)) == []
+    assert not any(line.startswith("assumption: ") and "guard" in line for line in pin.lines)
     theorem = pin_of(obligation("a", X > 0, guard, suite="arithmetic"))
     assert "assumption: arithmetic: guard: (> x 5)" in theorem.lines
 

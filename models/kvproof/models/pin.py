@@ -1,52 +1,100 @@
 """The pin: a committed list of everything that is proved, and of what the proofs assume.
 
-If a theorem, a check or a part of a contract disappears, everything that is left is still proved. So `pinned.txt` has a
-line for each obligation, with its name, and whether it is trivial: true as it stands, without a solver. A claim that is
-weakened to `True` becomes trivial. The file also has a line for each assumption, word for word: the sizes, the domains
-of parameters, and the hypotheses of the suites that are not about the specification's rules.
+If a theorem, a check or a part of a contract disappears or gets weaker, everything that is left is still proved. The
+same holds if the machinery asks less, or assumes more. So `pinned.txt` has these lines:
 
-`kvproof prove` and the test suite fail if a line vanishes or a new one appears. `make proofs-accept` writes the file
-again; its diff shows what has changed.
+    obligation: NAME [GOAL, given N]      the digest of the goal and of its property, and which hypotheses it has
+    trivial: NAME [GOAL, given N]         the same, for an obligation that is true as it stands, without a solver
+    given: SUBJECT [N]: NAME [DIGEST]; …  the hypotheses that obligations of one rule, operation or theorem have
+    hypothesis: GROUP: NAME [DIGEST]      the sizes and the invariants, which most obligations have
+    assumption: SUITE: NAME: FORMULA      word for word: sizes, domains of parameters, and the hypotheses of the suites
+                                          that are not about the specification's rules
+
+`kvproof prove` and the test suite fail if any of these differs. They summarise the differences: a new invariant is one
+sentence about the hypotheses of all rules. `make proofs-accept` prints them, and writes the file again.
 """
 
+import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import z3
+
+from kvproof.models.proofs.digests import Digests
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.suites import OF_A_TEXT, OF_CODE, SUITES, obligations_of
 from kvproof.spec.language import COLLECTED
 
 FILE = Path(__file__).with_name("pinned.txt")
-OBLIGATION, TRIVIAL, ASSUMPTION = "obligation", "trivial", "assumption"
+OBLIGATION, TRIVIAL, ASSUMPTION, GIVEN, HYPOTHESIS = "obligation", "trivial", "assumption", "given", "hypothesis"
 INVARIANTS = {one.name for one in COLLECTED.invariants}
 OF_THE_STATEMENT = ("sizes: ", "parameter ")  # the other hypotheses of rules and contracts are the specification's text
+NAMES_MAX = 4  # named in one sentence
+
+WHOLE = "every one of "  # before the name of a group
+OBLIGATION_LINE = re.compile(r"(.*) \[([0-9a-f]{8}), given (\d+)\]")
+GIVEN_LINE = re.compile(r"(.*?) \[(\d+)\]: (.*)")
+ENTRY = re.compile(rf"({WHOLE}[^;\[\]]+|.+? \[[0-9a-f]{{8}}\])(?:; |$)")
+
+Given = frozenset[str]  # hypotheses, each as `NAME [DIGEST]`
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """One obligation: whether it is trivial, the digest of its goal, and its hypotheses."""
+
+    kind: str
+    goal: str
+    given: Given
 
 
 class Pin:
-    """The pinned lines of some obligations."""
+    """What is pinned of some obligations."""
 
     def __init__(self) -> None:
-        self.lines: set[str] = set()
-        self._known: dict[tuple[str, str, int], Hypothesis] = {}  # keeps formulas alive, so that no id is used twice
+        self._assumptions: set[str] = set()
+        self._obligations: dict[str, Pinned] = {}
+        self._digests = Digests()
+        self._of_hypothesis: dict[tuple[str, str, int], str] = {}
 
     def add(self, obligation: Obligation) -> None:
         """Add an obligation and its assumptions."""
-        self.lines.add(f"{TRIVIAL if obligation.is_trivial() else OBLIGATION}: {_one_line(obligation.id)}")
-        for one in obligation.hypotheses:
-            key = (obligation.suite, one.name, one.formula.get_id())
-            if key not in self._known and _is_assumption(obligation.suite, one):
+        kind = TRIVIAL if obligation.is_trivial() else OBLIGATION
+        goals = _claims(obligation.goal) if obligation.suite == OF_CODE else [obligation.goal]
+        goal = self._digests.of(goals, obligation.property)
+        given = frozenset(self._hypothesis(obligation.suite, one) for one in obligation.hypotheses)
+        self._obligations[_one_line(obligation.id)] = Pinned(kind, goal, given)
+
+    def _hypothesis(self, suite: str, one: Hypothesis) -> str:
+        key = (suite, one.name, one.formula.get_id())  # the digests keep the formula alive
+        if key not in self._of_hypothesis:
+            self._of_hypothesis[key] = f"{_one_line(one.name)} [{self._digests.of([one.formula])}]"
+            if _is_assumption(suite, one):
                 text = "an invariant" if one.name in INVARIANTS else _one_line(one.formula.sexpr())
-                self.lines.add(f"{ASSUMPTION}: {obligation.suite}: {one.name}: {text}")
-            self._known.setdefault(key, one)
+                self._assumptions.add(f"{ASSUMPTION}: {suite}: {one.name}: {text}")
+        return self._of_hypothesis[key]
+
+    @property
+    def lines(self) -> set[str]:
+        """The lines of the file."""
+        return self._assumptions | set(_written(self._obligations))
 
     def differences(self, pinned: Iterable[str], is_selected: Callable[[str], bool] | None = None) -> Iterator[str]:
-        """A sentence for each line that is new, and for each pinned line that has vanished.
+        """A sentence for each difference between these obligations and pinned lines.
 
         is_selected: whether an obligation of this name is among those added, if not all of them are.
         """
-        known = set(pinned)
-        yield from (f"new {line}" for line in sorted(self.lines - known))
-        for line in sorted(known - self.lines):
+        known = list(pinned)
+        assumed, before = {line for line in known if line.startswith(f"{ASSUMPTION}: ")}, _read(known)
+        both = sorted(name for name in self._obligations if name in before)
+        yield from _given_changed({name: (before[name].given, self._obligations[name].given) for name in both})
+        same_kind = (name for name in both if before[name].kind == self._obligations[name].kind)
+        yield from _goals_changed([name for name in same_kind if before[name].goal != self._obligations[name].goal])
+        names, old_names = _kinds(self._obligations), _kinds(before)
+        yield from (f"new {line}" for line in sorted((names | self._assumptions) - (old_names | assumed)))
+        for line in sorted((old_names | assumed) - (names | self._assumptions)):
             kind, _, name = line.partition(": ")
             if is_selected is None or (kind != ASSUMPTION and is_selected(name)):
                 yield f"vanished {line}"
@@ -55,6 +103,21 @@ class Pin:
 def pinned_lines() -> list[str]:
     """The lines of the committed file."""
     return FILE.read_text(encoding="utf-8").splitlines()
+
+
+def pinned_names() -> set[str]:
+    """The names of the obligations in the committed file."""
+    return set(_read(pinned_lines()))
+
+
+def _claims(goal: z3.BoolRef | bool) -> list[z3.ExprRef | bool]:
+    """The claims about the endings of a method, without the conditions of the paths that lead to them.
+
+    A condition depends on the order in which the solver finds the values of numbers, which differs between runs.
+    """
+    if isinstance(goal, bool) or not (z3.is_and(goal) or z3.is_implies(goal)):
+        return []
+    return [one.arg(1) for one in (goal.children() if z3.is_and(goal) else [goal]) if z3.is_implies(one)]
 
 
 def _is_assumption(suite: str, hypothesis: Hypothesis) -> bool:
@@ -67,12 +130,123 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+# Differences ---------------------------------------------------------------------------------------------------------
+
+
+def _kinds(obligations: dict[str, Pinned]) -> set[str]:
+    return {f"{one.kind}: {name}" for name, one in obligations.items()}
+
+
+def _goals_changed(names: list[str]) -> Iterator[str]:
+    if names:
+        yield f"the {'goals' if len(names) > 1 else 'goal'} of {_named(names)} changed"
+
+
+def _given_changed(both: dict[str, tuple[Given, Given]]) -> Iterator[str]:
+    """One sentence for all obligations whose hypotheses changed in the same way."""
+    alike: dict[tuple[Given, Given], list[str]] = defaultdict(list)
+    for name, (before, now) in both.items():
+        if before != now:
+            alike[now - before, before - now].append(name)
+    for (more, less), names in alike.items():
+        new, old = ({one.rpartition(" [")[0] for one in entries} for entries in (more, less))
+        changes = [("+", new - old), ("-", old - new), ("another formula for", new & old)]
+        what = "; ".join(f"{sign} {_listed(sorted(found), '; ')}" for sign, found in changes if found)
+        yield f"the hypotheses of {_named(names)} changed: {what}"
+
+
+def _named(names: list[str]) -> str:
+    """The number of obligations, and some of their names; of many, the names of their subjects."""
+    if len(names) == 1:
+        return names[0]
+    subjects = list(dict.fromkeys(name.rsplit("/", maxsplit=name.count("/") - 1)[0] for name in names))
+    return f"{len(names):,} obligations ({_listed(names if len(names) <= NAMES_MAX else subjects, ', ')})"
+
+
+def _listed(names: list[str], separator: str) -> str:
+    more = f" and {len(names) - NAMES_MAX:,} more" if len(names) > NAMES_MAX else ""
+    return separator.join(names[:NAMES_MAX]) + more
+
+
+# The file ------------------------------------------------------------------------------------------------------------
+
+
+def _subject(name: str) -> str:
+    """`suite/subject` of the name of an obligation."""
+    return "/".join(name.split("/")[:2])
+
+
+def _group(suite: str, entry: str) -> str:
+    """The group of sizes or invariants that a hypothesis belongs to; empty for any other."""
+    name = entry.rpartition(" [")[0]
+    if name.startswith("sizes: "):
+        return f"{suite}, sizes"
+    invariant, _, state = name.partition(" ")
+    return f"{suite}, invariants {state}".rstrip() if invariant in INVARIANTS else ""
+
+
+def _written(obligations: dict[str, Pinned]) -> Iterator[str]:
+    """The lines about obligations and their hypotheses."""
+    groups: dict[str, set[str]] = defaultdict(set)
+    of_subjects: dict[str, set[Given]] = defaultdict(set)
+    for name, one in obligations.items():
+        of_subjects[_subject(name)].add(one.given)
+    for subject, givens in of_subjects.items():
+        for entry in set[str]().union(*givens):
+            if group := _group(subject.partition("/")[0], entry):
+                groups[group].add(entry)
+    yield from (f"{HYPOTHESIS}: {group}: {entry}" for group, entries in groups.items() for entry in entries)
+    numbers: dict[tuple[str, Given], int] = {}
+    for subject, givens in of_subjects.items():
+        of_suite = {name: group for name, group in groups.items() if name.startswith(f"{subject.partition('/')[0]},")}
+        for number, given in enumerate(sorted(givens, key=lambda one: (len(one), sorted(one))), 1):
+            numbers[subject, given] = number
+            whole = sorted(name for name, group in of_suite.items() if group <= given)
+            others = given.difference(*(of_suite[name] for name in whole))
+            yield f"{GIVEN}: {subject} [{number}]: {'; '.join([*(WHOLE + name for name in whole), *sorted(others)])}"
+    for name, one in obligations.items():
+        yield f"{one.kind}: {name} [{one.goal}, given {numbers[_subject(name), one.given]}]"
+
+
+def _read(lines: Iterable[str]) -> dict[str, Pinned]:
+    """The obligations that lines of the file pin."""
+    by_kind: dict[str, list[str]] = defaultdict(list)
+    for line in lines:
+        kind, _, rest = line.partition(": ")
+        by_kind[kind].append(rest)
+    groups: dict[str, set[str]] = defaultdict(set)
+    for group, _, entry in (rest.partition(": ") for rest in by_kind[HYPOTHESIS]):
+        groups[group].add(entry)
+    givens: dict[tuple[str, str], Given] = {}
+    for subject, number, entries in (_parts(GIVEN_LINE, rest) for rest in by_kind[GIVEN]):
+        found = ENTRY.findall(entries)
+        whole = (groups[entry.removeprefix(WHOLE)] for entry in found if entry.startswith(WHOLE))
+        givens[subject, number] = frozenset(one for one in found if not one.startswith(WHOLE)).union(*whole)
+    obligations = {}
+    for kind in (OBLIGATION, TRIVIAL):
+        for name, goal, number in (_parts(OBLIGATION_LINE, rest) for rest in by_kind[kind]):
+            obligations[name] = Pinned(kind, goal, givens[_subject(name), number])
+    return obligations
+
+
+def _parts(line: re.Pattern[str], text: str) -> tuple[str, ...]:
+    """The parts of a line of the file. Raises ValueError if it has another form."""
+    found = line.fullmatch(text)
+    if found is None:
+        raise ValueError(
+            f"{FILE.name} has a line that cannot be read: {text}; delete the file and run make proofs-accept"
+        )
+    return found.groups()
+
+
 def accept() -> None:
-    """Write the committed file from the obligations of today."""
+    """Write the committed file from the obligations of today, and print the differences."""
     pin = Pin()
     for suite in SUITES:
         for one in obligations_of(suite):
             pin.add(one)
+    for sentence in pin.differences(pinned_lines() if FILE.exists() else ()):
+        print(sentence)
     FILE.write_text("".join(f"{line}\n" for line in sorted(pin.lines)), encoding="utf-8")
 
 

@@ -19,9 +19,9 @@ from kvproof.impl.swapping import move
 from kvproof.models.concolic.eviction import LONG_SCENARIOS
 from kvproof.models.concolic.scenario import Scenario, Shape, explore, obligations, obligations_of, replay
 from kvproof.models.concolic.suite import SCENARIOS
-from kvproof.models.pin import pinned_lines
+from kvproof.models.pin import pinned_names
 
-PINNED = {line.partition(": ")[2] for line in pinned_lines()}  # `tests/models/proofs` proves every obligation of these
+PINNED = pinned_names()  # `tests/models/proofs` proves every obligation of these
 SUBJECTS = list(dict.fromkeys(scenario.subject for scenario in SCENARIOS))
 
 # Scenarios of `move` are about devices without a prefix cache; these lines of it are for those with one.
