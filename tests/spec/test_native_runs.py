@@ -1,5 +1,6 @@
 """The compiled text: ghosts change nothing real, refused rules change nothing, and obligations are raised."""
 
+import ast
 import random
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.mutants import mutated
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.models.mutation.operators import Mutant
+from kvproof.spec import native
 from kvproof.spec.native import FIELDS, CheckFailed, Machine, Sizes
 from kvproof.spec.text.state import State
 
@@ -92,9 +94,36 @@ def test_an_obligation_is_not_evaluated_where_they_are_left_out() -> None:
     assert machine.rules["admit"](machine.first_state(), 0, 0) is None
 
 
+def test_row_operations_within_each_other_keep_their_order() -> None:
+    text = """
+def nested(one, other, is_first):
+    return put(spliced(one, 0, 1, other), 1 if is_first else 2, 7)
+def chosen(one, other, is_first):
+    return copied(one if is_first else other)[0]
+def agree(one, other):
+    return same(spliced(one, 0, 1, other), one if len(one) == 0 else other, 1)
+"""
+    functions = {node.name: (node, "<text>") for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+    names = Machine(Sizes(1, 0, 3, 1, 1), text=native.functions() | functions).names
+    assert names["nested"]([1, 2, 3], [4, 5, 6], True) == [4, 7, 3]
+    assert names["nested"]([1, 2, 3], [4, 5, 6], False) == [4, 2, 7]
+    assert names["chosen"]([1, 2, 3], [4, 5, 6], True) == 1
+    assert names["agree"]([1, 2, 3], [4, 5, 6])
+
+
+def test_a_step_that_writes_only_ghosts_is_left_empty_without_them() -> None:
+    function = ast.parse("def step(state):\n    state.place[0] = 1").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    machine = Machine(Sizes(1, 0, 1, 1, 1), False, text=native.functions() | {"step": (function, "<text>")})
+    before, after = machine.first_state(), machine.first_state()
+    machine.names["step"](after)
+    assert real_fields(after) == real_fields(before)
+
+
 def test_contracts_are_loaded_when_something_asks_for_them() -> None:
     program = """
 import sys
+from kvproof.spec import native
 from kvproof.spec.native import Machine, Sizes
 machine = Machine(Sizes(2, 0, 1, 1, 1))
 print("kvproof.spec.contracts" in sys.modules)

@@ -143,7 +143,7 @@ def without_ghosts(function: ast.FunctionDef) -> ast.FunctionDef:
     while True:
         live = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         before = ast.dump(function)
-        function.body = list(_kept(function.body, live))
+        function.body = list(_kept(function.body, live)) or [ast.Pass()]
         if ast.dump(function) == before:
             return function
 
@@ -205,7 +205,7 @@ class _Runnable(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        unparsed = [ast.unparse(a) for a in node.args]
+        unparsed = [f"({ast.unparse(a)})" for a in node.args]
         match name:
             case "implies":
                 return ast.copy_location(
@@ -213,7 +213,7 @@ class _Runnable(ast.NodeTransformer):
                 )
             case "copied":
                 source = "{0}[:]".format(*unparsed)
-            case "same" if unparsed[2] == "BLOCK_SIZE":
+            case "same" if unparsed[2] == "(BLOCK_SIZE)":
                 source = "({0} == {1})".format(*unparsed)
             case "same":
                 source = "({0}[:{2}] == {1}[:{2}])".format(*unparsed)

@@ -47,6 +47,36 @@ def run(source: str) -> Any:
         ("state.live[seq] = state.live[seq][seq]", "one subscript too many"),
         ("state.live = True", "the value has another shape"),
         ("state.table[seq] = 1", "the value has another shape"),
+        ("state.position[seq] = copied(state.table[seq])", "the value has another shape"),
+        ("state.refcount = [0 for s in SEQS]", "the value has another shape"),
+        ("state.content[0] = put(state.content[0], 0, state.content[0])", "the value has another shape"),
+        ("state.live[seq] = same(state.table[0], state.table[seq], 1)", "a row of slots is needed here"),
+        ("state.content[0] = spliced(state.content[0], 0, 1, state.pins)", "a row of slots is needed here"),
+        ("x = state.content[0] if state.live[seq] else 1", "a choice between values of different shapes"),
+        (
+            "if state.live[seq]:\n        x = 1\n    else:\n        x = state.content[0]\n    y = x",
+            "the name x has no value",
+        ),
+        ("state.content[0][0] = 1", "a slot of a row is written in place"),
+        ("state.table[seq] = state.table[0]", "state.table[0] would have two names"),
+        ("x = state.pins\n    state.pins[0] = 1", "state.pins would have two names"),
+        ("x = copied(state.pins)\n    state.pins = x\n    state.pins[0] = 1", "x would have two names"),
+        ("state.place = put(state.place, 0, 1) if state.live[seq] else state.pins", "state.pins would have two names"),
+        ("state.rank = copied(state.rank)", "copied(state.rank) would have two names"),
+        (
+            "state.table = put(state.table, 0, state.table[1])",
+            "put(state.table, 0, state.table[1]) would have two names",
+        ),
+        ("state.table = [state.table[0] for s in SEQS]", "[state.table[0] for s in SEQS] would have two names"),
+        ("know(state, seq, 0, state.table[0], 1)", "state.table[0] would have two names"),
+        ("state.refcount[0] = NUM_BLOCKS\n    NUM_BLOCKS = 1", "NUM_BLOCKS is a local name here, and also a constant"),
+        (
+            "holds = 1\n    check(holds(state, 0, 0), 'x')",
+            "holds is a local name here, and also a constant or a function",
+        ),
+        ("x = all(min(1, min) == 1 for min in SEQS)", "min is a local name here, and also a constant or a function"),
+        ("state = 1", "state is a state and cannot be assigned"),
+        ("check(state.live[seq], property='x')", "an argument given by name"),
         ("state.live[seq] = state.refcount[seq] and state.live[seq]", "a condition that is no truth value"),
         ("if state.refcount[seq]:\n        pass", "a condition that is no truth value"),
         ("state.refcount[seq] = state.refcount[seq] // 0", "division by 0"),
@@ -101,6 +131,38 @@ def test_a_function_of_several_statements_is_refused() -> None:
                 state.live[seq] = holds(state, seq, 0)
             """
         )
+
+
+def test_parameters_that_are_given_by_name_are_refused() -> None:
+    with pytest.raises(NotInLanguage, match="holds has parameters that are given by name"):
+        run("def holds(state, seq, *, block):\n    return True\ndef finish(state, seq):\n    x = holds(state, seq, 0)")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "state.content[0] = state.content[1]",
+        "state.tokens[0] = copied(state.tokens[1])",
+        "state.table = [put(state.table[s], 0, 0) if s == seq else state.table[s] for s in SEQS]",
+        "x = copied(state.pins)\n    forget(state, x[0])",
+        "x = [0 for b in BLOCKS]\n    state.pins = copied(x)",
+    ],
+)
+def test_rows_that_no_write_can_change_through_another_name_are_read(statement: str) -> None:
+    run(f"def finish(state, seq):\n    {statement}\n")
+
+
+def test_a_comparison_is_defined_if_an_earlier_one_of_its_chain_fails() -> None:
+    outcome = run(
+        "def finish(state, seq):\n    check(0 <= seq < NUM_SEQS <= 7 // (seq + 1) < state.refcount[seq], 'x')"
+    )
+    divisor, *_, subscript = outcome.demands
+    seq, size = z3.Ints("seq NUM_SEQS")
+    solver = z3.Solver()
+    solver.add(z3.Not(divisor.formula))
+    assert solver.check() == z3.unsat
+    where_seq_is_none = z3.substitute(subscript.formula, (seq, z3.IntVal(-1)), (size, z3.IntVal(0)))
+    assert z3.is_true(z3.simplify(where_seq_is_none))
 
 
 def test_both_sides_of_an_unknown_branch_are_merged() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kvproof.models.translation.conditions import Conditions
-from kvproof.models.translation.maps import Value, chosen
+from kvproof.models.translation.maps import Value, chosen, shape
 from kvproof.models.translation.terms import (
     COMPARISONS,
     Number,
@@ -146,7 +146,9 @@ class Expressions:
         parts: list[Truth] = []
         left_node = node.left
         for operator, right_node in zip(node.ops, node.comparators, strict=True):
-            parts.append(self._compared(node, operator, left_node, right_node, frame))
+            with self.conditions.under(*parts):  # Python stops at the first comparison that does not hold
+                compared = self._compared(node, operator, left_node, right_node, frame)
+            parts.append(compared)
             left_node = right_node
         return conjunction(*parts)
 
@@ -165,4 +167,6 @@ class Expressions:
             return self.value(node.body if condition else node.orelse, frame)  # type: ignore[no-any-return]
         yes = self.assuming(condition, node.body, frame)
         no = self.assuming(negation(condition), node.orelse, frame)
+        if shape(yes) != shape(no):
+            raise frame.error(node, "a choice between values of different shapes", "choose between values of one shape")
         return chosen(condition, yes, no)

@@ -61,8 +61,13 @@ class Map:
 Value = Term | Map
 
 
+def shape(value: Value) -> tuple[Domain, ...]:
+    """The domains of a map; none for a term. Values of one shape may stand for each other."""
+    return value.domains if isinstance(value, Map) else ()
+
+
 def chosen(condition: Truth, one: Value, other: Value) -> Value:
-    """`one if condition else other`, for terms and for maps."""
+    """`one if condition else other`, for terms and for maps of one shape."""
     if isinstance(condition, bool):
         return one if condition else other
     if one is other:

@@ -5,13 +5,15 @@ Both sides of an `if` with an unknown condition are run, and the two states are 
 
 import ast
 from dataclasses import dataclass, field
+from typing import Any
 
 from kvproof.models.translation.conditions import Conditions, Demand
-from kvproof.models.translation.maps import Map, SymbolicState, Value, chosen, merged
+from kvproof.models.translation.maps import Map, SymbolicState, Value, chosen, merged, shape
 from kvproof.models.translation.sizes import Universe
 from kvproof.models.translation.states import StateExpressions
 from kvproof.models.translation.terms import Truth, conjunction, negation
 from kvproof.models.translation.text import Frame, Text, parameters_of, returned
+from kvproof.spec.language import SLOTS, Domain
 from kvproof.spec.native import FIELDS, called
 
 
@@ -42,6 +44,9 @@ class Outcome:
     value: Value = True
 
 
+IMMUTABLE = (SLOTS,)  # rows of slots are replaced as a whole, so they may have several names
+
+
 class _Disabled(Exception):
     """A guard is known not to hold: the rest of the rule is not reached, and the state is unchanged."""
 
@@ -58,6 +63,7 @@ class Run:
     def call(self, name: str, *arguments: SymbolicState | Value) -> Outcome:
         """Run the function on these arguments. Raises NotInLanguage."""
         function, file = self.text.functions[name]
+        self.expressions.require_own_names(function, file)
         parameters = parameters_of(function, file)
         values = dict(zip(parameters, arguments, strict=True))
         frame = Frame(file, {**self.expressions.constants, **values}, (name,))
@@ -84,7 +90,9 @@ class Run:
     def _statement(self, node: ast.stmt, frame: Frame) -> Frame:
         match node:
             case ast.Assign(targets=[target]):
-                return self._assigned(target, self.expressions.value(node.value, frame), frame)
+                value = self.expressions.value(node.value, frame)
+                self._require_own_lists(node.value, value, frame, ast.unparse(target))
+                return self._assigned(target, value, frame)
             case ast.AugAssign():
                 whole = ast.copy_location(ast.BinOp(node.target, node.op, node.value), node)
                 return self._assigned(node.target, self.expressions.value(whole, frame), frame)
@@ -106,6 +114,8 @@ class Run:
         raise frame.error(node, f"{kind} is not in the language", "write assignments, if, require, check and steps")
 
     def _require(self, kind: str, node: ast.Call, frame: Frame) -> None:
+        if node.keywords:
+            raise frame.error(node, "an argument given by name", "give the arguments in their order")
         texts = [one.value for one in node.args[1:] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         if not texts or len(texts) != len(node.args) - 1:
             raise frame.error(node, f"{kind} without its sentence", "give the sentence as a text after the condition")
@@ -136,6 +146,9 @@ class Run:
             raise frame.error(
                 node, f"{name} is called with {len(states)} states", "give one state, as the first argument"
             )
+        for parameter, argument in zip(parameters_of(function, file)[1:], node.args[1:], strict=True):
+            if not isinstance(argument, ast.Name):  # a step never changes the list that a local name stands for
+                self._require_own_lists(argument, inner.names[parameter], frame)
         after = self._block(function.body, inner)
         return frame.named(**{node.args[0].id: after.names[parameters_of(function, file)[0]]})
 
@@ -154,15 +167,25 @@ class Run:
                 names[name] = one
             elif isinstance(one, SymbolicState):
                 names[name] = merged(condition, one, other)
-            else:
+            elif shape(one) == shape(other):
                 names[name] = chosen(condition, one, other)
+            else:  # a row on one side, a number on the other: the name has no value afterwards
+                names.pop(name, None)
         return Frame(frame.file, names, frame.chain)
+
+    def _require_own_lists(self, node: ast.expr, value: Any, frame: Frame, target: str = "") -> None:
+        """Refuse a row that would have two names natively, so that a write in place would change both."""
+        if isinstance(value, Map) and not _has_own_lists(node, value.domains, target):
+            what = f"{ast.unparse(node)} would have two names"
+            raise frame.error(node, what, "write copied(…) of a row, or a comprehension over the rows")
 
     def _assigned(self, target: ast.expr, value: Value | SymbolicState, frame: Frame) -> Frame:
         if isinstance(value, SymbolicState):
             what = f"{ast.unparse(target)} is another name for a state"
             raise frame.error(target, what, "use the parameter itself")
         if isinstance(target, ast.Name):
+            if isinstance(frame.names.get(target.id), SymbolicState):
+                raise frame.error(target, f"{target.id} is a state and cannot be assigned", "use another name")
             return frame.named(**{target.id: value})
         path: list[ast.expr] = []
         whole = target
@@ -185,14 +208,36 @@ class Run:
         before, indexes = state.maps[field_name], [self.expressions.number(one, frame) for one in path]
         if len(indexes) > before.arity:
             raise frame.error(target, "one subscript too many", "give a field as many as it has domains")
+        if before.domains[-1:] == IMMUTABLE and len(indexes) == before.arity:
+            raise frame.error(target, "a slot of a row is written in place", "replace the row: put(row, slot, value)")
         for index, domain in zip(indexes, before.domains, strict=False):
             self.expressions.in_range(index, domain, target, frame)
-        arity = value.arity if isinstance(value, Map) else 0
-        if arity + len(indexes) != before.arity:
-            raise frame.error(target, "the value has another shape than what it is assigned to", "add or drop indexes")
+        if shape(value) != before.domains[len(indexes) :]:
+            raise frame.error(
+                target,
+                "the value has another shape than what it is assigned to",
+                "assign a value of the same domains",
+            )
         if not indexes:
             assert isinstance(value, Map)
             after = Map(before.domains, value.read)
         else:
             after = before.put(tuple(indexes), value)
         return frame.named(**{name: state.written(field_name, after)})
+
+
+def _has_own_lists(node: ast.expr, domains: tuple[Domain, ...], in_place: str) -> bool:
+    """Whether no list that a write can change natively has another name after the assignment of an expression.
+
+    domains: of the value. in_place: the text of the target; what stays where it was has no second name.
+    """
+    if not domains or domains == IMMUTABLE or ast.unparse(node) == in_place:
+        return True
+    match node:
+        case ast.IfExp():
+            return all(_has_own_lists(side, domains, in_place) for side in (node.body, node.orelse))
+        case ast.ListComp(generators=[ast.comprehension(target=ast.Name(id=name))]):
+            return _has_own_lists(node.elt, domains[1:], f"{in_place}[{name}]")
+        case ast.Call(func=ast.Name(id="copied" | "put")):  # the lists within the copy are those of the original
+            return domains[1:] in ((), IMMUTABLE)
+    return False

@@ -10,8 +10,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from kvproof.models.translation.conditions import Conditions
+from kvproof.models.translation.errors import NotInLanguage
 from kvproof.models.translation.expressions import Expressions
-from kvproof.models.translation.maps import Map, SymbolicState
+from kvproof.models.translation.maps import Map, SymbolicState, shape
 from kvproof.models.translation.sizes import Universe
 from kvproof.models.translation.terms import (
     Number,
@@ -26,7 +27,7 @@ from kvproof.models.translation.terms import (
     implication,
     is_between,
 )
-from kvproof.models.translation.text import Frame, Text, parameters_of, returned
+from kvproof.models.translation.text import Frame, Text, names_bound, names_called, parameters_of, returned
 from kvproof.spec.language import SLOTS, Domain
 
 ROW_OPERATIONS = {"copied": 1, "put": 3, "spliced": 4, "same": 3, "implies": 2}
@@ -105,15 +106,27 @@ class StateExpressions(Expressions):
             case "put":
                 row, index = self.map(arguments[0], frame), self.number(arguments[1], frame)
                 self.in_range(index, row.domains[0], node, frame)
-                return row.put((index,), self.value(arguments[2], frame))
+                value = self.value(arguments[2], frame)
+                if shape(value) != row.domains[1:]:
+                    raise frame.error(
+                        node, "the value has another shape than what it replaces", "put a value of the row"
+                    )
+                return row.put((index,), value)
             case "same":
-                one, other = self.map(arguments[0], frame), self.map(arguments[1], frame)
+                one, other = self._slots(arguments[0], frame), self._slots(arguments[1], frame)
                 return self._are_same(one, other, self._stop(0, arguments[2], node, frame))
-        row, source = self.map(arguments[0], frame), self.map(arguments[3], frame)
+        row, source = self._slots(arguments[0], frame), self._slots(arguments[3], frame)
         start = self.number(arguments[1], frame)
         stop = self._stop(start, arguments[2], node, frame)
         self.conditions.demand(0 <= start, f"{ast.unparse(node)} starts at a slot", frame.chain, frame.place(node))
         return Map(row.domains, lambda slot: choice(is_between(start, slot, stop), source.read(slot), row.read(slot)))
+
+    def _slots(self, node: ast.expr, frame: Frame) -> Map:
+        """The value of an expression that is a row of slots. Raises NotInLanguage."""
+        found = self.map(node, frame)
+        if found.domains != (SLOTS,):
+            raise frame.error(node, "a row of slots is needed here", "compare other rows with all(… for …)")
+        return found
 
     def _stop(self, start: Number, stop_node: ast.expr, node: ast.Call, frame: Frame) -> Number:
         stop = self.number(stop_node, frame)
@@ -147,11 +160,23 @@ class StateExpressions(Expressions):
         function, file = self.text.functions[name]
         if name in frame.chain:
             raise frame.error(node, f"{name} calls itself", "write it without recursion")
+        self.require_own_names(function, file)
         parameters = parameters_of(function, file)
         if len(parameters) != len(node.args):
             raise frame.error(node, f"{name} takes {len(parameters)} arguments", f"give {', '.join(parameters)}")
         values = {key: self.value(one, frame) for key, one in zip(parameters, node.args, strict=True)}
         return Frame(file, {**self.constants, **values}, (*frame.chain, name))
+
+    def require_own_names(self, function: ast.FunctionDef, file: str) -> None:
+        """Refuse a local name that is also a constant, or a function that is called here: Python takes the local."""
+        called = names_called(function)
+        for node, name in names_bound(function):
+            if name in self.constants or name in called:
+                what = f"{name} is a local name here, and also a constant or a function that is used here"
+                raise NotInLanguage(file, node, what, "use another name")
+        if function.args.kwonlyargs:
+            what = f"{function.name} has parameters that are given by name"
+            raise NotInLanguage(file, function, what, "give all arguments in their order")
 
     # Quantifiers and comprehensions
 

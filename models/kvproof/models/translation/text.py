@@ -1,6 +1,7 @@
 """The text of the specification for the translator: its functions, each with its file, and its constants."""
 
 import ast
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -95,6 +96,21 @@ def parameters_of(function: ast.FunctionDef, file: str) -> list[str]:
     if arguments.vararg or arguments.kwarg:
         raise NotInLanguage(file, function, f"{function.name} takes any number of arguments", "name each parameter")
     return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+
+
+@functools.lru_cache(maxsize=4096)
+def names_bound(function: ast.FunctionDef) -> tuple[tuple[ast.AST, str], ...]:
+    """The names to which a function gives a value, each with its place: parameters, locals, and those of generators."""
+    arguments = [(node, node.arg) for node in ast.walk(function.args) if isinstance(node, ast.arg)]
+    names = [node for statement in function.body for node in ast.walk(statement) if isinstance(node, ast.Name)]
+    return (*arguments, *((node, node.id) for node in names if isinstance(node.ctx, ast.Store)))
+
+
+@functools.lru_cache(maxsize=4096)
+def names_called(function: ast.FunctionDef) -> frozenset[str]:
+    """The names of what a function calls."""
+    calls = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+    return frozenset(called.id for called in calls if isinstance(called, ast.Name))
 
 
 def place_of(file: str, node: ast.AST) -> str:
