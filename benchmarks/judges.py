@@ -11,7 +11,7 @@ import time
 from kvproof.check.search.hypothesis_machine import drive
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import MANAGERS
-from kvproof.check.subjects.builtin.manager import make
+from kvproof.check.subjects.builtin.manager import BuiltIn
 
 NUM_OPERATIONS, NUM_EXAMPLES, NUM_STEPS = 150_000, 200, 50
 ROUNDS = 3
@@ -19,11 +19,11 @@ ROUNDS = 3
 
 def walked() -> float:
     """Operations a second of the walker, the best of several walks."""
-    walk(MANAGERS, make(), 0, max_operations=20_000, seconds=60)
+    walk(MANAGERS, BuiltIn(), 0, max_operations=20_000, seconds=60)
     best = 0.0
     for seed in range(1, ROUNDS + 1):
         began = time.process_time()
-        done = walk(MANAGERS, make(), seed, max_operations=NUM_OPERATIONS, seconds=600)
+        done = walk(MANAGERS, BuiltIn(), seed, max_operations=NUM_OPERATIONS, seconds=600)
         assert done.finding is None, done.finding
         best = max(best, done.num_operations / (time.process_time() - began))
     return best
@@ -34,7 +34,7 @@ def driven() -> float:
     best = 0.0
     for seed in range(1, ROUNDS + 1):
         began = time.process_time()
-        done = drive(make(), seed, examples=NUM_EXAMPLES, steps=NUM_STEPS)
+        done = drive(BuiltIn(), seed, examples=NUM_EXAMPLES, steps=NUM_STEPS)
         assert done.finding is None, done.finding
         best = max(best, done.num_operations / (time.process_time() - began))
     return best

@@ -142,18 +142,18 @@ def test_the_journal_has_the_last_run_up_to_the_operation_that_did_not_end() -> 
 
 def test_an_isolated_walk_is_the_walk_of_one_process(own: RemoteFactory) -> None:
     there = remote_search.walk(MANAGERS, own(), 3, max_operations=500, seconds=100)
-    here = random_walk.walk(MANAGERS, manager.make(), 3, max_operations=500, seconds=100)
+    here = random_walk.walk(MANAGERS, manager.BuiltIn(), 3, max_operations=500, seconds=100)
     by_calls = random_walk.walk(MANAGERS, own(), 3, max_operations=200, seconds=100)
     assert there.finding is None
     assert (there.num_operations, there.kinds, there.coverage) == (here.num_operations, here.kinds, here.coverage)
     assert by_calls.num_operations == 200
-    assert by_calls.kinds == random_walk.walk(MANAGERS, manager.make(), 3, max_operations=200, seconds=100).kinds
+    assert by_calls.kinds == random_walk.walk(MANAGERS, manager.BuiltIn(), 3, max_operations=200, seconds=100).kinds
 
 
 def test_an_isolated_exploration_is_that_of_one_process(own: RemoteFactory) -> None:
     scope = Scope(2, num_seqs=1, num_tokens=2)
     there = remote_search.explore(MANAGERS, own(), scope, seconds=100)
-    here = remote_search.explore(MANAGERS, manager.make(), scope, seconds=100)
+    here = remote_search.explore(MANAGERS, manager.BuiltIn(), scope, seconds=100)
     assert there.is_exhausted
     assert (there.num_states, there.num_operations, there.coverage) == (
         here.num_states,

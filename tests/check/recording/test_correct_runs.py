@@ -39,7 +39,7 @@ def test_a_server_with_the_built_in_manager_is_consistent(name: str, serve: Serv
     assert wanted <= reached
 
 
-@pytest.mark.parametrize("make", [manager.make, scheduler.make], ids=["manager", "scheduler"])
+@pytest.mark.parametrize("make", [manager.BuiltIn, scheduler.BuiltInScheduler], ids=["manager", "scheduler"])
 def test_a_walk_of_a_subject_is_consistent(make: Callable[[], Any], tmp_path: Path) -> None:
     path = tmp_path / "walk.jsonl"
     for seed in range(1, 13):

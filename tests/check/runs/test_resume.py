@@ -51,15 +51,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_runs_passed_over_are_the_first_of_the_seed() -> None:
-    whole = random_walk.walk(MANAGERS, manager.make(), 4, max_operations=1_200, seconds=100)
-    begun = random_walk.walk(MANAGERS, manager.make(), 4, max_operations=600, seconds=100)
+    whole = random_walk.walk(MANAGERS, manager.BuiltIn(), 4, max_operations=1_200, seconds=100)
+    begun = random_walk.walk(MANAGERS, manager.BuiltIn(), 4, max_operations=600, seconds=100)
     ended = random_walk.walk(
-        MANAGERS, manager.make(), 4, max_operations=600, seconds=100, options=WalkOptions(first_run=begun.num_drawn)
+        MANAGERS, manager.BuiltIn(), 4, max_operations=600, seconds=100, options=WalkOptions(first_run=begun.num_drawn)
     )
     assert begun.num_drawn > 3
     assert begun.kinds["new"] + ended.kinds["new"] == pytest.approx(whole.kinds["new"], abs=8)
     again = random_walk.walk(
-        MANAGERS, manager.make(), 4, max_operations=600, seconds=100, options=WalkOptions(first_run=begun.num_drawn)
+        MANAGERS, manager.BuiltIn(), 4, max_operations=600, seconds=100, options=WalkOptions(first_run=begun.num_drawn)
     )
     assert again.kinds == ended.kinds != begun.kinds
 

@@ -142,7 +142,7 @@ def test_a_file_is_read_as_it_is_now(module: Path) -> None:
 
 
 def test_a_factory_has_the_name_by_which_it_is_found_again() -> None:
-    assert name_of(manager.make) == "kvproof.check.subjects.builtin.manager:make"
+    assert name_of(manager.BuiltIn) == "kvproof.check.subjects.builtin.manager:BuiltIn"
     assert name_of(lambda: None) is None
 
 

@@ -53,9 +53,10 @@ class Row:
         return self.default or (self.releases[1] if self.releases else "")
 
 
-def _by(module: str) -> Callable[..., Any]:
-    """The function `make` of a module of this package, which is imported when it is needed."""
-    return lambda *release: importlib.import_module(f"{__package__}.{module}").make(*release)
+def _by(adapter: str) -> Callable[..., Any]:
+    """A class of this package, as module.class. The module is imported when a subject is made."""
+    module, _, name = adapter.rpartition(".")
+    return lambda *release: getattr(importlib.import_module(f"{__package__}.{module}"), name)(*release)
 
 
 def _vllm_v0(generation: int | None = None) -> Callable[[str], Any]:
@@ -74,44 +75,51 @@ def _vllm_v0(generation: int | None = None) -> Callable[[str], Any]:
 
 V0_DEFAULT, V0_NEWEST = "0.9.2", "0.10.2"
 ROWS = (
-    Row("kvproof", MANAGER, "kvproof's own block manager", _by("builtin.manager")),
+    Row("kvproof", MANAGER, "kvproof's own block manager", _by("builtin.manager.BuiltIn")),
     Row(
         "kvproof-generation1",
         MANAGER,
         "kvproof's manager with the interface of vLLM's first generation; its sliding windows are rings",
-        _by("builtin.generation1"),
+        _by("builtin.generation1.Generation1"),
     ),
     Row(
         "kvproof-objects",
         MANAGER,
         "kvproof's block objects with vLLM's public interface, driven as vLLM's own block manager drives its objects",
-        _by("builtin.objects"),
+        _by("builtin.objects.BlockObjects"),
     ),
-    Row("kvproof-pool", POOL, "kvproof's own block pool with its prefix cache", _by("builtin.pool")),
-    Row("kvproof-scheduler", SCHEDULER, "kvproof's own scheduler with its block manager", _by("builtin.scheduler")),
+    Row("kvproof-pool", POOL, "kvproof's own block pool with its prefix cache", _by("builtin.pool.OwnPool")),
+    Row(
+        "kvproof-scheduler",
+        SCHEDULER,
+        "kvproof's own scheduler with its block manager",
+        _by("builtin.scheduler.BuiltInScheduler"),
+    ),
     Row(
         "lmdeploy",
         MANAGER,
         "the block manager and the prefix cache of LMDeploy's PyTorch engine",
-        _by("lmdeploy.manager"),
+        _by("lmdeploy.LMDeploy"),
         "lmdeploy",
         ("0.18.0", "0.18.0"),
     ),
-    Row("mini-sglang", MANAGER, "mini-sglang's cache manager", _by("mini_sglang.manager"), is_checkout=True),
-    Row("nano-vllm", MANAGER, "nano-vllm's block manager", _by("nano_vllm.manager"), is_checkout=True),
+    Row("mini-sglang", MANAGER, "mini-sglang's cache manager", _by("mini_sglang.MiniSGLang"), is_checkout=True),
+    Row("nano-vllm", MANAGER, "nano-vllm's block manager", _by("nano_vllm.NanoVllm"), is_checkout=True),
     Row(
         "nano-vllm-scheduler",
         SCHEDULER,
         "nano-vllm's scheduler with its block manager",
-        _by("nano_vllm.scheduler"),
+        _by("nano_vllm.NanoVllmScheduler"),
         is_checkout=True,
     ),
-    Row("sglang", MANAGER, "SGLang's pool and prefix cache", _by("sglang.manager"), "sglang", ("0.5.9", "0.5.23")),
+    Row(
+        "sglang", MANAGER, "SGLang's pool and prefix cache", _by("sglang.manager.SGLang"), "sglang", ("0.5.9", "0.5.23")
+    ),
     Row(
         "transformers",
         SCHEDULER,
         "the loop of transformers' continuous batching",
-        _by("transformers.scheduler"),
+        _by("transformers.scheduler.Transformers"),
         "transformers",
         ("5.20.0", "5.23.0"),
     ),
@@ -128,18 +136,18 @@ ROWS = (
         "vllm-v0-scheduler",
         SCHEDULER,
         "vLLM's V0 scheduler with its block manager",
-        _by("vllm.v0_scheduler"),
+        _by("vllm.v0_scheduler.VllmV0Scheduler"),
         "vllm",
         ("0.6.5", V0_NEWEST),
         V0_DEFAULT,
     ),
-    Row("vllm-v1", MANAGER, "vLLM's V1 KV cache manager", _by("vllm.v1_manager"), "vllm", ("0.6.5", "0.33.0")),
-    Row("vllm-v1-pool", POOL, "vLLM's V1 block pool", _by("vllm.v1_pool"), "vllm", ("0.10.2", "0.33.0")),
+    Row("vllm-v1", MANAGER, "vLLM's V1 KV cache manager", _by("vllm.v1_manager.VllmV1"), "vllm", ("0.6.5", "0.33.0")),
+    Row("vllm-v1-pool", POOL, "vLLM's V1 block pool", _by("vllm.v1_pool.VllmV1Pool"), "vllm", ("0.10.2", "0.33.0")),
     Row(
         "vllm-v1-scheduler",
         SCHEDULER,
         "vLLM's V1 scheduler with its KV cache manager",
-        _by("vllm.v1_scheduler"),
+        _by("vllm.v1_scheduler.VllmV1Scheduler"),
         "vllm",
         ("0.11.0", "0.33.0"),
     ),

@@ -16,7 +16,7 @@ from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConf
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.shrinking.shrink import shrink
 from kvproof.check.search.strategies import SCHEDULERS
-from kvproof.check.subjects.builtin.scheduler import make
+from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 from kvproof.spec.trace import Operation
 
 
@@ -244,7 +244,7 @@ def test_a_device_that_runs_its_steps_in_order_holds_only_blocks_of_steps_that_a
 
 
 def test_one_step_at_a_time_is_the_default_of_a_scheduler_that_can_no_more() -> None:
-    judge = SchedulerJudge(make(), SchedulerConfig())
+    judge = SchedulerJudge(BuiltInScheduler(), SchedulerConfig())
     assert [judge.apply(operation) for operation in [add(1, 3, 3), ("schedule",), ("launch",), ("schedule",)]] == [
         True,
         True,

@@ -7,7 +7,7 @@ from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.scheduler import ScheduledStep, SchedulerConfig
 from kvproof.check.search.shrinking.shrink import shrink
-from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler, make
+from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 from kvproof.impl.scheduler import SchedulerOutputs
 from kvproof.spec.trace import Operation
 
@@ -33,7 +33,7 @@ class Weary(BuiltInScheduler):
 
 
 def test_a_drain_takes_the_steps_that_lead_to_the_end() -> None:
-    in_one, in_steps = (SchedulerJudge(make(), SchedulerConfig(num_gpu_blocks=4)) for _ in range(2))
+    in_one, in_steps = (SchedulerJudge(BuiltInScheduler(), SchedulerConfig(num_gpu_blocks=4)) for _ in range(2))
     for judge in (in_one, in_steps):
         assert judge.apply(add(1, 5, 4))
         assert judge.apply(add(2, 3, 2))
@@ -48,14 +48,14 @@ def test_a_drain_takes_the_steps_that_lead_to_the_end() -> None:
 
 
 def test_a_drain_ends_a_step_that_is_under_way() -> None:
-    judge = SchedulerJudge(make(), SchedulerConfig())
+    judge = SchedulerJudge(BuiltInScheduler(), SchedulerConfig())
     for operation in (add(1, 5, 4), *STEP[:2], ("drain", (0,))):
         assert judge.apply(operation)
     assert judge.is_done()
 
 
 def test_nobody_arrives_after_a_drain_and_one_without_tokens_is_none() -> None:
-    judge = SchedulerJudge(make(), SchedulerConfig())
+    judge = SchedulerJudge(BuiltInScheduler(), SchedulerConfig())
     assert not judge.apply(("drain", ()))
     assert judge.apply(add(1, 5, 4))
     assert judge.apply(("drain", (0,)))

@@ -17,7 +17,7 @@ from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConf
 from kvproof.check.search.configurations import draw_for_scheduler as draw
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import SCHEDULERS
-from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler, make
+from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 from kvproof.impl.scheduler import SchedulerOutputs
 from kvproof.spec.text.budgets import num_steps_max
 from kvproof.spec.text.identity import Key
@@ -42,16 +42,16 @@ def judge_of(subject: Any, operations: list[Operation], **config: Any) -> Schedu
 
 
 def test_nothing_is_refuted_in_20_000_operations() -> None:
-    done = walk(SCHEDULERS, make(), 0, max_operations=20_000, seconds=100.0)
+    done = walk(SCHEDULERS, BuiltInScheduler(), 0, max_operations=20_000, seconds=100.0)
     assert done.finding is None, done.finding
     assert done.num_operations >= 20_000
 
 
 @pytest.mark.long
 def test_nothing_is_refuted_in_200_000_operations_and_every_witness_was_reached() -> None:
-    done = walk(SCHEDULERS, make(), 1, max_operations=200_000, seconds=1000.0)
+    done = walk(SCHEDULERS, BuiltInScheduler(), 1, max_operations=200_000, seconds=1000.0)
     assert done.finding is None, done.finding
-    expected = SCHEDULER.expected_witnesses(make().capabilities)
+    expected = SCHEDULER.expected_witnesses(BuiltInScheduler().capabilities)
     assert [name for name, is_expected in expected.items() if is_expected and not done.coverage[name]] == []
 
 
@@ -60,24 +60,26 @@ def test_nothing_is_refuted_in_200_000_operations_and_every_witness_was_reached(
 @pytest.mark.parametrize("flag", ["caching", "chunked", "cross", "window"])
 def test_nothing_is_refuted_where_one_capability_is_always_used(flag: str, seed: int) -> None:
     fixed = {flag: 5 if flag == "window" else True}
-    done = walk(SCHEDULERS, make(), seed, max_operations=20_000, seconds=100.0, fixed=fixed)
+    done = walk(SCHEDULERS, BuiltInScheduler(), seed, max_operations=20_000, seconds=100.0, fixed=fixed)
     assert done.finding is None, done.finding
 
 
 def test_the_seed_determines_everything() -> None:
-    one, other = (walk(SCHEDULERS, make(), 7, max_operations=2_000, seconds=100.0) for _ in range(2))
+    one, other = (walk(SCHEDULERS, BuiltInScheduler(), 7, max_operations=2_000, seconds=100.0) for _ in range(2))
     assert one.coverage == other.coverage
     assert one.kinds == other.kinds
-    assert one.coverage != walk(SCHEDULERS, make(), 8, max_operations=2_000, seconds=100.0).coverage
+    assert one.coverage != walk(SCHEDULERS, BuiltInScheduler(), 8, max_operations=2_000, seconds=100.0).coverage
 
 
 def test_every_drawn_configuration_is_one_that_the_scheduler_accepts(seeds: Iterator[Any]) -> None:
     for _ in range(200):
-        make().open(draw(next(seeds), make().capabilities))
+        BuiltInScheduler().open(draw(next(seeds), BuiltInScheduler().capabilities))
 
 
 def test_a_fixed_configuration_is_kept() -> None:
-    done = walk(SCHEDULERS, make(), 0, max_operations=200, seconds=100.0, fixed={"chunked": True, "max_num_seqs": 3})
+    done = walk(
+        SCHEDULERS, BuiltInScheduler(), 0, max_operations=200, seconds=100.0, fixed={"chunked": True, "max_num_seqs": 3}
+    )
     assert done.finding is None
     assert not done.is_unsupported
 
@@ -86,7 +88,7 @@ def test_a_fixed_configuration_is_kept() -> None:
 
 
 def test_operations_that_are_not_enabled_are_passed_over() -> None:
-    judge = SchedulerJudge(make(), SchedulerConfig())
+    judge = SchedulerJudge(BuiltInScheduler(), SchedulerConfig())
     for operation in [("launch",), ("complete", (0,)), ("abort", 1)]:
         assert not judge.apply(operation)
     assert judge.apply(add(1, 3))
@@ -100,14 +102,14 @@ def test_operations_that_are_not_enabled_are_passed_over() -> None:
 
 def test_an_unknown_operation_is_no_trace() -> None:
     with pytest.raises(ValueError, match="there is no operation 'sleep'"):
-        SchedulerJudge(make(), SchedulerConfig()).apply(("sleep",))
+        SchedulerJudge(BuiltInScheduler(), SchedulerConfig()).apply(("sleep",))
 
 
 @pytest.mark.parametrize("place", range(4))
 def test_a_request_may_be_aborted_between_any_two_calls(place: int) -> None:
     operations = [add(1, 3, 5), *STEP]
     operations.insert(1 + place, ("abort", 1))
-    judge = SchedulerJudge(make(), SchedulerConfig())
+    judge = SchedulerJudge(BuiltInScheduler(), SchedulerConfig())
     for operation in [*operations, ("schedule",), ("launch",), ("complete", (0,))]:
         judge.apply(operation)
     assert judge.is_done()
@@ -116,7 +118,7 @@ def test_a_request_may_be_aborted_between_any_two_calls(place: int) -> None:
 
 def test_a_fork_shares_and_then_copies() -> None:
     forked: Operation = ("complete", (0, 1), ((10, 11),), ())
-    judge = judge_of(make(), [add(1, 3, 5), *STEP[:2], forked, *STEP])
+    judge = judge_of(BuiltInScheduler(), [add(1, 3, 5), *STEP[:2], forked, *STEP])
     assert judge.coverage["copy-on-write"] == 1
     assert sorted(judge.seqs) == [10, 11]
     assert [judge.seqs[seq].tokens[3:] for seq in (10, 11)] == [[0, 0], [1, 0]]
@@ -161,7 +163,7 @@ def test_a_running_request_that_never_goes_on_is_no_progress() -> None:
     assert finding is not None
     assert finding.property == "progress"
     assert "not all is done: request 1 running" in finding.text
-    assert finding_of(make(), SchedulerConfig(), operations) is None
+    assert finding_of(BuiltInScheduler(), SchedulerConfig(), operations) is None
 
 
 # What a step may not say --------------------------------------------------------------------------------------------

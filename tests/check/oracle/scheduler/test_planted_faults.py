@@ -13,7 +13,7 @@ from kvproof.check.oracle.replay import finding_of
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.shrinking.shrink import shrink
 from kvproof.check.search.strategies import SCHEDULERS
-from kvproof.check.subjects.builtin.scheduler import make
+from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 
@@ -228,14 +228,16 @@ FAULTS = [
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_the_loop_finds_and_names_the_fault_and_makes_its_run_short(fault: Fault, plant: Plant) -> None:
     with plant(fault.module, fault.function, fault.line, fault.replacement):
-        done = walk(SCHEDULERS, make(), 0, max_operations=NUM_OPERATIONS_MAX, seconds=SECONDS_MAX)
+        done = walk(SCHEDULERS, BuiltInScheduler(), 0, max_operations=NUM_OPERATIONS_MAX, seconds=SECONDS_MAX)
         found = done.counterexample
         assert found is not None
         assert found.finding.property in fault.properties, found.finding.text
-        short = shrink(make(), found, MINIMISE_SECONDS_MAX)
+        short = shrink(BuiltInScheduler(), found, MINIMISE_SECONDS_MAX)
         assert short.finding.kind == found.finding.kind
         assert len(short.operations) <= SHORT, short.operations
-        again = finding_of(make(), short.config, short.operations)
+        again = finding_of(BuiltInScheduler(), short.config, short.operations)
         assert again is not None
         assert again.text == short.finding.text
-    assert finding_of(make(), short.config, short.operations) is None, "the fault is out, and so is the finding"
+    assert finding_of(BuiltInScheduler(), short.config, short.operations) is None, (
+        "the fault is out, and so is the finding"
+    )

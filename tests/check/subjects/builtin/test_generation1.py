@@ -7,12 +7,12 @@ import pytest
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import MANAGERS
-from kvproof.check.subjects.builtin.generation1 import make
+from kvproof.check.subjects.builtin.generation1 import Generation1
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_walk_finds_nothing_and_no_hit_is_missed(seed: int) -> None:
-    done = walk(MANAGERS, make(), seed, max_operations=15_000, seconds=200)
+    done = walk(MANAGERS, Generation1(), seed, max_operations=15_000, seconds=200)
     assert done.finding is None
     assert done.notes["hit-complete"] == 0
     for witness in (
@@ -31,4 +31,4 @@ def test_a_walk_finds_nothing_and_no_hit_is_missed(seed: int) -> None:
 )
 def test_what_the_first_generation_cannot_have_is_unsupported(config: Config) -> None:
     with pytest.raises(Unsupported):
-        make().open(config)
+        Generation1().open(config)

@@ -8,13 +8,13 @@ from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import MANAGERS
-from kvproof.check.subjects.builtin.objects import make
+from kvproof.check.subjects.builtin.objects import BlockObjects
 from kvproof.spec.trace import Operation
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_walk_finds_nothing_and_no_hit_is_missed(seed: int) -> None:
-    done = walk(MANAGERS, make(), seed, max_operations=15_000, seconds=200)
+    done = walk(MANAGERS, BlockObjects(), seed, max_operations=15_000, seconds=200)
     assert done.finding is None
     assert done.notes["hit-complete"] == 0
     for witness in (
@@ -34,7 +34,7 @@ def test_a_walk_finds_nothing_and_no_hit_is_missed(seed: int) -> None:
 )
 def test_a_configuration_that_vllm_refuses_is_unsupported(config: Config) -> None:
     with pytest.raises(Unsupported):
-        make().open(config)
+        BlockObjects().open(config)
 
 
 NOTHING = ((None, 0, None), ())  # no adapter, no salt, no images
@@ -80,5 +80,5 @@ COPIES_AND_EXCHANGES: dict[str, tuple[Config, list[Operation]]] = {
 @pytest.mark.parametrize("run", COPIES_AND_EXCHANGES)
 def test_no_block_of_a_copy_is_given_up_before_the_copy_is_made(run: str) -> None:
     config, operations = COPIES_AND_EXCHANGES[run]
-    judge = ManagerJudge(make(), config)
+    judge = ManagerJudge(BlockObjects(), config)
     assert [operation for operation in operations if not judge.apply(operation)] == []

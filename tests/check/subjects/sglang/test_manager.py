@@ -9,11 +9,11 @@ from kvproof.check.subjects.loading import download
 
 WALK = """
 import sys
-from kvproof.check.subjects.sglang.manager import make
+from kvproof.check.subjects.sglang.manager import SGLang
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import MANAGERS
 
-done = walk(MANAGERS, make(sys.argv[1]), 1, max_operations=20_000, seconds=300)
+done = walk(MANAGERS, SGLang(sys.argv[1]), 1, max_operations=20_000, seconds=300)
 print(done.finding.property if done.finding else "not refuted", done.num_operations, *sorted(done.coverage))
 """
 

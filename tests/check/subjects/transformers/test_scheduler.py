@@ -98,13 +98,13 @@ import sys
 from kvproof.check.subjects.transformers.loader import import_modules
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import SCHEDULERS
-from kvproof.check.subjects.transformers.scheduler import make
+from kvproof.check.subjects.transformers.scheduler import Transformers
 
 modules = import_modules(sys.argv[1])
 api, cache, offloading, scheduler = modules.api, modules.cache, modules.offloading, modules.scheduler
 {change}
 fixed = {{"chunked": True, "max_num_seqs": 16, **{fixed}}}
-done = walk(SCHEDULERS, make(sys.argv[1]), 1, max_operations={num_operations}, seconds=300, fixed=fixed)
+done = walk(SCHEDULERS, Transformers(sys.argv[1]), 1, max_operations={num_operations}, seconds=300, fixed=fixed)
 print(done.finding or "not refuted", done.num_operations, *sorted(name for name, n in done.coverage.items() if n))
 """
 LIFTS_THE_BLOCK = """

@@ -7,7 +7,7 @@ import pytest
 
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.subjects.vllm.v1_fakes import PLACEHOLDER, FakeRequest
-from kvproof.check.subjects.vllm.v1_loader import Unused, content_hash, images_in
+from kvproof.check.subjects.vllm.v1_loader import STAND_INS, content_hash, images_in
 from kvproof.check.subjects.vllm.v1_manager import Calls
 from kvproof.spec.text.identity import Image, Key
 
@@ -86,4 +86,4 @@ def test_a_request_hashes_its_blocks_when_it_is_made_and_with_each_token() -> No
 
 def test_a_part_of_vllm_that_nothing_stands_in_for_is_the_adapters_fault_and_no_finding() -> None:
     with pytest.raises(AdapterError, match="does not stand in"):
-        Unused()
+        STAND_INS["config"]["VllmConfig"]()

@@ -12,7 +12,7 @@ from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.manager import EnabledOperations, state_key
-from kvproof.check.subjects.builtin.manager import make
+from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.spec.text.identity import Identities
 from kvproof.spec.trace import Operation
 
@@ -28,7 +28,7 @@ def steps_of(num_gpu_blocks: int, num_cpu_blocks: int) -> list[Step]:
 
 @lru_cache(maxsize=1)
 def _all_steps() -> tuple[Step, ...]:
-    subject, identities = make(), Identities()
+    subject, identities = BuiltIn(), Identities()
     config, alphabet = SCOPE.config, EnabledOperations(SCOPE)
 
     def run(path: list[Operation]) -> ManagerJudge:

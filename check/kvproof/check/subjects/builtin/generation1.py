@@ -41,8 +41,3 @@ class Generation1(BuiltIn):
         size = config.block_size
         ring = None if config.window is None else (sized_function("blocks_for", size)(config.window - 1) + 1) * size
         return super().make(replace(config, window=ring))
-
-
-def make() -> Generation1:
-    """The built-in manager of the first generation as a subject."""
-    return Generation1()

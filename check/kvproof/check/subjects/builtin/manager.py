@@ -303,8 +303,3 @@ def observation_of(manager: Any, encoders: Mapping[str, int]) -> Observation:
     free_ids = manager.free_ids(Device.GPU) + manager.evictable_ids(Device.GPU) + manager.free_ids(Device.CPU)
     free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
     return Observation(tables, free, reserved, refs, free_ids)
-
-
-def make() -> BuiltIn:
-    """The built-in manager as a subject."""
-    return BuiltIn()

@@ -22,7 +22,7 @@ from kvproof.check.protocol.manager import (
     Unsupported,
 )
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
-from kvproof.check.subjects.builtin.manager import ANSWERS, ASSUMPTIONS, BuiltIn
+from kvproof.check.subjects.builtin.manager import ANSWERS, ASSUMPTIONS, BuiltIn, extra_of
 from kvproof.impl import (
     BlockTable,
     ComputedBlocksTracker,
@@ -72,9 +72,7 @@ class BlockObjects(ManagerAdapter):
             self._set_waiting(seq)
 
     def _set_waiting(self, seq: int) -> None:
-        key = self.keys[seq]
-        extra = (key.adapter_id, key.salt) if key.adapter_id or key.salt else None
-        self.seqs[seq] = Sequence(seq, self.tokens[seq], self.config.block_size, extra)
+        self.seqs[seq] = Sequence(seq, self.tokens[seq], self.config.block_size, extra_of(self.keys[seq]))
 
     def new_encoder(self, group: int, seq: int, tokens: list[int]) -> None:
         """Remember the encoder sequence of a waiting group."""
@@ -281,8 +279,3 @@ class BlockObjects(ManagerAdapter):
         """All of it; the null block is reserved."""
         null = self._null_id()
         return super().observe()._replace(reserved=() if null is None else (null,))
-
-
-def make() -> BlockObjects:
-    """The block objects, ready to be opened."""
-    return BlockObjects()

@@ -77,8 +77,3 @@ class OwnPool:
         """Counts, refcounts and free ids."""
         evictable = [] if self.cached is None else list(self.cached.evictor.in_order())
         return Observation({}, (self.blocks.num_free, 0), (), self.refcounts[:], [*self.blocks.free_ids, *evictable])
-
-
-def make() -> OwnPool:
-    """The subject."""
-    return OwnPool()

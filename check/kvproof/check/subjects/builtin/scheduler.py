@@ -139,8 +139,3 @@ class BuiltInScheduler(SchedulerAdapter):
     def observe(self) -> Observation:
         """Tables, refcounts and free lists of the block manager."""
         return observation_of(self.manager, self.encoders)
-
-
-def make() -> BuiltInScheduler:
-    """The built-in scheduler as a subject."""
-    return BuiltInScheduler()

@@ -6,10 +6,12 @@ A package that contains one is loaded without its `__init__`. Every other submod
 the same value. If this value is a type that cannot be instantiated, code that was thought to be unused fails at once.
 """
 
+import importlib
 import importlib.machinery
+import importlib.util
 import sys
 from abc import ABCMeta
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from pathlib import Path
 from types import ModuleType
@@ -88,18 +90,57 @@ def mount_real(
     real: Iterable[str],
     stand_ins: Mapping[str, Mapping[str, Any]],
     filling: Any = Unused,
-) -> None:
+) -> Callable[[str], Any]:
     """Make `package` importable from the folder `root`, of which only the modules in `real` are its own.
 
-    stand_ins: names in modules that are not real. filling: what every other name in them is.
+    stand_ins: names in modules that are not real. filling: what every other name in them is. Returns the function that
+    imports a submodule by its name.
 
     Raises EngineError if the package has been imported in this process from somewhere else.
     """
     root = root.resolve()
-    if _mounted.get(package) == root:
+    if _mounted.get(package) != root:
+        if package in sys.modules:
+            which = _mounted.get(package, "the installed one")
+            raise EngineError(
+                f"this process has imported {package} already ({which}); use one process for each release"
+            )
+        _mounted[package] = root
+        sys.meta_path.insert(0, _Rest(package, root, frozenset(real), stand_ins, filling))
+    return lambda name: importlib.import_module(f"{package}.{name}")
+
+
+def provide(modules: Mapping[str, Mapping[str, Any]]) -> None:
+    """Define a package that an engine imports but does not use, unless it is installed.
+
+    modules: the names in the package, and in each of its submodules.
+    """
+    package = next(iter(modules))
+    if package in sys.modules or importlib.util.find_spec(package) is not None:
         return
-    if package in sys.modules:
-        which = _mounted.get(package, "the installed one")
-        raise EngineError(f"this process has imported {package} already ({which}); use one process for each release")
-    _mounted[package] = root
-    sys.meta_path.insert(0, _Rest(package, root, frozenset(real), stand_ins, filling))
+    for name, names in modules.items():
+        module = sys.modules[name] = ModuleType(name)
+        module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
+        module.__dict__.update(names, __path__=[])
+
+
+def nothing(*arguments: Any, **options: Any) -> None:
+    """A stub function that does nothing."""
+
+
+def no(*arguments: Any, **options: Any) -> bool:
+    """A stub function that says that something is absent or off."""
+    return False
+
+
+class WithoutPinning:
+    """torch, except that it never pins memory."""
+
+    def __init__(self, torch: Any) -> None:
+        self.__dict__["torch"] = torch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.torch, name)
+
+    def empty(self, *sizes: Any, pin_memory: bool = False, **options: Any) -> Any:
+        return self.torch.empty(*sizes, **options)

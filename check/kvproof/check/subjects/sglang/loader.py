@@ -7,16 +7,14 @@ stand-ins below answer what the real modules ask of them: there is no accelerato
 runs), no speculative decoding, and every environment variable has its default.
 """
 
-import importlib
-import importlib.util
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 from kvproof.check.subjects.loading import download, partial_import, stub_modules
+from kvproof.check.subjects.loading.stub_modules import no
 from kvproof.check.subjects.vllm.v0_loader import ceil_div
 
 PACKAGE = "sglang"
@@ -75,15 +73,6 @@ class NoSaver:
 
     def region(self, tag: Any) -> nullcontext[None]:
         return nullcontext()
-
-
-def nothing(*arguments: Any, **options: Any) -> None:
-    """Answer None, for something that does not exist here."""
-
-
-def no(*arguments: Any, **options: Any) -> bool:
-    """Answer that an accelerator or a feature is absent."""
-    return False
 
 
 def ceil_align(number: int, multiple: int) -> int:
@@ -175,13 +164,16 @@ class Release(NamedTuple):
 def import_release(version: str, cache: Path | None = None) -> Release:
     """Import the modules of a release from its sources. Raises EngineError if it was not downloaded."""
     root = download.find(PACKAGE, version, cache) / PACKAGE
-    _stand_in_for_triton()
+    kernels = partial_import.StubModule("triton.language", stub_modules.Unused)  # defined on import, but never run
+    stub_modules.provide(
+        {"triton": {"jit": unchanged, "language": kernels}, "triton.language": {"__getattr__": kernels.__getattr__}}
+    )
     names = (*(f"{MEM_CACHE}.{name}" for name in REAL), *ALSO_REAL)
-    stub_modules.mount_real(PACKAGE, root, [name for name in names if _is_there(root, name)], STAND_INS)
+    submodule = stub_modules.mount_real(PACKAGE, root, [name for name in names if _is_there(root, name)], STAND_INS)
 
     def module(name: str) -> Any:
         whole = f"{MEM_CACHE}.{name}"
-        return importlib.import_module(f"{PACKAGE}.{whole}") if _is_there(root, whole) else None
+        return submodule(whole) if _is_there(root, whole) else None
 
     return Release(
         module("allocator"),
@@ -199,12 +191,3 @@ def import_release(version: str, cache: Path | None = None) -> Release:
 def _is_there(root: Path, name: str) -> bool:
     place = root.joinpath(*name.split("."))
     return place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()
-
-
-def _stand_in_for_triton() -> None:
-    """If triton is not installed, define a stand-in: the modules define kernels on import, but never run them."""
-    if "triton" in sys.modules or importlib.util.find_spec("triton") is not None:
-        return
-    triton, language = ModuleType("triton"), partial_import.StubModule("triton.language", stub_modules.Unused)
-    triton.__dict__.update(jit=unchanged, language=language)
-    sys.modules.update({"triton": triton, "triton.language": language})

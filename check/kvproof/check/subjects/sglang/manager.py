@@ -24,10 +24,10 @@ the exact number that is required here.
 
 from typing import Any
 
-from kvproof.check.protocol.manager import Admitted, Assumption, Capabilities, Config, Refused, Scheduled, Unsupported
+from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, Config, Scheduled, Unsupported
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.subjects.sglang.fakes import FakeRequest
-from kvproof.check.subjects.sglang.loader import Release, import_release
+from kvproof.check.subjects.sglang.loader import import_release
 from kvproof.spec.native import sized_function
 
 NUM_ROWS, ROW_LENGTH = 32, 256  # requests, and tokens of one; far beyond any run
@@ -50,9 +50,9 @@ class SGLang(ManagerAdapter):
     assumptions = ASSUMPTIONS
     refusals = (NoSlots,)
 
-    def __init__(self, version: str, release: Release) -> None:
+    def __init__(self, version: str) -> None:
         self.name = f"sglang {version}"
-        self._release = release
+        self._release = release = import_release(version)
         self._publishes = hasattr(release.base.BasePrefixCache, "checkpoint")  # from 0.5.22
         slots = release.radix.RadixKey.__slots__ if hasattr(release.radix.RadixKey, "__slots__") else ()
         self._salted = "cache_salt" in slots  # from 0.5.20
@@ -133,9 +133,6 @@ class SGLang(ManagerAdapter):
             self.manager.dec_lock_ref(request.last_node)
         request.last_node = None
 
-    def _num_pages(self) -> int:
-        return int(self._pool.available_size() + self.manager.evictable_size()) // self._size
-
     def _pages(self, num_tokens: int) -> int:
         num_pages: int = sized_function("blocks_for", self._size)(num_tokens)
         return num_pages
@@ -145,26 +142,17 @@ class SGLang(ManagerAdapter):
         (seq,) = self.groups[group]
         return len(self._match(self._request(seq))[0])
 
-    def can_admit(self, group: int) -> Any:
+    def can_admit(self, group: int) -> Admission:
         """As in `PrefillAdder`: while the prefix found is locked, the other pages must be free or evictable."""
         (seq,) = self.groups[group]
         request = self._request(seq)
         found, node = self._match(request)
         self._lock(request, node)
-        self._fits = self._pages(len(request.all_ids)) - len(found) // self._size <= self._num_pages()
+        fits = self._pages(len(request.all_ids)) - len(found) // self._size <= self.num_free()
         self._unlock(request)
-        return super().can_admit(group)
-
-    def can_allocate(self, tokens: list[int]) -> bool:
-        """The answer that `can_admit` computed, since it knows the request."""
-        return self._fits
+        return self.admission(fits)
 
     # Calls ------------------------------------------------------------------------------------------------------
-
-    def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
-        """Admit, and remember the size of the first chunk for `allocate`."""
-        self._first_chunk = num_tokens
-        return super().admit(group, num_tokens)
 
     def allocate(self, seq: int, tokens: list[int]) -> int:
         """Take a row, the prefix found, and slots for the first chunk. Returns the length of that prefix."""
@@ -175,7 +163,7 @@ class SGLang(ManagerAdapter):
         request.cache_protected_len = len(found)
         stop = len(tokens)
         if self.config.chunked:
-            stop = min(stop, self._chunk_end(len(found) + max(1, self._first_chunk)))
+            stop = min(stop, self._chunk_end(len(found) + self.first_chunk))
         self._table.alloc([request])
         self._table.write((request.req_pool_idx, slice(0, len(found))), found.to(self._torch.int32))
         self._extend(request, len(found), stop)
@@ -211,7 +199,7 @@ class SGLang(ManagerAdapter):
         request = self._request(seq)
         needed = (self._pages(len(request.all_ids)) - self._pages(request.kv_allocated_len)) * self._size
         if self._is_prompt(request):
-            return needed <= self._num_pages() * self._size
+            return needed <= self.num_free() * self._size
         self._release.common.evict_from_tree_cache(self.manager, needed)
         return bool(self._pool.available_size() >= needed)
 
@@ -281,23 +269,21 @@ class SGLang(ManagerAdapter):
     # Observation ------------------------------------------------------------------------------------------------
 
     def tables(self) -> dict[int, list[int]]:
-        """The pages of every row in use. Raises ValueError if the slots of a page are not in order."""
         tables, size = {}, self._size
         for seq, request in self._requests.items():
-            if request.req_pool_idx is None:
-                continue
-            row = self._table.req_to_token[request.req_pool_idx, : request.kv_allocated_len].tolist()
-            for place, slot in enumerate(row):
-                if slot - place % size != row[place - place % size]:
-                    raise ValueError(f"position {place} of sequence {seq} is in slot {slot}, not in its page: {row}")
-            tables[seq] = [first // size - 1 for first in row[::size]]
+            if request.req_pool_idx is not None:
+                row = self._table.req_to_token[request.req_pool_idx, : request.kv_allocated_len].tolist()
+                tables[seq] = [slot // size - 1 for slot in first_slots(row, size, seq)]
         return tables
 
     def num_free(self) -> int:
         """The number of pages that are free, or in the tree without a lock."""
-        return self._num_pages()
+        return int(self._pool.available_size() + self.manager.evictable_size()) // self._size
 
 
-def make(version: str) -> SGLang:
-    """The manager of a downloaded release. Raises EngineError if it was not downloaded."""
-    return SGLang(version, import_release(version))
+def first_slots(row: list[int], page_size: int, seq: int) -> list[int]:
+    """The first slot of each page in the row of a sequence. Raises ValueError if a page's slots are not in order."""
+    for place, slot in enumerate(row):
+        if slot - place % page_size != row[place - place % page_size]:
+            raise ValueError(f"position {place} of sequence {seq} is in slot {slot}, not in its page: {row}")
+    return row[::page_size]

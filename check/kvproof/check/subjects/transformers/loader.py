@@ -9,17 +9,13 @@ There is no accelerator: memory is not pinned, and a stream is the order in whic
 which the engine puts its work on the one stream that it computes and copies on.
 """
 
-import importlib
-import importlib.util
 import logging
-import sys
 from contextlib import nullcontext
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from kvproof.check.subjects.loading import download, stub_modules
+from kvproof.check.subjects.loading.stub_modules import no
 
 PACKAGE = "transformers"
 FOLDER = "generation.continuous_batching"
@@ -54,11 +50,6 @@ class Modules(NamedTuple):
     scheduler: Any
 
 
-def no(*arguments: Any, **options: Any) -> bool:
-    """The answer to whether a library or an accelerator is there."""
-    return False
-
-
 def much_memory() -> tuple[str, int, int, int]:
     """The device, and its memory in bytes: total, reserved, allocated. The number of blocks is set, not measured."""
     return "cpu", MEMORY_BYTES, 0, 0
@@ -69,21 +60,8 @@ def in_order(stream: Any) -> nullcontext[None]:
     return nullcontext()
 
 
-class Unpinned:
-    """torch, on a machine where no memory can be pinned."""
-
-    def __init__(self, torch: Any) -> None:
-        self.__dict__["torch"] = torch
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.torch, name)
-
-    def empty(self, *sizes: Any, pin_memory: bool = False, **options: Any) -> Any:
-        """A tensor in ordinary memory."""
-        return self.torch.empty(*sizes, **options)
-
-
-BARS = {
+# Imported, but not used on the paths that are driven.
+BARS: dict[str, dict[str, Any]] = {
     "tqdm": {"tqdm": stub_modules.Unused},
     "tqdm.contrib": {},
     "tqdm.contrib.logging": {"logging_redirect_tqdm": stub_modules.Unused},
@@ -99,36 +77,15 @@ STAND_INS: dict[str, dict[str, Any]] = {
 def import_modules(version: str, cache: Path | None = None) -> Modules:
     """A release's continuous batching, from its unpacked sources. Raises EngineError if the release is not here."""
     root = download.find(PACKAGE, version, cache) / PACKAGE
-    _stand_in_for_progress_bars()
-    stub_modules.mount_real(PACKAGE, root, [f"{FOLDER}.{name}" for name in REAL], STAND_INS)
+    stub_modules.provide(BARS)
+    submodule = stub_modules.mount_real(PACKAGE, root, [f"{FOLDER}.{name}" for name in REAL], STAND_INS)
     logging.getLogger(LOGGER).setLevel(logging.CRITICAL)
-
-    def module(name: str) -> Any:
-        return importlib.import_module(f"{PACKAGE}.{FOLDER}.{name}")
-
-    pages = module("cache")
-    pages.get_device_and_memory_breakdown = much_memory
-    api, ios, offloading = module("continuous_api"), module("input_outputs"), module("offloading_manager")
-    for each in (api, ios, offloading):
+    names = ("cache", "continuous_api", "distributed", "input_outputs", "offloading_manager", "requests", "scheduler")
+    modules = Modules(*(submodule(f"{FOLDER}.{name}") for name in names))
+    modules.cache.get_device_and_memory_breakdown = much_memory
+    for each in (modules.api, modules.ios, modules.offloading):
         each.stream_context = in_order
-    offloading.torch.set_num_threads(1)  # several gain nothing on such tensors, and wait for each other
-    offloading.torch = Unpinned(offloading.torch)
-    return Modules(
-        pages,
-        api,
-        module("distributed"),
-        ios,
-        offloading,
-        module("requests"),
-        module("scheduler"),
-    )
-
-
-def _stand_in_for_progress_bars() -> None:
-    """tqdm is imported, and not used on the paths that are driven."""
-    if "tqdm" in sys.modules or importlib.util.find_spec("tqdm") is not None:
-        return
-    for name, names in BARS.items():
-        module = sys.modules[name] = ModuleType(name)
-        module.__spec__ = ModuleSpec(name, None, is_package=True)
-        module.__dict__.update(names, __path__=[])
+    torch = modules.offloading.torch
+    torch.set_num_threads(1)  # several gain nothing on such tensors, and wait for each other
+    modules.offloading.torch = stub_modules.WithoutPinning(torch)
+    return modules

@@ -29,9 +29,9 @@ from typing import Any
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Pair, Unsupported
 from kvproof.check.protocol.scheduler import Access, Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
-from kvproof.check.subjects.transformers.loader import Modules, import_modules
+from kvproof.check.subjects.transformers.loader import import_modules
 from kvproof.check.subjects.transformers.offloading import NUM_TRASH_SECTORS, Offloading
-from kvproof.check.subjects.transformers.worker import Batch, NoProcessors, make_ios, make_model, make_settings
+from kvproof.check.subjects.transformers.worker import NO_PROCESSORS, Batch, make_ios, make_model, make_settings
 
 NUM_SEQS = 16  # of one batch; more than there are requests
 ASSUMPTIONS = (
@@ -60,9 +60,9 @@ class Transformers(SchedulerAdapter):
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
-    def __init__(self, version: str, modules: Modules) -> None:
+    def __init__(self, version: str) -> None:
         self.name = f"transformers {version}"
-        self._modules = modules
+        self._modules = modules = import_modules(version)
 
         class Processor(modules.api.ContinuousBatchProcessor):  # type: ignore[misc, name-defined]
             """Made of the parts it is given; nothing of a device is freed with it."""
@@ -76,7 +76,8 @@ class Transformers(SchedulerAdapter):
         self._processor_class = Processor
 
     def make(self, config: SchedulerConfig) -> Any:
-        """A new loop without requests. Raises Unsupported."""
+        import torch
+
         if config.preemption != "auto":
             raise Unsupported("the engine chooses how to preempt")
         if not config.chunked or config.max_num_seqs < NUM_SEQS:
@@ -85,7 +86,9 @@ class Transformers(SchedulerAdapter):
         modules = self._modules
         model, settings = make_model(config), make_settings(config)
         alone = modules.distributed.DistributedHelper(None, None)
-        self._cache = cache = self._make_cache(model, settings, alone)
+        # A pool of exactly so many blocks; where they are even in number, a sector may hold two.
+        cache = modules.cache.PagedAttentionCache(model, settings, "cpu", alone, torch.float32)
+        self._cache = cache
         (self._allocator,) = cache.cache_allocators.values()
         if self._allocator.num_blocks != config.num_gpu_blocks:
             raise Unsupported("so many blocks are no whole sectors")
@@ -102,7 +105,7 @@ class Transformers(SchedulerAdapter):
             model_runner=SimpleNamespace(
                 maybe_pad_inputs=lambda queries, keys, fast: (queries, keys), pad_inputs=False
             ),
-            logit_processor=NoProcessors(),
+            logit_processor=NO_PROCESSORS,
             output_router=SimpleNamespace(deliver_batch=lambda outputs: None),
             background_thread_status=modules.api.BackgroundThreadStatus(),
             input_queue=self._inbox,
@@ -119,12 +122,6 @@ class Transformers(SchedulerAdapter):
         self._copied: list[Pair] = []
         self._record_forks()
         return scheduler
-
-    def _make_cache(self, model: Any, settings: Any, helper: Any) -> Any:
-        """A pool of exactly so many blocks; where they are even in number, a sector may hold two."""
-        import torch
-
-        return self._modules.cache.PagedAttentionCache(model, settings, "cpu", helper, torch.float32)
 
     def _record_forks(self) -> None:
         """Record which requests `update_batch` forks, and which blocks it copies."""
@@ -272,8 +269,3 @@ class Transformers(SchedulerAdapter):
                 refs[block] += 1
         free = num_free + len(ledger.cached_blocks), self._offloading.num_free
         return Observation(tables, free, refs=refs, free_ids=free_ids + self._offloading.free_ids)
-
-
-def make(version: str) -> Transformers:
-    """The loop of a downloaded release. Raises EngineError."""
-    return Transformers(version, import_modules(version))

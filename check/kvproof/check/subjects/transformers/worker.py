@@ -16,37 +16,17 @@ from types import SimpleNamespace
 from typing import Any
 
 from kvproof.check.protocol.scheduler import Access
+from kvproof.check.subjects.loading.stub_modules import nothing
 from kvproof.check.subjects.transformers.loader import Modules
 
 FILLER = 0  # sampled of whom nobody will ask
 
 
-class AtOnce:
-    """A stream, or an event on it: what is waited for has happened."""
-
-    def record_event(self, event: Any) -> None:
-        pass
-
-    def wait_event(self, event: Any) -> None:
-        pass
-
-    def synchronize(self) -> None:
-        pass
-
-
-class NoProcessors:
-    """Of the logits: none."""
-
-    tensors_required = 0
-
-    def fill_defaults(self, storage: Any) -> None:
-        pass
-
-    def prepare_tensor_args(self, **arguments: Any) -> None:
-        pass
-
-    def check_kwargs(self, options: Any) -> None:
-        pass
+# A stream, or an event on it: what is waited for has happened.
+AT_ONCE = SimpleNamespace(record_event=nothing, wait_event=nothing, synchronize=nothing)
+NO_PROCESSORS = SimpleNamespace(
+    tensors_required=0, fill_defaults=nothing, prepare_tensor_args=nothing, check_kwargs=nothing
+)
 
 
 def make_ios(modules: Modules, cache: Any, model: Any, settings: Any) -> Any:
@@ -59,7 +39,7 @@ def make_ios(modules: Modules, cache: Any, model: Any, settings: Any) -> Any:
         "continuous_batching_config": settings,
         "device": torch.device("cpu"),
         "model_dtype": torch.float32,
-        "logit_processor": NoProcessors(),
+        "logit_processor": NO_PROCESSORS,
     }
     if not settings.use_async_batching:
         return modules.ios.ContinuousBatchingIOs(**wanted)
@@ -67,11 +47,11 @@ def make_ios(modules: Modules, cache: Any, model: Any, settings: Any) -> Any:
     for _ in range(2):
         pair = modules.ios.HostDeviceIOPair.__new__(modules.ios.HostDeviceIOPair)
         pair.host_io, pair.device_io = (modules.ios.ContinuousBatchingIOs(**wanted) for _ in range(2))
-        pair.h2d_over = pair.compute_over = pair.d2h_over = AtOnce()
+        pair.h2d_over = pair.compute_over = pair.d2h_over = AT_ONCE
         pairs.append(pair)
     ios = modules.ios.ContinuousBatchingAsyncIOs.__new__(modules.ios.ContinuousBatchingAsyncIOs)
     ios.current_pair, ios.io_pairs, ios.max_batch_tokens = 0, pairs, cache.max_batch_tokens
-    ios.h2d_stream = ios.d2h_stream = ios.compute_stream = AtOnce()
+    ios.h2d_stream = ios.d2h_stream = ios.compute_stream = AT_ONCE
     return ios
 
 

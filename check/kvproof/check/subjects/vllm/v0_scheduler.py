@@ -21,7 +21,7 @@ from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConf
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.vllm.v0_loader import ceil_div
 from kvproof.check.subjects.vllm.v0_observation import Pools, observation_of
-from kvproof.check.subjects.vllm.v0_scheduler_loader import Scheduler, import_scheduler
+from kvproof.check.subjects.vllm.v0_scheduler_loader import import_scheduler
 
 MODES = {"auto": None, "recompute": "recompute", "swap": "swap"}
 ASSUMPTIONS = (
@@ -58,9 +58,9 @@ class VllmV0Scheduler(SchedulerAdapter):
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
-    def __init__(self, version: str, release: Scheduler) -> None:
+    def __init__(self, version: str) -> None:
         self.name = f"vllm-v0-scheduler {version}"
-        self._release = release
+        self._release = release = import_scheduler(version)
         release.scheduler.time = SimpleNamespace(time=self._time, perf_counter=self._time)
 
     def _time(self) -> float:
@@ -190,8 +190,3 @@ class VllmV0Scheduler(SchedulerAdapter):
     def observe(self) -> Observation:
         """Tables, counters and free lists of the block manager."""
         return observation_of(self._manager, self._pools, self.config)
-
-
-def make(version: str) -> VllmV0Scheduler:
-    """The scheduler of a downloaded release. Raises EngineError."""
-    return VllmV0Scheduler(version, import_scheduler(version))

@@ -5,6 +5,7 @@ on), the release's own hasher makes them; before, the manager itself hashes what
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from kvproof.spec.text.identity import Image, Key
@@ -43,17 +44,10 @@ class Adapter:
         self.path = self.lora_path = f"adapter-{key.adapter_id}"
 
 
-class SamplingParams:
-    """Sampling options that let a request use the prefix cache."""
-
-    prompt_logprobs = None
-    skip_reading_prefix_cache = False
-
-
 class FakeRequest:
     """What a manager reads of a request."""
 
-    sampling_params = SamplingParams()
+    sampling_params = SimpleNamespace(prompt_logprobs=None, skip_reading_prefix_cache=False)
     pooling_params = prompt_embeds = kv_transfer_params = session_id = None
     num_external_computed_tokens = num_in_flight_tokens = num_output_placeholders = num_preemptions = 0
     shared_prefix_boundary = 0
@@ -100,9 +94,7 @@ class FakeRequest:
     def num_tokens(self) -> int:
         return len(self.all_token_ids)
 
-    @property
-    def num_tokens_with_spec(self) -> int:
-        return len(self.all_token_ids)
+    num_tokens_with_spec = num_tokens
 
     @property
     def has_encoder_inputs(self) -> bool:

@@ -8,6 +8,7 @@ scheduler must hold the blocks until it learns that the transfer is over.
 from typing import Any
 
 from kvproof.check.protocol.scheduler import Load
+from kvproof.check.subjects.loading.stub_modules import no, nothing
 
 
 class Connector:
@@ -49,32 +50,8 @@ class Connector:
         has_ended = request.status.name in ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED")
         return has_ended and int(request.request_id) in self.sent, None
 
-    def bind_kv_cache_manager(self, manager: Any) -> None:
-        """It needs none."""
-
-    def on_new_request(self, request: Any) -> None:
-        """It knows already."""
-
-    def build_connector_meta(self, output: Any) -> None:
-        """There is no worker's side."""
-
-    def update_connector_output(self, output: Any) -> None:
-        """Nothing to do: the judge reported it."""
-
-    def get_loaded_kv_cache_group_ids(self, request: Any) -> tuple[int, ...]:
-        """Nothing is zeroed here."""
-        return ()
-
-    def get_external_cache_hit_sources(self, request: Any, num_hits: int) -> None:
-        """Nobody reads it."""
-
-    def get_kv_connector_stats(self) -> None:
-        """There are no figures."""
-
-    def take_events(self) -> tuple[()]:
-        """There are no events."""
-        return ()
-
-    def has_pending_block_frees(self) -> bool:
-        """What is being sent may be held for long: that is no reason to wait."""
-        return False
+    # The judge reports the transfers: there is no worker's side, and there are no figures and no events.
+    bind_kv_cache_manager = on_new_request = build_connector_meta = update_connector_output = staticmethod(nothing)
+    get_external_cache_hit_sources = get_kv_connector_stats = staticmethod(nothing)
+    get_loaded_kv_cache_group_ids = take_events = staticmethod(lambda *request: ())
+    has_pending_block_frees = staticmethod(no)  # what is being sent may be held for long: that is no reason to wait

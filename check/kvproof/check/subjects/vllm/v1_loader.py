@@ -12,12 +12,13 @@ A hash function stands for "equal content, equal hash" and no more, so any witho
 import enum
 import hashlib
 import logging
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.subjects.loading import download, partial_import
+from kvproof.check.subjects.loading.stub_modules import Unused, nothing
 from kvproof.check.subjects.vllm.v0_loader import ceil_div, silent_logger
 
 
@@ -52,21 +53,6 @@ class MambaBackend(enum.Enum):
     MAMBA2 = "MAMBA2"
 
 
-class Unused:
-    """A stub type for annotations and for code that is not used."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        raise AdapterError("the release uses a part of vLLM that kvproof does not stand in for")
-
-
-def nothing() -> None:
-    """No configuration of the whole engine is in force."""
-
-
-def no_more_specs(vllm_config: Any) -> None:
-    """No platform adds specifications of its own."""
-
-
 def round_up(number: int, multiple: int) -> int:
     """The next multiple."""
     return -(-number // multiple) * multiple
@@ -75,11 +61,6 @@ def round_up(number: int, multiple: int) -> int:
 def round_down(number: int, multiple: int) -> int:
     """The last multiple."""
     return number // multiple * multiple
-
-
-def element_size(dtype: Any) -> int:
-    """Bytes of one element."""
-    return int(dtype.itemsize)
 
 
 def content_hash(value: Any) -> bytes:
@@ -106,7 +87,7 @@ UTILS = {
     "GiB_bytes": 1 << 30,
     "cdiv": ceil_div,
     "format_gib": str,
-    "get_dtype_size": element_size,
+    "get_dtype_size": attrgetter("itemsize"),
     "nvfp4_kv_cache_full_dim": Unused,
     "round_down": round_down,
     "round_up": round_up,
@@ -125,7 +106,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "logger": {"init_logger": quiet_logger},
     "multimodal": {"MULTIMODAL_REGISTRY": Unused},
     "multimodal.utils": {"get_mm_features_in_window": images_in},
-    "platforms": {"current_platform": SimpleNamespace(register_custom_kv_cache_specs=no_more_specs)},
+    "platforms": {"current_platform": SimpleNamespace(register_custom_kv_cache_specs=nothing)},
     "utils": UTILS,
     **{f"utils.{part}": UTILS for part in ("hashing", "math_utils", "mem_constants", "mem_utils", "torch_utils")},
     "v1.attention": {},

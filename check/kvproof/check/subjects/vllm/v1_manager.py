@@ -26,8 +26,8 @@ from kvproof.check.protocol.manager import (
 )
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
-from kvproof.check.subjects.vllm.v1_loader import Release, content_hash, import_release
-from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, with_groups
+from kvproof.check.subjects.vllm.v1_loader import content_hash, import_release
+from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, call_with, with_groups
 from kvproof.spec.text.identity import Image, Key
 
 MODEL_LENGTH_MAX = 4096  # tokens; far beyond any run
@@ -62,9 +62,9 @@ class Calls:
 class VllmV1(ManagerAdapter):
     """`KVCacheManager`."""
 
-    def __init__(self, version: str, release: Release) -> None:
+    def __init__(self, version: str) -> None:
         self.name = f"vllm-v1 {version}"
-        self._release = release
+        self._release = release = import_release(version)
         self._class = release.manager.KVCacheManager
         self._calls = calls = Calls(self._class)
         hashed = inspect.getsource(release.utils)
@@ -102,8 +102,7 @@ class VllmV1(ManagerAdapter):
         }
         if self._by_config:
             wanted["kv_cache_config"] = cache_config(self._release.interface, config)
-        taken = {name: value for name, value in wanted.items() if name in self._calls.options}
-        manager = with_groups(lambda: self._class(**taken))
+        manager = with_groups(lambda: call_with(self._class, wanted))
         self._hasher = None
         if self._hashes and config.caching:
             self._hasher = self._release.utils.get_request_block_hasher(config.block_size, content_hash)
@@ -211,8 +210,3 @@ class VllmV1(ManagerAdapter):
     def observe(self) -> Observation:
         """Tables, refcounts, and the free queue from its first block to its last."""
         return self._reader.observe()
-
-
-def make(version: str) -> VllmV1:
-    """The manager of a downloaded release. Raises EngineError."""
-    return VllmV1(version, import_release(version))

@@ -14,7 +14,7 @@ from kvproof.check.protocol.manager import Assumption, Capabilities, Observation
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.subjects.loading import EngineError, partial_import
 from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
-from kvproof.check.subjects.vllm.v1_loader import Release, content_hash, import_release
+from kvproof.check.subjects.vllm.v1_loader import content_hash, import_release
 from kvproof.check.subjects.vllm.v1_observation import ManagerReader, call_with
 from kvproof.spec.text.identity import Key
 
@@ -35,12 +35,15 @@ class VllmV1Pool:
     capabilities = Capabilities(fork=True, caching=True, reset=True)
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
-    def __init__(self, version: str, release: Release) -> None:
+    def __init__(self, version: str) -> None:
         self.name = f"vllm-v1-pool {version}"
+        utils = import_release(version).utils
+        if not hasattr(utils, "get_request_block_hasher"):
+            raise EngineError(f"the pool of vLLM {version} is driven from 0.10.2 on; `vllm-v1=={version}` is there")
         self._class = partial_import.module_of("vllm", ("v1.core.block_pool",)).BlockPool
         self._touches_groups = "tuple" in str(inspect.signature(self._class.touch).parameters["blocks"].annotation)
-        release.utils.init_none_hash(content_hash)
-        self._hasher = release.utils.get_request_block_hasher(1, content_hash)
+        utils.init_none_hash(content_hash)
+        self._hasher = utils.get_request_block_hasher(1, content_hash)
 
     def open(self, config: PoolConfig) -> None:
         """A new pool, of which the null block is not ours."""
@@ -98,11 +101,3 @@ class VllmV1Pool:
     def observe(self) -> Observation:
         """Refcounts, and the free queue from its first block to its last."""
         return self._reader.observe()
-
-
-def make(version: str) -> VllmV1Pool:
-    """The pool of a release that was brought in. Raises EngineError."""
-    release = import_release(version)
-    if not hasattr(release.utils, "get_request_block_hasher"):
-        raise EngineError(f"the pool of vLLM {version} is driven from 0.10.2 on; `vllm-v1=={version}` is there")
-    return VllmV1Pool(version, release)

@@ -26,7 +26,7 @@ from kvproof.check.subjects.vllm.v1_fakes import Adapter
 from kvproof.check.subjects.vllm.v1_kv_connector import Connector
 from kvproof.check.subjects.vllm.v1_loader import content_hash
 from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, call_with, with_groups
-from kvproof.check.subjects.vllm.v1_scheduler_loader import Modules, NoStructure, Options, import_modules
+from kvproof.check.subjects.vllm.v1_scheduler_loader import NoStructure, Options, import_modules
 
 ASSUMPTIONS = (
     Assumption("steps-in-order", "The device starts no step before the one before has ended."),
@@ -62,9 +62,9 @@ class VllmV1Scheduler(SchedulerAdapter):
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
-    def __init__(self, version: str, modules: Modules) -> None:
+    def __init__(self, version: str) -> None:
         self.name = f"vllm-v1-scheduler {version}"
-        self._modules = modules
+        self._modules = modules = import_modules(version)
         if "num_stale_output_tokens" in inspect.getsource(modules.scheduler):
             self.capabilities = replace(self.capabilities, async_steps=1)
         if "kv_holding_waiting" in inspect.getsource(modules.scheduler):
@@ -234,8 +234,3 @@ def blocks_for_one(options: Options, config: Any) -> int:
     """Blocks that one sequence of the greatest length takes at most in all groups, as the engine sizes its pool."""
     specs = [group.kv_cache_spec for group in config.kv_cache_groups]
     return sum(-(-spec.max_memory_usage_bytes(options) // spec.page_size_bytes) for spec in specs)
-
-
-def make(version: str) -> VllmV1Scheduler:
-    """The scheduler of a downloaded release. Raises EngineError."""
-    return VllmV1Scheduler(version, import_modules(version))

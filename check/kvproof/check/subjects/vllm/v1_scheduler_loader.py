@@ -8,9 +8,11 @@ read is the list itself, events are published to nobody, no output has a structu
 
 import contextlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from kvproof.check.subjects.loading import EngineError, download, partial_import
+from kvproof.check.subjects.loading.stub_modules import no, nothing
 from kvproof.check.subjects.vllm.v1_loader import STAND_INS as OF_THE_MANAGER
 from kvproof.check.subjects.vllm.v1_loader import UTILS
 
@@ -22,78 +24,24 @@ class Hollow:
         pass
 
 
-class NoEvents:
-    """A publisher to nobody."""
-
-    @staticmethod
-    def create(*arguments: Any) -> "NoEvents":
-        """A publisher."""
-        return NoEvents()
-
-    def publish(self, events: Any) -> None:
-        """Nobody reads it."""
+def yes(*arguments: Any, **options: Any) -> bool:
+    """A stub function that agrees."""
+    return True
 
 
 class NoStructure:
-    """Outputs have no structure: of a request, and for all requests."""
+    """Outputs have no structure, of a request and for all requests: there is no grammar, and every token is right."""
 
-    @staticmethod
-    def from_sampling_params(sampling_params: Any) -> None:
-        """None is asked for."""
-
-    def should_advance(self, request: Any, **options: Any) -> bool:
-        """There is no grammar."""
-        return False
-
-    def accept_tokens(self, *arguments: Any, **options: Any) -> bool:
-        """Without one, every token is right."""
-        return True
+    from_sampling_params = staticmethod(nothing)
+    should_advance = staticmethod(no)
+    accept_tokens = staticmethod(yes)
 
 
 class PrefillStats:
     """Figures that nobody reads."""
 
     num_cached_tokens = 0
-
-    def set(self, *figures: Any, **more: Any) -> None:
-        """Nothing is kept."""
-
-    def finalize(self, *figures: Any, **more: Any) -> None:
-        """Nothing is made of them."""
-
-
-class TextOnly:
-    """The registry of what models take in addition to text."""
-
-    def supports_multimodal_inputs(self, model_config: Any) -> bool:
-        """Whether the model takes images or sound: no."""
-        return False
-
-
-class Platform:
-    """A platform without features of its own."""
-
-    def register_custom_kv_cache_specs(self, vllm_config: Any) -> None:
-        """It has none of its own."""
-
-    def is_xpu(self) -> bool:
-        """Whether the platform is an XPU: no."""
-        return False
-
-
-class Connectors:
-    """The factory of KV connectors: the one that the configuration names."""
-
-    @staticmethod
-    def create_connector(config: Any, **options: Any) -> Any:
-        """The connector under test."""
-        return config.kv_transfer_config.connector
-
-
-class Role:
-    """On which side a connector works."""
-
-    SCHEDULER = 0
+    set = finalize = staticmethod(nothing)
 
 
 class Options:
@@ -172,26 +120,28 @@ def no_context(name: str) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
+CONNECTORS = SimpleNamespace(create_connector=lambda config, **options: config.kv_transfer_config.connector)
+PLATFORM = SimpleNamespace(register_custom_kv_cache_specs=nothing, is_xpu=no)
 MORE_UTILS = {**UTILS, "is_list_of": isinstance, "length_from_prompt_token_ids_or_embeds": length_of}
 STAND_INS: dict[str, dict[str, Any]] = {
     **{name: names for name, names in OF_THE_MANAGER.items() if name not in ("v1.request", "v1.utils", "config")},
     "_bc_linter": {"bc_linter_include": itself},
     "config": {**OF_THE_MANAGER["config"], "KVEventsConfig": Hollow},
-    "distributed.kv_transfer.kv_connector.factory": {"KVConnectorFactory": Connectors},
+    "distributed.kv_transfer.kv_connector.factory": {"KVConnectorFactory": CONNECTORS},
     "distributed.kv_transfer.kv_connector.v1": {
         "KVConnectorBase_V1": Hollow,
-        "KVConnectorRole": Role,
+        "KVConnectorRole": SimpleNamespace(SCHEDULER=0),
         "SupportsHMA": NoStructure,
         "supports_hma": bool,
     },
-    "platforms": {"current_platform": Platform()},
+    "platforms": {"current_platform": PLATFORM},
     "distributed.kv_events": {
         **OF_THE_MANAGER["distributed.kv_events"],
-        "EventPublisherFactory": NoEvents,
+        "EventPublisherFactory": SimpleNamespace(create=lambda *options: SimpleNamespace(publish=nothing)),
         "KVEventBatch": Hollow,
     },
     "multimodal": {
-        "MULTIMODAL_REGISTRY": TextOnly(),
+        "MULTIMODAL_REGISTRY": SimpleNamespace(supports_multimodal_inputs=no),
         "MultiModalKwargs": Hollow,
         "MultiModalKwargsItem": Hollow,
         "MultiModalRegistry": Hollow,

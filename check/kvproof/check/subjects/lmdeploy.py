@@ -9,18 +9,42 @@ The adapter replaces `lmdeploy/pytorch/paging/scheduler.py` and `prefill_schedul
 - A decode gets blocks only when it needs one, and attaches the blocks that it has filled (`schedule_running`).
 - A sequence that ends or is preempted gives up all its blocks (`release_paging_resources`).
 
+Real modules: the block managers, the trie, and the helper that makes room by eviction. Stubs: messages,
+configurations, connectors, and the caches of states, which full attention does not use. Of LMDeploy's dependencies,
+only numpy is needed.
+
+LMDeploy's allocator stores the time of the last access in whole seconds, and its trie breaks ties by memory addresses.
+With them, the order of eviction would differ from run to run. A clock that counts its readings makes runs repeatable.
+
 Limits: full attention only. States, images, windows, connectors, and sequences that are stopped and continued are not
 driven, nor is the block manager's swap, which the scheduler no longer calls.
 """
 
-from typing import Any
+import logging
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kvproof.check.protocol.manager import Admitted, Assumption, Capabilities, Config, Refused, Scheduled
+from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, Config, Scheduled
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
-from kvproof.check.subjects.lmdeploy.loader import Modules, import_modules
+from kvproof.check.subjects.loading import download, stub_modules
 
+PACKAGE = "lmdeploy"
+REAL = (
+    "pytorch.block",
+    "pytorch.paging.block_manager.base_block_manager",
+    "pytorch.paging.block_manager.default_block_manager",
+    "pytorch.paging.block_trie.checkpoint",
+    "pytorch.paging.block_trie.checkpoint_lifecycle",
+    "pytorch.paging.block_trie.kv_lifecycle",
+    "pytorch.paging.block_trie.node",
+    "pytorch.paging.block_trie.trie",
+    "pytorch.paging.eviction_helper.recompute_eviction_helper",
+    "pytorch.prefix_cache_state",
+)
 ASSUMPTIONS = (
     BOOLEAN_ADMISSION,
     Assumption("asks-first", "The caller makes room, and allocates only after a yes, with nothing in between."),
@@ -28,6 +52,30 @@ ASSUMPTIONS = (
     Assumption("adapter-names", "Adapters have names of their own; here they are fake apart by their ids."),
     Assumption("synchronous", "A step is over before the next is scheduled; frees come between steps."),
 )
+
+
+class Modules(NamedTuple):
+    """The modules that the adapter uses."""
+
+    block: Any
+    manager: Any
+    trie: Any
+    eviction: Any
+    prefix: Any
+
+
+def import_modules(version: str, cache: Path | None = None) -> Modules:
+    """Import the modules of a release from its sources. Raises EngineError if it was not downloaded."""
+    root = download.find(PACKAGE, version, cache) / PACKAGE
+    module = stub_modules.mount_real(PACKAGE, root, REAL, {"utils": {"get_logger": logging.getLogger}})
+    module("pytorch.paging.block_manager.base_block_manager").time = SimpleNamespace(perf_counter=count(1).__next__)
+    return Modules(
+        module("pytorch.block"),
+        module("pytorch.paging.block_manager.default_block_manager"),
+        module("pytorch.paging.block_trie.trie"),
+        module("pytorch.paging.eviction_helper.recompute_eviction_helper"),
+        module("pytorch.prefix_cache_state"),
+    )
 
 
 class FakeSequence:
@@ -85,9 +133,9 @@ class LMDeploy(ManagerAdapter):
     )
     assumptions = ASSUMPTIONS
 
-    def __init__(self, version: str, modules: Modules) -> None:
+    def __init__(self, version: str) -> None:
         self.name = f"lmdeploy {version}"
-        self._modules = modules
+        self._modules = import_modules(version)
 
     def make(self, config: Config) -> Any:
         """A new manager, a trie over its allocator, and the eviction helper for both. Returns the manager."""
@@ -111,7 +159,6 @@ class LMDeploy(ManagerAdapter):
         return self._fakes[seq]
 
     def grow(self, seq: int, token: int) -> None:
-        """Append a sampled token to the sequence."""
         super().grow(seq, token)
         self._sequence(seq).tokens.append(token)
 
@@ -134,23 +181,18 @@ class LMDeploy(ManagerAdapter):
             self.manager.free(fake)
         fake.set_step(0)
 
-    def can_admit(self, group: int) -> Any:
+    def can_admit(self, group: int) -> Admission:
         """Whether, after a match, room can be made for the rest of the prompt."""
         (seq,) = self.groups[group]
         fake = self._sequence(seq)
         self._trie.match(fake)
-        self._fits = bool(self._eviction.try_make_capacity_for(fake, (), self.config.lookahead))
+        has_room = self._has_room(fake)
         self._give_up(fake)
-        return super().can_admit(group)
+        return self.admission(has_room)
 
-    def can_allocate(self, tokens: list[int]) -> bool:
-        """The answer that `can_admit` computed, since it knows the sequence."""
-        return self._fits
-
-    def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
-        """Admit, and remember the size of the first chunk for `allocate`."""
-        self._first_chunk = num_tokens
-        return super().admit(group, num_tokens)
+    def _has_room(self, fake: FakeSequence) -> bool:
+        """Whether the eviction helper can make room for all known tokens and for the lookahead."""
+        return bool(self._eviction.try_make_capacity_for(fake, (), self.config.lookahead))
 
     def allocate(self, seq: int, tokens: list[int]) -> int:
         """Match, make room, allocate the first chunk, and attach its blocks to the trie. Returns the hit in tokens."""
@@ -158,7 +200,7 @@ class LMDeploy(ManagerAdapter):
         self._prompts[seq] = len(tokens)
         self._trie.match(fake)
         hit = fake.num_history_ids
-        self._reserve(fake, hit + max(1, self._first_chunk) if self.config.chunked else len(tokens), len(tokens))
+        self._reserve(fake, hit + self.first_chunk if self.config.chunked else len(tokens), len(tokens))
         return hit
 
     def _reserve(self, fake: FakeSequence, stop: int, num_prompt: int) -> None:
@@ -172,11 +214,10 @@ class LMDeploy(ManagerAdapter):
         self._trie.allocate(fake)
 
     def can_append(self, group: int) -> bool:
-        """Whether room can be made for all known tokens and for the lookahead."""
         (seq,) = self.groups[group]
         fake = self._sequence(seq)
         limit, fake.kv_token_limit = fake.kv_token_limit, None
-        has_room = bool(self._eviction.try_make_capacity_for(fake, (), self.config.lookahead))
+        has_room = self._has_room(fake)
         fake.kv_token_limit = limit
         return has_room
 
@@ -186,7 +227,7 @@ class LMDeploy(ManagerAdapter):
         if fake.num_history_ids < self._prompts[seq]:
             self._reserve(fake, fake.num_history_ids + num_tokens, self._prompts[seq])
         elif self.manager.num_required_blocks(fake, self.config.lookahead):
-            if not self._eviction.try_make_capacity_for(fake, (), self.config.lookahead):
+            if not self._has_room(fake):
                 raise MemoryError("the eviction helper could not make room for a decode")
             self.manager.allocate(fake, self.config.lookahead)
             self._trie.allocate(fake)
@@ -201,7 +242,6 @@ class LMDeploy(ManagerAdapter):
         self._give_up(self._sequence(seq))
 
     def free(self, seq: int) -> None:
-        """End the sequence, and forget it."""
         super().free(seq)
         self._fakes.pop(seq, None)
 
@@ -215,7 +255,6 @@ class LMDeploy(ManagerAdapter):
         return nodes
 
     def tables(self) -> dict[int, list[int]]:
-        """The physical blocks of each sequence that has blocks."""
         held = {seq: fake for seq, fake in self._fakes.items() if fake.num_blocks}
         return {seq: self.manager.get_block_table(fake).tolist() for seq, fake in held.items()}
 
@@ -234,8 +273,3 @@ class LMDeploy(ManagerAdapter):
                 block in owned
             )
         return refs
-
-
-def make(version: str) -> LMDeploy:
-    """The manager of a downloaded release. Raises EngineError if it was not downloaded."""
-    return LMDeploy(version, import_modules(version))

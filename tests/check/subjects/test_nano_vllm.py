@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvproof.check.subjects.loading import EngineError
-from kvproof.check.subjects.nano_vllm.loader import import_manager
+from kvproof.check.subjects.nano_vllm import import_module
 
 MANAGER = '''
 from nanovllm.engine.sequence import Sequence
@@ -178,11 +178,11 @@ def checkout(folder: Path, manager: str, scheduler: str = SCHEDULER) -> Path:
 
 WALK = """
 import sys
-from kvproof.check.subjects.nano_vllm.manager import make
+from kvproof.check.subjects.nano_vllm import NanoVllm
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import MANAGERS
 
-done = walk(MANAGERS, make(sys.argv[1]), 1, max_operations=int(sys.argv[2]), seconds=200)
+done = walk(MANAGERS, NanoVllm(sys.argv[1]), 1, max_operations=int(sys.argv[2]), seconds=200)
 print(done.finding.property if done.finding else "not refuted", done.num_operations, *sorted(done.coverage))
 """
 
@@ -191,9 +191,9 @@ LOOP_WALK = """
 import sys
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import SCHEDULERS
-from kvproof.check.subjects.nano_vllm.scheduler import make
+from kvproof.check.subjects.nano_vllm import NanoVllmScheduler
 
-done = walk(SCHEDULERS, make(sys.argv[1]), 1, max_operations=int(sys.argv[2]), seconds=200)
+done = walk(SCHEDULERS, NanoVllmScheduler(sys.argv[1]), 1, max_operations=int(sys.argv[2]), seconds=200)
 print(done.finding or "not refuted", done.num_operations, *sorted(done.coverage))
 """
 
@@ -217,7 +217,7 @@ def test_a_block_found_after_it_was_taken_is_refuted(tmp_path: Path) -> None:
 
 def test_a_folder_without_nano_vllm_is_named(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="is not a checkout of nano-vllm: it has no nanovllm"):
-        import_manager(str(tmp_path))
+        import_module(str(tmp_path), "block_manager")
 
 
 def test_a_scheduler_of_the_same_interface_is_driven_and_not_refuted(tmp_path: Path) -> None:

@@ -10,18 +10,38 @@ overlapped scheduling:
   free at its end (`lazy_free_region`).
 - A finished request puts everything that it has computed into the prefix cache.
 
+Real modules: the cache manager and the table manager of its scheduler, its prefix caches and its request. The code that
+is driven calls one kernel, which compares two rows of tokens; `num_equal` replaces it. Memory is not pinned, since only
+an accelerator would read it faster.
+
 Limits: mini-sglang's own admission reserves pages for the whole output, so it never preempts. Here an admission needs
 only the pages of the prompt, and a preempted request gives up its pages like an aborted one. There are no adapters,
 salts, windows, forks, swaps or resets of the cache.
 """
 
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from kvproof.check.protocol.manager import Admitted, Assumption, Capabilities, Config, Refused, Scheduled
+from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Scheduled
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
-from kvproof.check.subjects.mini_sglang.loader import import_manager
+from kvproof.check.subjects.loading import EngineError, stub_modules
+from kvproof.check.subjects.loading.stub_modules import WithoutPinning
+from kvproof.check.subjects.sglang.manager import first_slots
 from kvproof.spec.native import sized_function
 
+PACKAGE = "minisgl"
+MANAGER = Path("scheduler") / "cache.py"
+REAL = (
+    "core",
+    "kvcache",
+    "kvcache.base",
+    "kvcache.naive_cache",
+    "kvcache.radix_cache",
+    "scheduler.cache",
+    "scheduler.table",
+    "utils.misc",
+    "utils.registry",
+)
 NUM_ROWS, ROW_LENGTH = 32, 256  # requests, and tokens of one; far beyond any run
 OUTPUT_MAX = ROW_LENGTH
 ASSUMPTIONS = (
@@ -29,6 +49,38 @@ ASSUMPTIONS = (
     Assumption("asks-first", "The caller locks what it found, and allocates only what the pool has after eviction."),
     Assumption("synchronous", "A step is over before the next is scheduled; frees come between steps."),
 )
+
+
+class Checkout(NamedTuple):
+    """The modules that the adapter uses."""
+
+    core: Any
+    cache: Any
+    table: Any
+
+
+def num_equal(one: Any, other: Any) -> int:
+    """The number of tokens at the beginning of two rows that are equal."""
+    length = min(len(one), len(other))
+    differ = (one[:length] != other[:length]).nonzero()
+    return int(differ[0]) if len(differ) else length
+
+
+def import_checkout(path: str) -> Checkout:
+    """Import the cache manager of a checkout. Raises EngineError if the folder is not a checkout."""
+    folder = Path(path).expanduser()
+    roots = [root for root in (folder / "python" / PACKAGE, folder / PACKAGE) if (root / MANAGER).is_file()]
+    if not roots:
+        raise EngineError(f"{path} is not a checkout of mini-sglang: it has no python/{PACKAGE}/{MANAGER.as_posix()}")
+    module = stub_modules.mount_real(PACKAGE, roots[0], REAL, {"kernel": {"fast_compare_key": num_equal}})
+    small = module("utils").__dict__
+    small["Registry"] = module("utils.registry").Registry
+    for name in ("align_down", "div_ceil"):
+        small[name] = getattr(module("utils.misc"), name)
+    cache = module("scheduler.cache")
+    if not isinstance(cache.torch, WithoutPinning):
+        cache.torch = WithoutPinning(cache.torch)
+    return Checkout(module("core"), cache, module("scheduler.table"))
 
 
 class MiniSGLang(ManagerAdapter):
@@ -39,7 +91,7 @@ class MiniSGLang(ManagerAdapter):
     assumptions = ASSUMPTIONS
 
     def __init__(self, path: str) -> None:
-        self._checkout = import_manager(path)
+        self._checkout = import_checkout(path)
 
     def make(self, config: Config) -> Any:
         """A new cache manager and a table of pages. Returns the manager."""
@@ -79,11 +131,6 @@ class MiniSGLang(ManagerAdapter):
         self.manager.unlock(found)
         return bool(fits)
 
-    def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
-        """Admit, and remember the size of the first chunk for `allocate`."""
-        self._first_chunk = num_tokens
-        return super().admit(group, num_tokens)
-
     def allocate(self, seq: int, tokens: list[int]) -> int:
         """Lock the prefix found, copy it into a new row, and allocate the first chunk. Returns the hit in tokens."""
         found = self._match(tokens)
@@ -92,7 +139,7 @@ class MiniSGLang(ManagerAdapter):
         hit = int(found.cached_len)
         if hit:
             self._rows.page_table[row][:hit].copy_(found.get_matched_indices())
-        stop = min(len(tokens), hit + max(1, self._first_chunk)) if self.config.chunked else len(tokens)
+        stop = min(len(tokens), hit + self.first_chunk) if self.config.chunked else len(tokens)
         self._requests[seq] = self._request(seq, stop, hit, row, found)
         self._num_prompt[seq] = len(tokens)
         self._allocate_pages(seq)
@@ -144,21 +191,12 @@ class MiniSGLang(ManagerAdapter):
                     self.manager.cache_req(request, finished=False)
 
     def tables(self) -> dict[int, list[int]]:
-        """The pages of every row in use. Raises ValueError if the slots of a page are not in order."""
         tables, size = {}, self._size
         for seq, request in self._requests.items():
             row = self._rows.page_table[request.table_idx, : self._num_slots[seq]].tolist()
-            for place, slot in enumerate(row):
-                if slot - place % size != row[place - place % size]:
-                    raise ValueError(f"position {place} of sequence {seq} is in slot {slot}, not in its page: {row}")
-            tables[seq] = [first // size for first in row[::size]]
+            tables[seq] = [slot // size for slot in first_slots(row, size, seq)]
         return tables
 
     def num_free(self) -> int:
         """The number of pages that are free, or cached without a lock."""
         return int(self.manager.available_size) // self._size
-
-
-def make(version: str) -> MiniSGLang:
-    """The manager of the checkout at this path. Raises EngineError if the folder is not a checkout."""
-    return MiniSGLang(version)

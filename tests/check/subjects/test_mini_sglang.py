@@ -9,16 +9,17 @@ import pytest
 import torch
 
 from kvproof.check.subjects.loading import EngineError
-from kvproof.check.subjects.mini_sglang.loader import WithoutPinning, import_manager, num_equal
+from kvproof.check.subjects.loading.stub_modules import WithoutPinning
+from kvproof.check.subjects.mini_sglang import import_checkout, num_equal
 
 WALK = """
 import sys
-from kvproof.check.subjects.mini_sglang.manager import make
+from kvproof.check.subjects.mini_sglang import MiniSGLang
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import MANAGERS
 
 fixed = {"caching": sys.argv[2] == "caching"}
-done = walk(MANAGERS, make(sys.argv[1]), 1, max_operations=20_000, seconds=200, fixed=fixed)
+done = walk(MANAGERS, MiniSGLang(sys.argv[1]), 1, max_operations=20_000, seconds=200, fixed=fixed)
 print(done.finding.property if done.finding else "not refuted", done.num_operations, *sorted(done.coverage))
 """
 
@@ -34,7 +35,7 @@ def walked(caching: str) -> str:
 
 def test_a_folder_without_mini_sglang_is_named(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="is not a checkout of mini-sglang: it has no python/minisgl"):
-        import_manager(str(tmp_path))
+        import_checkout(str(tmp_path))
 
 
 @pytest.mark.parametrize(

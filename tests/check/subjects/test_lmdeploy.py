@@ -10,14 +10,13 @@ from kvproof.check.subjects.loading import download
 RELEASE = "0.18.0"
 WALK = """
 import sys
-from kvproof.check.subjects.lmdeploy.loader import import_modules
-from kvproof.check.subjects.lmdeploy.manager import make
+from kvproof.check.subjects.lmdeploy import LMDeploy, import_modules
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import MANAGERS
 
 modules = import_modules(sys.argv[1])
 {change}
-done = walk(MANAGERS, make(sys.argv[1]), 1, max_operations=20_000, seconds=300)
+done = walk(MANAGERS, LMDeploy(sys.argv[1]), 1, max_operations=20_000, seconds=300)
 print(done.finding.property if done.finding else "not refuted", done.num_operations, *sorted(done.coverage))
 """
 TAKES_ANY_CHILD = """

@@ -1,1 +1,0 @@
-"""Adapter of LMDeploy's block manager and prefix cache."""

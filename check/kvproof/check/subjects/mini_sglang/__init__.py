@@ -1,1 +1,0 @@
-"""Adapter of mini-sglang's cache manager."""

@@ -1,0 +1,241 @@
+"""nano-vllm's block manager, and its scheduler with that manager, as subjects; the path of a checkout names them.
+
+The first adapter replaces `nanovllm/engine/scheduler.py` (commit bb823b3). A prompt gets all its blocks at once and is
+then computed in chunks. Blocks are hashed when a step is complete. A decode asks for its slot after its token was
+appended.
+
+The second adapter plays `LLMEngine.step`: `schedule`, then the model, then `postprocess` with a token for every
+sequence of the step. Prompts go before decodes, and only the first prompt of a step is computed in chunks. A sequence
+that gets no slot preempts the last running one, or itself; what is preempted is computed again. The engine ends a
+sequence when it has the requested number of tokens, or at the end-of-text token. To end a sequence, the adapter lowers
+this number. The engine steps only while it has requests. Requests cannot be aborted. The limit of sequences applies to
+one step, not to all running sequences.
+
+Of the checkout, the two modules and the sequence are imported; they need numpy and xxhash. The configuration, which
+needs a model, is replaced by an empty class. If xxhash is not installed, another 64-bit hash with the same interface
+replaces it. This changes no answer: the hash only selects where a block is looked up, and the manager also compares the
+tokens.
+
+nano-vllm has no fork, swap, sliding window, lookahead or adapters, so these are unsupported.
+"""
+
+import hashlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation, Scheduled, Unsupported
+from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
+from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
+from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
+from kvproof.check.subjects.loading import EngineError, partial_import, stub_modules
+
+PACKAGE = "nanovllm"
+HASH_BYTES = 8
+BLOCK_SIZE_MIN = 2
+FILLER = 0  # the token for a prompt that is not computed to its end; the scheduler does not read it
+
+BLOCK_SIZE = Assumption(
+    "block-size", "A block has at least two slots: the manager detects a new block by a remainder of one."
+)
+MANAGER_ASSUMPTIONS = (
+    BOOLEAN_ADMISSION,
+    Assumption("asks-first", "The caller asks, and calls only after a yes, with nothing in between."),
+    BLOCK_SIZE,
+    Assumption("synchronous", "A step is over before the next is scheduled; frees come between steps."),
+)
+SCHEDULER_ASSUMPTIONS = (
+    BLOCK_SIZE,
+    Assumption("one-step-at-a-time", "A step is completed before the next one is scheduled."),
+    Assumption("model-fits", "The pool holds one sequence of max_model_len; a longer prompt is not sent."),
+)
+
+
+class Hash64:
+    """The part of `xxhash.xxh64` that nano-vllm calls."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=HASH_BYTES)
+
+    def update(self, data: bytes) -> None:
+        self._hash.update(data)
+
+    def intdigest(self) -> int:
+        return int.from_bytes(self._hash.digest(), "little")
+
+
+def import_module(path: str, name: str) -> Any:
+    """A module of a checkout, in `nanovllm/engine`. Raises EngineError if the folder is not a checkout."""
+    folder = Path(path).expanduser()
+    if not (folder / PACKAGE / "engine" / f"{name}.py").is_file():
+        raise EngineError(f"{path} is not a checkout of nano-vllm: it has no {PACKAGE}/engine/{name}.py")
+    partial_import.mount(PACKAGE, folder, {"config": {"Config": object}})
+    stub_modules.provide({"xxhash": {"xxh64": Hash64}})
+    return partial_import.module_of(PACKAGE, [f"engine.{name}"])
+
+
+def require_valid(config: Config) -> None:
+    """Raise Unsupported for a configuration that nano-vllm cannot have."""
+    if config.block_size < BLOCK_SIZE_MIN:
+        raise Unsupported("a block has at least two slots")
+    if not config.caching:
+        raise Unsupported("the prefix cache cannot be switched off")
+
+
+class NanoVllm(ManagerAdapter):
+    """nano-vllm's `nanovllm.engine.block_manager.BlockManager`."""
+
+    name = "nano-vllm"
+    capabilities = Capabilities(caching=True, chunked=True)
+    assumptions = MANAGER_ASSUMPTIONS
+
+    def __init__(self, path: str) -> None:
+        self._module = import_module(path, "block_manager")
+
+    def make(self, config: Config) -> Any:
+        """A new manager. Its sequences get a class with this block size. Raises Unsupported."""
+        require_valid(config)
+        self._sequence_of_size = type("Sequence", (self._module.Sequence,), {"block_size": config.block_size})
+        self._seqs: dict[int, Any] = {}
+        return self._module.BlockManager(config.num_gpu_blocks, config.block_size)
+
+    def _sequence(self, seq: int) -> Any:
+        if seq not in self._seqs:
+            self._seqs[seq] = self._sequence_of_size(self.tokens[seq])
+        return self._seqs[seq]
+
+    def grow(self, seq: int, token: int) -> None:
+        """As after a step: append the token; its slot is allocated later."""
+        super().grow(seq, token)
+        self._sequence(seq).append_token(token)
+
+    def hits(self, group: int) -> int:
+        """The number of cached tokens, from the same call as the admission; 0 if the prompt does not fit."""
+        (seq,) = self.groups[group]
+        return max(0, int(self.manager.can_allocate(self._sequence(seq)))) * self.config.block_size
+
+    def can_allocate(self, tokens: list[int]) -> bool:
+        """Whether the prompt fits: nano-vllm answers -1 if not, else the number of cached blocks."""
+        return int(self.manager.can_allocate(self._sequence_of_size(tokens))) >= 0
+
+    def allocate(self, seq: int, tokens: list[int]) -> int:
+        """Allocate all blocks of the prompt, and share those that are cached. Returns the hit in tokens."""
+        fake = self._sequence(seq)
+        self.manager.allocate(fake, self.manager.can_allocate(fake))
+        return int(fake.num_cached_tokens)
+
+    def can_append(self, group: int) -> bool:
+        """Whether a decode can get its slot; a chunk of a prompt already has its blocks."""
+        (seq,) = self.groups[group]
+        fake = self._sequence(seq)
+        return not self._decodes(seq) or bool(self.manager.can_append(fake))
+
+    def append(self, seq: int, num_tokens: int) -> None:
+        """Allocate a new block for a decode if its last token needs one."""
+        if self._decodes(seq):
+            self.manager.may_append(self._sequence(seq))
+
+    def _decodes(self, seq: int) -> bool:
+        fake = self._sequence(seq)
+        return bool(fake.num_cached_tokens + 1 == len(fake) and not fake.is_prefill)
+
+    def release(self, seq: int) -> None:
+        """Free the blocks of the sequence; if it was preempted, it becomes a prompt again."""
+        fake = self._sequence(seq)
+        self.manager.deallocate(fake)
+        fake.is_prefill = True
+
+    def free(self, seq: int) -> None:
+        """End the sequence, and forget it."""
+        super().free(seq)
+        self._seqs.pop(seq, None)
+
+    def step_done(self, step: list[Scheduled]) -> None:
+        """As in `postprocess`: hash the blocks that were computed, and count their tokens as cached."""
+        for one in step:
+            fake = self._sequence(one.seq)
+            fake.num_scheduled_tokens = one.num_tokens
+            self.manager.hash_blocks(fake)
+            fake.num_cached_tokens += one.num_tokens
+            fake.num_scheduled_tokens = 0
+            if fake.num_cached_tokens == len(fake):
+                fake.is_prefill = False
+
+    def tables(self) -> dict[int, list[int]]:
+        """The block ids of each sequence that has blocks."""
+        return {seq: fake.block_table for seq, fake in self._seqs.items() if fake.block_table}
+
+    def num_free(self) -> int:
+        """The number of blocks in the free queue, whether cached or not."""
+        return len(self.manager.free_block_ids)
+
+    def refcounts(self) -> list[int]:
+        """The refcount of every block."""
+        return [block.ref_count for block in self.manager.blocks]
+
+    def free_ids(self) -> list[int]:
+        """The free blocks, in the order in which they are allocated."""
+        return list(self.manager.free_block_ids)
+
+
+class NanoVllmScheduler(SchedulerAdapter):
+    """nano-vllm's `nanovllm.engine.scheduler.Scheduler`."""
+
+    name = "nano-vllm-scheduler"
+    capabilities = Capabilities(caching=True, chunked=True, aborts=False, bounds_only_steps=True)
+    assumptions = SCHEDULER_ASSUMPTIONS
+
+    def __init__(self, path: str) -> None:
+        self._module = import_module(path, "scheduler")
+
+    def make(self, config: SchedulerConfig) -> Any:
+        """A new scheduler. Its sequences get a class with this block size. Raises Unsupported."""
+        require_valid(config)
+        self.require_fitting_model(config.max_model_len)
+        self._sequence_of_size = type("Sequence", (self._module.Sequence,), {"block_size": config.block_size})
+        self._seqs: dict[int, Any] = {}
+        self._number: dict[int, int] = {}  # the judge's id of a sequence, by the id that the sequence gave itself
+        return self._module.Scheduler(
+            SimpleNamespace(
+                max_num_seqs=config.max_num_seqs,
+                max_num_batched_tokens=config.max_num_batched_tokens,
+                eos=None,
+                kvcache_block_size=config.block_size,
+                num_kvcache_blocks=config.num_gpu_blocks,
+            )
+        )
+
+    def add(self, request: Request) -> None:
+        """Call `add`."""
+        sampling = SimpleNamespace(temperature=1.0, max_tokens=self.num_to_generate(request), ignore_eos=True)
+        seq = self._seqs[request.seq] = self._sequence_of_size(request.tokens, sampling)
+        self._number[seq.seq_id] = request.seq
+        self.scheduler.add(seq)
+
+    def next_step(self) -> tuple[Any, ScheduledStep]:
+        """Call `schedule` if there is a request; the output is its answer."""
+        had_tables = {seq.seq_id for seq in self._seqs.values() if seq.block_table}
+        output = ([], False) if self.scheduler.is_finished() else self.scheduler.schedule()
+        chunks = []
+        for seq in output[0]:
+            start = seq.num_cached_tokens
+            hit = 0 if seq.seq_id in had_tables else start
+            chunks.append(Chunk(self._number[seq.seq_id], start, start + seq.num_scheduled_tokens, hit))
+        return output, ScheduledStep(chunks)
+
+    def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
+        """Call `postprocess`, which ends a sequence that has all its tokens."""
+        seqs, is_prefill = output
+        for seq in finished:
+            self._seqs[seq].max_tokens = self._seqs[seq].num_completion_tokens + 1
+        tokens = [sampled.get(self._number[seq.seq_id], FILLER) for seq in seqs]
+        self.scheduler.postprocess(seqs, tokens, is_prefill)
+        for seq in finished:
+            del self._seqs[seq]
+
+    def observe(self) -> Observation:
+        """The tables of sequences that have blocks, the refcounts, and the free queue."""
+        manager = self.scheduler.block_manager
+        tables = {number: [list(seq.block_table)] for number, seq in self._seqs.items() if seq.block_table}
+        free_ids = list(manager.free_block_ids)
+        return Observation(tables, (len(free_ids), 0), (), [block.ref_count for block in manager.blocks], free_ids)

@@ -1,1 +1,0 @@
-"""Adapters of nano-vllm's block manager and scheduler."""
