@@ -24,142 +24,87 @@ Known faults of earlier managers, and what this one does instead (each has a tes
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .admission import AllocStatus
-from .block_manager import BlockManager, SelfAttnBlockSpaceManager
-from .device import Device
-from .errors import (
-    BlockManagerError,
-    DoubleFreeError,
-    DuplicateSequenceError,
-    InvalidValueError,
-    NoFreeBlocksError,
-    ReadOnlyError,
-    UnknownBlockError,
-    UnknownSequenceError,
-    UnsupportedError,
-    WrongDeviceError,
-)
-from .evictor import LRUEvictor
-from .hit_rate import CacheMetricData
-from .kv_cache_engine_errors import (
-    BlockOutOfRangeError,
-    ChainedCopyError,
-    DuplicateTargetError,
-    MappingFormError,
-)
-from .logical_blocks import LogicalTokenBlock, LogicalTokenBlocks
-from .scheduler import Scheduler
-from .scheduler_config import SchedulerConfig
-from .scheduler_outputs import ScheduledSequenceGroup, SchedulerOutputs
-from .sequence import Sequence, SequenceData, SequenceGroup, SequenceStatus
-from .vllm_api.block_pool import BlockPool
-from .vllm_api.block_table import BlockList, BlockTable
-from .vllm_api.device_allocator import CpuGpuBlockAllocator, NullBlock
-from .vllm_api.generation1 import BlockSpaceManagerV1
-from .vllm_api.generation1_blocks import CachedBlockAllocator, PhysicalTokenBlock, UncachedBlockAllocator
-from .vllm_api.generation1_prefix import Prefix
-from .vllm_api.naive import BlockAllocator, NaiveBlock, NaiveBlockAllocator
-from .vllm_api.prefix_caching import EvictionPolicy, PrefixCachingBlock, PrefixCachingBlockAllocator
-from .vllm_api.refcount import CopyOnWriteTracker, ReadOnlyRefCounter, RefCounter
-from .vllm_api.trackers import ComputedBlocksTracker, LastAccessBlocksTracker
+from .admission import AllocStatus as AllocStatus
+from .block_manager import BlockManager as BlockManager
+from .block_manager import SelfAttnBlockSpaceManager as SelfAttnBlockSpaceManager
+from .device import Device as Device
+from .errors import BlockManagerError as BlockManagerError
+from .errors import DoubleFreeError as DoubleFreeError
+from .errors import DuplicateSequenceError as DuplicateSequenceError
+from .errors import InvalidValueError as InvalidValueError
+from .errors import NoFreeBlocksError as NoFreeBlocksError
+from .errors import ReadOnlyError as ReadOnlyError
+from .errors import UnknownBlockError as UnknownBlockError
+from .errors import UnknownSequenceError as UnknownSequenceError
+from .errors import UnsupportedError as UnsupportedError
+from .errors import WrongDeviceError as WrongDeviceError
+from .evictor import LRUEvictor as LRUEvictor
+from .hit_rate import CacheMetricData as CacheMetricData
+from .kv_cache_engine_errors import BlockOutOfRangeError as BlockOutOfRangeError
+from .kv_cache_engine_errors import ChainedCopyError as ChainedCopyError
+from .kv_cache_engine_errors import DuplicateTargetError as DuplicateTargetError
+from .kv_cache_engine_errors import MappingFormError as MappingFormError
+from .logical_blocks import LogicalTokenBlock as LogicalTokenBlock
+from .logical_blocks import LogicalTokenBlocks as LogicalTokenBlocks
+from .scheduler import Scheduler as Scheduler
+from .scheduler_config import SchedulerConfig as SchedulerConfig
+from .scheduler_outputs import ScheduledSequenceGroup as ScheduledSequenceGroup
+from .scheduler_outputs import SchedulerOutputs as SchedulerOutputs
+from .sequence import Sequence as Sequence
+from .sequence import SequenceData as SequenceData
+from .sequence import SequenceGroup as SequenceGroup
+from .sequence import SequenceStatus as SequenceStatus
+from .vllm_api.block_pool import BlockPool as BlockPool
+from .vllm_api.block_table import BlockList as BlockList
+from .vllm_api.block_table import BlockTable as BlockTable
+from .vllm_api.device_allocator import CpuGpuBlockAllocator as CpuGpuBlockAllocator
+from .vllm_api.device_allocator import NullBlock as NullBlock
+from .vllm_api.generation1 import BlockSpaceManagerV1 as BlockSpaceManagerV1
+from .vllm_api.generation1_blocks import CachedBlockAllocator as CachedBlockAllocator
+from .vllm_api.generation1_blocks import PhysicalTokenBlock as PhysicalTokenBlock
+from .vllm_api.generation1_blocks import UncachedBlockAllocator as UncachedBlockAllocator
+from .vllm_api.generation1_prefix import Prefix as Prefix
+from .vllm_api.naive import BlockAllocator as BlockAllocator
+from .vllm_api.naive import NaiveBlock as NaiveBlock
+from .vllm_api.naive import NaiveBlockAllocator as NaiveBlockAllocator
+from .vllm_api.prefix_caching import EvictionPolicy as EvictionPolicy
+from .vllm_api.prefix_caching import PrefixCachingBlock as PrefixCachingBlock
+from .vllm_api.prefix_caching import PrefixCachingBlockAllocator as PrefixCachingBlockAllocator
+from .vllm_api.refcount import CopyOnWriteTracker as CopyOnWriteTracker
+from .vllm_api.refcount import ReadOnlyRefCounter as ReadOnlyRefCounter
+from .vllm_api.refcount import RefCounter as RefCounter
+from .vllm_api.trackers import ComputedBlocksTracker as ComputedBlocksTracker
+from .vllm_api.trackers import LastAccessBlocksTracker as LastAccessBlocksTracker
 
 if TYPE_CHECKING:
-    from .block_mover import BlockMover, Moved
-    from .decoder import Decoder, ModelGeometry
-    from .kv_cache_engine import CacheEngine, KVCacheEngine
-    from .kv_layout import KVBlockShape, KVLayout, block_bytes, cache_dtype
-    from .kv_memory import free_bytes, num_blocks, num_cpu_blocks, num_gpu_blocks, profile_num_available_blocks
-
-__all__ = [
-    "AllocStatus",
-    "BlockAllocator",
-    "BlockList",
-    "BlockManager",
-    "BlockManagerError",
-    "BlockMover",
-    "BlockOutOfRangeError",
-    "BlockPool",
-    "BlockSpaceManagerV1",
-    "BlockTable",
-    "CacheEngine",
-    "CacheMetricData",
-    "CachedBlockAllocator",
-    "ChainedCopyError",
-    "ComputedBlocksTracker",
-    "CopyOnWriteTracker",
-    "CpuGpuBlockAllocator",
-    "Decoder",
-    "Device",
-    "DoubleFreeError",
-    "DuplicateSequenceError",
-    "DuplicateTargetError",
-    "EvictionPolicy",
-    "InvalidValueError",
-    "KVBlockShape",
-    "KVCacheEngine",
-    "KVLayout",
-    "LRUEvictor",
-    "LastAccessBlocksTracker",
-    "LogicalTokenBlock",
-    "LogicalTokenBlocks",
-    "MappingFormError",
-    "ModelGeometry",
-    "Moved",
-    "NaiveBlock",
-    "NaiveBlockAllocator",
-    "NoFreeBlocksError",
-    "NullBlock",
-    "PhysicalTokenBlock",
-    "Prefix",
-    "PrefixCachingBlock",
-    "PrefixCachingBlockAllocator",
-    "ReadOnlyError",
-    "ReadOnlyRefCounter",
-    "RefCounter",
-    "ScheduledSequenceGroup",
-    "Scheduler",
-    "SchedulerConfig",
-    "SchedulerOutputs",
-    "SelfAttnBlockSpaceManager",
-    "Sequence",
-    "SequenceData",
-    "SequenceGroup",
-    "SequenceStatus",
-    "UncachedBlockAllocator",
-    "UnknownBlockError",
-    "UnknownSequenceError",
-    "UnsupportedError",
-    "WrongDeviceError",
-    "block_bytes",
-    "cache_dtype",
-    "free_bytes",
-    "num_blocks",
-    "num_cpu_blocks",
-    "num_gpu_blocks",
-    "profile_num_available_blocks",
-]
+    from .block_mover import BlockMover as BlockMover
+    from .block_mover import Moved as Moved
+    from .decoder import Decoder as Decoder
+    from .decoder import ModelGeometry as ModelGeometry
+    from .kv_cache_engine import CacheEngine as CacheEngine
+    from .kv_cache_engine import KVCacheEngine as KVCacheEngine
+    from .kv_layout import KVBlockShape as KVBlockShape
+    from .kv_layout import KVLayout as KVLayout
+    from .kv_layout import block_bytes as block_bytes
+    from .kv_layout import cache_dtype as cache_dtype
+    from .kv_memory import free_bytes as free_bytes
+    from .kv_memory import num_blocks as num_blocks
+    from .kv_memory import num_cpu_blocks as num_cpu_blocks
+    from .kv_memory import num_gpu_blocks as num_gpu_blocks
+    from .kv_memory import profile_num_available_blocks as profile_num_available_blocks
 
 _WITH_TORCH = {
-    "BlockMover": "block_mover",
-    "Decoder": "decoder",
-    "ModelGeometry": "decoder",
-    "CacheEngine": "kv_cache_engine",
-    "KVCacheEngine": "kv_cache_engine",
-    "Moved": "block_mover",
-    "KVBlockShape": "kv_layout",
-    "KVLayout": "kv_layout",
-    "block_bytes": "kv_layout",
-    "cache_dtype": "kv_layout",
-    "free_bytes": "kv_memory",
-    "num_blocks": "kv_memory",
-    "num_cpu_blocks": "kv_memory",
-    "num_gpu_blocks": "kv_memory",
-    "profile_num_available_blocks": "kv_memory",
+    "block_mover": ("BlockMover", "Moved"),
+    "decoder": ("Decoder", "ModelGeometry"),
+    "kv_cache_engine": ("CacheEngine", "KVCacheEngine"),
+    "kv_layout": ("KVBlockShape", "KVLayout", "block_bytes", "cache_dtype"),
+    "kv_memory": ("free_bytes", "num_blocks", "num_cpu_blocks", "num_gpu_blocks", "profile_num_available_blocks"),
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import a name that needs torch when it is used: importing torch takes longer than most commands."""
-    if name not in _WITH_TORCH:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_WITH_TORCH[name]}", __name__), name)
+    for module, names in _WITH_TORCH.items():
+        if name in names:
+            return getattr(import_module(f".{module}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -77,8 +77,8 @@ def _settled_names(
 ) -> tuple[Names, Names, Names]:
     """The names without duplicates; all built-in executors if none is given. Raises UsageError for an unknown name."""
     from kvproof.check.data_plane.executors import BUILT_IN, named
-    from kvproof.check.data_plane.executors.own import own_function
-    from kvproof.check.data_plane.executors.probing import require_function
+    from kvproof.check.data_plane.executors.base import own_function
+    from kvproof.check.data_plane.executors.isolation import require_function
     from kvproof.check.data_plane.memory.layouts import UnknownSetting, dtype_named, layout_named
 
     try:

@@ -46,13 +46,11 @@ class PlainProgress:
         self.began = self.last_line = time.monotonic()
 
     def begin(self, stage: str, seconds: float) -> None:
-        """A stage begins. seconds: its budget."""
         self.stage, self.count = stage, 0
         self.began = self.last_line = time.monotonic()
         say(self.console, f"{stage}: begins, up to {seconds:.0f} s")
 
     def advance(self, count: int) -> None:
-        """The stage has done `count` units of work so far."""
         self.count = count
         now = time.monotonic()
         if now - self.last_line >= PLAIN_INTERVAL_SECONDS:
@@ -60,12 +58,10 @@ class PlainProgress:
             say(self.console, f"{self.stage}: {count:,} after {now - self.began:.0f} s")
 
     def end(self) -> None:
-        """The stage has ended."""
         count = f"{self.count:,} in " if self.count else ""
         say(self.console, f"{self.stage}: ended, {count}{time.monotonic() - self.began:.1f} s")
 
     def say(self, message: str) -> None:
-        """Show a message that the user should read now."""
         say(self.console, message)
 
 
@@ -78,7 +74,6 @@ class MovingProgress:
         self.began, self.seconds = 0.0, 0.0
 
     def begin(self, stage: str, seconds: float) -> None:
-        """A stage begins. seconds: its budget."""
         self.began, self.seconds = time.monotonic(), seconds
         columns = (
             SpinnerColumn(),
@@ -92,13 +87,11 @@ class MovingProgress:
         self.bars.start()
 
     def advance(self, count: int) -> None:
-        """The stage has done `count` units of work so far."""
         if self.bars:
             elapsed = min(time.monotonic() - self.began, self.seconds)
             self.bars.update(self.bars.task_ids[0], completed=elapsed, done=f"{count:,}")
 
     def end(self) -> None:
-        """The stage has ended."""
         if self.bars:
             task = self.bars.tasks[0]
             self.bars.stop()
@@ -106,7 +99,6 @@ class MovingProgress:
             say(self.console, f"{task.description}: {task.fields['done'] or 'done'} in {task.elapsed or 0.0:.1f} s")
 
     def say(self, message: str) -> None:
-        """Show a message that the user should read now."""
         say(self.console, message, "yellow")
 
 

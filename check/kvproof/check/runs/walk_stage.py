@@ -59,7 +59,10 @@ def walker_stage(
         before = [] if bookmark is None else bookmark.findings_of(judge)
         reported: dict[KnownFailure, None] = {_kind(one.found): None for one in before}
         known: dict[KnownFailure, None] = {one.kind: None for one in before}
-        first_run, num_before, runs_before = _progress(bookmark)
+        first_run = num_before = runs_before = 0
+        if bookmark is not None:
+            progress = bookmark.progress
+            first_run, num_before, runs_before = progress.next_run, progress.num_operations, progress.num_runs
         while total.num_operations < max_operations and (left := deadline - time.monotonic()) > 0:
             done = walk(
                 strategy,
@@ -105,13 +108,6 @@ def walker_stage(
         yield from witness_counts(f"{judge} operations", total.kinds, {})
 
     return Stage(judge, share, checks, run)
-
-
-def _progress(bookmark: Bookmark | None) -> tuple[int, int, int]:
-    """The next run, and the operations and runs of earlier walks."""
-    if bookmark is None:
-        return 0, 0, 0
-    return bookmark.progress.next_run, bookmark.progress.num_operations, bookmark.progress.num_runs
 
 
 def _kind(found: ReportedFinding) -> KnownFailure:

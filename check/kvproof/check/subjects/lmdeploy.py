@@ -233,12 +233,10 @@ class LMDeploy(ManagerAdapter):
             self._trie.allocate(fake)
 
     def step_done(self, step: list[Scheduled]) -> None:
-        """Record in each sequence how many tokens are computed."""
         for one in step:
             self._fakes[one.seq].set_step(one.stop)
 
     def release(self, seq: int) -> None:
-        """Give up the blocks of the sequence; the trie keeps its references."""
         self._give_up(self._sequence(seq))
 
     def free(self, seq: int) -> None:

@@ -119,7 +119,6 @@ class MiniSGLang(ManagerAdapter):
         return num_pages
 
     def hits(self, group: int) -> int:
-        """The number of tokens of a waiting request that the prefix cache has."""
         (seq,) = self.groups[group]
         return int(self._match(self.tokens[seq]).cached_len)
 
@@ -156,7 +155,6 @@ class MiniSGLang(ManagerAdapter):
         self._num_slots[seq] = request.device_len
 
     def can_append(self, group: int) -> bool:
-        """Whether the pool has pages for all known tokens."""
         (seq,) = self.groups[group]
         return self._pages(len(self.tokens[seq])) - self._pages(self._num_slots[seq]) <= self.num_free()
 
@@ -169,7 +167,6 @@ class MiniSGLang(ManagerAdapter):
         self._allocate_pages(seq)
 
     def grow(self, seq: int, token: int) -> None:
-        """Append a sampled token to the request."""
         super().grow(seq, token)
         if seq in self._requests:
             self._requests[seq].append_host(self._ids([token]))

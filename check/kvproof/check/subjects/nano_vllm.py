@@ -105,7 +105,6 @@ class NanoVllm(ManagerAdapter):
         return self._seqs[seq]
 
     def grow(self, seq: int, token: int) -> None:
-        """As after a step: append the token; its slot is allocated later."""
         super().grow(seq, token)
         self._sequence(seq).append_token(token)
 
@@ -131,7 +130,6 @@ class NanoVllm(ManagerAdapter):
         return not self._decodes(seq) or bool(self.manager.can_append(fake))
 
     def append(self, seq: int, num_tokens: int) -> None:
-        """Allocate a new block for a decode if its last token needs one."""
         if self._decodes(seq):
             self.manager.may_append(self._sequence(seq))
 
@@ -146,7 +144,6 @@ class NanoVllm(ManagerAdapter):
         fake.is_prefill = True
 
     def free(self, seq: int) -> None:
-        """End the sequence, and forget it."""
         super().free(seq)
         self._seqs.pop(seq, None)
 
@@ -162,19 +159,15 @@ class NanoVllm(ManagerAdapter):
                 fake.is_prefill = False
 
     def tables(self) -> dict[int, list[int]]:
-        """The block ids of each sequence that has blocks."""
         return {seq: fake.block_table for seq, fake in self._seqs.items() if fake.block_table}
 
     def num_free(self) -> int:
-        """The number of blocks in the free queue, whether cached or not."""
         return len(self.manager.free_block_ids)
 
     def refcounts(self) -> list[int]:
-        """The refcount of every block."""
         return [block.ref_count for block in self.manager.blocks]
 
     def free_ids(self) -> list[int]:
-        """The free blocks, in the order in which they are allocated."""
         return list(self.manager.free_block_ids)
 
 
@@ -189,7 +182,6 @@ class NanoVllmScheduler(SchedulerAdapter):
         self._module = import_module(path, "scheduler")
 
     def make(self, config: SchedulerConfig) -> Any:
-        """A new scheduler. Its sequences get a class with this block size. Raises Unsupported."""
         require_valid(config)
         self.require_fitting_model(config.max_model_len)
         self._sequence_of_size = type("Sequence", (self._module.Sequence,), {"block_size": config.block_size})
@@ -206,14 +198,12 @@ class NanoVllmScheduler(SchedulerAdapter):
         )
 
     def add(self, request: Request) -> None:
-        """Call `add`."""
         sampling = SimpleNamespace(temperature=1.0, max_tokens=self.num_to_generate(request), ignore_eos=True)
         seq = self._seqs[request.seq] = self._sequence_of_size(request.tokens, sampling)
         self._number[seq.seq_id] = request.seq
         self.scheduler.add(seq)
 
     def next_step(self) -> tuple[Any, ScheduledStep]:
-        """Call `schedule` if there is a request; the output is its answer."""
         had_tables = {seq.seq_id for seq in self._seqs.values() if seq.block_table}
         output = ([], False) if self.scheduler.is_finished() else self.scheduler.schedule()
         chunks = []
@@ -234,7 +224,6 @@ class NanoVllmScheduler(SchedulerAdapter):
             del self._seqs[seq]
 
     def observe(self) -> Observation:
-        """The tables of sequences that have blocks, the refcounts, and the free queue."""
         manager = self.scheduler.block_manager
         tables = {number: [list(seq.block_table)] for number, seq in self._seqs.items() if seq.block_table}
         free_ids = list(manager.free_block_ids)

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from kvproof.check.data_plane.executors import named
-from kvproof.check.data_plane.executors.isolation import Isolation
-from kvproof.check.data_plane.executors.own import own_function
-from kvproof.check.data_plane.executors.probing import require_function
+from kvproof.check.data_plane.executors.base import own_function
+from kvproof.check.data_plane.executors.isolation import Isolation, require_function
 from kvproof.check.data_plane.mappings import scenario
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout, UnknownSetting
 from kvproof.check.data_plane.run.harness import run_case

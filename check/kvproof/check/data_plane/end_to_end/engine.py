@@ -195,14 +195,12 @@ class WorkloadEngine:
         if num_outputs == 0:
             return [self._fork(group, seq) for _ in range(request.beam_width - 1)]
         running = group.get_seqs(RUNNING)
-        if num_outputs % RESHUFFLE_EVERY or seq is not running[0] or len(running) < 2 or self._is_at_end(request, seq):
+        is_at_end = num_outputs + 1 >= request.num_outputs
+        if num_outputs % RESHUFFLE_EVERY or seq is not running[0] or len(running) < 2 or is_at_end:
             return []
         running[-1].status = SequenceStatus.FINISHED_STOPPED
         self.done.witness_counts["dropped"] += 1
         return [self._fork(group, seq)]
-
-    def _is_at_end(self, request: Request, seq: Sequence) -> bool:
-        return seq.get_output_len() + 1 >= request.num_outputs
 
     def _fork(self, group: SequenceGroup, parent: Sequence) -> Sequence:
         child = parent.fork(self._next_id())

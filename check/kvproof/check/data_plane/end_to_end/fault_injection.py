@@ -33,6 +33,10 @@ def _exchange_sources(pairs: list[Any], workload: Workload) -> list[Any]:
     return [(source, target) for source, (_, target) in zip(sources, pairs, strict=True)]
 
 
+def _sources_shifted(by: int) -> Change:
+    return lambda pairs, workload: [((source + by) % workload.num_gpu_blocks, target) for source, target in pairs]
+
+
 def _backwards(pairs: list[Any], workload: Workload) -> list[Any]:
     return [(target, source) for source, target in pairs]
 
@@ -52,12 +56,7 @@ def _next_block(table: list[Any], workload: Workload) -> list[Any]:
 FAULTS: tuple[PlantedFault, ...] = (
     PlantedFault("the last pair of a swap-out is dropped", "swap out", "swap", lambda pairs, _: pairs[:-1]),
     PlantedFault("a swap-out exchanges the sources of two pairs", "swap out", "swap", _exchange_sources),
-    PlantedFault(
-        "a swap-out takes the next block",
-        "swap out",
-        "swap",
-        lambda pairs, workload: [((source + 1) % workload.num_gpu_blocks, target) for source, target in pairs],
-    ),
+    PlantedFault("a swap-out takes the next block", "swap out", "swap", _sources_shifted(1)),
     PlantedFault(
         "a swap-out numbers host blocks from the GPU's on",
         "swap out",
@@ -75,18 +74,8 @@ FAULTS: tuple[PlantedFault, ...] = (
         lambda pairs, workload: [((source + 1) % workload.num_cpu_blocks, target) for source, target in pairs],
     ),
     PlantedFault("the last copy is dropped", "copy", "beam", lambda pairs, _: pairs[:-1]),
-    PlantedFault(
-        "a copy reads each pair backwards",
-        "copy",
-        "beam",
-        lambda pairs, _: [(target, source) for source, target in pairs],
-    ),
-    PlantedFault(
-        "a copy takes the block before",
-        "copy",
-        "beam",
-        lambda pairs, workload: [((source - 1) % workload.num_gpu_blocks, target) for source, target in pairs],
-    ),
+    PlantedFault("a copy reads each pair backwards", "copy", "beam", _backwards),
+    PlantedFault("a copy takes the block before", "copy", "beam", _sources_shifted(-1)),
     PlantedFault("a table names the next block last, when written", "write table", "recompute", _next_block),
     PlantedFault("a table names the next block last, when read", "read table", "chunked-prefill", _next_block),
     PlantedFault(

@@ -1,4 +1,4 @@
-"""The executors that can be tested, by name: one small module each, and `module:function` for a user's function.
+"""The executors that can be tested, by name, and `module:function` for a user's function.
 
 A user's function is called as `function(caches, moves)`, see `world.Caches` and `moves.Moves`. It executes the lists of
 one step in the worker's order, on the tensors of `caches`, and returns when the work has ended or is ordered before
@@ -7,17 +7,14 @@ later work of the current stream. Source and target ids count from 0 in each poo
 
 import difflib
 
-from kvproof.check.data_plane.executors import block_copy, engine, index_copy, vllm_operators
-from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
-from kvproof.check.data_plane.executors.own import own_executor
+from kvproof.check.data_plane.executors import vllm_operators
+from kvproof.check.data_plane.executors.base import Executor, MoveBlocks, own_executor
+from kvproof.check.data_plane.executors.built_in import EXECUTORS
 from kvproof.check.data_plane.memory.layouts import UnknownSetting
 
 __all__ = ["BUILT_IN", "Executor", "MoveBlocks", "named"]
 
-BUILT_IN: dict[str, Executor] = {
-    executor.name: executor
-    for executor in (engine.EXECUTOR, block_copy.EXECUTOR, index_copy.EXECUTOR, vllm_operators.EXECUTOR)
-}
+BUILT_IN: dict[str, Executor] = {executor.name: executor for executor in (*EXECUTORS, vllm_operators.EXECUTOR)}
 
 
 def named(name: str) -> Executor:
@@ -27,9 +24,6 @@ def named(name: str) -> Executor:
     if ":" in name:
         return own_executor(name)
     close = difflib.get_close_matches(name, BUILT_IN, n=1)
-    hint = (
-        f"did you mean {close[0]}?"
-        if close
-        else f"choose one of {', '.join(BUILT_IN)}, or module:function for your own function"
-    )
+    choice = f"choose one of {', '.join(BUILT_IN)}, or module:function for your own function"
+    hint = f"did you mean {close[0]}?" if close else choice
     raise UnknownSetting(f"no executor is named {name!r}; {hint}")

@@ -7,12 +7,15 @@ ended or is ordered before later work of the current stream.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from kvproof.check.data_plane.memory.layouts import Geometry
+from kvproof.check.data_plane.memory.layouts import Geometry, UnknownSetting
 from kvproof.check.data_plane.memory.world import Caches
 from kvproof.check.data_plane.steps.moves import Moves
+from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.own import own
 
 MoveBlocks = Callable[[Moves], object]
 
@@ -35,3 +38,21 @@ class Executor:
     prepare: Callable[[Caches], MoveBlocks]
     unsupported: Callable[[Geometry, torch.device], str] = supports_all
     is_own: bool = False
+
+
+def own_executor(name: str) -> Executor:
+    """The executor that calls a user's function. The function is imported by `prepare`, maybe in another process."""
+
+    def prepare(caches: Caches) -> MoveBlocks:
+        function = own_function(name)
+        return lambda moves: function(caches, moves)
+
+    return Executor(name, prepare, is_own=True)
+
+
+def own_function(name: str) -> Any:
+    """Import the function. Raises UnknownSetting with a message for the user."""
+    try:
+        return own(name, "function")
+    except UnknownSubject as error:
+        raise UnknownSetting(str(error)) from error

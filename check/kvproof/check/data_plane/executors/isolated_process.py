@@ -14,9 +14,8 @@ from typing import Any
 
 import torch
 
-from kvproof.check.data_plane.executors.base import MoveBlocks
+from kvproof.check.data_plane.executors.base import MoveBlocks, own_executor
 from kvproof.check.data_plane.executors.isolation import shared_memory
-from kvproof.check.data_plane.executors.own import own_executor
 from kvproof.check.data_plane.memory.arena import Arena
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout, UnknownSetting
 from kvproof.check.data_plane.memory.world import caches_of

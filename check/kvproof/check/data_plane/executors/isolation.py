@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -31,6 +31,7 @@ from kvproof.check.data_plane.steps.moves import Moves, PoolId
 _ROOM_BYTES = 512 * 1024 * 1024
 START_SECONDS_MAX = 60.0  # importing torch on a busy machine
 _PROCESS = "kvproof.check.data_plane.executors.isolated_process"
+_PROBE = "kvproof.check.data_plane.executors.probe_process"
 
 
 class Raised(Exception):
@@ -103,15 +104,7 @@ class Isolation:
     def _start(self) -> None:
         here, there = os.pipe(), os.pipe()
         with self._errors.open("wb") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", _PROCESS, self.name, str(here[0]), str(there[1])],
-                pass_fds=(here[0], there[1]),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                env=child_environment(),
-                start_new_session=True,
-            )
+            self._process = _started(_PROCESS, self.name, here[0], there[1], errors=errors)
         os.close(here[0])
         os.close(there[1])
         self._requests, self._answers, self._read = here[1], there[0], b""
@@ -160,9 +153,40 @@ class Isolation:
         os.close(self._answers)
 
 
-def child_environment() -> dict[str, str]:
-    """The environment in which a child process imports modules from the same places as this process."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in (os.getcwd(), *sys.path) if p)}
+def require_function(name: str, seconds_max: float = START_SECONDS_MAX) -> None:
+    """Raise UnknownSetting, for the user, unless another process can import the function in this time.
+
+    The function is not imported into this process.
+    """
+    here, there = os.pipe()
+    with (
+        os.fdopen(here, "rb") as answer,
+        _started(_PROBE, name, there, errors=subprocess.DEVNULL) as process,
+    ):
+        os.close(there)
+        try:
+            code = process.wait(seconds_max)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise UnknownSetting(f"{name}: the import did not end within {seconds_max:g} s") from None
+        reason = answer.read().decode(errors="replace")
+    if reason:
+        raise UnknownSetting(reason)
+    if code:
+        raise UnknownSetting(f"{name}: the process that imported it {how_it_ended(code)}")
+
+
+def _started(module: str, name: str, *descriptors: int, errors: int | IO[bytes]) -> subprocess.Popen[bytes]:
+    """Run a module of kvproof in a process that imports from the same places as this one; its output is discarded."""
+    return subprocess.Popen(
+        [sys.executable, "-m", module, name, *map(str, descriptors)],
+        pass_fds=descriptors,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in (os.getcwd(), *sys.path) if p)},
+        start_new_session=True,
+    )
 
 
 def how_it_ended(code: int) -> str:

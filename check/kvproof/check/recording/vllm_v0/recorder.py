@@ -72,7 +72,6 @@ class V0Recorder(Recorder):
         return sum(len(part._cached_blocks) for part in self.manager.block_allocator._allocators.values())
 
     def free(self) -> tuple[int, int]:
-        """Free blocks of both devices."""
         return self.manager.get_num_free_gpu_blocks(), self.manager.get_num_free_cpu_blocks()
 
     def reserved(self) -> list[int]:
@@ -169,7 +168,6 @@ class V0Recorder(Recorder):
         return line
 
     def on_can_append_slots(self, answer: Any, seq_group: Any, num_lookahead_slots: int) -> Call:
-        """The line of a question."""
         line = self._line(seq_group, _name(answer))
         line.lookahead = num_lookahead_slots
         return line
@@ -181,7 +179,6 @@ class V0Recorder(Recorder):
         return line
 
     def on_fork(self, answer: Any, parent_seq: Any, child_seq: Any) -> Call:
-        """The line of a fork, with all tokens of the child."""
         self.known.pop(child_seq.seq_id, None)
         return Call(0, "", seqs=[self._sequence(parent_seq), self._sequence(child_seq, with_tokens=True)])
 
@@ -192,7 +189,6 @@ class V0Recorder(Recorder):
         return Call(0, "", seqs=[recorded], status=seq.status.name)
 
     def on_can_swap_out(self, answer: Any, seq_group: Any) -> Call:
-        """The line of a question."""
         return self._line(seq_group, _name(answer))
 
     def on_swap_out(self, answer: Any, seq_group: Any) -> Call:
@@ -202,7 +198,6 @@ class V0Recorder(Recorder):
         return line
 
     def on_can_swap_in(self, answer: Any, seq_group: Any, num_lookahead_slots: int = 0) -> Call:
-        """The line of a question."""
         line = self._line(seq_group, _name(answer))
         line.lookahead = num_lookahead_slots
         return line
@@ -221,7 +216,6 @@ class V0Recorder(Recorder):
         return line
 
     def on_get_num_cached_tokens(self, answer: Any, seq: Any) -> Call:
-        """The line of a look-up."""
         return Call(0, "", seqs=[RecordedSequence(seq.seq_id)], answer=None if answer is None else int(answer))
 
     def on_get_common_computed_block_ids(self, answer: Any, seqs: Sequence[Any]) -> Call:
@@ -230,7 +224,6 @@ class V0Recorder(Recorder):
         return Call(0, "", seqs=recorded, answer=None if answer is None else len(answer))
 
     def on_reset_prefix_cache(self, answer: Any, device: Any = None) -> Call:
-        """The line of a reset; the answer is whether the cache was reset."""
         return Call(0, "", answer=None if answer is None else bool(answer))
 
 

@@ -64,11 +64,9 @@ class V1Recorder(Recorder):
         )
 
     def free(self) -> tuple[int, int]:
-        """Free GPU blocks, and 0, as there is no host pool."""
         return self._pool.get_num_free_blocks(), 0
 
     def reserved(self) -> list[int]:
-        """The null block."""
         return [self._null.block_id]
 
     def pool(self) -> tuple[list[int] | None, list[int] | None]:
@@ -173,7 +171,6 @@ class V1Recorder(Recorder):
         return line
 
     def on_reset_prefix_cache(self, answer: Any) -> Call:
-        """The line of a reset; the answer is whether the cache was reset."""
         return Call(0, "", answer=None if answer is None else bool(answer))
 
     def on_new_step_starts(self, answer: Any) -> Call:

@@ -123,14 +123,12 @@ class BuiltIn(ManagerAdapter):
         self._manager = manager
 
     def make(self, config: Config) -> Any:
-        """A new manager."""
         self.seqs: dict[int, FakeSequence] = {}
         self.fakes: dict[int, FakeGroup] = {}
         self.encoders: dict[str, int] = {}  # by request
         return new_manager(self._manager, config)
 
     def new(self, group: int, seqs: list[int], tokens: list[int], key: Key, images: tuple[Image, ...]) -> None:
-        """Make a waiting group and its sequences."""
         super().new(group, seqs, tokens, key, images)
         self.fakes[group] = FakeGroup(str(group), [self._fake(seq) for seq in seqs])
 
@@ -140,29 +138,23 @@ class BuiltIn(ManagerAdapter):
         return fake
 
     def new_encoder(self, group: int, seq: int, tokens: list[int]) -> None:
-        """Give a waiting group an encoder sequence."""
         self.fakes[group].encoder = FakeSequence(seq, tokens, Key(), (), self.config.block_size)
         self.encoders[str(group)] = seq
 
     def hits(self, group: int) -> int:
-        """Look a waiting group up. Returns the tokens of its prompt that the prefix cache holds."""
         return int(self.manager.get_num_cached_tokens(self.fakes[group].members[0]))
 
     def forget(self, group: int) -> None:
-        """Drop what a look-up keeps of a group that was not admitted."""
         for seq in self.fakes[group].members:
             self.manager.remove_seq_from_computed_blocks_tracker(seq)
 
     def can_admit(self, group: int) -> Admission:
-        """Ask `can_allocate` whether the prompt gets its blocks: now, later, or never."""
         return ANSWERS[self.manager.can_allocate(self.fakes[group], self.config.lookahead)]
 
     def can_append(self, group: int) -> bool:
-        """Ask `can_append_slots` whether every running sequence gets a slot and its lookahead slots."""
         return bool(self.manager.can_append_slots(self.fakes[group], self.config.lookahead))
 
     def can_swap_out(self, group: int) -> Admission:
-        """Ask `can_swap_out` whether the host has a block for each block of the group: now or later."""
         return Admission.OK if self.manager.can_swap_out(self.fakes[group]) else Admission.LATER
 
     def can_swap_in(self, group: int) -> Admission:
@@ -188,14 +180,12 @@ class BuiltIn(ManagerAdapter):
         return Reserved(self.manager.append_slots(self.seqs[seq], self.config.lookahead))
 
     def share(self, parent: int, child: int) -> None:
-        """Call `fork`: the child shares every block of its parent."""
         old, new = self.seqs[parent], self._fake(child)
         new.status, new.num_computed, new.num_prompt = old.status, old.num_computed, old.num_prompt
         self.manager.fork(old, new)
         self.fakes[self._group_of[child]].members.append(new)
 
     def release(self, seq: int) -> None:
-        """Call `free`: the sequence gives up its blocks."""
         self.manager.free(self.seqs[seq])
 
     def free(self, seq: int) -> None:
@@ -223,14 +213,12 @@ class BuiltIn(ManagerAdapter):
             self.manager.free_cross(fake)
 
     def swap_out(self, group: int) -> list[Pair]:
-        """Call `swap_out`. Returns pairs (GPU block, host block), device-relative."""
         pairs = self.manager.swap_out(self.fakes[group])
         for seq in self.fakes[group].members:
             seq.status = SequenceStatus.SWAPPED
         return list(pairs)
 
     def swap_in(self, group: int) -> list[Pair]:
-        """Call `swap_in`. Returns pairs (host block, GPU block), device-relative."""
         pairs = self.manager.swap_in(self.fakes[group])
         for seq in self.fakes[group].members:
             seq.status = SequenceStatus.RUNNING
@@ -248,16 +236,13 @@ class BuiltIn(ManagerAdapter):
                 self.manager.mark_blocks_as_computed(self.fakes[group], chunk)
 
     def step_done(self, step: list[Scheduled]) -> None:
-        """Set how many tokens of each sequence are computed."""
         for scheduled in step:
             self.seqs[scheduled.seq].num_computed = scheduled.stop
 
     def reset_cache(self) -> bool:
-        """Call `reset_prefix_cache`. Returns False if blocks are in use."""
         return bool(self.manager.reset_prefix_cache())
 
     def observe(self) -> Observation:
-        """Tables, refcounts and free lists."""
         return observation_of(self.manager, self.encoders)
 
 

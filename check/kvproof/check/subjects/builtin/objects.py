@@ -66,7 +66,6 @@ class BlockObjects(ManagerAdapter):
     # Sequences ----------------------------------------------------------------------------------------------------
 
     def new(self, group: int, seqs: list[int], tokens: list[int], key: Key, images: tuple[Image, ...]) -> None:
-        """Remember a waiting group."""
         super().new(group, seqs, tokens, key, images)
         for seq in seqs:
             self._set_waiting(seq)
@@ -75,27 +74,22 @@ class BlockObjects(ManagerAdapter):
         self.seqs[seq] = Sequence(seq, self.tokens[seq], self.config.block_size, extra_of(self.keys[seq]))
 
     def new_encoder(self, group: int, seq: int, tokens: list[int]) -> None:
-        """Remember the encoder sequence of a waiting group."""
         self.encoders[group] = seq, list(tokens)
 
     def grow(self, seq: int, token: int) -> None:
-        """Remember a sampled token."""
         super().grow(seq, token)
         self.seqs[seq].append_token_id(token)
 
     # Questions ----------------------------------------------------------------------------------------------------
 
     def hits(self, group: int) -> int:
-        """Tokens of the prompt that lie in computed blocks."""
         return min(self.cached.get_num_cached_tokens(self.seqs[seq]) for seq in self.groups[group])
 
     def forget(self, group: int) -> None:
-        """Drop the look-up of a group that was not admitted."""
         for seq in self.groups[group]:
             self.cached.remove_seq(seq)
 
     def can_admit(self, group: int) -> Admission:
-        """Whether the prompt, its lookahead and the encoder's tokens get blocks."""
         _, encoder_tokens = self.encoders.get(group, (None, None))
         return self.can_allocate(self.tokens[self.groups[group][0]], encoder_tokens)
 
@@ -125,7 +119,6 @@ class BlockObjects(ManagerAdapter):
         return 0 if self.seqs[seq].is_prefill() else self.config.lookahead
 
     def can_swap_out(self, group: int) -> Admission:
-        """Whether the host has a block for each block of the group."""
         return Admission.OK if self._num_moved(group) <= self.num_free_host() else Admission.LATER
 
     def can_swap_in(self, group: int) -> Admission:
@@ -177,7 +170,6 @@ class BlockObjects(ManagerAdapter):
         return list(self.manager.clear_copy_on_writes())
 
     def share(self, parent: int, child: int) -> None:
-        """Fork the table and the sequence."""
         self.seqs[child] = self.seqs[parent].fork(child)
         self.block_tables[child] = self.block_tables[parent].fork()
         self.accessed.add_seq(child)
@@ -204,14 +196,12 @@ class BlockObjects(ManagerAdapter):
             self._set_waiting(seq)
 
     def swap_out(self, group: int) -> list[Pair]:
-        """Move the blocks of the group to the host, each once."""
         for seq in self.groups[group]:
             self._flush_access(seq, self.block_tables[seq])
         self.swapped.add(group)
         return self._swap(group, GPU, CPU)
 
     def swap_in(self, group: int) -> list[Pair]:
-        """Move the blocks of the group to the GPU, each once."""
         self.swapped.remove(group)
         return self._swap(group, CPU, GPU)
 
@@ -234,27 +224,22 @@ class BlockObjects(ManagerAdapter):
             self.manager.mark_blocks_as_computed(completed)
 
     def step_done(self, step: list[Scheduled]) -> None:
-        """Remember how far each sequence is computed."""
         for one in step:
             data = self.seqs[one.seq].data
             data.update_num_computed_tokens(one.stop - data.get_num_computed_tokens())
 
     def reset_cache(self) -> bool:
-        """Empty the prefix cache of both devices."""
         return bool(self.manager.reset_prefix_cache())
 
     # Observation --------------------------------------------------------------------------------------------------
 
     def num_free(self) -> int:
-        """GPU blocks that can be taken."""
         return int(self.manager.get_num_free_blocks(GPU))
 
     def num_free_host(self) -> int:
-        """Host blocks that can be taken."""
         return int(self.manager.get_num_free_blocks(CPU))
 
     def tables(self) -> Mapping[int, list[int]]:
-        """The ids of every table, -1 for the null block."""
         null = self._null_id()
         return {
             seq: [NULL_BLOCK if block == null else block for block in table.physical_block_ids]
@@ -265,17 +250,14 @@ class BlockObjects(ManagerAdapter):
         return self.manager.allocate_or_get_null_block().block_id if self.manager.has_null_block else None
 
     def refcounts(self) -> list[int]:
-        """The references held on each block; the null block counts none."""
         refs, null = self.manager.refcounts[:], self._null_id()
         if null is not None:
             refs[null] = 0
         return list(refs)
 
     def free_ids(self) -> list[int]:
-        """Ids that can be taken or evicted, GPU before host."""
         return list(self.manager.free_ids())
 
     def observe(self) -> Observation:
-        """All of it; the null block is reserved."""
         null = self._null_id()
         return super().observe()._replace(reserved=() if null is None else (null,))

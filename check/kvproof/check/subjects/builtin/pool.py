@@ -18,7 +18,6 @@ class OwnPool:
     )
 
     def open(self, config: PoolConfig) -> None:
-        """A new pool."""
         num_blocks = config.num_gpu_blocks
         self.refcounts = [0] * num_blocks
         self.cached: CachedBlocks | None = None
@@ -27,7 +26,6 @@ class OwnPool:
         self.blocks: DeviceBlocks = self.cached or DeviceBlocks("GPU", range(num_blocks), self.refcounts)
 
     def allocate(self, num_blocks: int) -> list[int] | Refused:
-        """take."""
         try:
             return self.blocks.take(num_blocks)
         except NoFreeBlocksError as error:
@@ -42,11 +40,9 @@ class OwnPool:
                 self.blocks.share([block])
 
     def free(self, blocks: list[int]) -> None:
-        """release."""
         self.blocks.release(blocks)
 
     def cache(self, blocks: list[int], pages: list[int]) -> None:
-        """Register each block, and mark it computed."""
         assert self.cached is not None
         content: Content | None = None
         for block, page in zip(blocks, pages, strict=True):
@@ -55,7 +51,6 @@ class OwnPool:
             self.cached.mark_computed(block, content)
 
     def find(self, pages: list[int]) -> list[int]:
-        """Content by content."""
         assert self.cached is not None
         found: list[int] = []
         content: Content | None = None
@@ -67,13 +62,11 @@ class OwnPool:
         return found
 
     def reset_cache(self) -> bool:
-        """forget_all, if nothing is held."""
         if self.cached is None or not self.cached.is_idle:
             return False
         self.cached.forget_all()
         return True
 
     def observe(self) -> Observation:
-        """Counts, refcounts and free ids."""
         evictable = [] if self.cached is None else list(self.cached.evictor.in_order())
         return Observation({}, (self.blocks.num_free, 0), (), self.refcounts[:], [*self.blocks.free_ids, *evictable])

@@ -37,7 +37,6 @@ class ImageSequence(Sequence):
         return images_in_block(self.images, index, self.block_size) if self.images else None
 
     def fork(self, new_seq_id: int) -> ImageSequence:
-        """A sequence with the same tokens so far."""
         other = ImageSequence(new_seq_id, [], self.block_size, self.key, self.images)
         other.data, other.status = self.data.copy(), self.status
         return other
@@ -55,7 +54,6 @@ class BuiltInScheduler(SchedulerAdapter):
         self._scheduler = scheduler
 
     def make(self, config: SchedulerConfig) -> Any:
-        """A new scheduler and its manager. Raises Unsupported."""
         try:
             scheduler_config = BuiltInConfig(
                 config.max_num_batched_tokens,
@@ -74,7 +72,6 @@ class BuiltInScheduler(SchedulerAdapter):
         return self._scheduler(scheduler_config, self.manager, lambda: float(self.now))
 
     def add(self, request: Request) -> None:
-        """Call `add_seq_group`."""
         size, name = self.config.block_size, str(request.number)
         members = [ImageSequence(seq, request.tokens, size, request.key, request.images) for seq in request.seqs]
         encoder = None if request.encoder is None else Sequence(*request.encoder, size)
@@ -86,15 +83,12 @@ class BuiltInScheduler(SchedulerAdapter):
         self.scheduler.add_seq_group(group)
 
     def takes_aborts(self) -> bool:
-        """At any time."""
         return True
 
     def cancel(self, request: Request) -> None:
-        """Call `abort_seq_group`."""
         self.scheduler.abort_seq_group(str(request.number))
 
     def next_step(self) -> tuple[SchedulerOutputs, ScheduledStep]:
-        """Call `schedule`; the output is its answer."""
         outputs = self.scheduler.schedule()
         size = self.config.block_size
         blocks_for = sized_function("blocks_for", size)
@@ -118,14 +112,12 @@ class BuiltInScheduler(SchedulerAdapter):
         )
 
     def fork(self, parent: int, child: int) -> None:
-        """Call `fork_seq`, and add the child to the group of its parent."""
         group = self.group_of[child] = self.group_of[parent]
         new = self.seqs[child] = self.seqs[parent].fork(child)
         self.scheduler.fork_seq(self.seqs[parent], new)
         group.add(new)
 
     def take_results(self, output: SchedulerOutputs, sampled: dict[int, int], finished: list[int]) -> None:
-        """Do what an engine does with the results of a step."""
         for scheduled in output.scheduled_seq_groups:
             for seq in scheduled.seq_group.seqs:
                 if seq.status == RUNNING:
@@ -137,5 +129,4 @@ class BuiltInScheduler(SchedulerAdapter):
         self.scheduler.free_finished_seq_groups()
 
     def observe(self) -> Observation:
-        """Tables, refcounts and free lists of the block manager."""
         return observation_of(self.manager, self.encoders)

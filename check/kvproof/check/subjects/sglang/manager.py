@@ -138,7 +138,6 @@ class SGLang(ManagerAdapter):
         return num_pages
 
     def hits(self, group: int) -> int:
-        """The number of tokens of a waiting request that the tree has."""
         (seq,) = self.groups[group]
         return len(self._match(self._request(seq))[0])
 
@@ -224,7 +223,6 @@ class SGLang(ManagerAdapter):
         self._write(request, start, start + 1, slots)
 
     def grow(self, seq: int, token: int) -> None:
-        """Append a sampled token to the request."""
         super().grow(seq, token)
         self._request(seq).all_ids.append(token)
 

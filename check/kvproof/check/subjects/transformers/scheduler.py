@@ -197,7 +197,6 @@ class Transformers(SchedulerAdapter):
                 self._tokens[name].pop()
 
     def launch(self) -> Sequence[Access]:
-        """Let the worker write and read the cache tensor; return what it accessed."""
         batch, accesses = self.under_way[-1], list[Access]()
         if batch.futures:
             accesses = batch.execute(self._ios, self._tokens, self._names)

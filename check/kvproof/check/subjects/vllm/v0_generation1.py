@@ -67,7 +67,6 @@ class VllmV0Generation1(VllmV0):
         return BlockPools(manager, config)
 
     def observe(self) -> Observation:
-        """Copies of the manager's own tables, counters and lists."""
         manager, num_gpu = self.manager, self.config.num_gpu_blocks
         tables = {seq: [self._as_window(absolute_ids(table, num_gpu))] for seq, table in manager.block_tables.items()}
         if self._calls.has_cross:

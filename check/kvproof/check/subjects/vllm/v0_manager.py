@@ -124,7 +124,6 @@ class VllmV0(ManagerAdapter):
         return Pools(manager, config)
 
     def new(self, group: int, seqs: list[int], tokens: list[int], key: Key, images: tuple[Image, ...]) -> None:
-        """Make a waiting group of sequences with the same prompt."""
         super().new(group, seqs, tokens, key, images)
         fake = self.fakes[group] = FakeGroup(group)
         for seq in seqs:
@@ -135,12 +134,10 @@ class VllmV0(ManagerAdapter):
         return FakeSequence(seq, group, tokens, adapter, self._status.WAITING, self.config.block_size)
 
     def new_encoder(self, group: int, seq: int, tokens: list[int]) -> None:
-        """Give a waiting group an encoder sequence."""
         fake = self.fakes[group]
         fake.encoder = self._fake(seq, fake, tokens[:], 0)
 
     def hits(self, group: int) -> int:
-        """Look a waiting group up. Returns the tokens of its prompt that the prefix cache holds, in whole blocks."""
         if not self.config.caching or not self._calls.looks_up:
             return 0
         return min(map(self._look_up, self.fakes[group].seqs))
@@ -150,7 +147,6 @@ class VllmV0(ManagerAdapter):
         return int(self.manager.get_num_cached_tokens(seq))
 
     def forget(self, group: int) -> None:
-        """Drop what a look-up keeps of a group that was not admitted."""
         forget = getattr(self.manager, "remove_seq_from_computed_blocks_tracker", None)
         for seq in self.fakes[group].seqs:
             if seq.is_looked_up and forget:
@@ -179,7 +175,6 @@ class VllmV0(ManagerAdapter):
         return (self._lookahead(seq),) if self._calls.appends_lookahead else ()
 
     def can_swap_out(self, group: int) -> Admission:
-        """Ask whether the host has room. The manager answers yes or no; a no means later."""
         return Admission.OK if self.manager.can_swap_out(self.fakes[group]) else Admission.LATER
 
     def can_swap_in(self, group: int) -> Admission:
@@ -216,7 +211,6 @@ class VllmV0(ManagerAdapter):
             self._look_up(new)
 
     def release(self, seq: int) -> None:
-        """Call `free`: the sequence gives up its blocks."""
         self.manager.free(self.seqs[seq])
 
     def free(self, seq: int) -> None:
@@ -245,7 +239,6 @@ class VllmV0(ManagerAdapter):
             self.manager.free_cross(fake)
 
     def swap_out(self, group: int) -> list[Pair]:
-        """Call `swap_out`. Returns pairs (GPU block, host block), device-relative."""
         fake = self.fakes[group]
         moved = pairs(self.manager.swap_out(fake))
         for seq in fake.seqs:
@@ -253,7 +246,6 @@ class VllmV0(ManagerAdapter):
         return moved
 
     def swap_in(self, group: int) -> list[Pair]:
-        """Call `swap_in`. Returns pairs (host block, GPU block), device-relative."""
         fake = self.fakes[group]
         lookahead = (self._lookahead(fake.seqs[0]),) if self._calls.maps_lookahead else ()
         moved = pairs(self.manager.swap_in(fake, *lookahead))
@@ -289,11 +281,9 @@ class VllmV0(ManagerAdapter):
                 fake.is_prompt = False
 
     def reset_cache(self) -> bool:
-        """Call `reset_prefix_cache`, which resets both devices. Returns False if blocks are in use."""
         return bool(self.manager.reset_prefix_cache())
 
     def observe(self) -> Observation:
-        """Copies of the manager's own tables, counters and lists."""
         encoders = {}
         if self._calls.has_cross:
             encoders = {name: self.fakes[int(name)].encoder for name in self.manager.cross_block_tables}

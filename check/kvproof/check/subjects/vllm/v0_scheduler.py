@@ -67,7 +67,6 @@ class VllmV0Scheduler(SchedulerAdapter):
         return float(self.now)
 
     def make(self, config: SchedulerConfig) -> Any:
-        """A new scheduler and its manager. Raises Unsupported."""
         if config.caching and config.chunked and config.max_num_batched_tokens % config.block_size:
             raise Unsupported("with the prefix cache, a step's tokens are a multiple of the block size")
         num_slots = config.max_model_len + config.lookahead
@@ -135,7 +134,6 @@ class VllmV0Scheduler(SchedulerAdapter):
         )
 
     def add(self, request: Request) -> None:
-        """Call `add_seq_group`."""
         adapter = Adapter(request.key.adapter_id) if request.key.adapter_id else None
         inputs = {"type": "token", "prompt_token_ids": request.tokens}
         made = self._release.sequence.Sequence(request.seq, inputs, self.config.block_size, None, adapter)
@@ -145,11 +143,9 @@ class VllmV0Scheduler(SchedulerAdapter):
         self.scheduler.add_seq_group(group)
 
     def cancel(self, request: Request) -> None:
-        """Call `abort_seq_group`."""
         self.scheduler.abort_seq_group(str(request.number))
 
     def next_step(self) -> tuple[Any, ScheduledStep]:
-        """Call `schedule`; the output is the groups of the step."""
         self._served.clear()
         metadata, outputs, _ = self.scheduler.schedule()
         groups = list(outputs.scheduled_seq_groups)
@@ -174,7 +170,6 @@ class VllmV0Scheduler(SchedulerAdapter):
         return Chunk(seq.seq_id, start, stop, hit)
 
     def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
-        """Do what the engine does with the results of a step."""
         for scheduled in output:
             group = scheduled.seq_group
             group.update_num_computed_tokens(scheduled.token_chunk_size)
@@ -188,5 +183,4 @@ class VllmV0Scheduler(SchedulerAdapter):
         self.scheduler.free_finished_seq_groups()
 
     def observe(self) -> Observation:
-        """Tables, counters and free lists of the block manager."""
         return observation_of(self._manager, self._pools, self.config)

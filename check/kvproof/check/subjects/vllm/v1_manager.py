@@ -90,7 +90,6 @@ class VllmV1(ManagerAdapter):
         self.assumptions = ASSUMPTIONS
 
     def make(self, config: Config) -> Any:
-        """A new, idle manager. Raises Unsupported."""
         wanted = {
             "block_size": config.block_size,
             "hash_block_size": config.block_size,
@@ -111,7 +110,6 @@ class VllmV1(ManagerAdapter):
         return manager
 
     def new(self, group: int, seqs: list[int], tokens: list[int], key: Key, images: tuple[Image, ...]) -> None:
-        """Make a waiting request, which is a group of one sequence."""
         super().new(group, seqs, tokens, key, images)
         (seq,) = seqs
         self._requests[seq] = request = FakeRequest(seq, tokens, key, images, self._hasher)
@@ -125,12 +123,10 @@ class VllmV1(ManagerAdapter):
         return getattr(self._release.status, name)
 
     def grow(self, seq: int, token: int) -> None:
-        """Append a sampled token; it has no slot yet."""
         super().grow(seq, token)
         self._requests[seq].append_token(token)
 
     def hits(self, group: int) -> int:
-        """Tokens of a waiting request that the prefix cache holds, in whole blocks."""
         return self._found(self._request(group))[1]
 
     def _found(self, request: FakeRequest) -> tuple[Any, int]:
@@ -147,7 +143,6 @@ class VllmV1(ManagerAdapter):
         return blocks, num_tokens
 
     def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
-        """Look the request up, and allocate for its first chunk."""
         request = self._request(group)
         blocks, hit = self._found(request)
         left = request.num_tokens - hit
@@ -169,14 +164,12 @@ class VllmV1(ManagerAdapter):
         return Admitted(hit)
 
     def reserve(self, seq: int, num_tokens: int) -> Reserved | Refused:
-        """Allocate slots for the next chunk or token."""
         call = self.manager.append_slots if self._calls.appends else self.manager.allocate_slots
         options = {"num_lookahead_tokens": self.config.lookahead} if self.config.lookahead else {}
         slots = call(self._requests[seq], num_tokens, **options)
         return Refused("no slots were returned") if slots is None else Reserved()
 
     def release(self, seq: int) -> None:
-        """Call `free`: the request gives up its blocks."""
         self.manager.free(self._requests[seq])
 
     def free(self, seq: int) -> None:
@@ -195,7 +188,6 @@ class VllmV1(ManagerAdapter):
         request.status = self._status("PREEMPTED")
 
     def step_done(self, step: list[Scheduled]) -> None:
-        """Set what the requests have computed, and start a new step."""
         for one in step:
             self._requests[one.seq].num_computed_tokens = one.stop
         if self._calls.takes_block_ids:
@@ -204,9 +196,7 @@ class VllmV1(ManagerAdapter):
             self.manager.new_step_starts()
 
     def reset_cache(self) -> bool:
-        """Call `reset_prefix_cache`. Returns False if blocks are in use."""
         return bool(self.manager.reset_prefix_cache())
 
     def observe(self) -> Observation:
-        """Tables, refcounts, and the free queue from its first block to its last."""
         return self._reader.observe()

@@ -46,7 +46,6 @@ class VllmV1Pool:
         self._hasher = utils.get_request_block_hasher(1, content_hash)
 
     def open(self, config: PoolConfig) -> None:
-        """A new pool, of which the null block is not ours."""
         if config.num_gpu_blocks < 2:
             raise Unsupported("the null block would be all")
         wanted = {"num_gpu_blocks": config.num_gpu_blocks, "enable_caching": config.caching, "hash_block_size": 1}
@@ -54,26 +53,22 @@ class VllmV1Pool:
         self._reader = ManagerReader(SimpleNamespace(block_pool=self._pool, req_to_blocks={}))
 
     def allocate(self, num_blocks: int) -> list[int] | Refused:
-        """get_new_blocks, if there are as many."""
         num_free = self._pool.get_num_free_blocks()
         if num_blocks > num_free:
             return Refused(f"{num_free} blocks are free")
         return [block.block_id for block in self._pool.get_new_blocks(num_blocks)]
 
     def share(self, blocks: list[int]) -> None:
-        """touch."""
         touched = self._blocks(blocks)
         self._pool.touch((touched,) if self._touches_groups else touched)
 
     def free(self, blocks: list[int]) -> None:
-        """free_blocks."""
         self._pool.free_blocks(self._blocks(blocks))
 
     def _blocks(self, ids: list[int]) -> list[Any]:
         return [self._pool.blocks[block] for block in ids]
 
     def cache(self, blocks: list[int], pages: list[int]) -> None:
-        """cache_full_blocks."""
         wanted = {
             "request": FakeRequest(0, pages, PLAIN, (), self._hasher),
             "blocks": self._blocks(blocks),
@@ -85,7 +80,6 @@ class VllmV1Pool:
         call_with(self._pool.cache_full_blocks, wanted)
 
     def find(self, pages: list[int]) -> list[int]:
-        """get_cached_block, until one is not there."""
         found: list[int] = []
         for block_hash in FakeRequest(0, pages, PLAIN, (), self._hasher).block_hashes:
             blocks = self._pool.get_cached_block(block_hash, [GROUP])
@@ -95,9 +89,7 @@ class VllmV1Pool:
         return found
 
     def reset_cache(self) -> bool:
-        """reset_prefix_cache."""
         return bool(self._pool.reset_prefix_cache())
 
     def observe(self) -> Observation:
-        """Refcounts, and the free queue from its first block to its last."""
         return self._reader.observe()

@@ -72,7 +72,6 @@ class VllmV1Scheduler(SchedulerAdapter):
         modules.utils.init_none_hash(content_hash)
 
     def make(self, config: SchedulerConfig) -> Any:
-        """A new scheduler and its manager. Raises Unsupported."""
         if config.transfers and (config.window or config.async_steps or len(config.kv_groups) > 1):
             raise Unsupported("transfers only with one group of full attention, and one step at a time")
         # The engine takes prompts that are shorter than its length; the judge those of at most its own.
@@ -159,7 +158,6 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._arrived = sent, received
 
     def add(self, request: Request) -> None:
-        """Call `add_request`."""
         seq = request.seq
         wanted = {
             "request_id": str(seq),
@@ -185,12 +183,10 @@ class VllmV1Scheduler(SchedulerAdapter):
         return not self.under_way or (self.config.async_steps > 0 and self.is_launched)
 
     def cancel(self, request: Request) -> None:
-        """Call `finish_requests`."""
         del self._requests[request.seq]
         self.scheduler.finish_requests(str(request.seq), self._modules.request.RequestStatus.FINISHED_ABORTED)
 
     def next_step(self) -> tuple[Any, ScheduledStep]:
-        """Call `schedule`; the output is its answer."""
         running = {request.request_id for request in self.scheduler.running}
         output = self.scheduler.schedule()
         chunks = []
