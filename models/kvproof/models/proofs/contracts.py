@@ -75,13 +75,13 @@ class _Reader:
 
     def truth(self, name: str, **values: Any) -> Truth:
         """A predicate, given the states and the choices by name."""
-        value = self.translator.value(name, {**self.arguments, **values}).value
+        value = self.translator.value(name, {**self.arguments, **values}, has_demands=False).value
         assert is_truth(value)
         return value  # type: ignore[return-value]  # a truth value is no map
 
     def term(self, name: str, **values: Any) -> Any:
         """A function, given the states by name: a number or a row."""
-        return self.translator.value(name, {**self.arguments, **values}).value
+        return self.translator.value(name, {**self.arguments, **values}, has_demands=False).value
 
     def demands(self, name: str, **values: Any) -> list[Demand]:
         """What must hold for the value to be defined."""

@@ -32,14 +32,17 @@ class Demand:
 
 
 class Conditions:
-    """The guards, branches and bound variables around the piece of text that is read, and the demands so far."""
+    """The guards, branches and bound variables around the piece of text that is read, and the demands so far.
 
-    def __init__(self) -> None:
+    is_silent: demands are not collected.
+    """
+
+    def __init__(self, is_silent: bool = False) -> None:
         self.guard: Truth = True
         self.demands: list[Demand] = []
         self._path: list[Truth] = []
         self._bound: list[tuple[z3.ArithRef, Truth]] = []
-        self._is_silent = False
+        self.is_silent = is_silent
 
     def under_path(self, formula: Truth) -> Truth:
         """The formula, provided that the branches taken lead here."""
@@ -51,7 +54,7 @@ class Conditions:
 
     def demand(self, formula: Truth, text: str, chain: tuple[str, ...], place: str) -> None:
         """Add the demand that the formula holds here."""
-        if self._is_silent:
+        if self.is_silent:
             return
         wanted = implication(self.is_reached(), formula)
         for variable, known in reversed(self._bound):
@@ -86,11 +89,11 @@ class Conditions:
     @contextmanager
     def silently(self) -> Iterator[None]:
         """Read a text again without its demands, which were added before."""
-        before, self._is_silent = self._is_silent, True
+        before, self.is_silent = self.is_silent, True
         try:
             yield
         finally:
-            self._is_silent = before
+            self.is_silent = before
 
     def fresh(self, name: str, further: int = 0) -> z3.ArithRef:
         """A variable that was never used before. A quantifier binds it under a name that contains its depth.

@@ -52,10 +52,10 @@ class _Disabled(Exception):
 
 
 class Run:
-    """One run of a function of the text."""
+    """One run of a function of the text. has_demands: collect what must hold for every value to be defined."""
 
-    def __init__(self, text: Text, universe: Universe, state: SymbolicState) -> None:
-        self.conditions = Conditions()
+    def __init__(self, text: Text, universe: Universe, state: SymbolicState, has_demands: bool = True) -> None:
+        self.conditions = Conditions(is_silent=not has_demands)
         self.expressions = StateExpressions(text, universe, self.conditions)
         self.text, self.universe = text, universe
         self.outcome = Outcome(state)

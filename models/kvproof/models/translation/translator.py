@@ -55,7 +55,7 @@ class Translator:
         name = field.start.__name__
 
         def start(*indexes: Term) -> Term:
-            value = Run(self.text, self.universe, SymbolicState({})).call(name, *field.start_arguments(indexes)).value
+            value = self.call(name, *field.start_arguments(indexes), has_demands=False).value
             assert not isinstance(value, Map)
             return value
 
@@ -67,20 +67,22 @@ class Translator:
         """Run a rule, a step or a claim on a state. Raises NotInLanguage."""
         return Run(self.text, self.universe, state).call(function, state, *arguments)
 
-    def call(self, name: str, *arguments: SymbolicState | Value) -> Outcome:
+    def call(self, name: str, *arguments: SymbolicState | Value, has_demands: bool = True) -> Outcome:
         """Read a predicate or function, given its arguments in order. Raises NotInLanguage."""
-        return Run(self.text, self.universe, SymbolicState({})).call(name, *arguments)
+        return Run(self.text, self.universe, SymbolicState({}), has_demands).call(name, *arguments)
 
     def holds(self, claim: str, state: SymbolicState) -> Truth:
         """Whether an invariant or a theorem holds of a state. Raises NotInLanguage."""
-        value = self.run(claim, state).value
+        value = self.call(claim, state, has_demands=False).value
         assert is_truth(value)
         found: Truth = value  # type: ignore[assignment]  # a truth value is no map
         return found
 
-    def value(self, name: str, values: Mapping[str, Any]) -> Outcome:
+    def value(self, name: str, values: Mapping[str, Any], has_demands: bool = True) -> Outcome:
         """Read a predicate or function, given those of the values that its parameters name. Raises NotInLanguage."""
-        return self.call(name, *(values[one] for one in parameters_of(*self.text.functions[name])))
+        return self.call(
+            name, *(values[one] for one in parameters_of(*self.text.functions[name])), has_demands=has_demands
+        )
 
     def parameters(self, rule: Callable[..., Any]) -> Iterator[Parameter]:
         """An unknown for each argument of a rule after the state."""
