@@ -13,6 +13,7 @@ from kvproof.models.pin import Pin, pinned_lines
 from kvproof.models.proofs.contracts import contract_obligations
 from kvproof.models.proofs.induction import INITIAL, SUITE, Induction
 from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.proofs.vacuity import Hypotheses
 from kvproof.models.solvers.solver_effort import Efforts, efforts, worse
 from kvproof.models.solvers.solving import ProofOutcome, Settings, decide
 from kvproof.models.solvers.workers import decide_all
@@ -48,6 +49,15 @@ def test_every_obligation_is_proved(outcomes: list[ProofOutcome]) -> None:
     assert {(subject, name) for subject in (INITIAL, *RULES) for name in names} <= asked
     per_property = Counter(one.obligation.property for one in outcomes)
     assert per_property["well-defined"] > 1000
+
+
+def test_every_set_of_hypotheses_has_a_model(outcomes: list[ProofOutcome]) -> None:
+    found = Hypotheses()
+    for one in outcomes:
+        found.note(one.obligation)
+    found.decide()
+    assert (found.contradictory, found.undecided) == ([], [])
+    assert found.num_satisfied > 250
 
 
 def test_the_proved_claims_and_the_assumptions_are_those_that_are_pinned(outcomes: list[ProofOutcome]) -> None:

@@ -49,3 +49,22 @@ def test_a_contradiction_that_is_the_claim_itself_is_no_fault() -> None:
     )
     found.decide()
     assert found.contradictory == []
+
+
+def test_hypotheses_without_a_model_that_is_found_are_named() -> None:
+    """Fermat: the solver finds neither a model nor a contradiction."""
+    one, other, third = z3.Ints("one other third")
+    cubes = z3.And(one > 0, other > 0, one * one * one + other * other * other == third * third * third)
+    found = Hypotheses()
+    found.note(Obligation("s", "subject", "claim", "read-back", (Hypothesis("cubes", cubes),), X != 0))
+    found.decide()
+    assert ([one.id for one in found.undecided], found.num_satisfied) == (["s/subject/claim"], 0)
+
+
+def test_a_model_in_which_numbers_are_small_is_found() -> None:
+    function = z3.Function("f", z3.IntSort(), z3.IntSort())
+    grows = z3.ForAll([X], z3.Implies(z3.And(0 <= X, X < z3.Int("end")), function(X) < function(X + 1)))
+    found = Hypotheses()
+    found.note(Obligation("s", "subject", "claim", "read-back", (Hypothesis("grows", grows), POSITIVE), X != 7))
+    found.decide()
+    assert found.num_satisfied == 1

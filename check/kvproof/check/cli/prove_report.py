@@ -16,7 +16,7 @@ from rich.status import Status
 from kvproof.check.runs.terminal import PLAIN_INTERVAL_SECONDS, Output, say
 from kvproof.models.proofs.induction import SUITE
 from kvproof.models.proofs.obligation import WELL_DEFINED
-from kvproof.models.proofs.vacuity import FIRES, HYPOTHESES, SETS, VACUITY, WITH_MODEL
+from kvproof.models.proofs.vacuity import FIRES, HYPOTHESES, RUNS, SETS, VACUITY, WITH_MODEL
 from kvproof.models.solvers.solving import ProofOutcome
 from kvproof.models.suites import BOUNDED
 from kvproof.reports.result import Result
@@ -224,19 +224,24 @@ def _proved(outcomes: list[ProofOutcome]) -> str:
 
 
 def _vacuity(result: Result) -> Iterator[Line]:
-    """Whether rules fire, and whether hypotheses contradict each other."""
+    """Whether rules fire, contracts run, and hypotheses have models."""
     fired = [check for check in result.checks if check.judge == VACUITY and check.property == FIRES]
+    runs = [check for check in result.checks if check.judge == VACUITY and check.property == RUNS]
     assumed = [check for check in result.checks if check.judge == VACUITY and check.property == HYPOTHESES]
     parts = []
     if fired:
         parts.append(f"{sum(check.verdict is Verdict.PROVED for check in fired)} of {len(fired)} rules fire")
+    if runs:
+        parts.append(
+            f"{sum(check.verdict is Verdict.PROVED for check in runs)} of {len(runs)} contracts run to their end"
+        )
     if assumed:
         num_sets, num_models = (sum(check.counts[name] for check in assumed) for name in (SETS, WITH_MODEL))
-        parts.append(
-            f"of {num_sets} sets of hypotheses {num_models} have a model, the solver derives False from none of them"
-            if all(check.verdict is not Verdict.REFUTED for check in assumed)
-            else f"of {num_sets} sets of hypotheses some contradict themselves"
-        )
-    is_good = all(check.verdict in (Verdict.PROVED, Verdict.NOT_REFUTED) for check in (*fired, *assumed))
+        if any(check.verdict is Verdict.REFUTED for check in assumed):
+            parts.append(f"of {num_sets} sets of hypotheses some contradict themselves")
+        else:
+            rest = "" if num_models == num_sets else ", the solver derives False from none of the others"
+            parts.append(f"{num_models} of {num_sets} sets of hypotheses have a model{rest}")
+    is_good = all(check.verdict in (Verdict.PROVED, Verdict.NOT_REFUTED) for check in (*fired, *runs, *assumed))
     if parts:
         yield f"{'not vacuous' if is_good else 'vacuous'}: {'; '.join(parts)}", "" if is_good else "bold red"

@@ -1,8 +1,8 @@
 """The run of `kvproof prove`: select what is to be proved, decide it, print it, and write the result document.
 
-Order: the lints, the vacuity check of each rule, the obligations, whether they are the pinned ones, the vacuity check
-of their hypotheses, then the optional parts. An obligation that the solver does not prove is refuted only if a run of
-the specification (or of the code) confirms it; otherwise it is unknown, whatever the solver answered.
+Order: the lints, the vacuity checks of rules and contracts, the obligations, whether they are the pinned ones, the
+vacuity check of their hypotheses, then the optional parts. An obligation that the solver does not prove is refuted only
+if a run of the specification (or of the code) confirms it; otherwise it is unknown, whatever the solver answered.
 """
 
 import time
@@ -22,10 +22,12 @@ from kvproof.check.runs.subject_lookup import did_you_mean
 from kvproof.check.runs.terminal import output, say
 from kvproof.models.counterexamples.case import RULES
 from kvproof.models.pin import Pin, pinned_lines
+from kvproof.models.proofs.contract_instances import runs
 from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.proofs.lints import lint_names, lints
 from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.proofs.vacuity import FIRES, HYPOTHESES, SETS, VACUITY, WITH_MODEL, Hypotheses, firings
+from kvproof.models.proofs.satisfied import NativeStates
+from kvproof.models.proofs.vacuity import FIRES, HYPOTHESES, RUNS, SETS, VACUITY, WITH_MODEL, Hypotheses, firings
 from kvproof.models.solvers.solving import ProofOutcome, Settings
 from kvproof.models.solvers.workers import decide_all
 from kvproof.models.suites import (
@@ -39,6 +41,7 @@ from kvproof.models.suites import (
 )
 from kvproof.models.translation.text import Text
 from kvproof.reports.result import Check, Result, Run
+from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.verdict import Exit, Verdict
 
 PROVER, LINT, PIN = "prover", "lint", "pin"
@@ -120,8 +123,8 @@ def _known_names() -> list[str]:
     """Every name that `--only` can select, and the names of suites and subjects."""
     names = [one.id for suite in SUITES for one in obligations_of(suite)]
     subjects = [name.rpartition("/")[0] for name in names]
-    rules = (f"{VACUITY}/{FIRES}/{rule}" for rule in RULES)
-    return list(dict.fromkeys([*SUITES, VACUITY, *subjects, *names, *rules, f"{VACUITY}/{HYPOTHESES}"]))
+    fire = [*(f"{VACUITY}/{FIRES}/{rule}" for rule in RULES), *(f"{VACUITY}/{RUNS}/{one.name}" for one in CONTRACTS)]
+    return list(dict.fromkeys([*SUITES, VACUITY, *subjects, *names, *fire, f"{VACUITY}/{HYPOTHESES}"]))
 
 
 def run_proofs(request: ProofRequest) -> Exit:
@@ -161,12 +164,14 @@ def _checks(request: ProofRequest) -> Iterator[tuple[ProofOutcome | None, Check]
     selection, text = Selection(request.only), request.text
     linted = [name for name in lint_names() if selection.has(f"{LINT}/{name}")]
     rules = [name for name in RULES if selection.has(f"{VACUITY}/{FIRES}/{name}")]
+    contracts = [one.name for one in CONTRACTS if selection.has(f"{VACUITY}/{RUNS}/{one.name}")]
     wants_hypotheses = selection.has(f"{VACUITY}/{HYPOTHESES}")
     selection.require_matched(request.suites)
     if linted:
         found = lints() if text is None else lints(text)
         yield from ((None, _lint_check(name, findings)) for name, findings in found if name in linted)
     yield from ((None, _firing_check(name, is_fired)) for name, is_fired in firings(rules, text))
+    yield from ((None, _run_check(name, wrong, has_run)) for name, wrong, has_run in runs(contracts, text))
     hypotheses: dict[str, Hypotheses] = {}
     pin = Pin()
     judge = _Judge(text)
@@ -176,7 +181,8 @@ def _checks(request: ProofRequest) -> Iterator[tuple[ProofOutcome | None, Check]
         is_selected = None if request.is_whole else selection.has
         yield None, _pin_check(list(pin.differences(pinned_lines(), is_selected)))
     if wants_hypotheses:
-        yield from ((None, _hypotheses_check(suite, sets)) for suite, sets in hypotheses.items())
+        states = NativeStates(text)
+        yield from ((None, _hypotheses_check(suite, sets, states)) for suite, sets in hypotheses.items())
 
 
 def _selected(
@@ -218,11 +224,21 @@ def _firing_check(rule: str, is_fired: bool) -> Check:
     return Check(f"{VACUITY}/{FIRES}/{rule}", VACUITY, FIRES, verdict, text=text)
 
 
-def _hypotheses_check(suite: str, found: Hypotheses) -> Check:
-    found.decide()
+def _run_check(contract: str, wrong: str, has_run: bool) -> Check:
+    verdict = Verdict.PROVED if not wrong else Verdict.REFUTED if has_run else Verdict.UNKNOWN
+    return Check(f"{VACUITY}/{RUNS}/{contract}", VACUITY, RUNS, verdict, text=wrong)
+
+
+def _hypotheses_check(suite: str, found: Hypotheses, states: NativeStates) -> Check:
+    found.decide(states)
     verdict = Verdict.PROVED if found.num_satisfied == len(found.sets) else Verdict.NOT_REFUTED
     verdict = Verdict.REFUTED if found.contradictory else verdict
-    text = "; ".join(f"the hypotheses of {one.id} contradict each other" for one in found.contradictory)
+    text = "; ".join(
+        [
+            *(f"the hypotheses of {one.id} contradict each other" for one in found.contradictory),
+            *(f"no model of the hypotheses of {one.id} was found" for one in found.undecided),
+        ]
+    )
     counts = {SETS: len(found.sets), WITH_MODEL: found.num_satisfied}
     return Check(f"{VACUITY}/{HYPOTHESES}/{suite}", VACUITY, HYPOTHESES, verdict, counts=counts, text=text)
 

@@ -1,11 +1,13 @@
-"""Vacuity checks: rules can fire, and no set of hypotheses is contradictory.
+"""Vacuity checks: rules can fire, contracts can run, and no set of hypotheses is contradictory.
 
 A rule whose guards contradict the invariants would keep every claim. So for each rule, a small state is searched that
-satisfies the invariants and enables the rule, and the rule is fired there natively.
+satisfies the invariants and enables the rule, and the rule is fired there natively. For each contract, its operation is
+run in a small instance (`contract_instances`).
 
-Contradictory hypotheses would prove anything. So for each set of hypotheses of an obligation, the solver is asked
-whether `False` follows. If it finds a model, `False` does not follow. If it finds neither, the search for `False` has
-taken at least as much effort as nearly every proof.
+Contradictory hypotheses would prove anything. So each set of hypotheses of an obligation needs a model. Where the
+solver finds none, native states are tried if the obligation is about the specification (`satisfied`); then the solver
+is asked for a model in which every unknown number is small. If there is none either, it is still known that the solver
+does not derive `False`, with as much effort as nearly every proof takes.
 
 All limits are efforts of the solver, never times, so the result does not depend on the load of the machine.
 """
@@ -19,12 +21,15 @@ from kvproof.models.counterexamples.case import RULES
 from kvproof.models.counterexamples.instances import INSTANCES, Search
 from kvproof.models.counterexamples.replay import replays
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.proofs.satisfied import NativeStates
 from kvproof.models.translation.text import Text, specification
 
-VACUITY, FIRES, HYPOTHESES = "vacuity", "fires", "hypotheses"
+VACUITY, FIRES, RUNS, HYPOTHESES = "vacuity", "fires", "runs", "hypotheses"
 SETS, WITH_MODEL = "sets", "with a model"  # counts of a check of hypotheses
 FIRING_EFFORT = 10_000_000  # in Z3's units, for each rule in each instance: five times what the hardest rule takes
 EFFORT = 200_000  # in Z3's units, for each set of hypotheses: more than nearly every proof takes
+MODEL_EFFORT = 2_000_000  # in Z3's units, to find a model in which numbers are small
+SMALL = (1, 2, 3)  # the bounds of unknown numbers, tried one after the other
 
 
 def firings(names: list[str], text: Text | None = None, effort: int = FIRING_EFFORT) -> Iterator[tuple[str, bool]]:
@@ -48,8 +53,13 @@ class Hypotheses:
     """The sets of hypotheses of the obligations, each with the first obligation that has it."""
 
     sets: dict[tuple[int, ...], Obligation] = field(default_factory=dict)
-    num_satisfied: int = 0
     contradictory: list[Obligation] = field(default_factory=list)
+    undecided: list[Obligation] = field(default_factory=list)
+
+    @property
+    def num_satisfied(self) -> int:
+        """How many sets have a model."""
+        return len(self.sets) - len(self.contradictory) - len(self.undecided)
 
     def note(self, obligation: Obligation) -> None:
         """Add the hypotheses of an obligation. A contradiction is not an error if the goal is `False`."""
@@ -57,13 +67,15 @@ class Hypotheses:
             return
         self.sets.setdefault(tuple(one.formula.get_id() for one in obligation.hypotheses), obligation)
 
-    def decide(self) -> None:
-        """Ask the solver of each set whether it is contradictory."""
+    def decide(self, states: NativeStates | None = None) -> None:
+        """Look for a model of each set, and for a contradiction. states: of another text than the specification."""
+        states = states or NativeStates()
         for obligation in self.sets.values():
             answer = _contradict(obligation.hypotheses)
-            self.num_satisfied += answer == z3.sat
             if answer == z3.unsat:
                 self.contradictory.append(obligation)
+            elif answer == z3.unknown and not states.satisfy(obligation) and not _has_small_model(obligation):
+                self.undecided.append(obligation)
 
 
 def _contradict(hypotheses: tuple[Hypothesis, ...]) -> z3.CheckSatResult:
@@ -72,3 +84,35 @@ def _contradict(hypotheses: tuple[Hypothesis, ...]) -> z3.CheckSatResult:
     solver.set(auto_config=False, mbqi=False, rlimit=EFFORT)
     solver.add(*(one.formula for one in hypotheses))
     return solver.check()
+
+
+def _has_small_model(obligation: Obligation) -> bool:
+    """Whether the solver finds a model of the hypotheses in which every unknown number is small."""
+    formulas = [one.formula for one in obligation.hypotheses]
+    numbers = _numbers(formulas)
+    for bound in SMALL:
+        solver = z3.SimpleSolver()
+        solver.set(rlimit=MODEL_EFFORT)
+        solver.add(*formulas, *(z3.And(-1 <= number, number <= bound) for number in numbers))
+        if solver.check() == z3.sat:
+            return True
+    return False
+
+
+def _numbers(formulas: list[z3.BoolRef]) -> list[z3.ArithRef]:
+    """The constants of the formulas that are numbers."""
+    found: list[z3.ArithRef] = []
+    seen: set[int] = set()
+    left: list[z3.ExprRef] = [*formulas]
+    while left:
+        term = left.pop()
+        if term.get_id() in seen:
+            continue
+        seen.add(term.get_id())
+        if isinstance(term, z3.QuantifierRef):
+            left.append(term.body())
+            continue
+        if isinstance(term, z3.ArithRef) and z3.is_const(term) and term.decl().kind() == z3.Z3_OP_UNINTERPRETED:
+            found.append(term)
+        left += term.children()
+    return found
