@@ -1,0 +1,82 @@
+"""Programs that nobody wrote: the translator against native runs, on drawn programs of the language and drawn states.
+
+Run `pytest -s` to see what was compared, and the share of programs that used each construct.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+from tests.models.crosscheck.comparing import Comparison
+from tests.models.crosscheck.programs import CONSTRUCTS, Program, programs
+from tests.models.crosscheck.running import loaded
+
+from kvproof.models.translation.errors import NotInLanguage
+
+NUM_PROGRAMS, NUM_PROGRAMS_LONG = 200, 10_000
+NUM_SIZES, NUM_STATES = 2, 3
+
+
+class Figures:
+    """What was compared so far, and how many programs used each construct."""
+
+    def __init__(self) -> None:
+        self.counts, self.used = Counter[str](), Counter[str]()
+
+    def compare(self, program: Program, seed: int) -> None:
+        """Compare a program on states of a seed. A program that divides by a known 0 is refused, which is right."""
+        with loaded(program.source) as text:
+            self.counts["programs"] += 1
+            self.used.update(program.used.keys())
+            try:
+                comparison = Comparison(text)
+            except NotInLanguage as error:
+                assert error.what.startswith("division by "), error  # noqa: PT017  # what else it raises is an error
+                self.counts["programs that divide by a known number that is not positive"] += 1
+                return
+            comparison.compare(Random(seed), NUM_SIZES, NUM_STATES)
+            self.counts += comparison.counts
+
+    def __str__(self) -> str:
+        num_programs = self.counts["programs"]
+        shares = [f"{name}: {100 * times / num_programs:.1f} %" for name, times in self.used.most_common()]
+        counts = [f"{name}: {times:,}" for name, times in self.counts.items()]
+        return "\n".join([", ".join(counts), "of the programs have: " + ", ".join(shares)])
+
+
+def compared(num_programs: int) -> Figures:
+    figures = Figures()
+
+    @settings(
+        max_examples=num_programs,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(programs(), st.integers(0, 2**32))
+    def compare(program: Program, seed: int) -> None:
+        note(program.source)
+        figures.compare(program, seed)
+
+    run: Callable[[], None] = compare
+    run()
+    print(figures)
+    return figures
+
+
+def test_the_translator_and_python_agree_on_two_hundred_programs_that_nobody_wrote() -> None:
+    figures = compared(NUM_PROGRAMS)
+    assert figures.counts["programs"] >= NUM_PROGRAMS
+    assert CONSTRUCTS - figures.used.keys() == set()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_the_translator_and_python_agree_on_ten_thousand_programs_that_nobody_wrote() -> None:
+    figures = compared(NUM_PROGRAMS_LONG)
+    assert figures.counts["programs"] >= NUM_PROGRAMS_LONG
+    assert min(figures.used[one] for one in CONSTRUCTS) >= NUM_PROGRAMS_LONG / 100
