@@ -159,7 +159,7 @@ def _named(names: list[str]) -> str:
     """The number of obligations, and some of their names; of many, the names of their subjects."""
     if len(names) == 1:
         return names[0]
-    subjects = list(dict.fromkeys(name.rsplit("/", maxsplit=name.count("/") - 1)[0] for name in names))
+    subjects = list(dict.fromkeys(subject_of(name) for name in names))
     return f"{len(names):,} obligations ({_listed(names if len(names) <= NAMES_MAX else subjects, ', ')})"
 
 
@@ -171,7 +171,7 @@ def _listed(names: list[str], separator: str) -> str:
 # The file ------------------------------------------------------------------------------------------------------------
 
 
-def _subject(name: str) -> str:
+def subject_of(name: str) -> str:
     """`suite/subject` of the name of an obligation."""
     return "/".join(name.split("/")[:2])
 
@@ -190,7 +190,7 @@ def _written(obligations: dict[str, Pinned]) -> Iterator[str]:
     groups: dict[str, set[str]] = defaultdict(set)
     of_subjects: dict[str, set[Given]] = defaultdict(set)
     for name, one in obligations.items():
-        of_subjects[_subject(name)].add(one.given)
+        of_subjects[subject_of(name)].add(one.given)
     for subject, givens in of_subjects.items():
         for entry in set[str]().union(*givens):
             if group := _group(subject.partition("/")[0], entry):
@@ -205,7 +205,7 @@ def _written(obligations: dict[str, Pinned]) -> Iterator[str]:
             others = given.difference(*(of_suite[name] for name in whole))
             yield f"{GIVEN}: {subject} [{number}]: {'; '.join([*(WHOLE + name for name in whole), *sorted(others)])}"
     for name, one in obligations.items():
-        yield f"{one.kind}: {name} [{one.goal}, given {numbers[_subject(name), one.given]}]"
+        yield f"{one.kind}: {name} [{one.goal}, given {numbers[subject_of(name), one.given]}]"
 
 
 def _read(lines: Iterable[str]) -> dict[str, Pinned]:
@@ -225,7 +225,7 @@ def _read(lines: Iterable[str]) -> dict[str, Pinned]:
     obligations = {}
     for kind in (OBLIGATION, TRIVIAL):
         for name, goal, number in (_parts(OBLIGATION_LINE, rest) for rest in by_kind[kind]):
-            obligations[name] = Pinned(kind, goal, givens[_subject(name), number])
+            obligations[name] = Pinned(kind, goal, givens[subject_of(name), number])
     return obligations
 
 

@@ -46,10 +46,10 @@ class MutantProver:
         induction = self._of(text)
         for rule in self._rules(mutant):
             before = {one.id: one for one in self.induction.rule(rule)}
-            found = _first_open(before, list(induction.rule(rule)))
+            found = first_open(before, list(induction.rule(rule)))
             if found:
                 return found
-        return _first_open(self.contract_obligations, list(contracts(text)))
+        return first_open(self.contract_obligations, list(contracts(text)))
 
     def is_equivalent(self, mutant: Mutant) -> bool:
         """Whether every rule that uses the changed function is proved to be equivalent to the original."""
@@ -97,7 +97,7 @@ class MutantProver:
             yield Obligation(EQUIVALENCE, name, f"the same {field_name}", "well-defined", known, same)
 
 
-def _first_open(before: dict[str, Obligation], now: list[Obligation]) -> str:
+def first_open(before: dict[str, Obligation], now: list[Obligation]) -> str:
     """The name of the first obligation that is not proved. Those that equal the ones before are not asked again."""
     asked = [one for one in now if not one.is_trivial() and not _is_as_before(before.get(one.id), one)]
     known: dict[tuple[int, ...], z3.Solver] = {}
