@@ -44,4 +44,4 @@ def test_a_fault_that_nobody_notices_fails_the_run_and_is_named(monkeypatch: pyt
 def test_a_rule_that_does_not_exist_is_a_mistake_of_the_caller() -> None:
     done = kvproof_faults("--only", "evict", "--only", "begin_fre")
     assert done.exit_code == 2
-    assert "no rule or step is named begin_fre (did you mean begin_free?)" in done.stderr
+    assert "no rule, step or kind of fault is named begin_fre (did you mean begin_free?)" in done.stderr

@@ -1,4 +1,4 @@
-"""`kvproof faults`: break each rule of the specification on purpose, and report which judge notices."""
+"""`kvproof faults`: break the specification and the proofs on purpose, and report which judge notices."""
 
 from enum import Enum
 from typing import Annotated
@@ -14,19 +14,23 @@ class FaultJudge(str, Enum):
 
     PROVER = "prover"
     EXPLORER = "explorer"
+    PIN = "pin"
+    CROSS_CHECK = "cross-check"
+    SUITE = "suite"
 
 
 def faults(
     judge: Annotated[
         list[FaultJudge] | None,
-        typer.Option("--judge", help="Judge to ask. Repeatable; by default both, the prover first."),
+        typer.Option("--judge", help="Judge to ask. Repeatable; by default all of them."),
     ] = None,
     only: Annotated[
         list[str] | None,
         typer.Option(
             "--only",
             metavar="PATTERN",
-            help="Break only this rule or step: a name or a pattern such as 'drop_*'. Repeatable.",
+            help="Plant only these faults: those of a rule or step, of a kind such as 'machinery' or 'contracts', or "
+            "those that match a pattern such as 'drop_*' or 'guards/*'. Repeatable.",
         ),
     ] = None,
     deletions_only: Annotated[
@@ -35,11 +39,15 @@ def faults(
     jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Number of processes.")] = 2,
     json: JsonOption = None,
 ) -> None:
-    """Break each rule of the specification in every small way, and report which judge notices it.
+    """Plant faults in the specification and in the machinery that proves it; report which judge notices each.
 
-    A broken rule is a mutant. It is killed by an obligation that is no longer proved, or by an exploration that breaks
-    a claim or reaches other states. Otherwise it is proved to be equivalent to the original rule, or it is alive: no
-    judge notices the change, and the exit code is 1.
+    A rule that is broken in a small way is a mutant. It is killed by an obligation that is no longer proved, or by an
+    exploration that breaks a claim or reaches other states. Otherwise it is proved to be equivalent to the original
+    rule, or it is alive: no judge notices the change, and the exit code is 1.
+
+    The other kinds of faults are theorems, invariants, contracts, guards and checks that ask less, changes by hand, and
+    faults of the machinery. They are noticed by a proof, the explorer, the pin, the cross-check or a test. Faults of
+    the machinery need a checkout, because tests judge them.
     """
     with error_boundary(json):
         from kvproof.check.cli.faults_run import FaultRequest, run_faults

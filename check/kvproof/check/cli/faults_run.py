@@ -1,4 +1,4 @@
-"""The run of `kvproof faults`: judge the mutants, count them by rule and step, and write the result document."""
+"""The run of `kvproof faults`: judge the faults, count them by rule, step or kind, and write the result document."""
 
 import time
 from collections import Counter
@@ -12,8 +12,11 @@ from kvproof.check.runs.run import host, now, version, write_json
 from kvproof.check.runs.session import interruptible
 from kvproof.check.runs.subject_lookup import did_you_mean
 from kvproof.check.runs.terminal import PLAIN_INTERVAL_SECONDS, Output, output, say
-from kvproof.check.search.exhaustive.mutation_score import ALIVE, COLUMNS, MutantResult, judge_all
+from kvproof.check.search.exhaustive.mutation_score import ALIVE, COLUMNS, JUDGES, Fault, MutantResult, judge_all
+from kvproof.models.mutation.handmade import handmade
+from kvproof.models.mutation.machinery import PLANTS
 from kvproof.models.mutation.operators import Mutant, changes, deletions
+from kvproof.models.mutation.weakenings import weakenings
 from kvproof.reports.result import Check, Result, Run
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -22,7 +25,7 @@ FAULTS, NOTICED = "faults", "every-fault-noticed"
 
 @dataclass(frozen=True)
 class FaultRequest:
-    """What the user asked for. only: names or patterns of rules and steps; empty for all."""
+    """What the user asked for. only: names or patterns of rules, steps, kinds or faults; empty for all."""
 
     judges: tuple[str, ...]
     only: tuple[str, ...]
@@ -30,20 +33,36 @@ class FaultRequest:
     num_processes: int
     json: Path | None
 
-    def mutants(self) -> list[Mutant]:
-        """The selected mutants. Raises UsageError if a pattern selects none."""
-        every = [*deletions(), *(() if self.deletions_only else changes())]
-        known = sorted({one.function for one in every})
+    def faults(self) -> list[Fault]:
+        """The selected faults. Raises UsageError if a pattern selects none."""
+        every: list[Fault] = [*deletions()]
+        if not self.deletions_only:
+            every += [*changes(), *weakenings(), *handmade(), *PLANTS]
         for pattern in self.only:
-            if not any(fnmatchcase(name, pattern) for name in known):
-                raise UsageError(f"no rule or step is named {pattern}{did_you_mean(pattern, known)}")
-        return [one for one in every if not self.only or any(fnmatchcase(one.function, name) for name in self.only)]
+            if not any(_is_selected(one, pattern) for one in every):
+                known = sorted({_row(one) for one in every})
+                raise UsageError(f"no rule, step or kind of fault is named {pattern}{did_you_mean(pattern, known)}")
+        return [one for one in every if not self.only or any(_is_selected(one, pattern) for pattern in self.only)]
+
+
+def _row(fault: Fault) -> str:
+    """The row of the table that a fault is counted in: its rule or step, or its kind."""
+    return fault.function if isinstance(fault, Mutant) else fault.kind
+
+
+def _place(fault: Fault) -> tuple[bool, str]:
+    """The place of a fault in the result: mutants first."""
+    return (False, str(fault)) if isinstance(fault, Mutant) else (True, fault.id)
+
+
+def _is_selected(fault: Fault, pattern: str) -> bool:
+    return fnmatchcase(_row(fault), pattern) or (not isinstance(fault, Mutant) and fnmatchcase(fault.id, pattern))
 
 
 def run_faults(request: FaultRequest) -> Exit:
     """Judge the selected mutants, print the table and write the result. Raises StoreError, UsageError."""
     console = output()
-    mutants = request.mutants()
+    mutants = request.faults()
     run = Run(version(), FAULTS, "the specification", 0, host(), now())
     result = Result(run)
     say(console, f"kvproof {run.version} faults, {len(mutants):,} mutants, judged by {', '.join(request.judges)}")
@@ -56,7 +75,7 @@ def run_faults(request: FaultRequest) -> Exit:
     except KeyboardInterrupt:
         result.messages.append("interrupted: the result has only the mutants that were judged before")
     run.seconds = round(time.monotonic() - began, 3)
-    result.checks += [_check(one) for one in sorted(found, key=lambda one: str(one.mutant))]
+    result.checks += [_check(one) for one in sorted(found, key=lambda one: _place(one.mutant))]
     result.count_totals()
     if request.json is not None:
         write_json(result, Path(), request.json)
@@ -65,7 +84,7 @@ def run_faults(request: FaultRequest) -> Exit:
     return result.exit_code()
 
 
-def _judge(request: FaultRequest, mutants: list[Mutant], console: Output, found: list[MutantResult]) -> None:
+def _judge(request: FaultRequest, mutants: list[Fault], console: Output, found: list[MutantResult]) -> None:
     printed = time.monotonic()
     for one in judge_all(mutants, request.judges, request.num_processes):
         found.append(one)
@@ -83,10 +102,10 @@ def _check(one: MutantResult) -> Check:
 
 
 def _lines(result: Result, found: list[MutantResult]) -> Iterator[tuple[str, str]]:
-    """The kill matrix: one row for each rule or step, one column for each judge."""
+    """The kill matrix: one row for each rule or step, and for each other kind of fault; one column for each judge."""
     rows: dict[str, Counter[str]] = {}
-    for one in sorted(found, key=lambda one: one.mutant.function):
-        rows.setdefault(one.mutant.function, Counter())[one.by] += 1
+    for one in sorted(found, key=lambda one: (not isinstance(one.mutant, Mutant), _row(one.mutant))):
+        rows.setdefault(_row(one.mutant), Counter())[one.by] += 1
     width = max((len(name) for name in (*rows, "all")), default=3)
     yield "", ""
     yield f"{'':{width}}  mutants  {'  '.join(COLUMNS)}", "dim"
@@ -96,7 +115,7 @@ def _lines(result: Result, found: list[MutantResult]) -> Iterator[tuple[str, str
         yield f"{name:{width}}  {counts.total():7}  {cells}", "bold yellow" if counts[ALIVE] else ""
     yield "", ""
     yield from ((f"note: {message}", "yellow") for message in result.messages)
-    num_killed = sum(total[column] for column in ("prover", "explorer"))
+    num_killed = sum(total[column] for column in JUDGES)
     num_others = total.total() - num_killed - total[ALIVE]
     yield (
         f"{total.total():,} mutants: {num_killed:,} killed, {num_others:,} equivalent, {total[ALIVE]:,} alive. "

@@ -3,8 +3,11 @@
 import pytest
 
 from kvproof.check.search.exhaustive.mutants import noticed
-from kvproof.check.search.exhaustive.mutation_score import ALIVE, EXPLORER, JUDGES, judge_all, judged
+from kvproof.check.search.exhaustive.mutation_score import ALIVE, EXPLORER, JUDGES, PIN, judge_all, judged
+from kvproof.models.mutation.handmade import handmade
+from kvproof.models.mutation.machinery import PLANTS
 from kvproof.models.mutation.operators import Mutant, changes, deletions
+from kvproof.models.mutation.weakenings import weakenings
 
 
 def test_a_guard_that_forbids_too_much_is_noticed_by_what_can_no_longer_be_reached() -> None:
@@ -24,4 +27,18 @@ def test_a_fault_that_no_judge_looks_at_is_alive() -> None:
 @pytest.mark.timeout(3600)
 def test_every_fault_of_the_rules_is_noticed_or_changes_nothing() -> None:
     found = list(judge_all([*deletions(), *changes()], JUDGES, num_processes=2))
+    assert [one.mutant.id for one in found if one.by == ALIVE] == []
+
+
+def test_a_stronger_guard_is_noticed_by_the_explorer_and_by_the_pin() -> None:
+    guard = next(one for one in weakenings() if one.id == "guards/evict: block != 0")
+    assert judged(guard, (EXPLORER,)).by == EXPLORER
+    assert judged(guard, (PIN,)).by == PIN
+    assert judged(guard, ()).by == ALIVE
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_every_weakening_and_every_fault_of_the_machinery_is_noticed() -> None:
+    found = list(judge_all([*weakenings(), *handmade(), *PLANTS], JUDGES, num_processes=2))
     assert [one.mutant.id for one in found if one.by == ALIVE] == []

@@ -1,6 +1,6 @@
 """Mutants of the rules, run natively: the explorer must notice them, or its claims show nothing.
 
-`kvproof.models.mutation.operators` says which changes there are. Exploring one finds it if a claim breaks, if the run
+`kvproof.models.mutation` says which changes there are. Exploring one finds it if a claim breaks, if the run
 fails, or if what can be reached is not what it was: a guard made too strong breaks no claim, it only forbids.
 """
 
@@ -12,6 +12,7 @@ from kvproof.check.search.exhaustive.specification import explore_specification
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.check.search.result import SearchResult
 from kvproof.models.mutation.operators import Mutant, changed
+from kvproof.models.mutation.weakenings import Weakening
 from kvproof.models.translation.dependencies import reached
 from kvproof.models.translation.text import specification
 from kvproof.spec.language import COLLECTED
@@ -41,15 +42,16 @@ SCOPES: tuple[Scope, ...] = (
 )
 
 
-def noticed(mutant: Mutant) -> str:
+def noticed(mutant: Mutant | Weakening) -> str:
     """What the explorer notices of a mutant, in the first scope in which it does; empty if nothing."""
     return next(_noticed(mutant), "")
 
 
-def _noticed(mutant: Mutant) -> Iterator[str]:
-    for number, scope in enumerate(SCOPES):
+def _noticed(mutant: Mutant | Weakening) -> Iterator[str]:
+    rules = frozenset[str]().union(*(rules_reaching(name) for name in _functions_changed(mutant)))
+    for number, scope in enumerate(SCOPES if rules else ()):
         expected = _expected(number)
-        if not expected.coverage.keys() & rules_reaching(mutant.function):
+        if not expected.coverage.keys() & rules:
             continue
         try:
             space = RuleSpace(scope, mutated(mutant, sizes_of(scope)))
@@ -86,12 +88,23 @@ def rules_reaching(function: str) -> frozenset[str]:
     return frozenset(rule.__name__ for rule in COLLECTED.rules if function in reached(text, rule.__name__))
 
 
+def _functions_changed(mutant: Mutant | Weakening) -> list[str]:
+    return [mutant.function] if isinstance(mutant, Mutant) else list(mutant.sources)
+
+
 @cache
 def _text(mutant: Mutant) -> Functions:
     text = functions()
     return {**text, mutant.function: (changed(mutant), text[mutant.function][1])}
 
 
-def mutated(mutant: Mutant, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True) -> Machine:
+def _functions(mutant: Mutant | Weakening) -> Functions:
+    if isinstance(mutant, Mutant):
+        return _text(mutant)
+    text = mutant.text(specification())
+    return {name: text.functions[name] for name in functions()}
+
+
+def mutated(mutant: Mutant | Weakening, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True) -> Machine:
     """A machine that runs the changed text."""
-    return Machine(sizes, with_ghosts, with_checks, _text(mutant))
+    return Machine(sizes, with_ghosts, with_checks, _functions(mutant))

@@ -1,23 +1,30 @@
-"""The judge that notices each mutant of the rules: a proof, or else the explorer, or none.
+"""The judge that notices each planted fault: a proof, the explorer, the pin, the cross-check, a test, or none.
 
-What a proof does not notice may be the same rule in other words, which is proved as well; or a rule that forbids what
-it need not, or allows what does no harm, which the explorer notices by what can be reached. Anything else is alive: no
-judge watches what was changed.
+What a proof does not notice of a changed rule may be the same rule in other words, which is proved as well; or a rule
+that forbids what it need not, or allows what does no harm, which the explorer notices by what can be reached. A claim
+that asks less is noticed by the pin. Anything else is alive: no judge watches what was changed.
 """
 
 import multiprocessing
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from time import monotonic
 
 from kvproof.check.search.exhaustive.mutants import noticed
+from kvproof.models.mutation.handmade import HANDMADE
+from kvproof.models.mutation.machinery import Plant
 from kvproof.models.mutation.operators import Mutant
+from kvproof.models.mutation.planting import CROSSCHECK, pin_notices, suite_notices
 from kvproof.models.mutation.prover import MutantProver
+from kvproof.models.mutation.text_judges import TextJudges
+from kvproof.models.mutation.weakenings import GUARDS, Weakening
 from kvproof.models.translation.errors import NotInLanguage
 
-PROVER, EXPLORER = "prover", "explorer"
-JUDGES = (PROVER, EXPLORER)
+Fault = Mutant | Weakening | Plant
+
+PROVER, EXPLORER, PIN, CROSS_CHECK, SUITE = "prover", "explorer", "pin", "cross-check", "suite"
+JUDGES = (PROVER, EXPLORER, PIN, CROSS_CHECK, SUITE)
 EQUIVALENT, ALIVE = "equivalent", "alive"
 COLUMNS = (*JUDGES, EQUIVALENT, ALIVE)
 NO_TEXT = "the changed text is not in the language of the specification"
@@ -25,33 +32,43 @@ NO_TEXT = "the changed text is not in the language of the specification"
 
 @dataclass(frozen=True)
 class MutantResult:
-    """The result of one mutant. by: one of `COLUMNS`. evidence: the obligation that broke, or what was noticed."""
+    """The result of one fault. by: one of `COLUMNS`. evidence: the obligation that broke, or what was noticed."""
 
-    mutant: Mutant
+    mutant: Fault
     by: str
     evidence: str = ""
     seconds: float = 0.0
 
 
-def judge_all(mutants: Iterable[Mutant], judges: tuple[str, ...], num_processes: int) -> Iterator[MutantResult]:
+def judge_all(mutants: Iterable[Fault], judges: tuple[str, ...], num_processes: int) -> Iterator[MutantResult]:
     """Judge every mutant; results come in the order in which they are done."""
     asked = ((mutant, judges) for mutant in mutants)
     with multiprocessing.get_context("spawn").Pool(num_processes) as pool:
         yield from pool.imap_unordered(_judged, asked)
 
 
-def _judged(asked: tuple[Mutant, tuple[str, ...]]) -> MutantResult:
+def _judged(asked: tuple[Fault, tuple[str, ...]]) -> MutantResult:
     return judged(*asked)
 
 
-def judged(mutant: Mutant, judges: tuple[str, ...] = JUDGES) -> MutantResult:
+def judged(mutant: Fault, judges: tuple[str, ...] = JUDGES) -> MutantResult:
     """Ask one judge after the other, until one notices the mutant or shows that there is nothing to notice."""
     began = monotonic()
     by, evidence = _verdict(mutant, judges)
     return MutantResult(mutant, by, evidence, monotonic() - began)
 
 
-def _verdict(mutant: Mutant, judges: tuple[str, ...]) -> tuple[str, str]:
+def _verdict(fault: Fault, judges: tuple[str, ...]) -> tuple[str, str]:
+    if isinstance(fault, Mutant):
+        return _mutant_verdict(fault, judges)
+    try:
+        found = ((judge, ask()) for judge, ask in _judges_of(fault) if judge in judges)
+        return next((one for one in found if one[1]), (ALIVE, ""))
+    except NotInLanguage:
+        return PROVER, NO_TEXT
+
+
+def _mutant_verdict(mutant: Mutant, judges: tuple[str, ...]) -> tuple[str, str]:
     if PROVER in judges:
         try:
             if obligation := _prover().killer(mutant):
@@ -65,6 +82,30 @@ def _verdict(mutant: Mutant, judges: tuple[str, ...]) -> tuple[str, str]:
     return ALIVE, ""
 
 
+def _judges_of(fault: Weakening | Plant) -> Iterator[tuple[str, Callable[[], str]]]:
+    """The judges that may notice a fault, in the order in which they are asked.
+
+    Proofs cannot notice that a claim asks less or that a guard forbids more, so they are asked about those faults only
+    that were written by hand.
+    """
+    if isinstance(fault, Plant):
+        if fault.is_compared:
+            yield CROSS_CHECK, partial(suite_notices, fault, (CROSSCHECK,))
+        yield (SUITE, partial(suite_notices, fault, fault.tests)) if fault.tests else (PIN, partial(pin_notices, fault))
+        return
+    if fault.kind == HANDMADE:
+        yield PROVER, partial(_text_judges().lint, fault)
+        yield PROVER, partial(_text_judges().open_obligation, fault)
+    if fault.kind in (HANDMADE, GUARDS):
+        yield EXPLORER, partial(noticed, fault)
+    yield PIN, partial(_text_judges().pin_difference, fault)
+
+
 @cache
 def _prover() -> MutantProver:
     return MutantProver()
+
+
+@cache
+def _text_judges() -> TextJudges:
+    return TextJudges()

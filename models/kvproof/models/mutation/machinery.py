@@ -1,0 +1,547 @@
+"""Faults of the machinery that proves: changes of its source code after which it asks less, assumes more, or lies.
+
+A fault of the translator or of the making of obligations changes a question, so the cross-check or the pin notices it.
+A fault in how solvers are asked, of the lints or of the pin itself changes no question. A named test notices it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+MACHINERY = "machinery"
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A fault of one file. file: below the root of a checkout. tests: those that notice it; none if the pin does.
+
+    is_compared: whether the cross-check is asked first, because the fault is in what it compares. suite: the one whose
+    obligations are compared with the pin first.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...] = ()
+    is_compared: bool = False
+    suite: str = "specification"
+    kind = MACHINERY
+
+    @property
+    def id(self) -> str:
+        """The name of the fault, with its kind."""
+        return f"{MACHINERY}/{self.name}"
+
+    def changed(self, root: Path) -> str:
+        """The source of the file with the fault. Raises LookupError if the file has not what is replaced, or twice."""
+        source = (root / self.file).read_text(encoding="utf-8")
+        if source.count(self.old) != 1:
+            raise LookupError(f"{self.id}: {self.file} has {source.count(self.old)} times {self.old!r}, not once")
+        return source.replace(self.old, self.new)
+
+
+def _translation(module: str, *faults: tuple[str, str, str]) -> list[Plant]:
+    """Faults of the translator: the cross-check and the pin are asked."""
+    file = f"models/kvproof/models/translation/{module}.py"
+    return [Plant(name, file, old, new, is_compared=True) for name, old, new in faults]
+
+
+def _proofs(module: str, suite: str, *faults: tuple[str, str, str]) -> list[Plant]:
+    """Faults of the making of obligations: the pin is asked."""
+    return [
+        Plant(name, f"models/kvproof/models/proofs/{module}.py", old, new, suite=suite) for name, old, new in faults
+    ]
+
+
+def _tested(file: str, test: str, *faults: tuple[str, str, str]) -> list[Plant]:
+    """Faults that change no question: a test is asked."""
+    return [Plant(name, file, old, new, (f"tests/{test}",)) for name, old, new in faults]
+
+
+MODELS, CLI = "models/kvproof/models", "check/kvproof/check/cli"
+
+SIZES_AND_DOMAINS = [
+    *_translation(
+        "sizes",
+        ("blocks have two slots or more", 'SMALLEST = {"BLOCK_SIZE": 1}', 'SMALLEST = {"BLOCK_SIZE": 2}'),
+        (
+            "there are at most two sequences",
+            "            yield at_least\n",
+            '            yield from (at_least, self.numbers["NUM_SEQS"] <= 2)\n',
+        ),
+        ("the host has a block", 'gpu if name == "NUM_BLOCKS"', 'gpu + 1 if name == "NUM_BLOCKS"'),
+        (
+            "domains end one earlier",
+            "return is_between(0, term, self.size(domain))",
+            "size = self.size(domain)\n        return is_between(0, term, None if size is None else size - 1)",
+        ),
+    ),
+    *_translation(
+        "translator",
+        (
+            "no rule is given id 0",
+            "return Parameter(name, number, self.universe.contains(domain, number), domain)",
+            "return Parameter(name, number, z3.And(number > 0, self.universe.contains(domain, number)), domain)",
+        ),
+        (
+            "flags that are given are true",
+            "return Parameter(name, z3.Bool(term), True)",
+            "return Parameter(name, z3.Bool(term), z3.Bool(term))",
+        ),
+        (
+            "the state at the start is the state now",
+            "self._unknown(prefix + name, field)",
+            "self._unknown(name, field)",
+        ),
+    ),
+]
+
+RUNS = _translation(
+    "rules",
+    (
+        "the other side of a branch is dropped",
+        "            no = self._block(node.orelse, frame)\n",
+        "            no = yes\n",
+    ),
+    (
+        "a guard holds on every path",
+        "condition = self.conditions.under_path(self.expressions.truth(node.args[0], frame))",
+        "condition = self.expressions.truth(node.args[0], frame)",
+    ),
+    (
+        "only the first guard disables",
+        "            self.conditions.guard = conjunction(self.conditions.guard, condition)\n",
+        "            self.conditions.guard = self.conditions.guard if len(self.outcome.guards) > 1 else condition\n",
+    ),
+    (
+        "checks hold",
+        "Required(text, texts[0], frame.chain, frame.place(node), condition)",
+        "Required(text, texts[0], frame.chain, frame.place(node), True)",
+    ),
+    (
+        "a step leaves the state as it was",
+        "return frame.named(**{node.args[0].id: after.names[parameters_of(function, file)[0]]})",
+        "return frame if after else frame",
+    ),
+    (
+        "a write demands no range",
+        "            self.expressions.in_range(index, domain, target, frame)\n",
+        "            assert domain\n",
+    ),
+    (
+        "local names are of the first side",
+        "                names[name] = chosen(condition, one, other)\n",
+        "                names[name] = one\n",
+    ),
+)
+
+EXPRESSIONS = [
+    *_translation(
+        "states",
+        (
+            "rows are the same without their last slot",
+            'slot = self.conditions.fresh("slot")\n        known = is_between(0, slot, stop)',
+            'slot = self.conditions.fresh("slot")\n        known = is_between(0, slot, stop - 1)',
+        ),
+        ("all is any", 'quantifier = for_all if name == "all" else for_some', "quantifier = for_some"),
+        (
+            "a splice begins at slot 0",
+            "choice(is_between(start, slot, stop), source.read(slot), row.read(slot))",
+            "choice(is_between(0, slot, stop), source.read(slot), row.read(slot))",
+        ),
+        (
+            "what is implied is true",
+            "return implication(condition, self.truth(arguments[1], frame))",
+            "return implication(condition, self.truth(arguments[1], frame) is not None)",
+        ),
+        (
+            "subscripts demand nothing",
+            "self.conditions.demand(self.universe.contains(domain, index), text, frame.chain, frame.place(node))",
+            "self.conditions.demand(True, text, frame.chain, frame.place(node))",
+        ),
+    ),
+    *_translation(
+        "conditions",
+        ("nothing is demanded", "        if self._is_silent:\n", "        if not self._is_silent:\n"),
+        (
+            "demands under the first condition only",
+            "return conjunction(self.guard, *self._path)",
+            "return conjunction(self.guard, *self._path, False)",
+        ),
+        (
+            "a branch may be taken either way",
+            "return implication(conjunction(*self._path), formula)",
+            "return implication(conjunction(*self._path[1:]), formula)",
+        ),
+    ),
+    *_translation(
+        "terms",
+        (
+            "a conjunction loses its last part",
+            "z3.And(*unknown)",
+            "z3.And(*unknown[:-1])",
+        ),
+        (
+            "numbers that are quantified over are positive",
+            "z3.ForAll(variables, z3.Implies(known, body))",
+            "z3.ForAll(variables, z3.Implies(z3.And(known, variables[0] > 0), body))",
+        ),
+        (
+            "min is max",
+            "found = number(choice(term < found, term, found))",
+            "found = number(choice(term > found, term, found))",
+        ),
+        ("less is less or equal", '"Lt": lambda one, other: one < other', '"Lt": lambda one, other: one <= other'),
+        (
+            "a truth value counts 0",
+            "z3.If(term, z3.IntVal(1), z3.IntVal(0))",
+            "z3.If(term, z3.IntVal(0), z3.IntVal(0))",
+        ),
+    ),
+    *_translation(
+        "maps",
+        (
+            "a write compares the first index only",
+            "is_there = conjunction(*[equal(index, written) for index, written in zip(indexes, path, strict=False)])",
+            "is_there = equal(indexes[0], path[0])",
+        ),
+        (
+            "after a branch the first side is kept",
+            "found = chosen(condition, map, no.maps[name])",
+            "found = chosen(condition, map, map)",
+        ),
+    ),
+]
+
+OBLIGATIONS = [
+    *_proofs(
+        "induction",
+        "specification",
+        (
+            "only the first demand of a claim",
+            "yield from defined(SUITE, claim.name, outcome.demands, self.assumed)",
+            "yield from defined(SUITE, claim.name, outcome.demands[:1], self.assumed)",
+        ),
+        (
+            "False is assumed",
+            "enabled = known + hypotheses(",
+            'enabled = (*known, Hypothesis("no harm", z3.BoolVal(False))) + hypotheses(',
+        ),
+        (
+            "an invariant is assumed of the state after",
+            "            goal = self._invariant(claim.name, outcome.state)\n",
+            "            goal = self._invariant(claim.name, outcome.state)\n"
+            "            enabled += hypotheses([(claim.name, goal)])\n",
+        ),
+        (
+            "every rule keeps every invariant as it is",
+            "if not changed & self._depends[name]:",
+            "if changed is not None:",
+        ),
+        ("no first state", "    yield from induction.initial()\n", ""),
+        ("no theorems", "    yield from induction.theorems()\n", ""),
+        ("the last rule is lost", "    for rule in COLLECTED.rules:\n", "    for rule in COLLECTED.rules[:-1]:\n"),
+        (
+            "checks are not proved",
+            "        yield from checked(SUITE, name, outcome.checks, enabled)\n",
+            "",
+        ),
+        (
+            "of checks with one text the first is proved",
+            "goal = conjunction(*(one.formula for one in parts))",
+            "goal = parts[0].formula",
+        ),
+        (
+            "a derived field is compared with itself",
+            "goal = equal(self.before.maps[name].read(*indexes), twin.maps[name].read(*indexes))",
+            "goal = equal(self.before.maps[name].read(*indexes), self.before.maps[name].read(*indexes))",
+        ),
+        (
+            "values are defined where the rule is enabled, and its checks hold",
+            "        yield from defined(SUITE, name, outcome.demands, known)\n",
+            "        known += hypotheses((one.text, one.formula) for one in outcome.checks)\n"
+            "        yield from defined(SUITE, name, outcome.demands, known)\n",
+        ),
+    ),
+    *_proofs(
+        "contracts",
+        "operations",
+        (
+            "an operation need not end",
+            "fired, conjunction(0 <= left_after, left_after < left))",
+            "fired, conjunction(left_after <= left))",
+        ),
+        (
+            "an operation always goes on",
+            'yield self._of("goes on", unfinished, can_choose)',
+            'yield self._of("goes on", unfinished, True)',
+        ),
+        (
+            "one of the witnesses is enough, whatever it is",
+            "choosing + tuple(lemmas), disjunction(*choices))",
+            "choosing + tuple(lemmas), disjunction(True, *choices))",
+        ),
+        (
+            "the loop invariant is kept in the state before",
+            "self.afterwards.parts(contract.loop_invariant, start=self.start, state=after)",
+            "self.now.parts(contract.loop_invariant, start=self.start, state=self.state)",
+        ),
+        (
+            "the operation begins where it is done",
+            'hypotheses([("nothing is left", left == 0)])',
+            'hypotheses([("nothing is left", left == 0), '
+            '("done", self.now.truth(contract.name, start=start, state=state))])',
+        ),
+        (
+            "guards of firings are assumed",
+            "        for guard in one.outcome.guards:\n            yield",
+            "        firing += hypotheses((guard.text, guard.formula) for guard in one.outcome.guards)\n"
+            "        for guard in one.outcome.guards:\n            yield",
+        ),
+        (
+            "of a predicate the first conjunct is proved",
+            "for part in whole.values if isinstance(whole, ast.BoolOp)",
+            "for part in whole.values[:1] if isinstance(whole, ast.BoolOp)",
+        ),
+        (
+            "the last contract is lost",
+            "    for contract in CONTRACTS:\n",
+            "    for contract in CONTRACTS[:-1]:\n",
+        ),
+        (
+            "the start satisfies the loop invariant",
+            'at_start = self._reachable("start", start)',
+            'at_start = self._reachable("start", start) + hypotheses('
+            '[("begins", self.at_first.truth(contract.loop_invariant, start=start, state=start))])',
+        ),
+    ),
+    *_proofs(
+        "multiplication_lemma",
+        "operations",
+        (
+            "the lemma about products is false",
+            "z3.Implies(one < other, one * size + size <= other * size)",
+            "z3.Implies(one < other, other * size + size <= one * size)",
+        ),
+    ),
+    *_proofs(
+        "obligation",
+        "specification",
+        (
+            "a goal that is a number of truth is trivial",
+            "            return self.goal\n",
+            "            return True\n",
+        ),
+        (
+            "a goal with a hypothesis of its kind is trivial",
+            "any(one.formula.eq(self.goal) for one in self.hypotheses)",
+            "any(one.formula.decl().eq(self.goal.decl()) for one in self.hypotheses if z3.is_app(self.goal))",
+        ),
+    ),
+]
+
+QUESTIONS = [
+    *_tested(
+        f"{MODELS}/proofs/obligation.py",
+        "models/solvers/test_solving.py",
+        ("the negated goal is False", "else z3.Not(self.goal)", "else z3.BoolVal(False)"),
+        (
+            "the goal is among the hypotheses of the question",
+            "return _assumed(self.hypotheses), _text(self.negated_goal())",
+            'return _assumed((*self.hypotheses, Hypothesis("goal", z3.Not(self.negated_goal())))), '
+            "_text(self.negated_goal())",
+        ),
+    ),
+    *_tested(
+        f"{MODELS}/solvers/solving.py",
+        "models/solvers/test_solving.py",
+        ("unknown counts as proved", '"unknown": Verdict.UNKNOWN', '"unknown": Verdict.PROVED'),
+        ("a model counts as a proof", '"sat": Verdict.REFUTED', '"sat": Verdict.PROVED'),
+        (
+            "a hypothesis too many is asked",
+            "        solver.add(*hypotheses, *negated_goal)\n",
+            "        solver.add(*hypotheses, *negated_goal, z3.BoolVal(False, solver.ctx))\n",
+        ),
+        (
+            "the goals of an earlier question stay",
+            "negated_goal = list(z3.parse_smt2_string(goal, ctx=context))",
+            "negated_goal = [z3.Not(one) for one in hypotheses]",
+        ),
+    ),
+    *_tested(
+        f"{MODELS}/solvers/workers.py",
+        "models/solvers/test_solving.py",
+        (
+            "trivial obligations are lost on the way",
+            "                    yield ProofOutcome(obligation, TRIVIAL, is_trivial=True)\n",
+            "                    continue\n",
+        ),
+        (
+            "every obligation is trivial",
+            "                elif obligation.is_trivial():\n",
+            "                elif obligation is not None:\n",
+        ),
+        (
+            "a question that a process did not answer is proved",
+            "Answer(Verdict.UNKNOWN, reason=reason)",
+            "Answer(Verdict.PROVED, reason=reason)",
+        ),
+    ),
+    *_tested(
+        f"{MODELS}/solvers/second_solver.py",
+        "models/solvers/test_second_solver.py",
+        (
+            "the second solver's unknown counts as proved",
+            'else ("unknown", output, _effort(solver))',
+            'else ("unsat", output, _effort(solver))',
+        ),
+    ),
+    *_tested(
+        f"{MODELS}/proofs/instances.py",
+        "models/solvers/test_second_solver.py",
+        (
+            "the claim after is assumed where it is denied",
+            'where it is denied", _of(before, constants))',
+            'where it is denied", _of(goal, constants))',
+        ),
+    ),
+]
+
+AROUND = [
+    *_tested(
+        f"{MODELS}/proofs/lints.py",
+        "models/proofs/test_lints.py",
+        ("guards may come late", "            if has_acted[0]:\n", "            if has_acted[0] and not body:\n"),
+        (
+            "rows may have two names",
+            "    return bool(left) and not (len(left) == 1",
+            "    return False and not (len(left) == 1",
+        ),
+        (
+            "functions may call themselves",
+            "        circle = error.args[1]\n",
+            "        return\n        circle = error.args[1]\n",
+        ),
+        (
+            "functions may have many returns",
+            "        if returned(function) is None:\n",
+            "        if function is None:\n",
+        ),
+    ),
+    *_tested(
+        f"{MODELS}/proofs/ghost_fields.py",
+        "models/proofs/test_lints.py",
+        (
+            "guards may read ghost fields",
+            "            if is_tainted or self._reads_ghost(node.value.args[0], names):\n",
+            "            if is_tainted:\n",
+        ),
+    ),
+    *_tested(
+        f"{MODELS}/proofs/vacuity.py",
+        "models/proofs/test_vacuity.py",
+        ("no contradiction is found", "            if answer == z3.unsat:\n", "            if answer is None:\n"),
+        (
+            "every rule fires",
+            "    yield from ((name, False) for name in left)",
+            "    yield from ((name, True) for name in left)",
+        ),
+    ),
+    *_tested(
+        f"{MODELS}/pin.py",
+        "models/test_pin.py",
+        (
+            "what vanishes is not reported",
+            "            if is_selected is None or (kind != ASSUMPTION and is_selected(name)):\n",
+            "            if is_selected is not None and kind != ASSUMPTION and not is_selected(name):\n",
+        ),
+        (
+            "goals are not compared",
+            "if before[name].goal != self._obligations[name].goal]",
+            "if before[name].goal is None]",
+        ),
+        ("hypotheses are not compared", "        if before != now:\n", "        if before is None:\n"),
+        (
+            "assumptions are not pinned",
+            "            if _is_assumption(suite, one):\n",
+            "            if suite is None:\n",
+        ),
+        (
+            "the property of a claim is not pinned",
+            "self._digests.of(goals, obligation.property)",
+            "self._digests.of(goals)",
+        ),
+    ),
+    *_tested(
+        f"{MODELS}/proofs/digests.py",
+        "models/proofs/test_digests.py",
+        (
+            "digests do not read arguments",
+            "_digest([self._head(term, bool(parts)), *inside], NUM_BYTES_INSIDE)",
+            "_digest([self._head(term, bool(parts))], NUM_BYTES_INSIDE)",
+        ),
+        ("digests do not tell quantifiers apart", 'kind = "forall" if term.is_forall() else', "kind ="),
+    ),
+    *_tested(
+        f"{CLI}/prove_run.py",
+        "check/cli/test_prove.py",
+        (
+            "the pin is not compared",
+            "    if text is None and pin.lines:\n",
+            "    if text is not None and pin.lines:\n",
+        ),
+        (
+            "a difference from the pin is no failure",
+            "    verdict = Verdict.REFUTED if differences else Verdict.PROVED\n",
+            "    verdict = Verdict.PROVED\n",
+        ),
+        (
+            "a pattern that matches nothing is accepted",
+            "        for pattern in self.unmatched:\n",
+            "        for pattern in self.unmatched[:0]:\n",
+        ),
+        (
+            "what is open is proved",
+            "        if one.answer.verdict is Verdict.PROVED:\n",
+            "        if one.answer.verdict is not None:\n",
+        ),
+        (
+            "every second obligation is lost on the way",
+            "                pin.add(one)\n                yield one\n",
+            "                pin.add(one)\n                if len(pin.lines) % 2:\n                    yield one\n",
+        ),
+        (
+            "findings of lints are no failure",
+            "    verdict = Verdict.REFUTED if findings else Verdict.PROVED\n",
+            "    verdict = Verdict.PROVED\n",
+        ),
+    ),
+    *_tested(
+        f"{CLI}/prove_options.py",
+        "check/cli/test_prove.py",
+        (
+            "solvers may contradict each other",
+            "    if {first.answer.verdict, verdict} == {Verdict.PROVED, Verdict.REFUTED}:\n",
+            "    if not verdict:\n",
+        ),
+    ),
+]
+
+CODE = [
+    *_tested(
+        f"{MODELS}/concolic/exploration.py",
+        "models/concolic/test_symbolic.py",
+        (
+            "the other answer is not tried",
+            "return Fork(question, answer, True, False, value, other)",
+            "return Fork(question, answer, False, False, value, other)",
+        ),
+        (
+            "a fork is taken for forced",
+            "        if result == z3.unsat:\n            return Fork(question, answer, False, True, value, None)",
+            "        if result != z3.unknown:\n            return Fork(question, answer, False, True, value, None)",
+        ),
+    ),
+]
+
+PLANTS = (*SIZES_AND_DOMAINS, *RUNS, *EXPRESSIONS, *OBLIGATIONS, *QUESTIONS, *AROUND, *CODE)

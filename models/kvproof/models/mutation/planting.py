@@ -1,0 +1,99 @@
+"""Plant a fault of the machinery in a copy of its package, and ask who notices, in processes that import the copy.
+
+Run as a program, this module prints the first difference between the obligations of its own machinery and the pinned
+ones. An argument names the suite to begin with.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kvproof.models.mutation.machinery import Plant
+from kvproof.models.pin import Pin, pinned_lines
+from kvproof.models.suites import SUITES, obligations_of
+
+ROOT = Path(__file__).parents[4]  # of a checkout
+PACKAGES = ("spec", "impl", "models", "check", "reports")
+CROSSCHECK = "tests/models/crosscheck"
+SECONDS_MAX = 600.0
+BATCH = 300  # obligations, after which they are compared with the pin
+SEPARATE = (
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "-o",
+    "pythonpath=",
+)  # the copy is imported, and nothing is written
+
+
+class NoCheckout(Exception):
+    """Faults of the machinery need the source tree and its tests."""
+
+
+@contextmanager
+def planted(plant: Plant) -> Iterator[dict[str, str]]:
+    """The environment of a process that imports the faulty machinery. Raises NoCheckout, LookupError."""
+    if not (ROOT / "tests").is_dir():
+        raise NoCheckout(f"{ROOT} has no tests; faults of the machinery are planted in a checkout of kvproof")
+    changed = plant.changed(ROOT)
+    package = plant.file.partition("/")[0]
+    with tempfile.TemporaryDirectory(prefix="kvproof-fault-") as folder:
+        shutil.copytree(ROOT / package, Path(folder) / package)
+        (Path(folder) / plant.file).write_text(changed, encoding="utf-8")
+        first = str(Path(folder) / package)
+        paths = os.pathsep.join([first, *(str(ROOT / one) for one in PACKAGES)])
+        yield {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")} | {"PYTHONPATH": paths}
+
+
+def pin_notices(plant: Plant) -> str:
+    """The first difference from the pin, or the error with which the machinery ends; empty if there is none."""
+    with planted(plant) as environment:
+        found = _run([sys.executable, "-m", __name__, plant.suite], environment)
+    return found.stdout.strip() or (f"the machinery fails: {_last_line(found.stderr)}" if found.returncode else "")
+
+
+def suite_notices(plant: Plant, tests: tuple[str, ...]) -> str:
+    """The name of the first of these tests that fails; empty if all pass."""
+    with planted(plant) as environment:
+        found = _run([sys.executable, "-m", "pytest", "-q", "-x", *SEPARATE, *tests], environment)
+    if found.returncode == 0:
+        return ""
+    failed = [line.split(" - ")[0] for line in found.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return failed[0] if failed else _last_line(found.stdout)
+
+
+def _run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 1, "", f"no end within {SECONDS_MAX:.0f} s")
+
+
+def _last_line(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "no output")
+
+
+def first_difference(first_suite: str) -> str:
+    """A difference between the obligations and the pinned ones, as soon as one is found; empty if there is none."""
+    pinned = pinned_lines()
+    for suite in sorted(SUITES, key=lambda suite: suite != first_suite):
+        pin = Pin()
+        for number, one in enumerate(obligations_of(suite), 1):
+            pin.add(one)
+            if number % BATCH == 0 and (found := next(pin.differences(pinned, lambda _: False), "")):
+                return found
+        if found := next(pin.differences(pinned, lambda name: name.startswith(f"{suite}/")), ""):  # noqa: B023
+            return found
+    return ""
+
+
+if __name__ == "__main__":
+    print(first_difference(sys.argv[1]))

@@ -1,0 +1,73 @@
+"""Weakenings of the text: there is one of every kind, and what still proves everything is noticed by the pin."""
+
+import pytest
+
+from kvproof.models.mutation.handmade import FAULTS, handmade
+from kvproof.models.mutation.text_judges import TextJudges
+from kvproof.models.mutation.weakenings import Weakening, source_of, weakenings
+from kvproof.models.translation.errors import NotInLanguage
+from kvproof.models.translation.text import specification
+from kvproof.spec.contract_texts import CONTRACTS
+from kvproof.spec.language import COLLECTED
+
+ALL = [*weakenings(), *handmade()]
+EVERY = {one.id: one for one in ALL}
+
+
+@pytest.fixture(scope="module")
+def judges() -> TextJudges:
+    return TextJudges()
+
+
+def test_there_are_hundreds_each_with_a_name_of_its_own() -> None:
+    assert len(EVERY) == len(ALL) > 450
+    claims = [claim.name for claim in (*COLLECTED.theorems, *COLLECTED.invariants)]
+    assert {name for name in claims if f"theorems/{name}: True" in EVERY or f"invariants/{name}: True" in EVERY} == set(
+        claims
+    )
+    assert {f"contracts/{one.variant}: nothing is left" for one in CONTRACTS} <= EVERY.keys()
+    assert sum(one.kind == "by hand" for one in EVERY.values()) == len(FAULTS) == 41
+
+
+def test_each_replaces_functions_of_the_text_by_others() -> None:
+    text = specification()
+    for one in EVERY.values():
+        changed = one.text(text)
+        for name in one.sources:
+            assert source_of(changed.functions[name][0]) != source_of(text.functions[name][0]), one.id
+
+
+@pytest.mark.parametrize(
+    ("id", "difference"),
+    [
+        ("theorems/positive_free_count_means_a_free_block: True", "new trivial: specification/theorem/positive_free"),
+        (
+            "by hand/theorem: at rest, a tautology",
+            "the goal of specification/theorem/at_rest_every_block_is_unused changed",
+        ),
+        ("guards/evict: block != 0", "(specification/evict) changed: + guard: the block is not the first"),
+        ("contracts/freeing_can_continue: True", "has choice changed"),
+        ("checks/catch_up: without check(num_done(", "vanished obligation: specification/catch_up/check num_done("),
+    ],
+)
+def test_a_claim_that_asks_less_is_a_difference_from_the_pin(judges: TextJudges, id: str, difference: str) -> None:
+    weakening = next(one for one in ALL if one.id.startswith(id))
+    assert difference in judges.pin_difference(weakening)
+
+
+def test_the_text_as_it_is_differs_in_nothing(judges: TextJudges) -> None:
+    name = "positive_free_count_means_a_free_block"
+    unchanged = Weakening("theorems", "nothing", {name: source_of(judges.plain.functions[name][0])})
+    assert judges.pin_difference(unchanged) == judges.lint(unchanged) == judges.open_obligation(unchanged) == ""
+
+
+@pytest.mark.parametrize("name", [name for name in FAULTS if "return" in name])
+def test_a_false_text_that_python_reads_otherwise_is_refused(judges: TextJudges, name: str) -> None:
+    assert judges.lint(EVERY[f"by hand/{name}"]).startswith("lint one-return: ")
+    with pytest.raises(NotInLanguage, match="return"):
+        judges.open_obligation(EVERY[f"by hand/{name}"])
+
+
+def test_a_proof_notices_a_false_text_with_a_quantifier_within_a_comprehension(judges: TextJudges) -> None:
+    found = judges.open_obligation(EVERY["by hand/false text: a quantifier within a comprehension"])
+    assert found.startswith("specification/mark_computed/")
