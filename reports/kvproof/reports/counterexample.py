@@ -12,7 +12,7 @@ from pathlib import Path
 from kvproof.reports.document import DocumentError, read
 from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import refuted
-from kvproof.spec.text.properties import SENTENCES
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.trace import Trace
 
 NUMBERS = r"[-\d(),.\[\]' ]+"  # findings that differ only in numbers are reported once
@@ -60,8 +60,8 @@ class Counterexample:
         if self.check.excused:
             yield f"  No failure: {self.check.excused}"
         yield from (f"  {line}" for line in self.check.text.splitlines())
-        if self.check.property in SENTENCES:
-            yield f"  {SENTENCES[self.check.property]}"
+        if self.check.property in MEANINGS:
+            yield f"  {MEANINGS[self.check.property].sentence}"
         if self.trace is not None:
             config = ", ".join(f"{name} {value}" for name, value in self.trace.config.items())
             head = "The steps" if self.steps else "No step is needed"

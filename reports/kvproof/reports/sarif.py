@@ -23,7 +23,7 @@ from kvproof.reports.counterexample import NUMBERS, Counterexample, counterexamp
 from kvproof.reports.document import encodable
 from kvproof.reports.result import KNOWN, Check, Result
 from kvproof.reports.summary import properties, scope_of, sentence
-from kvproof.spec.text.properties import MEANINGS, NOTES, SENTENCES
+from kvproof.spec.text.properties import MEANINGS, NOTES
 from kvproof.spec.trace import Trace
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -33,6 +33,7 @@ WITHOUT_TRACE = "result.json"  # the place of a finding without a saved trace
 MECHANISM = "kvproofMechanism/v1"
 LINE_HASH = "primaryLocationLineHash/v1"  # GitHub identifies alerts by this
 SUCCESSFUL = (Exit.OK, Exit.REFUTED, Exit.WORSE_THAN_BASELINE)
+WHERE_TO_READ = "How far it is proved is in kvproof's docs/proofs.md, all words are in docs/glossary.md."
 STEPS = '  "steps": ['  # in a trace file each step has a line after this one
 
 
@@ -60,20 +61,15 @@ def _driver(result: Result, names: list[str]) -> dict[str, Any]:
 
 
 def _rule(name: str) -> dict[str, Any]:
-    claim = SENTENCES.get(name, name)
+    meaning = MEANINGS.get(name)
+    claim, everyday = (meaning.sentence, f" If it is broken: {meaning.consequence}") if meaning else (name, "")
     return {
         "id": name,
         "shortDescription": {"text": claim},
         "fullDescription": {"text": claim},
-        "help": {"text": _help(name, claim)},
+        "help": {"text": f"{claim}{everyday} {WHERE_TO_READ}"},
         "defaultConfiguration": {"level": "note" if name in NOTES else "error"},
     }
-
-
-def _help(name: str, claim: str) -> str:
-    meaning = MEANINGS.get(name)
-    everyday = f" {meaning.sentence} If it is broken: {meaning.consequence}" if meaning else ""
-    return f"{claim}{everyday} How far it is proved is in kvproof's docs/proofs.md, all words are in docs/glossary.md."
 
 
 def _facts(result: Result) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from kvproof.reports.result import Check, Result
-from kvproof.spec.text.properties import NOTES, SENTENCES
+from kvproof.spec.text.properties import MEANINGS, NOTES
 from kvproof.spec.verdict import Exit, Verdict
 
 WEAKEST_FIRST = (
@@ -24,7 +24,7 @@ def judges(result: Result) -> list[str]:
 def properties(result: Result) -> list[str]:
     """The properties that have a check, in the order of the specification; unknown properties come last."""
     found = {check.property for check in result.checks}
-    return [name for name in SENTENCES if name in found] + sorted(found - SENTENCES.keys())
+    return [name for name in MEANINGS if name in found] + sorted(found - MEANINGS.keys())
 
 
 def scope_of(check: Check) -> str:

@@ -10,19 +10,19 @@ from kvproof.check.oracle.level import LEVELS, MANAGER, POOL
 from kvproof.check.protocol.manager import Capabilities, Config, Observation, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
 from kvproof.check.subjects.builtin.manager import BuiltIn
-from kvproof.spec.text.properties import SENTENCES
+from kvproof.spec.text.properties import MEANINGS
 
 
 def test_every_property_has_a_row_with_every_level() -> None:
-    assert [*PROPERTIES] == [*SENTENCES]
+    assert [*PROPERTIES] == [*MEANINGS]
     assert {name for name, needs in PROPERTIES.items() if needs.keys() != {"manager", "scheduler", RECORDING}} == set()
 
 
 def test_a_level_without_an_entry_in_the_rows_has_needs_of_its_own() -> None:
     assert [level for level in LEVELS if level.needs] == [POOL]
-    assert POOL.needs.keys() < SENTENCES.keys()
-    answers = {name: POOL.unsupported(name, Facts(Capabilities())) for name in SENTENCES}
-    assert {name for name, reason in answers.items() if reason == POOL.other_needs} == SENTENCES.keys() - POOL.needs
+    assert POOL.needs.keys() < MEANINGS.keys()
+    answers = {name: POOL.unsupported(name, Facts(Capabilities())) for name in MEANINGS}
+    assert {name for name, reason in answers.items() if reason == POOL.other_needs} == MEANINGS.keys() - POOL.needs
 
 
 def test_every_property_can_be_decided_at_some_level() -> None:
@@ -32,7 +32,7 @@ def test_every_property_can_be_decided_at_some_level() -> None:
     open_names = {
         name for name, needs in PROPERTIES.items() if any(need.is_fulfilled(everything) for need in needs.values())
     }
-    assert open_names == SENTENCES.keys() - {"nondeterministic"}  # which the walker decides, by repeating runs
+    assert open_names == MEANINGS.keys() - {"nondeterministic"}  # which the walker decides, by repeating runs
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from kvproof.check.runs.verdicts import planned_checks
 from kvproof.check.subjects.registry import find
 from kvproof.reports.result import Check, Result, Run
 from kvproof.reports.sarif import sarif
-from kvproof.spec.text.properties import MEANINGS, SENTENCES, Meaning
+from kvproof.spec.text.properties import MEANINGS, Meaning
 from kvproof.spec.verdict import Verdict
 
 NEW = "blocks-are-warm"
@@ -28,8 +28,7 @@ SUBJECTS = {"manager": "kvproof", "scheduler": "kvproof-scheduler", "pool": "kvp
 
 @pytest.fixture(autouse=True)
 def _new_property(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SENTENCES, NEW, "Every block is warm.")
-    monkeypatch.setitem(MEANINGS, NEW, Meaning("No block is cold.", "Cold text."))
+    monkeypatch.setitem(MEANINGS, NEW, Meaning("Every block is warm.", "Cold text."))
     row = dict.fromkeys((*SUBJECTS, coverage.RECORDING), coverage.NOTHING) | {"pool": coverage.never("no sun")}
     monkeypatch.setitem(coverage.PROPERTIES, NEW, row)
 

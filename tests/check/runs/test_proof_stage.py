@@ -8,7 +8,7 @@ from kvproof.check.runs.session import StageBudget
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.suites import SUITES, Refutation
 from kvproof.reports.result import Check
-from kvproof.spec.text.properties import SENTENCES
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
 
 X = z3.Int("x")
@@ -64,5 +64,5 @@ def test_without_time_everything_is_unknown_and_nothing_is_asked() -> None:
 
 def test_the_stage_promises_every_property() -> None:
     stage = prover_stage(1)
-    assert [one.property for one in stage.planned_checks] == list(SENTENCES)
+    assert [one.property for one in stage.planned_checks] == list(MEANINGS)
     assert set(PROVED_SUITES) <= set(SUITES)

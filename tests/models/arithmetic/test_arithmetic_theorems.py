@@ -10,7 +10,7 @@ from kvproof.models.arithmetic import admissions, appends, identifiers, lengths,
 from kvproof.models.arithmetic.sources import Sources
 from kvproof.models.arithmetic.theorems import obligations
 from kvproof.models.proofs.obligation import WELL_DEFINED, Obligation
-from kvproof.spec.text.properties import SENTENCES
+from kvproof.spec.text.properties import MEANINGS
 
 OBLIGATIONS = list(obligations())
 SHORT, LONG = 300_000, 10_000_000
@@ -33,7 +33,7 @@ def test_every_claim_is_proved_whatever_the_seed(seed: int) -> None:
 
 def test_every_claim_has_a_name_of_its_own_and_a_known_property() -> None:
     assert len({one.id for one in OBLIGATIONS}) == len(OBLIGATIONS) > 100
-    assert {one.property for one in OBLIGATIONS} <= SENTENCES.keys() | {WELL_DEFINED}
+    assert {one.property for one in OBLIGATIONS} <= MEANINGS.keys() | {WELL_DEFINED}
 
 
 def test_the_hypotheses_of_a_claim_do_not_contradict_each_other() -> None:

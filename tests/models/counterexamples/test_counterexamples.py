@@ -89,7 +89,7 @@ def test_the_eviction_of_a_referenced_block_is_shown() -> None:
     assert f"  * block {found.arguments['block']}: free, refcount 1" in lines(found)
     check = "check state.refcount[block] == 0 and (not is_pending(state, block))"
     picture = lines(counterexample_of(text, "evict", check))
-    assert picture[0] == "Only unreferenced blocks are evicted."
+    assert picture[0] == "Only blocks that no sequence holds are evicted."
     assert "At the check (* marks what changed):" in picture
 
 

@@ -5,7 +5,7 @@ import z3
 
 from kvproof.models.mapping.theorems import obligations
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
-from kvproof.spec.text.properties import SENTENCES
+from kvproof.spec.text.properties import MEANINGS
 
 OBLIGATIONS = list(obligations())
 
@@ -27,7 +27,7 @@ def test_every_theorem_is_proved_whatever_the_seed(seed: int) -> None:
 
 def test_every_theorem_has_a_name_of_its_own_and_a_known_property() -> None:
     assert len({one.id for one in OBLIGATIONS}) == len(OBLIGATIONS) > 40
-    assert {one.property for one in OBLIGATIONS} <= SENTENCES.keys()
+    assert {one.property for one in OBLIGATIONS} <= MEANINGS.keys()
 
 
 def test_no_theorem_is_among_its_own_conditions() -> None:

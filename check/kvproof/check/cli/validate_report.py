@@ -6,7 +6,7 @@ from pathlib import Path
 from kvproof.check.recording.validate import Validation, unjudged_properties
 from kvproof.check.runs.verdicts import witness_counts
 from kvproof.reports.result import Check, Result
-from kvproof.spec.text.properties import SENTENCES
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
 
 JUDGE = "recording"
@@ -27,7 +27,7 @@ def add(result: Result, done: Validation, scope: str) -> None:
 def _checks(done: Validation, scope: str) -> Iterator[Check]:
     unjudged = unjudged_properties(done.header)
     counts = {"lines": done.num_calls}
-    for name in SENTENCES:
+    for name in MEANINGS:
         check = Check("/".join(part for part in (JUDGE, name, scope) if part), JUDGE, name, Verdict.NOT_REFUTED)
         check.counts, check.seconds = counts, round(done.seconds, 3)
         if done.finding is not None and done.finding.property == name:

@@ -25,7 +25,7 @@ from kvproof.reports.counterexample import page_of
 from kvproof.reports.counterexample_page import counterexample_page
 from kvproof.reports.document import DocumentError, encode, read, write
 from kvproof.reports.result import Check
-from kvproof.spec.text.properties import SENTENCES
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.trace import Trace
 from kvproof.spec.verdict import Verdict
 
@@ -136,7 +136,7 @@ def load(path: Path) -> Trace:
         trace = read(path, Trace)
     except DocumentError as error:
         raise CounterexampleError(str(error)) from None
-    if trace.property not in SENTENCES:
+    if trace.property not in MEANINGS:
         raise CounterexampleError(f"{path} is not a trace of kvproof: there is no property {trace.property!r}")
     config_of(trace, path)
     operations_of(trace, path)

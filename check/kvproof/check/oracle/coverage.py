@@ -16,7 +16,7 @@ from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.scopes import Scope
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.text import invariants
-from kvproof.spec.text.properties import SENTENCES
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.texts import RULE_TEXTS
 
 RECORDING = "recording"  # a recording of a manager, judged line by line: beside the levels, a place with its own needs
@@ -132,4 +132,4 @@ def properties_of_the_specification() -> frozenset[str]:
         for node in ast.walk(ast.parse(inspect.getsource(text))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "check":
                 claimed |= {str(part.value) for part in node.args[1:] if isinstance(part, ast.Constant)}
-    return frozenset(claimed & SENTENCES.keys())
+    return frozenset(claimed & MEANINGS.keys())

@@ -18,7 +18,7 @@ from kvproof.check.recording.replayed_subject import ASSUMPTIONS, Unjudged
 from kvproof.check.recording.trace_judge import RecordingJudge
 from kvproof.check.recording.vllm_v0.judge import V0Judge
 from kvproof.check.recording.vllm_v1.judge import V1Judge
-from kvproof.spec.text.properties import SENTENCES
+from kvproof.spec.text.properties import MEANINGS
 
 NUM_LAST_LINES = 6
 LINE_CHARACTERS = 300
@@ -127,5 +127,5 @@ def unjudged_properties(header: Header) -> dict[str, str]:
         caching=header.caching,
     )
     facts = coverage.Facts(can, shows_refcounts=header.shows_pool)
-    reasons = {name: coverage.PROPERTIES[name][coverage.RECORDING].unfulfilled(facts) for name in SENTENCES}
+    reasons = {name: coverage.PROPERTIES[name][coverage.RECORDING].unfulfilled(facts) for name in MEANINGS}
     return {name: reason for name, reason in reasons.items() if reason is not None}

@@ -15,7 +15,7 @@ from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.subject_lookup import did_you_mean
 from kvproof.check.search.configurations import check_fixed
-from kvproof.spec.text.properties import SENTENCES
+from kvproof.spec.text.properties import MEANINGS
 
 WORDS = {"true": True, "false": False, "none": None}
 
@@ -39,9 +39,9 @@ def fixed_fields(options: Iterable[str]) -> dict[str, Any]:
 def wanted_properties(names: Iterable[str]) -> list[str]:
     """The ids of the properties to hunt for, without repetitions. Raises UsageError for an id that does not exist."""
     for name in names:
-        if name not in SENTENCES:
-            question = did_you_mean(name, list(SENTENCES))
-            raise UsageError(f"--property: there is no property {name!r}{question}; there are {', '.join(SENTENCES)}")
+        if name not in MEANINGS:
+            question = did_you_mean(name, list(MEANINGS))
+            raise UsageError(f"--property: there is no property {name!r}{question}; there are {', '.join(MEANINGS)}")
     return list(dict.fromkeys(names))
 
 

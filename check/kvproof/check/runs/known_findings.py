@@ -22,7 +22,7 @@ from typing import Any
 
 from kvproof.reports.document import DocumentError
 from kvproof.reports.result import KNOWN
-from kvproof.spec.text.properties import SENTENCES
+from kvproof.spec.text.properties import MEANINGS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -117,6 +117,6 @@ def _entry(path: Path, number: int, table: dict[str, Any]) -> Known:
                 )
         elif not isinstance(value, str) or not value.strip():
             raise KnownFileError(f"{context}: {key} must be a text that is not empty; it is {value!r}")
-    if table["property"] not in SENTENCES:
-        raise KnownFileError(f"{context}: there is no property {table['property']!r}; there are {', '.join(SENTENCES)}")
+    if table["property"] not in MEANINGS:
+        raise KnownFileError(f"{context}: there is no property {table['property']!r}; there are {', '.join(MEANINGS)}")
     return Known(**table)

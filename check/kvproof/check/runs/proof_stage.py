@@ -16,7 +16,7 @@ from kvproof.models.solvers.solving import SEED_MAX, TIMEOUT_SECONDS, ProofOutco
 from kvproof.models.solvers.workers import decide_all
 from kvproof.models.suites import obligations_of, refutation_of
 from kvproof.reports.result import Check
-from kvproof.spec.text.properties import SENTENCES
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
 
 PROVER = "prover"
@@ -29,7 +29,7 @@ COUNTEREXAMPLE_SECONDS = 5.0  # for each property with open obligations
 
 def prover_stage(share: float) -> Stage:
     """The stage that proves the specification for every size, with one check for each property."""
-    planned_checks = [Check(_id(name), PROVER, name, Verdict.UNKNOWN, text=NOT_RUN) for name in SENTENCES]
+    planned_checks = [Check(_id(name), PROVER, name, Verdict.UNKNOWN, text=NOT_RUN) for name in MEANINGS]
     return Stage(PROVER, share, planned_checks, lambda budget: Proofs(budget).checks(_obligations()))
 
 
@@ -59,7 +59,7 @@ class Proofs:
             self._decide(obligations, began + self.budget.seconds)
         seconds = round(time.monotonic() - began, 3)
         counts = {"obligations": self.num_decided}
-        names = [*SENTENCES, WELL_DEFINED] if WELL_DEFINED in self.open else list(SENTENCES)
+        names = [*MEANINGS, WELL_DEFINED] if WELL_DEFINED in self.open else list(MEANINGS)
         for name in names:
             check = self._check(name)
             yield check if check.verdict is Verdict.UNSUPPORTED else replace(check, seconds=seconds, counts=counts)

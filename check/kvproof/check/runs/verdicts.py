@@ -16,7 +16,7 @@ from kvproof.check.runs.session import NOT_RUN
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.search.suppression import Features
 from kvproof.reports.result import Check, WitnessCount
-from kvproof.spec.text.properties import SENTENCES
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
 
 WALKS = frozenset(strategy.judge for strategy in STRATEGIES.values())
@@ -64,7 +64,7 @@ def planned_checks(level: Level, judge: str, subject: Any) -> list[Check]:
     A random walk decides `nondeterministic` too, because it repeats its first runs.
     """
     facts = level.facts_of(subject)
-    reasons = {name: level.unsupported(name, facts) for name in SENTENCES}
+    reasons = {name: level.unsupported(name, facts) for name in MEANINGS}
     if judge in WALKS:
         reasons[REPEATED] = None
     return [_undecided(judge, name, "", reason) for name, reason in reasons.items()]
@@ -84,7 +84,7 @@ def planned_checks_of_scopes(judge: str, scopes: Mapping[str, Scope], subject: A
     checks = [
         _undecided(judge, property, name, None)
         for name, scope in scopes.items()
-        for property in SENTENCES
+        for property in MEANINGS
         if property in open_names and coverage.has_meaning(property, scope)
     ]
     return checks + unsupported

@@ -11,7 +11,7 @@ from kvproof.models.counterexamples.shrinking import shrink
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.translation.text import Text, place_of, specification
 from kvproof.spec.native import Sizes
-from kvproof.spec.text.properties import SENTENCES
+from kvproof.spec.text.properties import MEANINGS
 
 SECONDS = 20.0
 SHRINKING_SECONDS = 5.0
@@ -58,7 +58,8 @@ def _described(
         sentence = CLAIMS[case.claim].sentence
         place = place_of(text.functions[case.claim][1], text.functions[case.claim][0])
     else:
-        sentence, place = SENTENCES.get(case.property, ""), obligation.place
+        meaning, place = MEANINGS.get(case.property), obligation.place
+        sentence = meaning.sentence if meaning else ""
     return Counterexample(
         case, sizes, candidate.arguments, copy.deepcopy(candidate.state), done.after, sentence, place, clauses
     )
