@@ -15,6 +15,9 @@ PEERS_READY := $(PEERS)/.ready
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
 	$(BIN)/python -m pip
 
+# The tests start many processes of kvproof: without compiled modules, each of them compiles every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: verify test soak proofs-accept lint format typecheck bench engines-test peers clean help .venv

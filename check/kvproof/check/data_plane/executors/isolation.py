@@ -31,7 +31,7 @@ from kvproof.check.data_plane.steps.moves import Moves, PoolId
 _ROOM_BYTES = 512 * 1024 * 1024
 START_SECONDS_MAX = 60.0  # importing torch on a busy machine
 _PROCESS = "kvproof.check.data_plane.executors.isolated_process"
-_PROBE = "kvproof.check.data_plane.executors.probe_process"
+_PROBE = "kvproof.check.subjects.probe_process"
 
 
 class Raised(Exception):

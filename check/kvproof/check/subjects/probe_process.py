@@ -1,7 +1,8 @@
 """A subprocess that tries to import a user's executor, and little else.
 
-It is started as a module, with the name of the function and a file descriptor. It writes the reason to the descriptor
-if the function cannot be imported, and nothing if it can.
+It lies here because the package of the executors imports torch, which takes a second. It is started as a module, with
+the name of the function and a file descriptor. It writes the reason to the descriptor if the function cannot be
+imported, and nothing if it can.
 """
 
 import os
