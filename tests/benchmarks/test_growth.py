@@ -1,5 +1,6 @@
 """The growth curves: the fit, the verdict, and what happens to a call that fails or takes too long."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,10 +15,18 @@ NUM_APPENDS = 2 * BLOCK_SIZE
 EVERY_MODE = pytest.mark.parametrize("caching", [False, True])
 
 
-@pytest.fixture(autouse=True)
-def few_appends(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def few_appends() -> Iterator[None]:
     """Sequences grow by two blocks while appends are timed, not by sixteen."""
-    monkeypatch.setattr(growth, "NUM_APPENDS", NUM_APPENDS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growth, "NUM_APPENDS", NUM_APPENDS)
+        yield
+
+
+@pytest.fixture(scope="module")
+def measured(few_appends: None) -> dict[bool, growth.Curves]:
+    """The curves of our manager without a prefix cache, each the best of two, and with one."""
+    return {caching: growth.measure(driven.ours(), caching, SIZES, 1 if caching else 2) for caching in (False, True)}
 
 
 @pytest.mark.parametrize("power", [0.0, 1.0, 1.5])
@@ -32,8 +41,8 @@ def test_a_constant_call_may_not_grow_and_a_linear_one_not_more_than_linearly() 
 
 
 @EVERY_MODE
-def test_every_call_has_a_cost_at_every_size(caching: bool) -> None:
-    curves = growth.measure(driven.ours(), caching, SIZES, 2)
+def test_every_call_has_a_cost_at_every_size(caching: bool, measured: dict[bool, growth.Curves]) -> None:
+    curves = measured[caching]
     assert {call: tuple(curve) for call, curve in curves.costs.items()} == dict.fromkeys(EVERY_CALL, SIZES)
     assert curves.stopped == {}
 
@@ -45,7 +54,7 @@ def test_a_fork_that_recurses_too_deeply_is_named_and_left_out() -> None:
                 raise RecursionError
             super().fork(parent_seq, child_seq)
 
-    curves = growth.measure(driven.Driven(driven.OURS, Recursive, SequenceStatus), False, SIZES, 2)
+    curves = growth.measure(driven.Driven(driven.OURS, Recursive, SequenceStatus), False, SIZES, 1)
     assert tuple(curves.costs["fork"]) == (2, 4)
     assert tuple(curves.costs["free"]) == SIZES
     assert curves.stopped == {"fork": "RecursionError at 8 blocks"}
@@ -68,8 +77,9 @@ def test_the_table_shows_costs_exponents_and_what_is_wanted(capsys: pytest.Captu
     assert ["free", "-", "-", "linear", "not", "measured"] in rows
 
 
-def test_the_figures_hold_each_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_figures_hold_each_curve(monkeypatch: pytest.MonkeyPatch, measured: dict[bool, growth.Curves]) -> None:
     monkeypatch.setattr(growth, "managers", lambda: ([driven.ours()], "vLLM is left out"))
+    monkeypatch.setattr(growth, "measure", lambda one, caching, sizes, repeats: measured[caching])
     figures = growth.main(SIZES, 2)
     assert set(figures) == {"sizes", "missing", "naive", "caching"}
     assert tuple(figures["naive"][driven.OURS]["append_slots"]["microseconds_per_call"]) == SIZES

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,8 @@ from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.runs.replay import replay
 from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation, Trace
+
+pytest_plugins = ["pytester"]
 
 Factory = Callable[[], ManagerSubject]
 
@@ -245,15 +245,17 @@ def test_the_assertion_of_a_regression_test_carries_the_refutation(crash_file: P
         assert_fixed(crash_file)
 
 
-def test_the_regression_test_beside_it_fails_and_then_passes_under_pytest(crash_file: Path, manager: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path_of_test(crash_file))]
+def test_the_regression_test_beside_it_fails_and_then_passes_under_pytest(
+    crash_file: Path, manager: Path, pytester: pytest.Pytester
+) -> None:
+    test = str(path_of_test(crash_file))
 
-    broken = subprocess.run(command, capture_output=True, text=True, cwd=crash_file.parent)
+    broken = pytester.runpytest_inprocess(test)
     fix(manager)
-    fixed = subprocess.run(command, capture_output=True, text=True, cwd=crash_file.parent)
+    fixed = pytester.runpytest_inprocess(test)
 
-    assert (broken.returncode, fixed.returncode) == (1, 0)
-    assert "refcount of block 1: the specification says 2, the subject 1" in broken.stdout
+    assert (broken.ret, fixed.ret) == (1, 0)
+    assert "refcount of block 1: the specification says 2, the subject 1" in broken.stdout.str()
 
 
 def test_a_message_of_an_engine_cannot_break_the_regression_test(trace: Trace, tmp_path: Path) -> None:
