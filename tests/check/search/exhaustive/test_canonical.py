@@ -80,18 +80,19 @@ class OtherKeys(CallSpace):
         return self._key(self, state)
 
 
-# The first two counts, and 8,712 for 6 blocks, 4 sequences and 8 tokens, are also those of two explorers that were
-# written before this one and share no text with it. The table scopes have a closed check: without tokens there are
-# fewer states, the 207 and 445 of `test_without_tokens_…` below.
+# States and transitions; `test_specification` pins the same numbers for a search that sorts. The first two counts of
+# states, and 8,712 for 6 blocks, 4 sequences and 8 tokens, are also those of two explorers that were written before
+# this one and share no text with it. The table scopes have a closed check: without tokens there are fewer states, the
+# 207 and 445 of `test_without_tokens_…` below.
 COUNTS = {
-    "tables-4x3x6": 358,
-    "tables-5x3x8": 862,
-    "window-and-swap": 447,
-    "swap-of-two": 132,
-    "lookahead-of-two": 94,
-    "window-and-cache": 696,
-    "flights": 1015,
-    "transfers": 690,
+    "tables-4x3x6": (358, 1581),
+    "tables-5x3x8": (862, 4005),
+    "window-and-swap": (447, 2669),
+    "swap-of-two": (132, 717),
+    "lookahead-of-two": (94, 343),
+    "window-and-cache": (696, 10261),
+    "flights": (1015, 4685),
+    "transfers": (690, 4179),
 }
 MORE_SCOPES = {
     "swap-of-two": Scope(num_gpu_blocks=3, num_host_blocks=3, num_seqs=2, num_tokens=4, swap=True),
@@ -100,14 +101,12 @@ MORE_SCOPES = {
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_sorting_and_permuting_every_order_agree_on_the_number_of_states(name: str) -> None:
+def test_permuting_every_order_finds_the_states_and_transitions_that_sorting_finds(name: str) -> None:
     scope = (SCOPES | MORE_SCOPES)[name]
-    sorted_first = explore_specification(scope, seconds=60)
     space = OtherKeys(scope, lambda space, state: brute_force_form(space.machine, state, space.continuations.before))
     permuted = explore_specification(scope, seconds=60, space=space)
-    assert (sorted_first.is_exhausted, permuted.is_exhausted) == (True, True)
-    assert (sorted_first.num_states, permuted.num_states) == (COUNTS[name], COUNTS[name])
-    assert sorted_first.num_operations == permuted.num_operations
+    assert permuted.is_exhausted
+    assert (permuted.num_states, permuted.num_operations) == COUNTS[name]
 
 
 @pytest.mark.parametrize("name", ["tables-4x3x6", "tables-5x3x8"])
@@ -115,7 +114,7 @@ def test_nesting_without_any_permutation_agrees_where_tables_are_a_forest(name: 
     scope = SCOPES[name]
     space = OtherKeys(scope, lambda space, state: forest_form(space.machine, state))
     nested = explore_specification(scope, seconds=60, space=space)
-    assert (nested.is_exhausted, nested.num_states) == (True, COUNTS[name])
+    assert (nested.is_exhausted, nested.num_states) == (True, COUNTS[name][0])
 
 
 def test_permuting_agrees_on_blocks_that_are_cached_and_not_used() -> None:
