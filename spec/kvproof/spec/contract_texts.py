@@ -1,4 +1,4 @@
-"""The modules that hold the contracts of operations, which only the prover reads, and the contracts themselves."""
+"""The modules that hold the contracts of operations, and the contracts themselves. Judges do not load them."""
 
 from types import ModuleType
 

@@ -1,1 +1,1 @@
-"""Contracts of whole operations, which only the prover reads."""
+"""Contracts of whole operations: the prover proves them, and `program_contracts` holds programs against them."""

@@ -213,11 +213,12 @@ def swap_group(
     """
     for seq in seqs:
         yield "begin_swap", (seq,)
-    for place, seq in enumerate(seqs):
+    leaders: dict[int, int] = {}  # of each block that has moved, the sequence that it moved with
+    for seq in seqs:
         while (index := state.moving[seq]) < state.num_blocks[seq]:
             block = named(seq, index)
-            leader = next((s for s in seqs[:place] if index < state.moving[s] and state.table[s][index] == block), NONE)
-            if leader != NONE:
+            leader = leaders.setdefault(state.table[seq][index], seq)
+            if leader != seq and state.table[leader][index] == block:
                 yield "follow_entry", (seq, leader)
             elif is_rehit(state, block_size, seq, index, block):
                 yield "rehit_entry", (seq, block)

@@ -15,21 +15,8 @@ from itertools import combinations, product
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.breadth_first import Operation
 from kvproof.spec.native import Machine
-from kvproof.spec.text.operations import (
-    Program,
-    admit_past_window_hit,
-    admit_sequence,
-    arrive,
-    compute_tokens,
-    holds_content,
-    know_tokens,
-    land_step,
-    launch_step,
-    mark_computed,
-    reserve_entries,
-    row_of,
-    swap_group,
-)
+from kvproof.spec.text import operations
+from kvproof.spec.text.operations import Program, holds_content, row_of
 from kvproof.spec.text.state import EVICTABLE, FREE, GPU, NONE, State
 
 Twins = dict[int, int]  # a cached block for a table entry, or for a block that moves
@@ -81,11 +68,11 @@ def _prompted(
             return twins[index] if index in twins else _to_take(work, gpu, victims)
 
         if first:
-            yield from admit_past_window_hit(
+            yield from operations.admit_past_window_hit(
                 work, size, seq, window, prompt, first, num_hit, num_entries, named, caching
             )
         else:
-            yield from admit_sequence(work, size, seq, window, prompt, num_hit, num_entries, named, caching)
+            yield from operations.admit_sequence(work, size, seq, window, prompt, num_hit, num_entries, named, caching)
         yield from _computed(work, scope, seq, len(prompt) - num_hit * size)
 
     return program
@@ -127,8 +114,8 @@ def _appended(
                 return work.table[seq][at]
             return _to_take(work, pool, victims)
 
-        yield from know_tokens(work, size, seq, tokens, num_entries, named, scope.caching)
-        yield from reserve_entries(work, seq, num_entries, named)
+        yield from operations.know_tokens(work, size, seq, tokens, num_entries, named, scope.caching)
+        yield from operations.reserve_entries(work, seq, num_entries, named)
         yield from _computed(work, scope, seq, 1)
 
     return program
@@ -168,7 +155,7 @@ def _swapped(
                 targets[block] = _to_take(work, pool, victims)
             return targets[block]
 
-        yield from swap_group(work, scope.block_size, seqs, named, is_sent)
+        yield from operations.swap_group(work, scope.block_size, seqs, named, is_sent)
 
     return program
 
@@ -180,7 +167,7 @@ def flights(state: State, different: Sequence[int]) -> Iterator[Call]:
         blocks = state.table[seq][state.first[seq] : state.num_blocks[seq]]
         if blocks:
             can_start = len(blocks) <= num_idle and all(state.filler[block] == NONE for block in blocks)
-            yield Call(("launch", seq), partial(launch_step, seqs=[seq]), can_start)
+            yield Call(("launch", seq), partial(operations.launch_step, seqs=[seq]), can_start)
     arriving = [flight for flight, block in enumerate(state.fills) if block != NONE]
     for flight, block in enumerate(state.uses):
         if block != NONE and flight not in arriving:
@@ -190,11 +177,11 @@ def flights(state: State, different: Sequence[int]) -> Iterator[Call]:
 
 
 def _landed(flights: Sequence[int], work: State) -> Program:
-    return land_step(flights)
+    return operations.land_step(flights)
 
 
 def _arrived(flights: Sequence[int], work: State) -> Program:
-    return arrive(flights)
+    return operations.arrive(flights)
 
 
 def _pool(scope: Scope, pool: int) -> range:
@@ -203,9 +190,9 @@ def _pool(scope: Scope, pool: int) -> range:
 
 
 def _computed(state: State, scope: Scope, seq: int, num_tokens: int) -> Program:
-    yield from compute_tokens(state, scope.block_size, seq, num_tokens)
+    yield from operations.compute_tokens(state, scope.block_size, seq, num_tokens)
     if scope.caching:
-        yield from mark_computed(state, scope.block_size, seq, 0)
+        yield from operations.mark_computed(state, scope.block_size, seq, 0)
 
 
 def _found(state: State, pool: range, row: list[int]) -> list[int]:

@@ -20,7 +20,8 @@ from kvproof.check.search.exhaustive.specification_call import Call, appends, fl
 from kvproof.check.search.exhaustive.specification_continuations import ROOT
 from kvproof.check.search.exhaustive.specification_space import SpecificationSpace
 from kvproof.spec.native import Machine
-from kvproof.spec.text.operations import Program, drop_reserved, fork_sequence, free_sequence, reset_cache, slide_window
+from kvproof.spec.text import operations
+from kvproof.spec.text.operations import Program
 from kvproof.spec.text.state import EVICTABLE, NONE, State
 
 
@@ -35,7 +36,7 @@ _NUMBERS = attrgetter(
 
 
 def _forked(parent: int, child: int, work: State) -> Program:
-    return fork_sequence(parent, child)
+    return operations.fork_sequence(parent, child)
 
 
 class CallSpace(SpecificationSpace):
@@ -78,18 +79,18 @@ class CallSpace(SpecificationSpace):
                 for parent in different:
                     yield Call(("fork", parent, dead), partial(_forked, parent, dead))
         for seq in different:
-            yield Call(("free", seq), partial(free_sequence, seq=seq))
+            yield Call(("free", seq), partial(operations.free_sequence, seq=seq))
             yield from self._appends(state, seq, live, used)
             if scope.window and state.first[seq] < state.num_full[seq]:
                 yield self._slide(state, seq)
             if scope.lookahead and state.num_blocks[seq] > (known := self._entries_known(state, seq)):
-                yield Call(("drop_reserved", seq), partial(drop_reserved, seq=seq, num_entries=known))
+                yield Call(("drop_reserved", seq), partial(operations.drop_reserved, seq=seq, num_entries=known))
         if scope.swap:
             yield from self._swaps(state, live)
         if scope.num_flights:
             yield from flights(state, different)
         if scope.caching and EVICTABLE in state.status:
-            yield Call(("reset_cache",), reset_cache)
+            yield Call(("reset_cache",), operations.reset_cache)
 
     def _different(self, state: State, live: list[int]) -> list[int]:
         """One of each set of sequences that are equal in everything: exchanging two of them changes nothing."""
@@ -150,7 +151,7 @@ class CallSpace(SpecificationSpace):
     def _slide(self, state: State, seq: int) -> Call:
         first = state.first[seq]
         can_finish = not self._can_still_be_read(state, seq, first)
-        return Call(("slide", seq), partial(slide_window, seq=seq, first=first + 1), can_finish)
+        return Call(("slide", seq), partial(operations.slide_window, seq=seq, first=first + 1), can_finish)
 
     def _is_computed(self, state: State, prompt: list[int], index: int) -> bool:
         size = self.scope.block_size

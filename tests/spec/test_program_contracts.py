@@ -1,0 +1,199 @@
+"""While judges and explorers fire programs of operations, each firing is held against the contract of the operation."""
+
+import ast
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kvproof.check.protocol.scopes import Scope
+from kvproof.check.search.exhaustive.specification import explore_specification
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import strategy_of
+from kvproof.check.subjects.registry import find
+from kvproof.models.translation.text import specification
+from kvproof.spec.contract_run import ContractBroken
+from kvproof.spec.contract_texts import CONTRACTS
+from kvproof.spec.native import Machine, Sizes
+from kvproof.spec.program_contracts import PARTS, Followed, followed
+from kvproof.spec.text import operations
+from kvproof.spec.text.operations import Program, RuleCall
+from kvproof.spec.text.state import FREE, State
+
+NO_LIMIT = 1e6  # seconds
+SWAP = Scope(3, 3, 2, 4, 2, swap=True)
+SWAP_AND_CACHE = Scope(2, 1, 2, 2, 2, caching=True, swap=True)
+FLIGHTS = Scope(2, 1, 1, 2, 1, fork=False, swap=True, num_flights=2)
+WITHOUT_CONTRACT = {  # programs, each with the reason
+    "admit_past_window": "its table is explained by a prefill entry by entry; admission is proved without a window",
+    "admit_past_window_hit": "admission is proved without a window",
+    "hit_past_window": "admission is proved without a window",
+    "exchange_entries": "each firing stands alone, and the checks of its rule say all of it",
+    "reserve_entries": "it is a part of an admission; alone it promises no more than its rule",
+    "drop_reserved": "each firing stands alone, and the checks of its rule say all of it",
+    "slide_window": "each firing stands alone, and the checks of its rule say all of it",
+    "compute_tokens": "each firing stands alone, and the checks of its rule say all of it",
+    "catch_up": "each firing stands alone, and the checks of its rule say all of it",
+    "mark_computed": "each firing stands alone, and the checks of its rule say all of it",
+    "register_entries": "each firing stands alone, and the checks of its rule say all of it",
+    "fork_sequence": "it is one firing",
+    "arrive": "it ends a transfer that an earlier program sent; `swap_group` is followed until all has arrived",
+    "launch_step": "each firing stands alone, and the checks of its rule say all of it",
+    "land_step": "each firing stands alone, and the checks of its rule say all of it",
+    "set_aside": "it is one firing, after an eviction, which is followed",
+}
+REASONS = {  # why no contract speaks of a program that has one
+    ("know_tokens", "it takes up cached blocks, and the contract of an append knows none"),
+    ("admit_sequence", "after its hits it takes up cached blocks that are not computed, which the contract excludes"),
+    ("swap_group", "the contract of sending is about one sequence all of whose blocks are sent"),
+}
+
+
+def test_every_program_has_a_contract_or_a_reason() -> None:
+    module = vars(operations).values()
+    programs = {
+        one.__name__ for one in module if inspect.isgeneratorfunction(one) and one.__module__ == operations.__name__
+    }
+    assert programs == PARTS.keys() | WITHOUT_CONTRACT.keys()
+    assert not PARTS.keys() & WITHOUT_CONTRACT.keys()
+
+
+def walked(name: str, seed: int, max_operations: int) -> None:
+    subject = find(name)()
+    done = walk(strategy_of(subject), subject, seed, max_operations=max_operations, seconds=NO_LIMIT)
+    assert done.finding is None
+
+
+def test_judges_and_explorers_fire_what_the_contracts_allow() -> None:
+    with followed() as found:
+        for scope in (SWAP, SWAP_AND_CACHE, FLIGHTS):
+            assert explore_specification(scope, seconds=NO_LIMIT).is_exhausted
+        for name, max_operations in (("kvproof-pool", 500), ("kvproof-scheduler", 60), ("kvproof", 60)):
+            walked(name, 1, max_operations)
+    assert found.firings.total() > 19_000
+    assert {contract for _, contract in found.ends} == {one.name for one in CONTRACTS}
+    assert {program for program, _ in found.ends} == PARTS.keys()
+    assert found.outside.keys() <= REASONS
+
+
+@pytest.mark.long
+def test_a_million_firings_are_what_the_contracts_allow() -> None:
+    large = Scope(4, 0, 2, 5, 2, caching=True, lookahead=1, window=2), Scope(3, 2, 2, 4, 2, caching=True, swap=True)
+    with followed() as found:
+        for scope in (*large, Scope(3, 3, 2, 4, 2, swap=True, num_flights=4)):
+            explore_specification(scope, seconds=60)
+        seed = 1
+        while found.firings.total() < 1_000_000:
+            for name in ("kvproof-pool", "kvproof-pool", "kvproof-scheduler", "kvproof", "kvproof-generation1"):
+                walked(name, seed, 2000)
+                seed += 1
+    assert found.outside.keys() == REASONS
+
+
+# What does not keep its contract is noticed --------------------------------------------------------------------------
+
+
+def explored(machine_of: Callable[[Sizes], Machine] | None = None, scope: Scope = SWAP) -> Followed:
+    with followed(machine_of) if machine_of else followed() as found:
+        explore_specification(scope, seconds=NO_LIMIT)
+    return found
+
+
+def changed(name: str, old: str, new: str) -> Callable[[Sizes], Machine]:
+    """Machines of a text in which one function is rewritten."""
+    text = specification()
+    before = ast.unparse(text.functions[name][0])
+    assert old in before
+    functions = text.rewritten(before.replace(old, new)).functions
+    return lambda sizes: Machine(sizes, with_ghosts=True, with_checks=False, text=functions)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "wrong"),
+    [
+        ("freeing_can_continue", "freeing_begins(state, seq) or ", "", "where can_choose is false"),
+        ("next_append", "state.num_filled[given.seq] < stop", "False", "is not what next_append allows"),
+        ("free_invariant", "state.live[seq]", "not state.live[seq]", "the loop invariant does not hold at the start"),
+        ("append_invariant", "num_tokens_known(state, given.seq) <=", "1 >=", "the loop invariant does not hold"),
+        ("append_precondition", "at_rest(start, given.seq)", "False", "although append_precondition does not hold"),
+        ("swap_variant", "- swap.num_fired", "", "was left before"),
+    ],
+)
+def test_a_contract_that_programs_do_not_keep_is_noticed(name: str, old: str, new: str, wrong: str) -> None:
+    with pytest.raises(ContractBroken, match=wrong):
+        explored(changed(name, old, new))
+
+
+def _without(rule: str, program: Callable[..., Program]) -> Callable[..., Program]:
+    """The program without its firings of a rule."""
+
+    def less(*arguments: Any, **named: Any) -> Iterator[RuleCall]:
+        return (call for call in program(*arguments, **named) if call[0] != rule)
+
+    return less
+
+
+def half_freed(state: State, seq: int) -> Iterator[RuleCall]:
+    yield from [("begin_free", (seq,)), *[("drop_last", (seq,))] * (state.num_blocks[seq] - state.first[seq])]
+
+
+def appended_to_another_entry(state: State, block_size: int, seq: int, *others: Any) -> Iterator[RuleCall]:
+    for rule, arguments in KNOW_TOKENS(state, block_size, seq, *others):
+        yield rule, (*arguments[:2], [7] * block_size, *arguments[3:])
+
+
+KNOW_TOKENS = operations.know_tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "program", "wrong"),
+    [
+        ("free_sequence", half_freed, "a_sequence_at_rest_can_be_freed: 1 is left at the end"),
+        ("know_tokens", appended_to_another_entry, "append.* is not what next_append allows"),
+    ],
+)
+def test_a_program_that_does_not_keep_its_contract_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, name: str, program: Callable[..., Program], wrong: str
+) -> None:
+    monkeypatch.setattr(operations, name, program)
+    with pytest.raises(ContractBroken, match=wrong):
+        explored()
+    assert getattr(operations, name) is program
+
+
+def test_an_admission_without_its_promotions_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "know_tokens", _without("promote", operations.know_tokens))
+    with pytest.raises(ContractBroken, match="an_admitted_prompt_takes_what_admission_said"):
+        explored(scope=SWAP_AND_CACHE)
+
+
+def test_blocks_of_equal_content_move_to_their_twin_one_by_one() -> None:
+    """Two sequences computed the same tokens apart: the second does not follow the first, it finds the content too."""
+    sizes, row = Sizes(2, 2, 2, 3, 2), [1, 2]
+    machine = Machine(sizes, with_ghosts=False)
+    state = machine.first_state()
+    for rule, *arguments in [
+        *(("admit", 0, 0), ("append", 0, 0, row, 2), ("compute", 0, 2), ("begin_swap", 0), ("move_entry", 0, 2)),
+        *(("end_swap", 0), ("promote", 0, 0), ("mark_computed", 2)),
+        *(("admit", 1, 0), ("append", 1, 0, row, 2), ("compute", 1, 2)),
+        *(("admit", 2, 0), ("append", 2, 1, row, 2), ("compute", 2, 2)),
+    ]:
+        assert machine.rules[str(rule)](state, *arguments) is None
+    rules = Counter[str]()
+    with followed() as found:
+        for rule, chosen in operations.swap_group(state, 2, [1, 2], lambda seq, index: 2):
+            assert machine.rules[rule](state, *chosen) is None
+            rules[rule] += 1
+    assert rules == {"begin_swap": 2, "rehit_entry": 2, "end_swap": 2}
+    assert (found.firings.total(), state.count[0][FREE]) == (2, 2)
+
+
+def test_nothing_is_followed_outside_of_the_mode() -> None:
+    before = {name: getattr(operations, name) for name in PARTS}
+    with followed() as found:
+        assert all(getattr(operations, name) is not before[name] for name in PARTS)
+    assert {name: getattr(operations, name) for name in PARTS} == before
+    assert explore_specification(SWAP, seconds=NO_LIMIT).is_exhausted
+    assert found.firings.total() == 0
