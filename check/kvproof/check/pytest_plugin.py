@@ -46,7 +46,6 @@ def _seed(text: str) -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of the plugin."""
     group = parser.getgroup("kvproof", "kvproof: block managers and their counterexamples")
     group.addoption(
         "--kvproof-budget",

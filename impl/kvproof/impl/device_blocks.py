@@ -69,7 +69,6 @@ class DeviceBlocks:
         return block_id
 
     def share(self, block_ids: Iterable[int]) -> None:
-        """Add a reference to each block."""
         refcounts = self.refcounts
         for block_id in block_ids:
             refcounts[block_id] += 1

@@ -37,7 +37,6 @@ class LRUEvictor:
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks that can be evicted."""
         return len(self._ranks)
 
     @property
@@ -101,7 +100,6 @@ class LRUEvictor:
         return [block_id for _, _, block_id in sorted(self._ranks.values())]
 
     def clear(self) -> None:
-        """Remove every block."""
         for part in (self._ranks, self._contents, self._heap, self._waiting):
             part.clear()
 

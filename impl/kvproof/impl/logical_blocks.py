@@ -27,15 +27,12 @@ class LogicalTokenBlock:
         self.num_tokens = 0
 
     def is_empty(self) -> bool:
-        """Whether no slot is filled."""
         return self.num_tokens == 0
 
     def is_full(self) -> bool:
-        """Whether every slot is filled."""
         return self.num_tokens == self.block_size
 
     def get_num_empty_slots(self) -> int:
-        """Number of slots without a token."""
         return self.block_size - self.num_tokens
 
     def append_tokens(self, token_ids: Sequence[int]) -> None:

@@ -39,7 +39,6 @@ class ArrivalQueue:
         return any(group is other for _, other in self._entries)
 
     def num_running_seqs(self) -> int:
-        """Number of running sequences of all groups."""
         return sum([seq.status == SequenceStatus.RUNNING for _, group in self._entries for seq in group.seqs])
 
     def add(self, arrival: int, group: SequenceGroup) -> None:
@@ -114,7 +113,6 @@ class SchedulerQueues:
                 self._end(self._requests[one][1], SequenceStatus.FINISHED_ABORTED)
 
     def free_seq(self, seq: Sequence) -> None:
-        """Release the blocks of a sequence."""
         self.block_manager.free(seq)
 
     def free_finished_seq_groups(self) -> None:
@@ -157,9 +155,7 @@ class SchedulerQueues:
     # ---- counting ----
 
     def has_unfinished_seqs(self) -> bool:
-        """Whether there is an unfinished request."""
         return bool(self._requests)
 
     def get_num_unfinished_seq_groups(self) -> int:
-        """Number of unfinished requests."""
         return len(self._requests)

@@ -34,7 +34,6 @@ class SequenceStatus(enum.IntEnum):
 
     @staticmethod
     def is_finished(status: SequenceStatus) -> bool:
-        """Whether a sequence with this status is finished."""
         return status > SequenceStatus.SWAPPED
 
 
@@ -80,7 +79,6 @@ class SequenceData:
 
     @property
     def prompt_token_ids(self) -> tuple[int, ...]:
-        """The tokens of the request."""
         return tuple(self._token_ids[: self._num_prompt_tokens])
 
     @property
@@ -93,11 +91,9 @@ class SequenceData:
         return self._token_ids
 
     def get_len(self) -> int:
-        """Number of tokens."""
         return len(self._token_ids)
 
     def get_prompt_len(self) -> int:
-        """Number of prompt tokens."""
         return self._num_prompt_tokens
 
     def get_num_computed_tokens(self) -> int:
@@ -109,7 +105,6 @@ class SequenceData:
         return len(self._token_ids) - self._num_computed_tokens
 
     def append_token_id(self, token_id: int) -> None:
-        """Add a generated token."""
         self._token_ids.append(token_id)
 
     def update_num_computed_tokens(self, num_new_computed_tokens: int) -> None:
@@ -167,19 +162,15 @@ class Sequence:
         return self.data.get_token_ids()
 
     def get_len(self) -> int:
-        """Number of tokens."""
         return self.data.get_len()
 
     def get_prompt_len(self) -> int:
-        """Number of prompt tokens."""
         return self.data.get_prompt_len()
 
     def get_output_len(self) -> int:
-        """Number of generated tokens."""
         return self.data.get_len() - self.data.get_prompt_len()
 
     def append_token_id(self, token_id: int) -> None:
-        """Add a generated token."""
         self.data.append_token_id(token_id)
 
     def is_prefill(self) -> bool:
@@ -187,7 +178,6 @@ class Sequence:
         return self.data.get_num_computed_tokens() < self.data.get_prompt_len()
 
     def is_finished(self) -> bool:
-        """Whether the sequence is finished."""
         return SequenceStatus.is_finished(self.status)
 
     def reset_state_for_recompute(self) -> None:
@@ -220,23 +210,18 @@ class SequenceGroup:
         return len(self.get_seqs(status))
 
     def get_unfinished_seqs(self) -> list[Sequence]:
-        """The sequences that are not finished."""
         return [seq for seq in self.seqs if not seq.is_finished()]
 
     def get_finished_seqs(self) -> list[Sequence]:
-        """The sequences that are finished."""
         return [seq for seq in self.seqs if seq.is_finished()]
 
     def is_encoder_decoder(self) -> bool:
-        """Whether the group has an encoder's sequence."""
         return self.encoder_seq is not None
 
     def get_encoder_seq(self) -> Sequence | None:
-        """The encoder's sequence; None if there is none."""
         return self.encoder_seq
 
     def is_finished(self) -> bool:
-        """Whether every sequence is finished."""
         return all(seq.is_finished() for seq in self.seqs)
 
     def is_prefill(self) -> bool:

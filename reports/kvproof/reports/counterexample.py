@@ -55,7 +55,6 @@ class Counterexample:
         return f"{self.check.property} {verb} for {self.subject}{at} ({self.check.judge})."
 
     def lines(self) -> Iterator[str]:
-        """The whole text, line by line."""
         yield self.headline
         if self.check.excused:
             yield f"  No failure: {self.check.excused}"
@@ -82,12 +81,10 @@ class Counterexample:
             yield f"  Signature: {self.check.signature}"
 
     def text(self) -> str:
-        """The whole text."""
         return "\n".join(self.lines())
 
 
 def page_of(trace: Path) -> Path:
-    """The path of the page of a saved trace."""
     return trace.with_suffix(".html")
 
 

@@ -105,7 +105,6 @@ def _caught_by_kind(plane: DataPlane) -> list[tuple[str, int, int]]:
 
 
 def size(num_bytes: float) -> str:
-    """A number of bytes with a unit."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if num_bytes < 1024 or unit == "GiB":
             return f"{num_bytes:,.0f} {unit}" if unit == "bytes" else f"{num_bytes:,.1f} {unit}"
@@ -114,5 +113,4 @@ def size(num_bytes: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage with a sign."""
     return f"{100 * share:+.1f} %"

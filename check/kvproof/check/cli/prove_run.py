@@ -72,7 +72,6 @@ class ProofRequest:
 
     @property
     def suites(self) -> tuple[str, ...]:
-        """The suites that can be proved."""
         return tuple(SUITES) if self.text is None else OF_A_TEXT
 
 

@@ -59,7 +59,6 @@ def _refutation(done: Validation) -> str:
 
 
 def verdict_line(done: Validation) -> str:
-    """The outcome of one recording, in one line."""
     if done.finding is not None:
         return f"{done.path}: diverges at line {done.line:,}: {done.finding.property}: {done.finding.text}"
     if done.reason:

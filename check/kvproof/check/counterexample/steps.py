@@ -30,7 +30,6 @@ def describe_steps(
 
 
 def steps_of(done: ReplayResult, config: Config, operations: Sequence[Operation]) -> list[str]:
-    """The steps of a replay."""
     calls = [typed(operation).text(config) for operation in operations]
     answers = _answers(done, config)
     answers += [NOT_REACHED] * (len(calls) - len(answers))

@@ -80,7 +80,6 @@ class Journal:
         return unpack(items[0]), [frozen(item) for item in items[1:]]
 
     def close(self) -> None:
-        """Release the memory."""
         self.memory.close()
         os.close(self.descriptor)
 

@@ -151,5 +151,4 @@ class Connection:
         return data
 
     def close(self) -> None:
-        """Close the connection."""
         self.stream.close()

@@ -27,7 +27,6 @@ class Raised(Exception):
 
 @cache
 def raised_as(name: str) -> type[Raised]:
-    """An exception type of this name."""
     return type(name, (Raised,), {})
 
 

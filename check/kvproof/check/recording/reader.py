@@ -56,7 +56,6 @@ class RecordingReader:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
         if self._plain is not sys.stdin.buffer:
             self._file.close()
             self._plain.close()

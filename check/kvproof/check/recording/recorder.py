@@ -98,7 +98,6 @@ class Recorder:
     # Defined by subclasses ------------------------------------------------------------------------------------------
 
     def header(self) -> Header:
-        """The configuration of the manager."""
         raise NotImplementedError
 
     def free(self) -> tuple[int, int]:

@@ -89,7 +89,6 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         self.op_run(1)
 
     def finish(self) -> None:
-        """End the recording."""
         self.end_step()
 
     # Sequences and groups of lines ----------------------------------------------------------------------------------
@@ -197,7 +196,6 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         self.settle(context)
 
     def on_reset_prefix_cache(self, line: Call) -> None:
-        """Reset the prefix cache."""
         before = self.explainer.observed
         self.replayed.answer = line.answer
         if not self.op_reset():

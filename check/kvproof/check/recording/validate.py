@@ -50,7 +50,6 @@ class Validation:
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """The assumptions of the verdict."""
         return ASSUMPTIONS
 
 

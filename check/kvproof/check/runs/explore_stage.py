@@ -56,7 +56,6 @@ class Searches:
     is_done: Callable[[str], None] = lambda name: None
 
     def run(self, stint: StageBudget) -> Iterator[StageOutput]:
-        """Search the scopes."""
         deadline = time.monotonic() + stint.seconds
         coverage, num_states, is_cut_short = Counter[str](), 0, False
         for name, scope in self.scopes.items():

@@ -34,7 +34,6 @@ def short_stages(device: str = "cpu", note: str = "") -> tuple[list[Stage], Data
 
 
 def emits(one: ManagerSubject) -> bool:
-    """Whether the manager emits mappings at all."""
     return one.capabilities.swap or one.capabilities.fork
 
 

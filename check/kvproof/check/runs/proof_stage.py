@@ -110,7 +110,6 @@ class Proofs:
 
 
 def _until(deadline: float, obligations: Iterable[Obligation]) -> Iterator[Obligation]:
-    """The obligations, until the deadline."""
     for one in obligations:
         if time.monotonic() > deadline:
             return

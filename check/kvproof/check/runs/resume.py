@@ -67,12 +67,10 @@ class Bookmark:
         self.write()
 
     def add_finding(self, judge: str, kind: KnownFailure, found: ReportedFinding) -> None:
-        """Record a finding of the walk."""
         self.progress.findings.append(EarlierFinding(judge, kind, found))
         self.write()
 
     def findings_of(self, judge: str) -> list[EarlierFinding]:
-        """The findings of this judge so far."""
         return [one for one in self.progress.findings if one.judge == judge]
 
     def remind(self, saving: Saving) -> None:

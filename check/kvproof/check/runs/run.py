@@ -87,7 +87,6 @@ def run_stages(
 
 
 def version() -> str:
-    """The version of the installed kvproof."""
     try:
         return metadata.version("kvproof")
     except metadata.PackageNotFoundError:

@@ -100,7 +100,6 @@ def _id(*parts: str) -> str:
 
 
 def refuted_by(judge: str, found: ReportedFinding, outcome: JudgeOutcome, scope: str = "") -> Check:
-    """The check that a finding refutes."""
     return Check(
         _id(judge, found.property, scope, found.scope),
         judge,

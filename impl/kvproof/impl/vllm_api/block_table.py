@@ -60,7 +60,6 @@ class BlockList:
         self._blocks[block_index] = block
 
     def reset(self) -> None:
-        """Remove all blocks."""
         self._blocks, self._ids = [], []
 
     def list(self) -> Blocks:

@@ -206,11 +206,9 @@ class CpuGpuBlockAllocator(BlockAllocator):
 
     @property
     def has_null_block(self) -> bool:
-        """Whether the null block has been taken."""
         return self._null_block is not None
 
     def get_refcount(self, block_id: int) -> int:
-        """The references held on a block."""
         return self._at(block_id).refcounter.get(block_id)
 
     def get_num_free_blocks(self, device: Device) -> int:
@@ -218,7 +216,6 @@ class CpuGpuBlockAllocator(BlockAllocator):
         return self._of(device).get_num_free_blocks()
 
     def get_num_total_blocks(self, device: Device) -> int:
-        """Number of blocks of `device`."""
         return self._of(device).get_num_total_blocks()
 
     def get_physical_block_id(self, device: Device, absolute_id: int) -> int:

@@ -189,7 +189,6 @@ class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
 
     @property
     def cross_block_tables(self) -> dict[str, list[PhysicalTokenBlock]]:
-        """The cross-attention table of each request."""
         return {request_id: self._blocks_of(table) for request_id, table in self.cross_tables.items()}
 
     def _blocks_of(self, table: Table) -> list[PhysicalTokenBlock]:

@@ -131,7 +131,6 @@ class _Allocator(Generic[BlocksT]):
         return self.blocks.num_free
 
     def get_num_total_blocks(self) -> int:
-        """Number of blocks."""
         return self.num_blocks
 
     def _held(self, block: PhysicalTokenBlock) -> int:

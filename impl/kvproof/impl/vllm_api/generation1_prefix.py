@@ -31,7 +31,6 @@ class Prefix:
         self._extras: Hashable = None
 
     def get_num_blocks(self) -> int:
-        """Number of blocks of the prefix."""
         return self.length // self.block_size
 
     def get_length(self) -> int:

@@ -111,12 +111,10 @@ class NaiveBlock:
 
     @property
     def num_empty_slots(self) -> int:
-        """Number of slots without a token."""
         return self._block_size - len(self._token_ids)
 
     @property
     def is_full(self) -> bool:
-        """Whether every slot has a token."""
         return len(self._token_ids) == self._block_size
 
     @property
@@ -301,7 +299,6 @@ class NaiveBlockAllocator(BlockAllocator):
         return self.blocks.num_free
 
     def get_num_total_blocks(self) -> int:
-        """Number of blocks of the device."""
         return self.blocks.num_total
 
     @property

@@ -279,7 +279,6 @@ class PrefixCachingBlockAllocator(NaiveBlockAllocator):
                 self.blocks.evictor.update(block_id, self.blocks.last_accessed[block_id])
 
     def is_block_cached(self, block: Any) -> bool:
-        """Whether a block with the content of this one can be found."""
         content = self._find(block.content_hash)
         return content is not None and content.block_id != NO_BLOCK
 

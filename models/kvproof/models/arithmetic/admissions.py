@@ -24,7 +24,6 @@ POOL = Hypothesis("a pool", z3.And(FREE <= USABLE, USABLE <= TOTAL))
 
 
 def obligations(sources: Sources) -> Iterator[Obligation]:
-    """The obligations about admission."""
     yield from prompts(sources)
     yield from returns(sources)
 

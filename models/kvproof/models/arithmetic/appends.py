@@ -28,7 +28,6 @@ SOMETHING = Hypothesis("something is written", NEW + LOOKAHEAD >= 1)
 
 
 def obligations(sources: Sources) -> Iterator[Obligation]:
-    """The obligations about appends."""
     yield from one_append(sources)
     yield from within_a_block(sources)
     yield from token_by_token(sources)

@@ -15,7 +15,6 @@ LOOKAHEAD = z3.Int("num_lookahead_slots")
 
 
 def obligations(sources: Sources) -> Iterator[Obligation]:
-    """The obligations about lengths."""
     yield from blocks_for_slots(sources)
     yield from positions(sources)
 

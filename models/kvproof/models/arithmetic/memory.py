@@ -23,7 +23,6 @@ SHAPE = Hypothesis("sizes of a block", z3.And([one >= 1 for one in (TOKENS, LAYE
 
 
 def obligations(sources: Sources) -> Iterator[Obligation]:
-    """The obligations about bytes."""
     yield from what_a_block_takes(sources)
     yield from counting_by_axes(sources)
     for layout in KVLayout:

@@ -18,7 +18,6 @@ A_WINDOW = Hypothesis("a window has a token", WINDOW >= 1)
 
 
 def obligations(sources: Sources) -> Iterator[Obligation]:
-    """The obligations about windows."""
     subject = Subject(
         "a sliding window",
         sources,

@@ -87,7 +87,6 @@ def _set_of_ids(inputs: Inputs, subject: Any) -> Step:
 
 
 def count_is_known(block: Any, ids: list[int]) -> Any:
-    """Whether the block is one of the ids."""
     return negated(both(block != i for i in ids))
 
 

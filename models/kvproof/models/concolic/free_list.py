@@ -56,7 +56,6 @@ def is_sound(blocks: Any) -> Any:
 
 
 def is_among(block: Any, ids: range) -> Any:
-    """Whether a block is in a range of ids."""
     return both((block >= ids.start, block < ids.stop))
 
 

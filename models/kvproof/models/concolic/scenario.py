@@ -38,7 +38,6 @@ class Inputs:
         self.names: list[str] = []
 
     def integer(self, name: str) -> Any:
-        """Any integer."""
         return self._made(name, SymbolicInt)
 
     def identifier(self, name: str) -> Any:
@@ -139,7 +138,6 @@ class Shape:
 
 
 def explore(scenario: Scenario, shape: str) -> Shape:
-    """Explore every path for one shape."""
     exploration = Exploration()
     paths = tuple(_paths(scenario, shape, scenario.subject, exploration))
     return Shape(shape, tuple(exploration.assumptions), paths, exploration.num_checks)

@@ -15,7 +15,6 @@ SCENARIOS: tuple[Scenario, ...] = (
 
 
 def obligations() -> Iterator[Obligation]:
-    """The obligations of every scenario."""
     for one in SCENARIOS:
         yield from scenario.obligations(one)
 

@@ -192,7 +192,6 @@ def either(parts: Iterable[Any]) -> Any:
 
 
 def negated(condition: Any) -> Any:
-    """Whether the condition is false."""
     return SymbolicBool(z3.Not(condition.term)) if isinstance(condition, SymbolicBool) else not condition
 
 
@@ -227,7 +226,6 @@ def equal(one: Any, other: Any) -> Any:
 
 
 def count_of(value: Any, items: Iterable[Any]) -> Any:
-    """The number of items that equal the value."""
     total: Any = 0
     for item in items:
         total = total + chosen(equal(item, value), 1, 0)

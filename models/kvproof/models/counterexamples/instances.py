@@ -38,7 +38,6 @@ class Instance(Universe):
     """Known sizes, except for tables and enumerations."""
 
     def contains(self, domain: Domain, term: Number) -> Truth:
-        """Whether the number is in the domain."""
         return is_between(0, term, None if domain.size in WITHOUT_END else self.size(domain))
 
 

@@ -59,7 +59,6 @@ def written(memory: Memory, block: z3.ArithRef, content: z3.ExprRef) -> Memory:
 
 
 def any_memory(name: str) -> Memory:
-    """An arbitrary memory."""
     return z3.Function(name, INTEGER, CONTENT)
 
 

@@ -58,21 +58,17 @@ class Abstraction:
     code: Code
 
     def size(self, name: str) -> z3.ArithRef:
-        """One of the sizes."""
         return as_number(self.universe.numbers[name])
 
     def read(self, state: SymbolicState, field: str, *indexes: z3.ArithRef | int) -> z3.ArithRef:
-        """The value of a field of numbers."""
         return as_number(state.maps[field].read(*indexes))
 
     def refcount(self, state: SymbolicState, block: z3.ArithRef) -> z3.ArithRef:
-        """The value of `refcounts` for a block."""
         is_null = self.read(state, "status", block) == RESERVED
         found: z3.ArithRef = z3.If(is_null, z3.IntVal(1), self.read(state, "refcount", block))
         return found
 
     def num_free(self, state: SymbolicState) -> z3.ArithRef:
-        """The length of `free_ids`."""
         return self.read(state, "count", GPU, FREE)
 
     def free(self, state: SymbolicState, place: z3.ArithRef) -> z3.ArithRef:
@@ -95,7 +91,6 @@ class Abstraction:
         return blocks
 
     def table(self, state: SymbolicState, seq: z3.ArithRef) -> Table:
-        """The `Table` of a sequence."""
         ids: Any = Cells(self.read(state, "num_blocks", seq), lambda index: self.read(state, "table", seq, index))
         num_tokens: Any = SymbolicInt(self.num_tokens(state, seq))
         table: Table = self.code.table(ids, num_tokens)
@@ -158,14 +153,12 @@ class Abstraction:
 
 
 def as_number(term: object) -> z3.ArithRef:
-    """The term of a number."""
     found = z3.IntVal(term) if isinstance(term, int) else term
     assert isinstance(found, z3.ArithRef)
     return found
 
 
 def as_truth(term: object) -> z3.BoolRef:
-    """The term of a truth value."""
     found = z3.BoolVal(term) if isinstance(term, bool) else term
     assert isinstance(found, z3.BoolRef)
     return found

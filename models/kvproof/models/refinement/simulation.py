@@ -48,7 +48,6 @@ class Path:
 
 
 def explore(simulation: Simulation) -> Iterator[Path]:
-    """Explore every path of the call."""
     latest: list[tuple[str, list[Agreement]]] = []
 
     def run() -> None:

@@ -17,6 +17,5 @@ def simulations(setting: Setting | None = None) -> Iterator[Simulation]:
 
 
 def obligations() -> Iterator[Obligation]:
-    """The obligations of every simulation."""
     for one in simulations():
         yield from simulation.obligations(one)

@@ -26,12 +26,10 @@ ALWAYS = {"fresh-binders": "true", "verbosity": "-1", "rlimit-per": str(EFFORT_M
 
 
 def is_installed() -> bool:
-    """Whether cvc5 is installed."""
     return find_spec(NAME) is not None
 
 
 def version() -> str:
-    """The version of cvc5."""
     cvc5 = import_module(NAME)
     found: str = cvc5.__version__
     return found

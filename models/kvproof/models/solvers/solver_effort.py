@@ -34,7 +34,6 @@ class Efforts:
 
 
 def efforts(outcomes: Iterable[ProofOutcome], solver: str, seed: int) -> Efforts:
-    """The efforts of a run."""
     hard: dict[str, int] = {}
     subjects: Counter[str] = Counter()
     for one in outcomes:

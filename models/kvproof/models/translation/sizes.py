@@ -43,7 +43,6 @@ class Universe:
 
     @property
     def is_concrete(self) -> bool:
-        """Whether every size is known."""
         return self.sizes is not None
 
     def size(self, domain: Domain) -> Number | None:
@@ -53,7 +52,6 @@ class Universe:
         return domain.size
 
     def contains(self, domain: Domain, term: Number) -> Truth:
-        """Whether the number is in the domain."""
         return is_between(0, term, self.size(domain))
 
     def members(self, domain: Domain) -> range | None:

@@ -19,17 +19,14 @@ Term = z3.BoolRef | z3.ArithRef | int  # Python's truth values are integers
 
 
 def is_unknown(term: object) -> bool:
-    """Whether the term is a Z3 expression."""
     return isinstance(term, z3.ExprRef)
 
 
 def is_truth(term: object) -> bool:
-    """Whether the term is a truth value."""
     return isinstance(term, (bool, z3.BoolRef))
 
 
 def conjunction(*parts: Truth) -> Truth:
-    """The conjunction of the parts."""
     unknown = [part for part in parts if part is not True]
     if any(part is False for part in unknown):
         return False
@@ -37,7 +34,6 @@ def conjunction(*parts: Truth) -> Truth:
 
 
 def disjunction(*parts: Truth) -> Truth:
-    """The disjunction of the parts."""
     unknown = [part for part in parts if part is not False]
     if any(part is True for part in unknown):
         return True
@@ -57,12 +53,10 @@ def some(formulas: Iterable[z3.BoolRef]) -> z3.BoolRef:
 
 
 def negation(part: Truth) -> Truth:
-    """The negation of the part."""
     return not part if isinstance(part, bool) else z3.Not(part)
 
 
 def implication(condition: Truth, conclusion: Truth) -> Truth:
-    """The condition implies the conclusion."""
     return disjunction(negation(condition), conclusion)
 
 

@@ -102,7 +102,6 @@ def grid_of(num_rows: int, num_words: int, rows: int, words: int) -> tuple[int, 
 
 
 def _power_of_two(number: int) -> int:
-    """The least power of two that is at least `number`."""
     return 1 << (number - 1).bit_length()
 
 

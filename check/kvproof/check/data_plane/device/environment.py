@@ -26,7 +26,6 @@ def require_torch(version: str = str(torch.__version__)) -> None:
 
 
 def processor() -> str:
-    """The model name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -109,7 +109,6 @@ class EndToEndResult:
 
     @property
     def num_caught(self) -> int:
-        """The number of planted faults that were caught."""
         return sum(fault.is_caught for fault in self.faults)
 
 

@@ -37,7 +37,6 @@ class Workload:
     preemption: PreemptionMode = PreemptionMode.RECOMPUTE
 
     def scheduler_config(self) -> SchedulerConfig:
-        """The configuration for kvproof's scheduler."""
         is_chunked = self.chunk < MAX_MODEL_LEN
         return SchedulerConfig(self.chunk, NUM_SEQS, MAX_MODEL_LEN, self.lookahead, is_chunked, self.preemption)
 

@@ -81,7 +81,6 @@ def unmix(words: Words) -> Words:
 
 
 def label(kind: Kind, pool: int, row: int, generation: int = 0, layer: int = 0, part: int = 0) -> int:
-    """Pack a label."""
     packed = int(kind) << _MAGIC_AT | (generation % GENERATIONS) << _GENERATION_AT | pool << _POOL_AT
     return packed | layer << _LAYER_AT | part << _PART_AT | row
 
@@ -92,7 +91,6 @@ def place_bits(layer: int, part: int) -> int:
 
 
 def unpack(packed: int) -> Origin:
-    """Unpack a label."""
     return Origin(
         packed >> _MAGIC_AT,
         packed >> _GENERATION_AT & GENERATIONS - 1,

@@ -43,7 +43,6 @@ def every_pair(axes: Sequence[Sequence[str]]) -> list[Row]:
 
 
 def _pairs_with(given: dict[int, str], index: int, value: str) -> Iterator[tuple[tuple[int, str], tuple[int, str]]]:
-    """The pairs that a value forms with the values that are given already."""
     for other, known in given.items():
         first, second = sorted(((other, known), (index, value)))
         yield first, second

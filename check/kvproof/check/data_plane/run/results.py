@@ -180,7 +180,6 @@ class CorrectnessResult:
 
     @property
     def findings(self) -> list[tuple[CaseResult, DataFinding]]:
-        """All findings, each with its case."""
         return [(case, case.finding) for case in self.cases if case.finding is not None]
 
     @property

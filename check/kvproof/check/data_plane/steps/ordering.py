@@ -59,7 +59,6 @@ class EventLog:
         self._add(actor, name, reads, writes, self._before(actor), is_copy=False)
 
     def copy(self, actor: str, name: str, source: Cell, target: Cell) -> None:
-        """Add a copy of one cell."""
         self._add(actor, name, [source], [target], self._before(actor), is_copy=True)
 
     def batch(self, actor: str, name: str, pairs: Iterable[tuple[Cell, Cell]]) -> None:

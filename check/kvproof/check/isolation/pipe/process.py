@@ -118,7 +118,6 @@ class Program:
         return line
 
     def end(self) -> None:
-        """End the program."""
         self._end()
 
 

@@ -81,15 +81,12 @@ class FakeGroup:
         self.encoder: FakeSequence | None = None
 
     def get_seqs(self, status: SequenceStatus | None = None) -> list[FakeSequence]:
-        """The members with this status, or all."""
         return self.members if status is None else [seq for seq in self.members if seq.status == status]
 
     def is_encoder_decoder(self) -> bool:
-        """Whether the group has an encoder sequence."""
         return self.encoder is not None
 
     def get_encoder_seq(self) -> FakeSequence | None:
-        """The encoder sequence."""
         return self.encoder
 
 

@@ -76,7 +76,6 @@ class NoSaver:
 
 
 def ceil_align(number: int, multiple: int) -> int:
-    """The number, rounded up to a multiple."""
     return ceil_div(number, multiple) * multiple
 
 

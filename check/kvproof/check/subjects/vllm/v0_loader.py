@@ -48,7 +48,6 @@ class Manager(NamedTuple):
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
-    """The quotient, rounded up."""
     return -(-numerator // denominator)
 
 

@@ -86,7 +86,6 @@ class FakeRequest:
             self.block_hashes.extend(self._hasher(self))
 
     def append_token(self, token: int) -> None:
-        """Append a sampled token."""
         self._add_token(token)
         self._hash()
 

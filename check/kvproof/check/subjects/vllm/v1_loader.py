@@ -54,12 +54,10 @@ class MambaBackend(enum.Enum):
 
 
 def round_up(number: int, multiple: int) -> int:
-    """The next multiple."""
     return -(-number // multiple) * multiple
 
 
 def round_down(number: int, multiple: int) -> int:
-    """The last multiple."""
     return number // multiple * multiple
 
 
