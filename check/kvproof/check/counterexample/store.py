@@ -7,7 +7,6 @@ it up before (`runs.replay`).
 
 import hashlib
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from kvproof.check.counterexample.steps import describe_steps
 from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
+from kvproof.check.subjects.loading.partial_import import installed_version
 from kvproof.reports import counterexample as reports
 from kvproof.reports.atomic import write_atomically
 from kvproof.reports.counterexample import page_of
@@ -60,15 +60,8 @@ def make_trace(
         seed,
         num_operations_before,
         steps,
-        _version(),
+        installed_version("kvproof"),
     )
-
-
-def _version() -> str:
-    try:
-        return metadata.version("kvproof")
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def save(folder: Path, trace: Trace, make: Factory | None = None, finding: Finding | None = None) -> Path:

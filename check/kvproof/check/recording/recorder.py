@@ -13,7 +13,6 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
-from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import msgspec
 
 from kvproof.check.recording.format import DIGESTS, ENDED, IDS, STOPPED, Call, Header, RecordedSequence, Table
+from kvproof.check.subjects.loading.partial_import import installed_version
 
 DIGEST_BYTES = 8
 POSITIVE = (1 << 63) - 1
@@ -60,7 +60,7 @@ class Recorder:
         self._encoder = msgspec.json.Encoder()
         header = self.header()
         header.tokens = DIGESTS if self.has_digests else IDS
-        header.version = _version()
+        header.version = installed_version("kvproof")
         if shows_pool:
             header.refs, header.free_ids = self.pool()
         header.started = datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
@@ -218,10 +218,3 @@ def _num_kept(old: list[int], new: list[int]) -> int:
     return next(
         (i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), min(len(old), len(new))
     )
-
-
-def _version() -> str:
-    try:
-        return metadata.version("kvproof")
-    except metadata.PackageNotFoundError:
-        return ""

@@ -5,7 +5,6 @@ import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from importlib import metadata
 from pathlib import Path
 
 from kvproof.check.protocol.manager import ManagerSubject
@@ -15,6 +14,7 @@ from kvproof.check.runs.save_findings import SHORTEN_SECONDS_MAX, SHORTEN_SECOND
 from kvproof.check.runs.session import Session, Stage
 from kvproof.check.runs.store import Store, StoreError
 from kvproof.check.runs.terminal import output, progress_on, say
+from kvproof.check.subjects.loading.partial_import import installed_version
 from kvproof.reports.data_plane_result import DataPlane
 from kvproof.reports.document import encode
 from kvproof.reports.result import Result, Run
@@ -87,10 +87,7 @@ def run_stages(
 
 
 def version() -> str:
-    try:
-        return metadata.version("kvproof")
-    except metadata.PackageNotFoundError:
-        return "unknown"
+    return installed_version("kvproof") or "unknown"
 
 
 def host() -> dict[str, str]:

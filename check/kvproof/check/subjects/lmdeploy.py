@@ -24,7 +24,7 @@ import logging
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -54,27 +54,17 @@ ASSUMPTIONS = (
 )
 
 
-class Modules(NamedTuple):
-    """The modules that the adapter uses."""
-
-    block: Any
-    manager: Any
-    trie: Any
-    eviction: Any
-    prefix: Any
-
-
-def import_modules(version: str, cache: Path | None = None) -> Modules:
-    """Import the modules of a release from its sources. Raises EngineError if it was not downloaded."""
+def import_modules(version: str, cache: Path | None = None) -> SimpleNamespace:
+    """Import from its sources what the adapter uses of a release. Raises EngineError if it was not downloaded."""
     root = download.find(PACKAGE, version, cache) / PACKAGE
     module = stub_modules.mount_real(PACKAGE, root, REAL, {"utils": {"get_logger": logging.getLogger}})
     module("pytorch.paging.block_manager.base_block_manager").time = SimpleNamespace(perf_counter=count(1).__next__)
-    return Modules(
-        module("pytorch.block"),
-        module("pytorch.paging.block_manager.default_block_manager"),
-        module("pytorch.paging.block_trie.trie"),
-        module("pytorch.paging.eviction_helper.recompute_eviction_helper"),
-        module("pytorch.prefix_cache_state"),
+    return SimpleNamespace(
+        block=module("pytorch.block"),
+        manager=module("pytorch.paging.block_manager.default_block_manager"),
+        trie=module("pytorch.paging.block_trie.trie"),
+        eviction=module("pytorch.paging.eviction_helper.recompute_eviction_helper"),
+        prefix=module("pytorch.prefix_cache_state"),
     )
 
 
@@ -86,7 +76,7 @@ class FakeSequence:
     logical_state = -1
     session_id = 0
 
-    def __init__(self, seq: int, tokens: list[int], adapter: str | None, block_size: int, modules: Modules) -> None:
+    def __init__(self, seq: int, tokens: list[int], adapter: str | None, block_size: int, modules: Any) -> None:
         self.seq_id, self.adapter_name, self.block_size = seq, adapter, block_size
         self.tokens = list(tokens)
         self.num_history_ids = 0

@@ -20,7 +20,8 @@ salts, windows, forks, swaps or resets of the cache.
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Scheduled
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
@@ -51,14 +52,6 @@ ASSUMPTIONS = (
 )
 
 
-class Checkout(NamedTuple):
-    """The modules that the adapter uses."""
-
-    core: Any
-    cache: Any
-    table: Any
-
-
 def num_equal(one: Any, other: Any) -> int:
     """The number of tokens at the beginning of two rows that are equal."""
     length = min(len(one), len(other))
@@ -66,8 +59,8 @@ def num_equal(one: Any, other: Any) -> int:
     return int(differ[0]) if len(differ) else length
 
 
-def import_checkout(path: str) -> Checkout:
-    """Import the cache manager of a checkout. Raises EngineError if the folder is not a checkout."""
+def import_checkout(path: str) -> SimpleNamespace:
+    """Import the modules of a checkout that the adapter uses. Raises EngineError if the folder is not a checkout."""
     folder = Path(path).expanduser()
     roots = [root for root in (folder / "python" / PACKAGE, folder / PACKAGE) if (root / MANAGER).is_file()]
     if not roots:
@@ -80,7 +73,7 @@ def import_checkout(path: str) -> Checkout:
     cache = module("scheduler.cache")
     if not isinstance(cache.torch, WithoutPinning):
         cache.torch = WithoutPinning(cache.torch)
-    return Checkout(module("core"), cache, module("scheduler.table"))
+    return SimpleNamespace(core=module("core"), cache=cache, table=module("scheduler.table"))
 
 
 class MiniSGLang(ManagerAdapter):

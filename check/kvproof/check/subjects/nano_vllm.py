@@ -69,9 +69,9 @@ def import_module(path: str, name: str) -> Any:
     folder = Path(path).expanduser()
     if not (folder / PACKAGE / "engine" / f"{name}.py").is_file():
         raise EngineError(f"{path} is not a checkout of nano-vllm: it has no {PACKAGE}/engine/{name}.py")
-    partial_import.mount(PACKAGE, folder, {"config": {"Config": object}})
+    module = partial_import.mount(PACKAGE, folder, {"config": {"Config": object}})
     stub_modules.provide({"xxhash": {"xxh64": Hash64}})
-    return partial_import.module_of(PACKAGE, [f"engine.{name}"])
+    return module(f"engine.{name}")
 
 
 def require_valid(config: Config) -> None:

@@ -13,7 +13,8 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -50,17 +51,18 @@ def mount(
     stand_ins: Mapping[str, Mapping[str, Any]],
     stubs: Iterable[str] = (),
     filling: Any = None,
-) -> None:
+) -> Callable[[str], Any]:
     """Make `package` a shell over `folder / package`; `stand_ins` maps submodules to the names in them.
 
-    stubs: submodules in which every name is `filling`, for code that is imported and not used.
+    stubs: submodules in which every name is `filling`, for code that is imported and not used. Returns the function
+    that imports a submodule by its name, as `module_of` does.
 
     Raises EngineError if another release, or the package itself, has been imported in this process.
     """
     root = (folder / package).resolve()
     wanted = (root, frozenset((*stand_ins, *stubs)))
     if _mounted.get(package) == wanted:
-        return
+        return partial(module_of, package)
     if package in sys.modules:
         which = _mounted[package][0] if package in _mounted else "the installed one"
         raise EngineError(
@@ -75,6 +77,7 @@ def mount(
         module = sys.modules[f"{package}.{name}"] = ModuleType(f"{package}.{name}")
         module.__dict__.update(names)
         setattr(shell, name, module)
+    return partial(module_of, package)
 
 
 def has_module(package: str, module: str) -> bool:
@@ -87,16 +90,14 @@ def has_module(package: str, module: str) -> bool:
         raise EngineError(f"{package}.{module} needs {error.name}, which kvproof does not stand in for") from error
 
 
-def module_of(package: str, modules: Iterable[str]) -> Any:
-    """The first of these submodules that the release has, imported. Raises EngineError."""
-    wanted = [f"{package}.{module}" for module in modules]
-    for name in wanted:
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-                continue  # this release does not have it
-            raise EngineError(f"{name} needs {error.name}, which kvproof does not stand in for") from error
-        except ImportError as error:
-            raise EngineError(f"{name} cannot be imported from its sources: {error}") from error
-    raise EngineError(f"the release has none of {', '.join(wanted)}")
+def module_of(package: str, module: str) -> Any:
+    """The submodule, imported. Raises EngineError."""
+    name = f"{package}.{module}"
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise EngineError(f"the release has no module {name}") from error
+        raise EngineError(f"{name} needs {error.name}, which kvproof does not stand in for") from error
+    except ImportError as error:
+        raise EngineError(f"{name} cannot be imported from its sources: {error}") from error

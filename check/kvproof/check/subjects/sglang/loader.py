@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from kvproof.check.subjects.loading import download, partial_import, stub_modules
 from kvproof.check.subjects.loading.stub_modules import no
@@ -146,22 +146,11 @@ STAND_INS: dict[str, dict[str, Any]] = {
 }
 
 
-class Release(NamedTuple):
-    """The modules of a release that the adapter uses; None if the release does not have the module."""
+def import_release(version: str, cache: Path | None = None) -> SimpleNamespace:
+    """Import the modules of a release that the adapter uses, from its sources; None where the release has no module.
 
-    allocator: Any
-    base: Any
-    params: Any
-    radix: Any
-    chunk: Any
-    unified: Any
-    components: Any
-    memory: Any
-    common: Any
-
-
-def import_release(version: str, cache: Path | None = None) -> Release:
-    """Import the modules of a release from its sources. Raises EngineError if it was not downloaded."""
+    Raises EngineError if it was not downloaded.
+    """
     root = download.find(PACKAGE, version, cache) / PACKAGE
     kernels = partial_import.StubModule("triton.language", stub_modules.Unused)  # defined on import, but never run
     stub_modules.provide(
@@ -174,16 +163,17 @@ def import_release(version: str, cache: Path | None = None) -> Release:
         whole = f"{MEM_CACHE}.{name}"
         return submodule(whole) if _is_there(root, whole) else None
 
-    return Release(
-        module("allocator"),
-        module("base_prefix_cache"),
-        module("cache_init_params"),
-        module("radix_cache"),
-        module("chunk_cache"),
-        module("unified_radix_cache") if _is_there(root, f"{MEM_CACHE}.unified_cache.tree_core_registry") else None,
-        module("unified_cache.components"),
-        module("memory_pool"),
-        module("common"),
+    is_unified = _is_there(root, f"{MEM_CACHE}.unified_cache.tree_core_registry")
+    return SimpleNamespace(
+        allocator=module("allocator"),
+        base=module("base_prefix_cache"),
+        params=module("cache_init_params"),
+        radix=module("radix_cache"),
+        chunk=module("chunk_cache"),
+        unified=module("unified_radix_cache") if is_unified else None,
+        components=module("unified_cache.components"),
+        memory=module("memory_pool"),
+        common=module("common"),
     )
 
 

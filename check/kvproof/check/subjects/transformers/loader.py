@@ -12,7 +12,8 @@ which the engine puts its work on the one stream that it computes and copies on.
 import logging
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 from kvproof.check.subjects.loading import download, stub_modules
 from kvproof.check.subjects.loading.stub_modules import no
@@ -36,18 +37,6 @@ REAL = (
 )
 LOGGER = "ContinuousBatchingLogger"
 MEMORY_BYTES = 1 << 40  # more than any pool here
-
-
-class Modules(NamedTuple):
-    """The modules that an adapter uses."""
-
-    cache: Any
-    api: Any
-    distributed: Any
-    ios: Any
-    offloading: Any
-    requests: Any
-    scheduler: Any
 
 
 def much_memory() -> tuple[str, int, int, int]:
@@ -74,14 +63,21 @@ STAND_INS: dict[str, dict[str, Any]] = {
 }
 
 
-def import_modules(version: str, cache: Path | None = None) -> Modules:
-    """A release's continuous batching, from its unpacked sources. Raises EngineError if the release is not here."""
+def import_modules(version: str, cache: Path | None = None) -> SimpleNamespace:
+    """The modules of a release's continuous batching, from its sources. Raises EngineError if they are not here."""
     root = download.find(PACKAGE, version, cache) / PACKAGE
     stub_modules.provide(BARS)
     submodule = stub_modules.mount_real(PACKAGE, root, [f"{FOLDER}.{name}" for name in REAL], STAND_INS)
     logging.getLogger(LOGGER).setLevel(logging.CRITICAL)
-    names = ("cache", "continuous_api", "distributed", "input_outputs", "offloading_manager", "requests", "scheduler")
-    modules = Modules(*(submodule(f"{FOLDER}.{name}") for name in names))
+    modules = SimpleNamespace(
+        cache=submodule(f"{FOLDER}.cache"),
+        api=submodule(f"{FOLDER}.continuous_api"),
+        distributed=submodule(f"{FOLDER}.distributed"),
+        ios=submodule(f"{FOLDER}.input_outputs"),
+        offloading=submodule(f"{FOLDER}.offloading_manager"),
+        requests=submodule(f"{FOLDER}.requests"),
+        scheduler=submodule(f"{FOLDER}.scheduler"),
+    )
     modules.cache.get_device_and_memory_breakdown = much_memory
     for each in (modules.api, modules.ios, modules.offloading):
         each.stream_context = in_order

@@ -9,7 +9,6 @@ from typing import Any
 
 from kvproof.check.protocol.manager import Pair, Unsupported
 from kvproof.check.protocol.scheduler import SchedulerConfig
-from kvproof.check.subjects.transformers.loader import Modules
 
 NUM_TRASH_SECTORS = 2
 GIB = 1 << 30
@@ -18,7 +17,7 @@ GIB = 1 << 30
 class Offloading:
     """An `OffloadingManager` that records what it moves. It has room for `num_host_blocks` of the configuration."""
 
-    def __init__(self, modules: Modules, cache: Any, scheduler: Any, helper: Any, config: SchedulerConfig) -> None:
+    def __init__(self, modules: Any, cache: Any, scheduler: Any, helper: Any, config: SchedulerConfig) -> None:
         ((self._group, self._allocator),) = cache.cache_allocators.items()
         num_sectors, rest = divmod(config.num_host_blocks, self._allocator.blocks_per_sector)
         if rest:

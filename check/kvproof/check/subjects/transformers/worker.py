@@ -17,7 +17,6 @@ from typing import Any
 
 from kvproof.check.protocol.scheduler import Access
 from kvproof.check.subjects.loading.stub_modules import nothing
-from kvproof.check.subjects.transformers.loader import Modules
 
 FILLER = 0  # sampled of whom nobody will ask
 
@@ -29,7 +28,7 @@ NO_PROCESSORS = SimpleNamespace(
 )
 
 
-def make_ios(modules: Modules, cache: Any, model: Any, settings: Any) -> Any:
+def make_ios(modules: Any, cache: Any, model: Any, settings: Any) -> Any:
     """The tensors of one batch, or those of two that overlap."""
     import torch
 

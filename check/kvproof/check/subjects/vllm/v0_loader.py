@@ -90,9 +90,9 @@ def import_manager(version: str, cache: Path | None = None, generation: int | No
             continue  # the archive of 0.4.0 lacks what its second generation imports
         for module_name, name in MANAGERS[number]:
             if partial_import.has_module("vllm", module_name):
-                module = partial_import.module_of("vllm", (module_name,))
+                module = partial_import.module_of("vllm", module_name)
                 manager = getattr(module, name, None)  # later releases import the abstract class by that name
                 if manager is not None and manager.__module__ == module.__name__:
-                    return Manager(manager, partial_import.module_of("vllm", ("sequence",)).SequenceStatus, number)
+                    return Manager(manager, partial_import.module_of("vllm", "sequence").SequenceStatus, number)
     wanted = "" if generation is None else f" of generation {generation}"
     raise EngineError(f"vLLM {version} has no V0 block manager{wanted}; `vllm-v1=={version}` judges its V1 manager")

@@ -8,7 +8,7 @@ and names that occur in annotations only. The clock that the scheduler reads is 
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from kvproof.check.subjects.loading import EngineError, download, partial_import
 from kvproof.check.subjects.vllm.v0_loader import STAND_INS as OF_THE_MANAGER
@@ -46,13 +46,6 @@ class InputsAdapter(SimpleNamespace):
         super().__init__(prompt_token_ids=inputs["prompt_token_ids"])
 
 
-class Scheduler(NamedTuple):
-    """The modules of a release that an adapter uses."""
-
-    scheduler: Any
-    sequence: Any
-
-
 STAND_INS: dict[str, dict[str, Any]] = {
     **{name: names for name, names in OF_THE_MANAGER.items() if name != "sequence"},
     "config": dict.fromkeys(("CacheConfig", "LoRAConfig", "SchedulerConfig"), Named),
@@ -71,12 +64,10 @@ STAND_INS: dict[str, dict[str, Any]] = {
 }
 
 
-def import_scheduler(version: str, cache: Path | None = None) -> Scheduler:
-    """A release's scheduler and its sequences, from its unpacked sources. Raises EngineError."""
-    partial_import.mount("vllm", download.find("vllm", version, cache), STAND_INS)
-    manager = partial_import.module_of("vllm", ("core.block_manager",))
-    if not hasattr(getattr(manager, "SelfAttnBlockSpaceManager", None), "get_num_cached_tokens"):
+def import_scheduler(version: str, cache: Path | None = None) -> SimpleNamespace:
+    """The modules of a release's scheduler and of its sequences, from its unpacked sources. Raises EngineError."""
+    module = partial_import.mount("vllm", download.find("vllm", version, cache), STAND_INS)
+    manager = getattr(module("core.block_manager"), "SelfAttnBlockSpaceManager", None)
+    if not hasattr(manager, "get_num_cached_tokens"):
         raise EngineError(f"the scheduler of vLLM {version} is driven from 0.6.5 on; `vllm-v0=={version}` is there")
-    return Scheduler(
-        partial_import.module_of("vllm", ("core.scheduler",)), partial_import.module_of("vllm", ("sequence",))
-    )
+    return SimpleNamespace(scheduler=module("core.scheduler"), sequence=module("sequence"))

@@ -15,7 +15,7 @@ import logging
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from kvproof.check.subjects.loading import download, partial_import
 from kvproof.check.subjects.loading.stub_modules import Unused, nothing
@@ -28,15 +28,6 @@ class RequestStatus(enum.Enum):
     WAITING = enum.auto()
     RUNNING = enum.auto()
     PREEMPTED = enum.auto()
-
-
-class Release(NamedTuple):
-    """The modules of a release that an adapter uses; `interface` is None before 0.7."""
-
-    manager: Any
-    utils: Any
-    interface: Any
-    status: Any  # the statuses of a request
 
 
 class PrefixCacheStats:
@@ -127,16 +118,16 @@ STAND_INS: dict[str, dict[str, Any]] = {
 }
 
 
-def import_release(version: str, cache: Path | None = None) -> Release:
-    """A release's manager and what is needed to make one, from its unpacked sources.
+def import_release(version: str, cache: Path | None = None) -> SimpleNamespace:
+    """The modules of a release's manager, and the statuses of a request, from its unpacked sources.
 
-    Raises EngineError if the release is not here, or has no V1 manager.
+    Before 0.7, `interface` is None. Raises EngineError if the release is not here, or has no V1 manager.
     """
-    partial_import.mount("vllm", download.find("vllm", version, cache), STAND_INS)
-    interface = partial_import.has_module("vllm", "v1.kv_cache_interface")
-    return Release(
-        partial_import.module_of("vllm", ("v1.core.kv_cache_manager",)),
-        partial_import.module_of("vllm", ("v1.core.kv_cache_utils",)),
-        partial_import.module_of("vllm", ("v1.kv_cache_interface",)) if interface else None,
-        partial_import.module_of("vllm", ("v1.request",)).RequestStatus,
+    module = partial_import.mount("vllm", download.find("vllm", version, cache), STAND_INS)
+    has_interface = partial_import.has_module("vllm", "v1.kv_cache_interface")
+    return SimpleNamespace(
+        manager=module("v1.core.kv_cache_manager"),
+        utils=module("v1.core.kv_cache_utils"),
+        interface=module("v1.kv_cache_interface") if has_interface else None,
+        status=module("v1.request").RequestStatus,
     )

@@ -40,7 +40,7 @@ class VllmV1Pool:
         utils = import_release(version).utils
         if not hasattr(utils, "get_request_block_hasher"):
             raise EngineError(f"the pool of vLLM {version} is driven from 0.10.2 on; `vllm-v1=={version}` is there")
-        self._class = partial_import.module_of("vllm", ("v1.core.block_pool",)).BlockPool
+        self._class = partial_import.module_of("vllm", "v1.core.block_pool").BlockPool
         self._touches_groups = "tuple" in str(inspect.signature(self._class.touch).parameters["blocks"].annotation)
         utils.init_none_hash(content_hash)
         self._hasher = utils.get_request_block_hasher(1, content_hash)

@@ -9,7 +9,7 @@ read is the list itself, events are published to nobody, no output has a structu
 import contextlib
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from kvproof.check.subjects.loading import EngineError, download, partial_import
 from kvproof.check.subjects.loading.stub_modules import no, nothing
@@ -54,16 +54,6 @@ class Options:
         if name.startswith("__"):
             raise AttributeError(name)
         return None
-
-
-class Modules(NamedTuple):
-    """The modules of a release that an adapter uses; `ahead` has the one that goes on while a step is under way."""
-
-    scheduler: Any
-    ahead: Any
-    request: Any
-    interface: Any
-    utils: Any
 
 
 HOLLOW = (
@@ -168,17 +158,19 @@ STAND_INS: dict[str, dict[str, Any]] = {
 }
 
 
-def import_modules(version: str, cache: Path | None = None) -> Modules:
-    """A release's scheduler and what is needed to make one, from its unpacked sources. Raises EngineError."""
-    partial_import.mount("vllm", download.find("vllm", version, cache), STAND_INS, HOLLOW, Hollow)
-    names = (
-        "v1.core.sched.scheduler",
-        "v1.core.sched.async_scheduler",
-        "v1.request",
-        "v1.kv_cache_interface",
-        "v1.core.kv_cache_utils",
+def import_modules(version: str, cache: Path | None = None) -> SimpleNamespace:
+    """The modules of a release's scheduler, from its unpacked sources. Raises EngineError.
+
+    `ahead` is the scheduler that goes on while a step is under way.
+    """
+    module = partial_import.mount("vllm", download.find("vllm", version, cache), STAND_INS, HOLLOW, Hollow)
+    modules = SimpleNamespace(
+        scheduler=module("v1.core.sched.scheduler"),
+        ahead=module("v1.core.sched.async_scheduler"),
+        request=module("v1.request"),
+        interface=module("v1.kv_cache_interface"),
+        utils=module("v1.core.kv_cache_utils"),
     )
-    modules = Modules(*(partial_import.module_of("vllm", (name,)) for name in names))
     if not hasattr(modules.utils, "get_request_block_hasher"):
         raise EngineError(f"the scheduler of vLLM {version} is driven from 0.11.0 on; `vllm-v1=={version}` is there")
     return modules
