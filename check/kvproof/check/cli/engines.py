@@ -25,6 +25,7 @@ def add(spec: Annotated[str, typer.Argument(metavar="SPEC", help="NAME==VERSION,
 
 @engines.command("list")
 def list_engines() -> None:
+    """List the downloaded releases."""
     with error_boundary():
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.subjects.loading import download

@@ -70,9 +70,7 @@ class RemoteSubject:
         except TimeoutError:
             fork.end()
             raise Finding("total-calls", f"{context} gave no answer within {seconds:g} s", f"{name} {HANG}") from None
-        except (
-            BaseException
-        ):  # for example a time limit: a late answer must not be taken for the answer to the next call
+        except BaseException:  # such as a time limit: a late answer is not the answer to the next call
             fork.end()
             raise
         if answer is None:

@@ -13,6 +13,7 @@ blocks free. (A member that appends alone makes all the counted copies, so its w
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import z3
 
@@ -192,18 +193,20 @@ def group(sources: Sources) -> Iterator[Obligation]:
     net = missing - freed
     total = added(sources.functions["Growth.num_needed"], "total")
     own = subject.expression("Growth.num_needed", total, {"needed": net})
-    is_counted = subject.expression(
-        "Growth.num_needed",
-        assigned(sources.functions["Growth.num_needed"], "is_null_extra", last=True),
-        {"needed": net, "is_null_extra": z3.BoolVal(False)},
-    )
+    extra_null = assigned(sources.functions["Growth.num_needed"], "is_null_extra", last=True)
+
+    def is_counted(needed: z3.ArithRef) -> Any:
+        given = {"needed": needed, "is_null_extra": z3.BoolVal(False)}
+        return subject.expression("Growth.num_needed", extra_null, given)
+
+    net_is_counted = is_counted(net)
     is_refused = subject.condition(
         "Growth.append", "raise", {"num_fresh": missing + copied, "num_null": null, "num_free": free + freed}
     )
     so_far = Hypothesis("what all that are left need is free", own + others + copies_left + extra <= free)
     writes = Hypothesis("it makes some of the copies that are left", copied <= copies_left)
     takes_null = Hypothesis("it takes one null block at most", null <= 1)
-    counted = Hypothesis("it was counted if needed", z3.Implies(z3.And(null == 1, is_counted), extra == 1))
+    counted = Hypothesis("it was counted if needed", z3.Implies(z3.And(null == 1, net_is_counted), extra == 1))
     yield subject.claim(
         "the next member's append goes through, and leaves the others what they need",
         z3.And(
@@ -217,11 +220,7 @@ def group(sources: Sources) -> Iterator[Obligation]:
     )
     together = missing + copied - freed
     needed = subject.expression("Growth.num_needed", total, {"needed": together})
-    is_counted_alone = subject.expression(
-        "Growth.num_needed",
-        assigned(sources.functions["Growth.num_needed"], "is_null_extra", last=True),
-        {"needed": together, "is_null_extra": z3.BoolVal(False)},
-    )
+    is_counted_alone = is_counted(together)
     yield subject.claim(
         "the append of a member alone goes through, its copies paid for by what its window gives back",
         z3.Not(is_refused),

@@ -1,6 +1,8 @@
 """`RefCounter` and `CopyOnWriteTracker`, for four blocks with any counts, and any block id."""
 
 from collections.abc import Iterator
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from kvproof.impl.errors import DoubleFreeError, InvalidValueError, ReadOnlyError, UnknownBlockError
@@ -9,13 +11,6 @@ from kvproof.models.concolic.scenario import Claim, Inputs, Outcome, Scenario, S
 from kvproof.models.concolic.symbolic import at, both, chosen, equal, negated, same_truth
 
 NUM_BLOCKS = 4
-
-
-class Holder:
-    """A block object, with the one attribute that the tracker reads."""
-
-    def __init__(self, block_id: Any) -> None:
-        self.block_id = block_id
 
 
 def _counts(inputs: Inputs) -> list[Any]:
@@ -51,18 +46,6 @@ def _counting(inputs: Inputs, subject: Any, change: int) -> Step:
             yield Claim("the count that now holds is returned", outcome.value == count + change)
 
     return Step(lambda: call(block), claims, (UnknownBlockError, DoubleFreeError))
-
-
-def _get(inputs: Inputs, subject: Any) -> Step:
-    return _counting(inputs, subject, 0)
-
-
-def _incr(inputs: Inputs, subject: Any) -> Step:
-    return _counting(inputs, subject, 1)
-
-
-def _decr(inputs: Inputs, subject: Any) -> Step:
-    return _counting(inputs, subject, -1)
 
 
 def _set_of_ids(inputs: Inputs, subject: Any) -> Step:
@@ -129,7 +112,7 @@ def _is_appendable(inputs: Inputs, subject: Any, has_id: bool) -> Step:
             "a block is written in place exactly if no second holder is counted", same_truth(outcome.value, expected)
         )
 
-    return Step(lambda: tracker.is_appendable(Holder(block if has_id else None)), claims)
+    return Step(lambda: tracker.is_appendable(SimpleNamespace(block_id=block if has_id else None)), claims)
 
 
 def _record(inputs: Inputs, subject: Any, has_source: bool, has_target: bool) -> Step:
@@ -163,9 +146,9 @@ def _clear(inputs: Inputs, subject: Any) -> Step:
 
 
 SCENARIOS = (
-    Scenario("RefCounter.get", "refcount-exact", RefCounter, _get),
-    Scenario("RefCounter.incr", "refcount-exact", RefCounter, _incr),
-    Scenario("RefCounter.decr", "no-double-free", RefCounter, _decr),
+    Scenario("RefCounter.get", "refcount-exact", RefCounter, partial(_counting, change=0)),
+    Scenario("RefCounter.incr", "refcount-exact", RefCounter, partial(_counting, change=1)),
+    Scenario("RefCounter.decr", "no-double-free", RefCounter, partial(_counting, change=-1)),
     Scenario("RefCounter.as_readonly", "refcount-exact", RefCounter, _view),
     Scenario("RefCounter over a set of ids", "refcount-exact", RefCounter, _set_of_ids),
     Scenario(

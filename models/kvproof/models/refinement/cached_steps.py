@@ -5,7 +5,6 @@ of them and refuses any other. `kvproof.models.concolic.eviction` proves this of
 blocks. The evictor represents the state if it has exactly the EVICTABLE blocks of the pool, and counts them.
 """
 
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from kvproof.models.concolic.scenario import Outcome
 from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicInt, number
 from kvproof.models.proofs.obligation import Hypothesis
 from kvproof.models.refinement.abstraction import NO_PREFIX_CACHE, Agreement
+from kvproof.models.refinement.device_steps import free_blocks
 from kvproof.models.refinement.setting import Setting
 from kvproof.models.refinement.simulation import Simulation
 from kvproof.models.translation.maps import SymbolicState
@@ -26,7 +26,7 @@ from kvproof.spec.text.state import EVICTABLE, GPU, USED
 def simulations(setting: Setting) -> Iterator[Simulation]:
     """The functions of the cached device that refine a rule and do not read contents."""
     yield _pinning(setting)
-    yield _free_blocks(setting)
+    yield free_blocks(setting, CachedBlocks, lambda: _device(setting), _known(setting))
 
 
 class SpecifiedEvictor:
@@ -82,17 +82,3 @@ def _pinning(setting: Setting) -> Simulation:
     is_found = Hypothesis("the block is in use or evictable", z3.Or(status == USED, status == EVICTABLE))
     known = (*_known(setting), setting.is_block, is_found)
     return Simulation("CachedBlocks.pin refines gain of a block that is found", CachedBlocks.pin, known, start)
-
-
-def _free_blocks(setting: Setting) -> Simulation:
-    def start() -> Any:
-        device = _device(setting)
-
-        def claims(outcome: Outcome) -> Iterator[Agreement]:
-            unused = setting.translator.run("unused_in", setting.before, GPU).value
-            yield "it counts what the rules can take", "conservation", number(outcome.value) == unused
-
-        return lambda: device.num_free, claims
-
-    getter = inspect.getattr_static(CachedBlocks, "num_free").fget
-    return Simulation("CachedBlocks.num_free refines unused_in", getter, _known(setting), start)

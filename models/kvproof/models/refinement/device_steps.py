@@ -8,6 +8,7 @@ block. The built-in manager runs `DeviceBlocks`; `RefCounter` and `CopyOnWriteTr
 
 import inspect
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import z3
@@ -34,15 +35,8 @@ def simulations(setting: Setting) -> Iterator[Simulation]:
     yield _releasing(setting)
     yield _held(setting)
     yield _appendable(setting)
-    yield _free_blocks(setting)
+    yield free_blocks(setting, DeviceBlocks, lambda: setting.abstraction.device(setting.before), setting.assumed)
     yield from (_counting(setting, change) for change in (1, -1))
-
-
-class Holder:
-    """A block object, with the one attribute that the tracker reads."""
-
-    def __init__(self, block_id: Any) -> None:
-        self.block_id = block_id
 
 
 def _taking(setting: Setting) -> Simulation:
@@ -146,7 +140,7 @@ def _appendable(setting: Setting) -> Simulation:
             sentence = "it says that the block may be written exactly if the guard of append does"
             yield sentence, "cow-copied", truth(outcome.value) == alone
 
-        return lambda: tracker.is_appendable(Holder(SymbolicInt(block))), claims
+        return lambda: tracker.is_appendable(SimpleNamespace(block_id=SymbolicInt(block))), claims
 
     is_held = setting.read("position", setting.seq, block) != NONE
     held = Hypothesis("the sequence holds the block", is_held)
@@ -155,9 +149,13 @@ def _appendable(setting: Setting) -> Simulation:
     return Simulation(subject, CopyOnWriteTracker.is_appendable, known, start)
 
 
-def _free_blocks(setting: Setting) -> Simulation:
+def free_blocks(
+    setting: Setting, code: type, make_device: Callable[[], Any], known: tuple[Hypothesis, ...]
+) -> Simulation:
+    """The simulation of `num_free` of a class of devices. known: about the state that the device represents."""
+
     def start() -> Any:
-        device = setting.abstraction.device(setting.before)
+        device = make_device()
 
         def claims(outcome: Outcome) -> Iterator[Agreement]:
             unused = setting.translator.run("unused_in", setting.before, GPU).value
@@ -165,8 +163,8 @@ def _free_blocks(setting: Setting) -> Simulation:
 
         return lambda: device.num_free, claims
 
-    getter = inspect.getattr_static(DeviceBlocks, "num_free").fget
-    return Simulation("DeviceBlocks.num_free refines unused_in", getter, setting.assumed, start)
+    getter = inspect.getattr_static(code, "num_free").fget
+    return Simulation(f"{code.__name__}.num_free refines unused_in", getter, known, start)
 
 
 def _counting(setting: Setting, change: int) -> Simulation:
