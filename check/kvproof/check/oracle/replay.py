@@ -57,7 +57,7 @@ def finding_of(subject: Any, config: Config, operations: Sequence[Operation]) ->
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a subject, and what it answered; `answer` is data, and `text` is how two runs are compared."""
+    """One call of a subject, and what it answered; `answer` is data, if it is kept, and `text` compares two runs."""
 
     name: str
     arguments: tuple[Any, ...]
@@ -71,10 +71,10 @@ class Call:
 
 
 class CallRecorder:
-    """A subject that records each call with its answer, and passes both on."""
+    """A subject that records each call with its answer, and passes both on. keeps_answers: also as data."""
 
-    def __init__(self, subject: Any, names: Sequence[str]) -> None:
-        self._subject, self._names = subject, frozenset(names)
+    def __init__(self, subject: Any, names: Sequence[str], keeps_answers: bool) -> None:
+        self._subject, self._names, self._keeps_answers = subject, frozenset(names), keeps_answers
         self.calls: list[Call] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -88,7 +88,8 @@ class CallRecorder:
             except (Exception, SystemExit) as error:
                 self.calls.append(Call(name, arguments, None, f"{type(error).__name__} raised"))
                 raise
-            self.calls.append(Call(name, arguments, _copy_of(answer), _text_of(answer)))
+            data = _copy_of(answer) if self._keeps_answers else None
+            self.calls.append(Call(name, arguments, data, _text_of(answer)))
             return answer
 
         return recorded
@@ -139,14 +140,16 @@ def replay(
     operations: Sequence[Operation],
     finding: Finding | None = None,
     watch: Callable[[Any], None] = lambda judge: None,
+    keeps_answers: bool = True,
 ) -> ReplayResult:
     """Run the operations until one refutes. Raises Unsupported, and AdapterError.
 
     finding: what an earlier run found; if that was a hang, this run waits less long for it. watch: called with the
-    judge when the subject is open and after each step, also after the step that refutes.
+    judge when the subject is open and after each step, also after the step that refutes. keeps_answers: keep what each
+    call answered as data, which takes most of the time.
     """
     level = level_of_config(config)
-    recorder = CallRecorder(make(), level.calls.all)
+    recorder = CallRecorder(make(), level.calls.all, keeps_answers)
     done = ReplayResult()
     judge: LevelJudge | None = None
     try:
@@ -204,10 +207,10 @@ def _cut(text: str) -> str:
 
 
 def replay_twice(
-    make: Callable[[], Any], config: Config, operations: Sequence[Operation], finding: Finding | None = None
+    make: Callable[[], Any], config: Config, operations: Sequence[Operation]
 ) -> tuple[ReplayResult, str | None]:
-    """The first of two runs, and the first difference between them. `finding` as for `replay`."""
-    first, second = (replay(make, config, operations, finding) for _ in range(2))
+    """The first of two runs, and the first difference between them."""
+    first, second = replay(make, config, operations), replay(make, config, operations, keeps_answers=False)
     return first, difference(first, second)
 
 
@@ -218,7 +221,8 @@ def unrepeated(
 
     finding: what the earlier run refuted, None for nothing.
     """
-    first, parted = replay_twice(make, config, operations, finding)
+    first, second = (replay(make, config, operations, finding, keeps_answers=False) for _ in range(2))
+    parted = difference(first, second)
     if parted is None and _kind(first.finding) != _kind(finding):
         parted = f"first {_outcome(finding)}, then, on a fresh subject, {_outcome(first.finding)}"
     return None if parted is None else nondeterministic(parted)
