@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -81,13 +82,17 @@ def package_of(module: Path, root: str) -> list[str]:
     return list(module.relative_to(TREE / root).parent.parts)
 
 
-def imported_names(module: Path, root: str) -> Iterator[tuple[int, str]]:
+@cache
+def imported_names(module: Path, root: str) -> list[tuple[int, str]]:
     """Line and absolute dotted name of every import, those inside functions and `if TYPE_CHECKING` included."""
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    return list(_imported_names(ast.parse(module.read_text(encoding="utf-8")), package_of(module, root)))
+
+
+def _imported_names(tree: ast.Module, package: list[str]) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            package = package_of(module, root)
             parts = package[: len(package) - node.level + 1] if node.level else []
             parts += node.module.split(".") if node.module else []
             yield from ((node.lineno, ".".join([*parts, alias.name])) for alias in node.names)
