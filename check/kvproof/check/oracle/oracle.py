@@ -146,6 +146,10 @@ class Oracle:
                     sentence = f"{context}, but {name} went $expected -> $observed"
                     raise Finding("failed-call-changes-nothing", sentence, expected=old, observed=new)
 
+    def check_observed(self) -> None:
+        """Raise AdapterError if what the subject last showed has a wrong type; types are not checked at each call."""
+        check_observation(self.explainer.observed, len(self.config.kv_groups))
+
     def is_at_rest(self) -> bool:
         """Whether no sequence has blocks."""
         return all(seq.status is Status.WAITING for seq in self.seqs.values())

@@ -10,24 +10,30 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+from kvproof.check.oracle.enabled import RuledJudge, enabled_when
 from kvproof.check.oracle.oracle import Oracle
-from kvproof.check.protocol.adapter_check import check_adapter, check_answer, check_observation
+from kvproof.check.protocol.adapter_check import check_adapter, check_answer
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Refused
-from kvproof.check.protocol.pool import POOL_CALLS, PoolConfig, PoolSubject
+from kvproof.check.protocol.pool import POOL_CALLS, PoolConfig, PoolOperation, PoolSubject
 from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities, Key
 from kvproof.spec.text.operations import RuleCall
 from kvproof.spec.text.state import GPU
-from kvproof.spec.trace import Operation
 
-OPERATIONS = ("take", "store", "find", "reuse", "share", "give", "forget")
 ROOT = Key()
 ONE_PAGE = 1  # tokens of a block, as the specification counts
 
 
-class PoolJudge(Oracle):
+def has_room(judge: "PoolJudge") -> bool:
+    """Whether the specification can hold one more holder."""
+    return bool(judge.explainer.free_slots)
+
+
+class PoolJudge(Oracle, RuledJudge):
     """One opened pool in lockstep with the specification."""
+
+    kinds = PoolOperation.kinds()
 
     def __init__(self, subject: PoolSubject, config: PoolConfig, identities: Identities | None = None) -> None:
         check_adapter(subject, POOL_CALLS)
@@ -35,20 +41,6 @@ class PoolJudge(Oracle):
         self.given_up: list[int] = []  # blocks, in the order in which they were last released
         self.holders: dict[int, int] = {}  # holder -> its number in the specification
         super().__init__(subject, config, identities)
-
-    def apply(self, operation: Operation) -> bool:
-        """Do one operation if it is enabled, and return whether it was.
-
-        Raises Finding, and AdapterError if the adapter breaks the protocol.
-        """
-        if operation[0] not in OPERATIONS:
-            raise ValueError(f"there is no operation {operation[0]!r}; there are {', '.join(OPERATIONS)}")
-        self.answer = ""
-        try:
-            return getattr(self, f"op_{operation[0]}")(*operation[1:])  # type: ignore[no-any-return]
-        except Finding:
-            check_observation(self.explainer.observed, 1)
-            raise
 
     def is_at_rest(self) -> bool:
         """Whether nothing is held."""
@@ -58,9 +50,6 @@ class PoolJudge(Oracle):
         """The blocks of a holder."""
         slot = self.holders[holder]
         return list(self.state.table[slot][: self.state.num_blocks[slot]])
-
-    def _is_new(self, holder: int) -> bool:
-        return holder not in self.holders and bool(self.explainer.free_slots)
 
     def _begin(self, holder: int) -> int:
         slot = self.holders[holder] = self.explainer.free_slots.pop()
@@ -86,9 +75,10 @@ class PoolJudge(Oracle):
 
     # Allocation ----------------------------------------------------------------------------------------------------
 
+    @enabled_when(has_room)
     def op_take(self, holder: int, num_blocks: int) -> bool:
         """A new holder takes blocks without content."""
-        if not self._is_new(holder):
+        if holder in self.holders:
             return False
         context = f"allocate({num_blocks})"
         blocks = self._allocated(num_blocks, context)
@@ -102,9 +92,10 @@ class PoolJudge(Oracle):
             self._settle_pool(context)
         return True
 
+    @enabled_when(has_room)
     def op_store(self, holder: int, pages: Sequence[int]) -> bool:
         """A new holder takes blocks, computes these pages in them, and puts them into the cache."""
-        if not self._is_new(holder):
+        if holder in self.holders:
             return False
         context = f"allocate({len(pages)})"
         blocks = self._allocated(len(pages), context)
@@ -149,9 +140,10 @@ class PoolJudge(Oracle):
 
     # Sharing -------------------------------------------------------------------------------------------------------
 
+    @enabled_when(has_room, about=lambda judge: judge.holders)
     def op_share(self, parent: int, child: int) -> bool:
         """A new holder shares every block of another one."""
-        if parent not in self.holders or not self._is_new(child) or not self.capabilities.fork:
+        if child in self.holders:
             return False
         blocks = self.blocks_of(parent)
         context = f"share({blocks})"
@@ -162,16 +154,16 @@ class PoolJudge(Oracle):
         self.answer = _named(blocks)
         return True
 
+    @enabled_when(has_room)
     def op_find(self, pages: Sequence[int]) -> bool:
         """Look pages up, and do no more: a holder could share the blocks that are found."""
-        if not self.config.caching or not self.explainer.free_slots:
-            return False
         self._found(pages)
         return True
 
+    @enabled_when(has_room)
     def op_reuse(self, holder: int, pages: Sequence[int]) -> bool:
         """A new holder looks pages up, and shares the blocks that are found."""
-        if not self.config.caching or not self._is_new(holder):
+        if holder in self.holders:
             return False
         blocks = self._found(pages)
         if blocks:
@@ -217,10 +209,9 @@ class PoolJudge(Oracle):
 
     # Releasing -----------------------------------------------------------------------------------------------------
 
+    @enabled_when(about=lambda judge: judge.holders)
     def op_give(self, holder: int, others: Sequence[int] = ()) -> bool:
         """A holder releases every block, the last one first; in the same call others do so, one after another."""
-        if holder not in self.holders:
-            return False
         giving = dict.fromkeys((holder, *(other for other in others if other in self.holders)))
         blocks = [block for one in giving for block in self.blocks_of(one)[::-1]]
         context = f"free({blocks})"
@@ -234,10 +225,9 @@ class PoolJudge(Oracle):
         self._settle_pool(context)
         return True
 
+    @enabled_when()
     def op_forget(self) -> bool:
         """Reset the cache; a pool refuses this while blocks are held."""
-        if not (self.capabilities.reset and self.config.caching):
-            return False
         before = self.explainer.observed
         done = self.call("total-calls", "reset_cache")
         check_answer("reset_cache", done, bool)

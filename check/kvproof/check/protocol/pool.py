@@ -111,6 +111,10 @@ class Reuse(WithPages, tag="reuse", frozen=True):
 
     is_optional: ClassVar[bool] = True
 
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return config.caching
+
 
 class Find(PoolOperation, tag="find", frozen=True):
     """Look pages up in the cache, and take nothing."""
@@ -123,6 +127,10 @@ class Find(PoolOperation, tag="find", frozen=True):
     def text(self, config: Config) -> str:
         return f"find(pages {' '.join(map(str, self.pages))})"
 
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return config.caching
+
 
 class Share(PoolOperation, tag="share", frozen=True):
     """The new holder `child` shares every block of the holder `parent`."""
@@ -133,6 +141,10 @@ class Share(PoolOperation, tag="share", frozen=True):
 
     def text(self, config: Config) -> str:
         return f"share(holder {self.parent}, with {self.child})"
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return can.fork
 
 
 class Give(PoolOperation, tag="give", frozen=True):
@@ -153,3 +165,7 @@ class Give(PoolOperation, tag="give", frozen=True):
 
 class Forget(PoolOperation, tag="forget", frozen=True):
     """Forget what is cached."""
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return can.reset and config.caching

@@ -283,6 +283,10 @@ class Abort(SchedulerOperation, tag="abort", frozen=True):
     is_optional: ClassVar[bool] = True
     request: int
 
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return can.aborts
+
 
 class Stop(SchedulerOperation, tag="stop", frozen=True):
     """From now on no request arrives, and no sequence forks."""

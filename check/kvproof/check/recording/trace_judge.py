@@ -86,7 +86,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         size = self.config.block_size
         if any(stop > min(map(len, seq.tables)) * size for seq, _, stop in self.worker.writes):
             self.explainer.executed(self.worker.writes)  # the specification refuses writes without slots
-        self.op_run(1)
+        self.do("run", 1)
 
     def finish(self) -> None:
         self.end_step()
@@ -198,7 +198,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
     def on_reset_prefix_cache(self, line: Call) -> None:
         before = self.explainer.observed
         self.replayed.answer = line.answer
-        if not self.op_reset():
+        if not self.do("reset"):
             self.call("total-calls", "reset_cache")
             self.require_unchanged(before, "reset_prefix_cache did not reset the cache")
 

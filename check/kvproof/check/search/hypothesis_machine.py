@@ -26,7 +26,7 @@ from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.reporting import with_reporter
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from kvproof.check.oracle.manager import operation_names
+from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.replay import Counterexample, is_hang
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
@@ -119,9 +119,7 @@ class HypothesisRun:
         """Update which kinds of operation are enabled, and wanted in this run."""
         driver = self.driver
         if driver is not None:
-            self.enabled = {
-                kind: context for kind, context in driver.judge.enabled(driver.limits).items() if driver.weights[kind]
-            }
+            self.enabled = {kind: context for kind, context in driver.judge.enabled().items() if driver.weights[kind]}
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -192,7 +190,7 @@ def _machine(search: HypothesisRun) -> type[RuleBasedStateMachine]:
         def teardown(self) -> None:
             search.take(None)
 
-    for kind in operation_names():
+    for kind in sorted(ManagerJudge.handlers):
         setattr(Machine, kind, _rule(search, kind))
     return Machine
 

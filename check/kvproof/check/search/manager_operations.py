@@ -1,16 +1,15 @@
-"""The operations of a random run of a block manager, drawn with weights of the run.
+"""The operations of a random run of a block manager: how prompts, chunks and tokens are drawn.
 
-Of the kinds of operation that are enabled one is drawn by weight, then uniformly one of its concrete operations.
-Weights are drawn for each run and may be small or zero, so that some runs hardly ever free a block and fill the
-pool. Prompts are cut from and continue earlier ones, over one to three tokens, so that prefixes meet. The seed
-determines everything.
+Prompts are cut from and continue earlier ones, over one to three tokens, so that prefixes meet.
 """
 
 from random import Random
 
 from kvproof.check.oracle.level import MANAGER
-from kvproof.check.oracle.manager import Limits, ManagerJudge
+from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.oracle.manager.base import Limits
 from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.search.operations_by_kind import OperationsByKind
 from kvproof.check.search.prompts import draw_images, draw_key
 from kvproof.spec.trace import Operation
 
@@ -30,54 +29,30 @@ WEIGHTS = {  # what ends something is drawn less often, so that sequences grow a
 }
 
 
-class ManagerOperations:
+class ManagerOperations(OperationsByKind):
     """Draws the operations of one run."""
+
+    judge: ManagerJudge
 
     def __init__(
         self, subject: ManagerSubject, random: Random, config: Config, without: frozenset[str] = frozenset()
     ) -> None:
-        self.random, self.config = random, config
-        self.judge = ManagerJudge(subject, config)
-        caps, pick = subject.capabilities, random.choice
-        self.weights = {
-            name: pick(WEIGHTS.get(name, (0.3, 1.0, 3.0))) if kind.is_possible(config, caps) else 0.0
-            for name, kind in MANAGER.kinds.items()
-        }
-        self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
+        super().__init__(MANAGER, WEIGHTS, {}, subject, random, config, without)
+        pick = random.choice
         self.num_tokens = pick((1, 2, 2, 3))  # different token values
         self.tick = pick((0.0, 0.5, 1.0))
         num_groups_max = random.randint(1, 5)
         self.length_max = config.block_size * min(config.num_gpu_blocks + 2, pick((3, 6, 18)))
-        self.limits = Limits(num_groups_max, self.length_max, GROUP_MEMBERS_MAX)
+        self.judge.limits = Limits(num_groups_max, self.length_max, GROUP_MEMBERS_MAX)
         self.chunk_max = 2 * config.block_size + 1
         self.num_seqs = self.num_groups = 0
         self.prompts: list[tuple[int, ...]] = []
         self.samples = [tuple(random.randrange(self.num_tokens) for _ in range(GROUP_MEMBERS_MAX)) for _ in range(4)]
 
-    def draw(self) -> Operation | None:
-        """The next operation; None if nothing is enabled."""
-        candidates, mine = self.judge.enabled(self.limits), self.weights
-        at = self.random.random() * sum([mine[kind] for kind in candidates])
-        for kind in candidates:
-            at -= mine[kind]
-            if at < 0:
-                return self.concrete(kind, candidates[kind])
-        return None
-
-    def run(self, operations: list[Operation], length: int) -> None:
-        """Draw and apply so many operations, keeping those that were enabled."""
-        draw, apply = self.draw, self.judge.apply
-        for _ in range(length):
-            operation = draw()
-            if operation is None:
-                return
-            operations.append(operation)
-            if not apply(operation):
-                operations.pop()
-
-    def concrete(self, kind: str, context: list[int]) -> Operation:
+    def concrete(self, kind: str, about: list[int]) -> Operation:
+        """An operation of the kind, about one of these groups or sequences."""
         random = self.random
-        one = context[int(random.random() * len(context))] if context else 0
+        one = about[int(random.random() * len(about))] if about else 0
         match kind:
             case "new":
                 return self._new()

@@ -8,6 +8,7 @@ from random import Random
 
 from kvproof.check.oracle.firing import NUM_SEQS_MAX
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
+from kvproof.check.oracle.scheduler.requests import unfinished
 from kvproof.check.oracle.scheduler.stepping import GROUP_MEMBERS_MAX
 from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
 from kvproof.check.search.prompts import Prompts, draw_images, draw_key
@@ -48,7 +49,7 @@ class SchedulerOperations:
         """The next operation; it is enabled."""
         random, judge = self.random.random, self.judge
         requests = judge.requests
-        if judge.last_step is None:
+        if judge.is_enabled("add"):
             must_arrive = not requests and not judge.under_way
             may_arrive = not self.num_to_come and len(requests) < self.num_requests_max
             if may_arrive and (must_arrive or random() < self.arrives):
@@ -57,16 +58,17 @@ class SchedulerOperations:
                 self.num_to_come -= 1
                 return self._add()
         if self.aborts and random() < self.aborts:
-            alive = [request.id for request in requests.values() if not request.is_doomed]
+            alive = [request.id for request in unfinished(requests)]
             if alive:
                 return "abort", alive[int(random() * len(alive))]
         return self._step()
 
     def _step(self) -> Operation:
         judge = self.judge
-        if not judge.is_launched:
+        if judge.is_enabled("launch"):
             return ("launch", self._tokens()) if self.config.async_steps else ("launch",)
-        if not judge.under_way or (judge.requests and judge.may_schedule and self.random.random() < self.ahead):
+        may_go_ahead = judge.requests and judge.is_enabled("schedule")
+        if not judge.under_way or (may_go_ahead and self.random.random() < self.ahead):
             return ("schedule",)
         return self._complete()
 

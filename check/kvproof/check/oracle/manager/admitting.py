@@ -45,9 +45,6 @@ class Admitting(ManagerBase):
 
     def op_lookup(self, gid: int) -> bool:
         """A waiting group is looked up in the prefix cache, and not admitted."""
-        group = self._waiting(gid)
-        if not group:
-            return False
         before = self.explainer.observed
         self.answer = f"hit {self.call('total-calls', 'hits', gid)}"
         self.call("total-calls", "forget", gid)
@@ -56,10 +53,8 @@ class Admitting(ManagerBase):
 
     def op_admit(self, gid: int, chunk: int) -> bool:
         """Admit a waiting group, and schedule the first `chunk` tokens that are not hit (all, if not chunked)."""
-        group = self._waiting(gid)
-        if not group or not self._comes_in_order(ADMITTING):
-            return False
-        context, before = f"admit({gid})", self.explainer.observed
+        self._enter(ADMITTING)
+        group, context, before = self.groups[gid], f"admit({gid})", self.explainer.observed
         if self.capabilities.has_admission_query:
             if self.config.caching:
                 self.call("total-calls", "hits", gid)

@@ -1,40 +1,140 @@
 """Base of the manager's operations: steps, groups, and questions that are asked before a call."""
 
+from typing import Any, NamedTuple
+
+from kvproof.check.oracle.enabled import OperationJudge
 from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.adapter_check import MANAGER_CALLS, check_adapter, check_answer
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Config, ManagerSubject
+from kvproof.check.protocol.manager_operations import ManagerOperation
 from kvproof.spec.text.identity import Identities
 from kvproof.spec.text.state import GPU
 
 GROWING, SWAPPING_IN, ADMITTING = 0, 1, 2  # phases of a step, in the order that `ordered_steps` prescribes
+ABOUT_NONE, ABOUT_SEQUENCES = ("new", "run", "reset"), ("extend", "fork", "free")  # the others are about a group
 
 
-class ManagerBase(Oracle):
+class Limits(NamedTuple):
+    """Bounds that a search sets on what is enabled; the judge itself bounds only what fits its state."""
+
+    num_groups: float = float("inf")  # at most so many at a time
+    num_tokens: float = float("inf")  # of one sequence
+    num_members: float = float("inf")  # of one group
+
+
+NO_LIMITS = Limits()
+
+
+class ManagerBase(Oracle, OperationJudge):
     """An opened manager, its groups, and the phase of the step that the judge prepares."""
+
+    kinds = ManagerOperation.kinds()
 
     def __init__(self, subject: ManagerSubject, config: Config, identities: Identities | None = None) -> None:
         check_adapter(subject, MANAGER_CALLS)
         self.groups: dict[int, Group] = {}
         self.preempted_in_step = False
         self.phase = GROWING
+        self.limits = NO_LIMITS
         super().__init__(subject, config, identities, judges_eviction_order=True)
 
-    def _comes_in_order(self, phase: int) -> bool:
-        """Whether an operation of that phase may still come in this step; if so, the step is in that phase."""
-        if self.capabilities.ordered_steps:
-            if phase < self.phase and self.worker.is_pending:
-                return False
-            self.phase = phase
-        return True
+    # What is enabled ------------------------------------------------------------------------------------------------
 
-    def _is_between_steps(self) -> bool:
-        """Whether no step is prepared; then the next operation of a step begins a new one."""
-        if self.worker.is_pending:
+    def enabled(self) -> dict[str, list[int]]:
+        """The kinds of operation that are enabled now, each with the groups or sequences that it may be about.
+
+        `new`, `run` and `reset` are about none.
+        """
+        found: dict[str, list[int]] = {}
+        if self._may_arrive():
+            found["new"] = []
+        is_pending = self.worker.is_pending
+        for group in self.groups.values():
+            self._add_enabled(found, group, is_pending)
+        if is_pending:
+            found["run"] = []
+        elif self._may_reset():
+            found["reset"] = []
+        return found
+
+    def is_enabled(self, name: str, *arguments: Any) -> bool:
+        """Whether the operation is enabled now; without arguments, whether any of its kind may be."""
+        if name in ABOUT_NONE:
+            is_pending = self.worker.is_pending
+            return is_pending if name == "run" else self._may_arrive() if name == "new" else self._may_reset()
+        if not arguments:
+            return name in self.enabled()
+        if name in ABOUT_SEQUENCES:
+            seq = self.seqs.get(arguments[0])
+            group = None if seq is None else seq.group
+        else:
+            group = self.groups.get(arguments[0])
+        if group is None:
             return False
+        found: dict[str, list[int]] = {}
+        self._add_enabled(found, group, self.worker.is_pending)
+        return arguments[0] in found.get(name, ())
+
+    def _may_arrive(self) -> bool:
+        return len(self.groups) < self.limits.num_groups
+
+    def _may_reset(self) -> bool:
+        return self.capabilities.reset and self.config.caching and not self.worker.is_pending
+
+    def _add_enabled(self, found: dict[str, list[int]], group: Group, is_pending: bool) -> None:
+        """Add the operations that are enabled about the group, or about a sequence of it."""
+        members = group.members
+        status = members[0].status
+        if status is Status.RUNNING:
+            if not is_pending or self.phase == GROWING:
+                self._add_enabled_of_running(found, group, is_pending)
+        elif status is Status.WAITING:
+            found.setdefault("admit", []).append(group.id)
+            found.setdefault("lookup", []).append(group.id)
+        elif not (self.preempted_in_step or self.worker.swap_out or (is_pending and self.phase > SWAPPING_IN)):
+            found.setdefault("swap_in", []).append(group.id)
+        if not is_pending:
+            found.setdefault("free", []).extend([seq.id for seq in members])
+
+    def _add_enabled_of_running(self, found: dict[str, list[int]], group: Group, is_pending: bool) -> None:
+        members = group.members
+        first, gid = members[0], group.id
+        if first.is_busy:
+            return
+        num_tokens = len(first.tokens)
+        num_unseen = num_tokens - first.computed
+        if len(members) > 1:
+            if group.is_busy:
+                return
+            if any(seq.num_unseen != num_unseen for seq in members):  # a token was sampled for some of them only
+                num_unseen = -1
+        if not num_unseen:
+            if not is_pending:
+                if num_tokens < self.limits.num_tokens and num_tokens < self.num_tokens_max:
+                    found.setdefault("sample", []).append(gid)
+                if len(members) < self.limits.num_members and self.capabilities.fork and self.explainer.free_slots:
+                    found.setdefault("fork", []).extend([seq.id for seq in members])
+        elif num_tokens > first.num_prompt and num_unseen == 1:
+            found.setdefault("append", []).append(gid)
+        elif len(members) == 1 and self.config.chunked:
+            found.setdefault("extend", []).append(first.id)
+        if group.encoder is None and self.config.num_host_blocks:
+            found.setdefault("swap_out", []).append(gid)
+        if len(members) == 1:
+            found.setdefault("preempt", []).append(gid)
+
+    # Steps ----------------------------------------------------------------------------------------------------------
+
+    def _enter(self, phase: int) -> None:
+        """An operation of that phase comes: operations of earlier phases must wait for the next step."""
+        if self.capabilities.ordered_steps:
+            self.phase = phase
+
+    def _begin_step(self) -> None:
+        """No step is prepared; the next operation of a step begins a new one."""
         self.preempted_in_step, self.phase = False, GROWING
-        return True
 
     def _chunk_end(self, seq: ExpectedSequence, start: int, num_tokens: int) -> int:
         """Where the chunk that begins at `start` ends: with the prompt, at a block boundary, or anywhere."""
@@ -42,14 +142,6 @@ class ManagerBase(Oracle):
         if self.config.caching and self.capabilities.block_aligned_chunks:
             stop = self.explainer.blocks_for(stop) * self.config.block_size
         return min(seq.num_prompt, stop)
-
-    def _waiting(self, gid: int) -> Group | None:
-        group = self.groups.get(gid)
-        return group if group and group.all_are(Status.WAITING) else None
-
-    def _running(self, gid: int) -> Group | None:
-        group = self.groups.get(gid)
-        return group if group and group.all_are(Status.RUNNING) and not group.is_busy else None
 
     # Questions before a call ----------------------------------------------------------------------------------------
 

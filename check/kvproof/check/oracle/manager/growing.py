@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
+from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.manager.base import GROWING, ManagerBase
 from kvproof.check.protocol.adapter_check import check_answer, check_pairs
 from kvproof.check.protocol.finding import Finding
@@ -16,25 +16,18 @@ class Growing(ManagerBase):
 
     def op_sample(self, gid: int, tokens: Sequence[int]) -> bool:
         """The model samples a token for every member of a running group; the tokens have no slots yet."""
-        group = self._running(gid)
-        if not group or any(seq.num_unseen for seq in group.members) or not self._is_between_steps():
-            return False
-        if len(group.members[0].tokens) >= self.num_tokens_max:
-            return False
-        for seq, token in zip(group.members, tokens, strict=False):
+        self._begin_step()
+        for seq, token in zip(self.groups[gid].members, tokens, strict=False):
             seq.grow(self.identities, token)
             self.call("total-calls", "grow", seq.id, token)
         return True
 
     def op_extend(self, seq_id: int, num_tokens: int) -> bool:
         """The next chunk of a prompt is scheduled."""
-        seq = self.seqs.get(seq_id)
-        if seq is None or seq.is_encoder or seq.status is not Status.RUNNING or seq.is_busy or not self.config.chunked:
+        if num_tokens < 1:
             return False
-        if len(seq.group.members) != 1 or seq.computed >= seq.num_prompt or num_tokens < 1:
-            return False
-        if not self._comes_in_order(GROWING):
-            return False
+        self._enter(GROWING)
+        seq = self.seqs[seq_id]
         if self._may_append(seq.group):
             self._reserve(seq, self._chunk_end(seq, seq.computed, num_tokens), f"reserve({seq_id})")
         return True
@@ -101,11 +94,8 @@ class Growing(ManagerBase):
 
     def op_append(self, gid: int) -> bool:
         """Every member of a running group gets a slot for the token that was sampled for it."""
-        group = self._running(gid)
-        if not group or any(seq.num_unseen != 1 or len(seq.tokens) == seq.num_prompt for seq in group.members):
-            return False
-        if not self._comes_in_order(GROWING):
-            return False
+        self._enter(GROWING)
+        group = self.groups[gid]
         if self._may_append(group):
             self._append_all(group)
         return True
@@ -129,13 +119,10 @@ class Growing(ManagerBase):
 
     def op_fork(self, parent_id: int, child_id: int) -> bool:
         """A running sequence gets a child that shares every block."""
-        parent = self.seqs.get(parent_id)
-        if parent is None or child_id in self.seqs or parent.is_encoder or not self._is_between_steps():
+        if child_id in self.seqs:
             return False
-        if not self.capabilities.fork or parent.num_unseen or not self._running(parent.group.id):
-            return False
-        if not self.explainer.free_slots:
-            return False
+        self._begin_step()
+        parent = self.seqs[parent_id]
         child = parent.forked(child_id)
         self.call("total-calls", "fork", parent_id, child_id)
         self.seqs[child_id] = child

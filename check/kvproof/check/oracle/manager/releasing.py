@@ -13,9 +13,8 @@ class Releasing(Growing):
 
     def op_free(self, seq_id: int) -> bool:
         """A sequence ends, in whatever state it is."""
-        seq = self.seqs.get(seq_id)
-        if seq is None or seq.is_encoder or seq.is_busy or not self._is_between_steps():
-            return False
+        self._begin_step()
+        seq = self.seqs[seq_id]
         group, context = seq.group, f"free({seq_id})"
         self.call("total-calls", "free", seq_id)
         del self.seqs[seq_id]
@@ -35,10 +34,8 @@ class Releasing(Growing):
 
     def op_preempt(self, gid: int) -> bool:
         """A running group of one sequence gives up every block and waits again, its tokens kept."""
-        group = self._running(gid)
-        if not group or len(group.members) != 1 or not self._comes_in_order(GROWING):
-            return False
-        context = f"preempt({gid})"
+        self._enter(GROWING)
+        group, context = self.groups[gid], f"preempt({gid})"
         self.call("total-calls", "preempt", gid)
         ended = [*group.members, *([group.encoder] if group.encoder else [])]
         for seq in ended:
@@ -55,9 +52,8 @@ class Releasing(Growing):
 
     def op_swap_out(self, gid: int) -> bool:
         """A running group moves to host blocks."""
-        group = self._running(gid)
-        if not group or group.encoder or not self.config.num_host_blocks or not self._comes_in_order(GROWING):
-            return False
+        self._enter(GROWING)
+        group = self.groups[gid]
         if self.ask("can_swap_out", group) is not Admission.OK:
             self.coverage["swap out refused"] += 1
             return True
@@ -67,11 +63,8 @@ class Releasing(Growing):
 
     def op_swap_in(self, gid: int) -> bool:
         """A swapped group moves back; if tokens were sampled for it, it gets their slots as well."""
-        group = self.groups.get(gid)
-        if not group or not group.all_are(Status.SWAPPED) or self.preempted_in_step or self.worker.swap_out:
-            return False
-        if not self._comes_in_order(SWAPPING_IN):
-            return False
+        self._enter(SWAPPING_IN)
+        group = self.groups[gid]
         answer = self.ask("can_swap_in", group)
         if answer is not Admission.OK:
             self.coverage["swap in refused"] += 1

@@ -3,13 +3,20 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from kvproof.check.oracle.enabled import RuledJudge
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.oracle.scheduler.in_flight import Pending, num_flights_max
 from kvproof.check.oracle.scheduler.requests import Request
 from kvproof.check.protocol.adapter_check import check_adapter
 from kvproof.check.protocol.manager import Unsupported
-from kvproof.check.protocol.scheduler import SCHEDULER_CALLS, ScheduledStep, SchedulerConfig, SchedulerSubject
+from kvproof.check.protocol.scheduler import (
+    SCHEDULER_CALLS,
+    ScheduledStep,
+    SchedulerConfig,
+    SchedulerOperation,
+    SchedulerSubject,
+)
 from kvproof.spec.text.identity import Identities
 
 SCHEDULE, LAUNCH, COMPLETE = "schedule()", "launch()", "complete()"  # the calls of a step, as findings name them
@@ -27,8 +34,10 @@ class UnderWay:
     over: set[int] = field(default_factory=set)  # sequences that have all their tokens with that
 
 
-class SchedulerState(Oracle):
+class SchedulerState(Oracle, RuledJudge):
     """An opened scheduler, its requests, and the steps and transfers under way."""
+
+    kinds = SchedulerOperation.kinds()
 
     config: SchedulerConfig
 

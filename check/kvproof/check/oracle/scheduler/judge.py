@@ -8,15 +8,10 @@ between any two of these.
 
 from collections.abc import Sequence
 
+from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.scheduler.requests_arriving import Arriving
-from kvproof.check.oracle.scheduler.running_ahead import may_complete
 from kvproof.check.oracle.scheduler.stepping import Stepping
-from kvproof.check.protocol.adapter_check import check_observation
-from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import ScheduledStep
-from kvproof.spec.trace import Operation
-
-OPERATIONS = ("add", "abort", "stop", "schedule", "launch", "complete", "drain")
 
 
 class SchedulerJudge(Arriving, Stepping):
@@ -29,25 +24,9 @@ class SchedulerJudge(Arriving, Stepping):
 
     @answer.setter
     def answer(self, text: str) -> None:
-        self._answer = text
+        self._answer, self.scheduled_step = text, None
 
-    def apply(self, operation: Operation) -> bool:
-        """Do one operation if it is enabled, and return whether it was.
-
-        Raises Finding, and AdapterError if the adapter breaks the protocol.
-        """
-        if operation[0] not in OPERATIONS:
-            raise ValueError(f"there is no operation {operation[0]!r}; there are {', '.join(OPERATIONS)}")
-        self.answer, self.scheduled_step = "", None
-        try:
-            return getattr(self, f"op_{operation[0]}")(*operation[1:])  # type: ignore[no-any-return]
-        except Finding:
-            check_observation(self.explainer.observed, len(self.config.kv_groups))
-            raise
-        except (TypeError, AttributeError, IndexError, KeyError) as error:
-            check_observation(self.explainer.observed, len(self.config.kv_groups))
-            raise AssertionError(f"the judge failed in {operation}: {type(error).__name__}: {error}") from error
-
+    @enabled_when()
     def op_drain(self, tokens: Sequence[int]) -> bool:
         """Stop arrivals, then schedule, launch and complete, sampling these tokens, until every request is over.
 
@@ -56,20 +35,19 @@ class SchedulerJudge(Arriving, Stepping):
         """
         if not tokens:
             return False
-        self.op_stop()
+        self.do("stop")
         num_steps = self.num_steps
         while not self.is_done() and self._continue(tokens):
-            self.scheduled_step = None
+            pass
         self.answer = f"{self.num_steps - num_steps} steps"
         return True
 
     def _continue(self, tokens: Sequence[int]) -> bool:
         """The next part of a step. Transfers arrive with the results of a step."""
-        if not self.is_launched:
-            return self.op_launch(tokens if self.config.async_steps else ())
-        if self.under_way and may_complete(self):
-            return self.op_complete(tokens, (), (), (*self.loading, *self.sending) if self.config.transfers else ())
-        return self.op_schedule()
+        if self.is_enabled("launch"):
+            return self.do("launch", tokens if self.config.async_steps else ())
+        arrivals = (*self.loading, *self.sending) if self.config.transfers else ()
+        return self.do("complete", tokens, (), (), arrivals) or self.do("schedule")
 
 
 def step_text(step: ScheduledStep) -> str:

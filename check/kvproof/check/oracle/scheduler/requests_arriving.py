@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import Status
 from kvproof.check.oracle.firing import NUM_SEQS_MAX
 from kvproof.check.oracle.scheduler.base import SchedulerState
@@ -14,6 +15,7 @@ from kvproof.spec.text.identity import Image, Key
 class Arriving(SchedulerState):
     """The operations add, abort and stop."""
 
+    @enabled_when(lambda judge: judge.last_step is None)
     def op_add(
         self,
         request_id: int,
@@ -30,7 +32,7 @@ class Arriving(SchedulerState):
         elsewhere: for how many tokens there is KV to load, and whether its own KV is sent when it is over.
         """
         ids = [*seq_ids, *([encoder[0]] if encoder else [])]
-        if self.last_step is not None or request_id in self.requests or not tokens or not seq_ids or max_tokens < 1:
+        if request_id in self.requests or not tokens or not seq_ids or max_tokens < 1:
             return False
         known = {*self.seqs, *self.to_come()}
         is_too_long = len(tokens) > self.num_tokens_max
@@ -54,11 +56,10 @@ class Arriving(SchedulerState):
         self.call("total-calls", "add_request", *arguments)
         return True
 
+    @enabled_when(about=lambda judge: [request.id for request in unfinished(judge.requests)])
     def op_abort(self, request_id: int) -> bool:
         """The user of a request leaves. Blocks that the step under way uses stay until it completes."""
-        request = self.requests.get(request_id)
-        if request is None or request.is_doomed or not self.capabilities.aborts:
-            return False
+        request = self.requests[request_id]
         context, first = f"abort({request_id})", request.members[0]
         self.coverage[f"aborted while {first.status.value}"] += 1
         if first.status is Status.RUNNING and first.computed < request.num_prompt:
@@ -78,10 +79,9 @@ class Arriving(SchedulerState):
         self.settle(context)
         return True
 
+    @enabled_when(lambda judge: judge.last_step is None)
     def op_stop(self) -> bool:
         """No request arrives any more, and nothing forks: all must be over within a bounded number of steps."""
-        if self.last_step is not None:
-            return False
         config, num_gains = self.config, num_gains_max(unfinished(self.requests))
         bound = num_steps_max(num_gains, config.max_model_len, config.max_num_batched_tokens, config.async_steps)
         self.last_step = self.num_steps + bound

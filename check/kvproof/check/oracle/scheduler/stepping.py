@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.firing import NUM_SEQS_MAX
 from kvproof.check.oracle.scheduler.base import COMPLETE, LAUNCH, SCHEDULE, SchedulerState, UnderWay
@@ -27,10 +28,9 @@ class Stepping(SchedulerState):
         super().__init__(subject, config, identities)
         self.step_explainer = StepExplainer(self)
 
+    @enabled_when(lambda judge: judge.may_schedule)
     def op_schedule(self) -> bool:
         """The scheduler decides a step; every change of a table is explained."""
-        if not self.may_schedule:
-            return False
         step = self.call("total-calls", "schedule")
         check_answer("schedule", step, ScheduledStep)
         self.explainer.observed = self.call("total-calls", "observe")
@@ -91,9 +91,10 @@ class Stepping(SchedulerState):
     def _is_decode(self, seq: ExpectedSequence) -> bool:
         return len(seq.tokens) > self.requests[seq.group.id].num_prompt and seq.computed == len(seq.tokens)
 
+    @enabled_when(lambda judge: not judge.is_launched)
     def op_launch(self, tokens: Sequence[int] = ()) -> bool:
         """The worker executes the step, and every reader reads back; with `async_steps` it samples these tokens now."""
-        if self.is_launched or (self.config.async_steps and not tokens):
+        if self.config.async_steps and not tokens:
             return False
         under = self.under_way[-1]
         for access in self.call("total-calls", "launch") or ():
@@ -111,6 +112,7 @@ class Stepping(SchedulerState):
                 self.call("total-calls", "computed", dict(under.sampled))
         return True
 
+    @enabled_when(lambda judge: bool(judge.under_way) and judge.is_launched and may_complete(judge))
     def op_complete(
         self,
         tokens: Sequence[int],
@@ -122,7 +124,7 @@ class Stepping(SchedulerState):
 
         arrivals: sequences whose KV has been loaded, or sent.
         """
-        if not self.under_way or not self.is_launched or not tokens or not may_complete(self):
+        if not tokens:
             return False
         under = self.under_way.pop(0)
         sampling = self._sampling(under.step)

@@ -126,7 +126,7 @@ class V0Judge(RecordingJudge):
             return
         self.known(parent)
         self.make_room(line)
-        if not self.op_fork(parent.seq, child.seq):
+        if not self.do("fork", parent.seq, child.seq):
             raise Unjudged(f"sequence {parent.seq} has a token without a slot when it is forked, or its child exists")
         self.learn(self.seqs[child.seq], child)
 
@@ -151,7 +151,7 @@ class V0Judge(RecordingJudge):
         group = self._group(line)
         self.set_lookahead(line.lookahead)
         self.replayed.answer = _admission(line)
-        if self.replayed.answer is Admission.OK or not self.op_swap_in(group.id):
+        if self.replayed.answer is Admission.OK or not self.do("swap_in", group.id):
             self.ask("can_swap_in", group)
 
     def on_swap_in(self, line: Call) -> None:

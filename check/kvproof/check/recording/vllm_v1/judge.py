@@ -44,7 +44,7 @@ class V1Judge(RecordingJudge):
             raise Unjudged(f"request {line.group} has no blocks, but counts tokens as computed")
         group = self.arrive(line)
         self.replayed.answer = Admitted(line.num_hit) if line.answer else GAVE_NONE
-        if not self.op_admit(group.id, line.num_tokens):
+        if not self.do("admit", group.id, line.num_tokens):
             raise Unjudged(f"request {line.group} is admitted, but does not wait")
         if not line.answer:
             for seq in group.members:

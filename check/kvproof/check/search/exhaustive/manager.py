@@ -11,7 +11,8 @@ from collections.abc import Hashable, Iterator
 from typing import Any
 
 from kvproof.check.oracle.expected import Group, Status
-from kvproof.check.oracle.manager import Limits, ManagerJudge
+from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.oracle.manager.base import Limits
 from kvproof.check.protocol import features
 from kvproof.check.protocol.manager import Assumption, ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import Scope
@@ -73,7 +74,8 @@ class EnabledOperations:
         """Every concrete operation that is enabled and within the scope."""
         groups = judge.groups
         num_seqs = sum(len(group.members) for group in groups.values())
-        for kind, about in judge.enabled(Limits(num_tokens=self.scope.num_tokens)).items():
+        judge.limits = Limits(num_tokens=self.scope.num_tokens)
+        for kind, about in judge.enabled().items():
             match kind:
                 case "new":
                     if num_seqs < self.scope.num_seqs and not any(g.all_are(Status.WAITING) for g in groups.values()):

@@ -1,0 +1,78 @@
+"""The operations of a random run of a level whose judge lists what is enabled: a kind by weight, then its arguments.
+
+Of the kinds of operation that are enabled one is drawn by weight, then uniformly one of the things that it may be
+about. Weights are drawn for each run and may be small or zero, so that some runs hardly ever end anything and fill what
+there is. The seed determines everything.
+"""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from kvproof.check.oracle.level import Level
+from kvproof.check.protocol.manager import Config
+from kvproof.spec.trace import Operation
+
+USUAL_WEIGHTS = (0.3, 1.0, 3.0)
+Arguments = Callable[[Any], tuple[Any, ...]]  # from the run to further arguments of one kind
+
+
+class OperationsByKind:
+    """Draws the operations of one run.
+
+    weights: of some kinds, what each run draws its weight from. arguments: of some kinds, those that follow the first,
+    or all if the kind is about nothing that is there.
+    """
+
+    judge: Any
+
+    def __init__(
+        self,
+        level: Level,
+        weights: Mapping[str, tuple[float, ...]],
+        arguments: Mapping[str, Arguments],
+        subject: Any,
+        random: Random,
+        config: Config,
+        without: frozenset[str] = frozenset(),
+    ) -> None:
+        self.random, self.config, self.arguments = random, config, arguments
+        self.judge = level.open(subject, config)
+        can, pick = subject.capabilities, random.choice
+        self.weights = {
+            name: pick(weights.get(name, USUAL_WEIGHTS)) if kind.is_possible(config, can) else 0.0
+            for name, kind in level.kinds.items()
+        }
+        self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
+        self.num_named = 0
+
+    def new_number(self) -> int:
+        """A number that this run did not use before."""
+        self.num_named += 1
+        return self.num_named
+
+    def draw(self) -> Operation | None:
+        """The next operation; None if nothing is enabled."""
+        candidates, mine = self.judge.enabled(), self.weights
+        at = self.random.random() * sum([mine[kind] for kind in candidates])
+        for kind in candidates:
+            at -= mine[kind]
+            if at < 0:
+                return self.concrete(kind, candidates[kind])
+        return None
+
+    def concrete(self, kind: str, about: list[int]) -> Operation:
+        """An operation of the kind, about one of these."""
+        one = (about[int(self.random.random() * len(about))],) if about else ()
+        return kind, *one, *(self.arguments[kind](self) if kind in self.arguments else ())
+
+    def run(self, operations: list[Operation], length: int) -> None:
+        """Draw and apply so many operations, keeping those that were enabled."""
+        draw, apply = self.draw, self.judge.apply
+        for _ in range(length):
+            operation = draw()
+            if operation is None:
+                return
+            operations.append(operation)
+            if not apply(operation):
+                operations.pop()
