@@ -32,6 +32,7 @@ class ManagerOperation(TypedOperation, frozen=True):
 class New(ManagerOperation, tag="new", frozen=True):
     """A waiting group with the sequences `seqs` arrives; all have the same prompt `tokens`."""
 
+    is_prompt: ClassVar[bool] = True
     group: int
     seqs: Ids
     tokens: Ids

@@ -42,6 +42,7 @@ class TypedOperation(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
     """An operation with typed arguments. The base of all."""
 
     is_optional: ClassVar[bool] = False  # whether a run can do without this kind, so that it may be disabled
+    is_prompt: ClassVar[bool] = False  # whether it brings a prompt, and so the features that a prompt uses
 
     @classmethod
     def kinds(cls) -> dict[str, type["TypedOperation"]]:
@@ -84,8 +85,8 @@ class TypedOperation(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
         return f"{self.name()}({', '.join(parts)})"
 
     def has(self, argument: str) -> bool:
-        """Whether the operation has this argument, and it is neither empty nor the plain key."""
-        value: Any = getattr(self, argument, None)
+        """Whether its prompt has this argument, and it is neither empty nor the plain key."""
+        value: Any = getattr(self, argument, None) if self.is_prompt else None
         return bool(value) and tuple(value) != PLAIN_KEY
 
     def changed(self: S, **arguments: Any) -> S:

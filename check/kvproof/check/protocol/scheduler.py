@@ -249,6 +249,7 @@ class SchedulerOperation(TypedOperation, frozen=True):
 class Add(SchedulerOperation, tag="add", frozen=True):
     """A request arrives. Each of its sequences generates at most `max_tokens` tokens."""
 
+    is_prompt: ClassVar[bool] = True
     request: int
     seqs: Ids
     tokens: Ids

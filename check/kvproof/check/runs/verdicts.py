@@ -19,7 +19,6 @@ from kvproof.reports.result import Check, WitnessCount
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
 
-WALKS = frozenset(strategy.judge for strategy in STRATEGIES.values())
 REPEATED = "nondeterministic"
 STOPPED = "stopped at the first finding"
 EXCUSED_ONLY = "its only findings are excused"
@@ -65,7 +64,7 @@ def planned_checks(level: Level, judge: str, subject: Any) -> list[Check]:
     """
     facts = level.facts_of(subject)
     reasons = {name: level.unsupported(name, facts) for name in MEANINGS}
-    if judge in WALKS:
+    if any(judge == strategy.judge for strategy in STRATEGIES.values()):
         reasons[REPEATED] = None
     return [_undecided(judge, name, "", reason) for name, reason in reasons.items()]
 
