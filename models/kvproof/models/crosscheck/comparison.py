@@ -14,7 +14,7 @@ The states need not be reachable: where a text is defined, its two readings agre
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ from kvproof.models.proofs.induction import Induction
 from kvproof.models.translation.conditions import Demand
 from kvproof.models.translation.maps import Map
 from kvproof.models.translation.rules import Outcome, Required
-from kvproof.models.translation.terms import conjunction
+from kvproof.models.translation.terms import Truth, conjunction
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Parameter, Translator
 from kvproof.spec.native import FIELDS, CheckFailed, Guard, Machine, Sizes
@@ -72,11 +72,18 @@ class Situation:
 class Formulas:
     """Formulas that hold together, in the order of the text. first_false: how often each was the first not to hold."""
 
-    def __init__(self, evaluators: Evaluators, formulas: Sequence[Required | Demand]) -> None:
-        self.names = [one.text for one in formulas]
-        self._all = evaluators.of(conjunction(*[one.formula for one in formulas]))
-        self._each = [(evaluators, one.formula) for one in formulas]
+    def __init__(self, evaluators: Evaluators, named: Iterable[tuple[str, Truth]]) -> None:
+        self._evaluators, self._named = evaluators, list(named)
+        self._all = evaluators.of(conjunction(*[formula for _, formula in self._named]))
         self.num_held, self.num_first_false = 0, Counter[int]()
+
+    def __len__(self) -> int:
+        return len(self._named)
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each."""
+        return [name for name, _ in self._named]
 
     def first_false(self, values: Interpretation) -> str | None:
         """The name of the first that does not hold; None if all hold. Raises OutOfDomain or Undecided."""
@@ -86,10 +93,10 @@ class Formulas:
                 return None
         except (OutOfDomain, Undecided):
             pass  # one of the formulas; those before it may be false
-        for place, (evaluators, formula) in enumerate(self._each):
-            if not evaluators.of(formula).under(values)():
+        for place, (name, formula) in enumerate(self._named):
+            if not self._evaluators.of(formula).under(values)():
                 self.num_first_false[place] += 1
-                return self.names[place]
+                return name
         raise AssertionError("a conjunction is false, and each of its parts holds")
 
 
@@ -98,9 +105,9 @@ class SymbolicRule:
 
     def __init__(self, name: str, parameters: Sequence[Parameter], outcome: Outcome, evaluators: Evaluators) -> None:
         self.name, self.parameters = name, tuple(parameters)
-        self.guards = Formulas(evaluators, outcome.guards)
-        self.checks = Formulas(evaluators, outcome.checks)
-        self.demands = Formulas(evaluators, outcome.demands)
+        self.guards = Formulas(evaluators, _named(outcome.guards))
+        self.checks = Formulas(evaluators, _named(outcome.checks))
+        self.demands = Formulas(evaluators, _named(outcome.demands))
         self.cells = {field_name: _cells(map, evaluators) for field_name, map in outcome.state.maps.items()}
         self.num_fired = self.num_refused = 0
 
@@ -108,6 +115,10 @@ class SymbolicRule:
         """The situation, and the arguments of the rule."""
         named = {one.name: value for one, value in zip(self.parameters, arguments, strict=True)}
         return situation.values.extended(given(situation.machine, self.parameters, named))
+
+
+def _named(formulas: Iterable[Required | Demand]) -> list[tuple[str, Truth]]:
+    return [(one.text, one.formula) for one in formulas]
 
 
 def _cells(map: Map, evaluators: Evaluators) -> Evaluator:
@@ -121,7 +132,7 @@ class SymbolicValue:
     def __init__(self, name: str, outcome: Outcome, evaluators: Evaluators) -> None:
         assert not isinstance(outcome.value, Map)
         self.name, self.value = name, evaluators.of(outcome.value)
-        self.demands = Formulas(evaluators, outcome.demands)
+        self.demands = Formulas(evaluators, _named(outcome.demands))
         self.counts = Counter[int]()
 
 
@@ -174,7 +185,7 @@ class Crosscheck:
         try:
             return self._compared(rule, situation, arguments, values, found, after)
         except (OutOfDomain, Undecided) as error:
-            raise _mismatch(rule.name, "its formulas", repr(error), found, situation, arguments) from error
+            raise mismatch(rule.name, "its formulas", repr(error), found, situation, arguments) from error
 
     def _compared(
         self,
@@ -187,21 +198,21 @@ class Crosscheck:
     ) -> State | None:
         demand = rule.demands.first_false(values)
         if (demand is not None) != (found == OUT_OF_RANGE) and (demand is None or not _is_of_rows(demand)):
-            raise _mismatch(rule.name, "demands", demand, found, situation, arguments)
+            raise mismatch(rule.name, "demands", demand, found, situation, arguments)
         if demand is not None:
             return None
         guard = rule.guards.first_false(values)
         sentence = found.sentence if isinstance(found, Guard) else None
         if guard != sentence:
-            raise _mismatch(rule.name, "guards", guard, sentence, situation, arguments)
-        self.num_values += len(rule.demands.names) + len(rule.guards.names)
+            raise mismatch(rule.name, "guards", guard, sentence, situation, arguments)
+        self.num_values += len(rule.demands) + len(rule.guards)
         if guard is not None:
             rule.num_refused += 1
             return None
         check, failed = rule.checks.first_false(values), found.text if isinstance(found, CheckFailed) else None
         if check != failed:
-            raise _mismatch(rule.name, "checks", check, failed, situation, arguments)
-        self.num_values += len(rule.checks.names)
+            raise mismatch(rule.name, "checks", check, failed, situation, arguments)
+        self.num_values += len(rule.checks)
         if failed is not None:
             after = watched(situation.state)
             unchecked = self.machine(situation.machine.sizes, with_checks=False)
@@ -228,7 +239,7 @@ class Crosscheck:
             if wrong is not None:
                 cell = f"{name}{list(wrong)} afterwards"
                 native = rows[wrong if rows.depth > 1 else wrong[0]]
-                raise _mismatch(rule.name, cell, symbolic(*wrong), native, situation, arguments)
+                raise mismatch(rule.name, cell, symbolic(*wrong), native, situation, arguments)
             self.num_cells += len(rows)
 
     # Claims
@@ -242,15 +253,15 @@ class Crosscheck:
         try:
             demand = claim.demands.first_false(situation.values)
             if (demand is not None) != (native == OUT_OF_RANGE) and (demand is None or not _is_of_rows(demand)):
-                raise _mismatch(claim.name, "demands", demand, native, situation)
+                raise mismatch(claim.name, "demands", demand, native, situation)
             if demand is not None:
                 return None
             symbolic = claim.value.under(situation.values)()
         except (OutOfDomain, Undecided) as error:
-            raise _mismatch(claim.name, "its formulas", repr(error), native, situation) from error
+            raise mismatch(claim.name, "its formulas", repr(error), native, situation) from error
         if symbolic != native:
-            raise _mismatch(claim.name, "its value", symbolic, native, situation)
-        self.num_values += 1 + len(claim.demands.names)
+            raise mismatch(claim.name, "its value", symbolic, native, situation)
+        self.num_values += 1 + len(claim.demands)
         claim.counts[symbolic] += 1
         return symbolic
 
@@ -272,9 +283,10 @@ def _is_of_rows(demand: str) -> bool:
     return "within the row" in demand or "starts at a slot" in demand
 
 
-def _mismatch(
+def mismatch(
     subject: str, place: str, symbolic: object, native: object, situation: Situation, arguments: Sequence[Any] = ()
 ) -> Mismatch:
+    """The error that the readers differ at a place of a subject."""
     called = f"{subject}({', '.join(map(str, arguments))})"
     return Mismatch(
         f"{called}, {place}: the translator gives {symbolic}, the native run gives {native}, in\n{picture(situation)}"

@@ -5,6 +5,8 @@ refused, that is compared too. Some states are *corrupted*: one cell gets anothe
 claims are false, checks fail and subscripts are out of range, and the readers must agree about that as well.
 """
 
+import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from inspect import signature
@@ -23,39 +25,52 @@ SIZES = (
     Sizes(num_gpu_blocks=2, num_host_blocks=2, block_size=1, num_seqs=2, num_indexes=4, num_flights=2),
 )
 STEPS_OF_ONE_WALK = 80
-DRAWS = 60  # of arguments for one rule in one state
-REFUSALS = 2  # that are compared in each state
-NUM_IDENTITIES = 3  # few, so that contents are often equal
+DRAWS = 120  # of arguments for one rule in one state
+NUM_IDENTITIES = 2  # few, so that contents are often equal
+WEIGHTS = {  # of a rule against the others, which have 1; so that states stay full, and rare situations are used
+    **dict.fromkeys(("set_aside", "widen", "skip"), 0.2),
+    **dict.fromkeys(("begin_free", "drop_last", "finish", "slide", "launch", "land"), 0.3),
+    **dict.fromkeys(("append", "compute", "promote", "mark_computed"), 3.0),
+    **dict.fromkeys(("hit", "share", "exchange", "follow_entry", "rehit_entry", "evict"), 30.0),
+}
 
 
 class Arguments:
     """Draws arguments of rules, by their annotations."""
 
     def __init__(self, random: Random, situation: Situation) -> None:
-        self.random, self.names = random, situation.machine.names
-        state = situation.state
-        rows = [*state.content, *state.memory, *(row for table in state.tokens for row in table)]
-        self.rows = [list(row) for row in dict.fromkeys(map(tuple, rows))]
+        self.random, self.names, self.state = random, situation.machine.names, situation.state
 
-    def drawn(self, annotations: Mapping[str, Any]) -> list[Any]:
-        """A value for each parameter."""
-        return [self._of(annotation) for annotation in annotations.values()]
-
-    def _of(self, annotation: Any) -> Any:
-        base, *domains = get_args(annotation)
-        if get_origin(base) is list:
-            return self._row(self.names["BLOCK_SIZE"])
-        return self.random.randrange(self._size(domains[0]))
+    def drawn(self, annotations: Mapping[str, Any]) -> Iterator[list[Any]]:
+        """Several lists with a value for each parameter; all of them, if there are few and no parameter is a row."""
+        domains = [(get_args(one)[1], get_origin(get_args(one)[0]) is list) for one in annotations.values()]
+        if any(is_row for _, is_row in domains) or math.prod(self._size(domain) for domain, _ in domains) > DRAWS:
+            for _ in range(DRAWS):
+                named: dict[str, Any] = {}
+                for name, (domain, is_row) in zip(annotations, domains, strict=True):
+                    named[name] = self._row(named) if is_row else self.random.randrange(self._size(domain))
+                yield list(named.values())
+        else:
+            found = [list(one) for one in itertools.product(*(range(self._size(domain)) for domain, _ in domains))]
+            self.random.shuffle(found)
+            yield from found
 
     def _size(self, domain: Domain) -> int:
         if domain.size is None:
             return int(self.names["BLOCK_SIZE"]) + 1
         return int(self.names[domain.size]) if isinstance(domain.size, str) else domain.size
 
-    def _row(self, length: int) -> list[int]:
-        if self.random.random() < 0.6:
-            return self.random.choice(self.rows)[:]
-        return [self.random.randrange(1, NUM_IDENTITIES + 1) for _ in range(length)]
+    def _row(self, named: Mapping[str, Any]) -> list[int]:
+        """A row: the content of a block that was drawn, or of any, or the tokens of a sequence, or a new row."""
+        content, tokens = self.state.content, self.state.tokens
+        match self.random.randrange(4):
+            case 0:
+                block = named.get("block", named.get("twin"))
+                return content[self.random.randrange(len(content)) if block is None else block][:]
+            case 1:
+                return self.random.choice(self.random.choice(tokens))[:]
+            case _:
+                return [self.random.randrange(1, NUM_IDENTITIES + 1) for _ in range(int(self.names["BLOCK_SIZE"]))]
 
 
 def corrupted(random: Random, machine: Machine, state: State) -> State:
@@ -110,9 +125,8 @@ class Walk:
     def _enabled(self, situation: Situation) -> tuple[str, list[Any]] | None:
         """A rule with arguments for which it is enabled, if it then stays within the lists of the state."""
         draw, scratch = Arguments(self.random, situation), watched(situation.state)
-        for name in sorted(self.annotations, key=lambda name: (self.fired[name], self.random.random())):
-            for _ in range(DRAWS):
-                arguments = draw.drawn(self.annotations[name])
+        for name in sorted(self.annotations, key=self._rank):
+            for arguments in draw.drawn(self.annotations[name]):
                 try:
                     found = run_natively(self.machine.rules[name], scratch, *arguments)
                 except ListEnds:
@@ -121,3 +135,7 @@ class Walk:
                 if found is None:
                     return name, arguments
         return None
+
+    def _rank(self, name: str) -> float:
+        """A random number; it is small for rules of much weight that have fired seldom."""
+        return -(self.random.random() ** ((1 + self.fired[name]) / WEIGHTS.get(name, 1.0)))
