@@ -75,27 +75,25 @@ class Formulas:
     def __init__(self, evaluators: Evaluators, named: Iterable[tuple[str, Truth]]) -> None:
         self._evaluators, self._named = evaluators, list(named)
         self._all = evaluators.of(conjunction(*[formula for _, formula in self._named]))
-        self.num_held, self.num_first_false = 0, Counter[int]()
+        self._num_false = Counter[str]()
 
     def __len__(self) -> int:
         return len(self._named)
 
-    @property
-    def names(self) -> list[str]:
-        """The name of each."""
-        return [name for name, _ in self._named]
+    def num_false(self) -> list[tuple[str, int]]:
+        """The name of each, and how often it was the first that did not hold."""
+        return [(name, self._num_false[name]) for name, _ in self._named]
 
     def first_false(self, values: Interpretation) -> str | None:
         """The name of the first that does not hold; None if all hold. Raises OutOfDomain or Undecided."""
         try:
             if self._all.under(values)():
-                self.num_held += 1
                 return None
         except (OutOfDomain, Undecided):
             pass  # one of the formulas; those before it may be false
-        for place, (name, formula) in enumerate(self._named):
+        for name, formula in self._named:
             if not self._evaluators.of(formula).under(values)():
-                self.num_first_false[place] += 1
+                self._num_false[name] += 1
                 return name
         raise AssertionError("a conjunction is false, and each of its parts holds")
 
@@ -108,8 +106,7 @@ class SymbolicRule:
         self.guards = Formulas(evaluators, _named(outcome.guards))
         self.checks = Formulas(evaluators, _named(outcome.checks))
         self.demands = Formulas(evaluators, _named(outcome.demands))
-        self.cells = {field_name: _cells(map, evaluators) for field_name, map in outcome.state.maps.items()}
-        self.num_fired = self.num_refused = 0
+        self.cells = {field_name: cells(map, evaluators) for field_name, map in outcome.state.maps.items()}
 
     def given(self, situation: Situation, arguments: Sequence[Any]) -> Interpretation:
         """The situation, and the arguments of the rule."""
@@ -121,7 +118,8 @@ def _named(formulas: Iterable[Required | Demand]) -> list[tuple[str, Truth]]:
     return [(one.text, one.formula) for one in formulas]
 
 
-def _cells(map: Map, evaluators: Evaluators) -> Evaluator:
+def cells(map: Map, evaluators: Evaluators) -> Evaluator:
+    """A map as a function of its indexes."""
     indexes = [z3.Int(f"cell_{place}") for place in range(map.arity)]
     return evaluators.of(map.read(*indexes), indexes)
 
@@ -136,10 +134,27 @@ class SymbolicValue:
         self.counts = Counter[int]()
 
 
+@dataclass(frozen=True, eq=False)
+class _Firing:
+    """A rule with its arguments in a situation."""
+
+    rule: SymbolicRule
+    situation: Situation
+    arguments: Sequence[Any]
+
+    @functools.cached_property
+    def values(self) -> Interpretation:
+        return self.rule.given(self.situation, self.arguments)
+
+    def mismatch(self, place: str, symbolic: object, native: object) -> Mismatch:
+        return mismatch(self.rule.name, place, symbolic, native, self.situation, self.arguments)
+
+
 class Crosscheck:
     """A text: its functions are translated when they are compared first. text: by default the specification.
 
-    num_cells: the cells of states after rules that were compared so far. num_values: of guards, checks and claims.
+    rules, claims: those that were translated so far. num_cells: the cells of states after rules that were compared so
+    far. num_values: guards, checks, demands and claims.
     """
 
     def __init__(self, text: Text | None = None) -> None:
@@ -149,8 +164,8 @@ class Crosscheck:
         self.evaluators = Evaluators()
         self.num_cells = self.num_values = 0
         self._machines: dict[tuple[Sizes, bool], Machine] = {}
-        self._rules: dict[str, SymbolicRule] = {}
-        self._values: dict[str, SymbolicValue] = {}
+        self.rules: dict[str, SymbolicRule] = {}
+        self.claims: dict[str, SymbolicValue] = {}
 
     def machine(self, sizes: Sizes, with_checks: bool = True) -> Machine:
         """The native machine of the text, with ghosts."""
@@ -161,17 +176,17 @@ class Crosscheck:
 
     def rule(self, name: str, annotations: Mapping[str, Any]) -> SymbolicRule:
         """A rule. annotations: of its parameters after the state."""
-        if name not in self._rules:
+        if name not in self.rules:
             parameters = [self.translator.unknown(*one) for one in annotations.items()]
             outcome = self.translator.run(name, self.before, *(one.value for one in parameters))
-            self._rules[name] = SymbolicRule(name, parameters, outcome, self.evaluators)
-        return self._rules[name]
+            self.rules[name] = SymbolicRule(name, parameters, outcome, self.evaluators)
+        return self.rules[name]
 
     def claim(self, name: str) -> SymbolicValue:
         """An invariant, a theorem, or another function of the state alone."""
-        if name not in self._values:
-            self._values[name] = SymbolicValue(name, self.translator.run(name, self.before), self.evaluators)
-        return self._values[name]
+        if name not in self.claims:
+            self.claims[name] = SymbolicValue(name, self.translator.run(name, self.before), self.evaluators)
+        return self.claims[name]
 
     # Rules
 
@@ -180,67 +195,49 @@ class Crosscheck:
 
         Raises Mismatch, or ListEnds.
         """
-        values, after = rule.given(situation, arguments), watched(situation.state)
+        firing = _Firing(rule, situation, arguments)
+        after = watched(situation.state)
         found = run_natively(situation.machine.function(rule.name), after, *arguments)
-        try:
-            return self._compared(rule, situation, arguments, values, found, after)
-        except (OutOfDomain, Undecided) as error:
-            raise mismatch(rule.name, "its formulas", repr(error), found, situation, arguments) from error
-
-    def _compared(
-        self,
-        rule: SymbolicRule,
-        situation: Situation,
-        arguments: Sequence[Any],
-        values: Interpretation,
-        found: object,
-        after: State,
-    ) -> State | None:
-        demand = rule.demands.first_false(values)
-        if (demand is not None) != (found == OUT_OF_RANGE) and (demand is None or not _is_of_rows(demand)):
-            raise mismatch(rule.name, "demands", demand, found, situation, arguments)
-        if demand is not None:
-            return None
-        guard = rule.guards.first_false(values)
-        sentence = found.sentence if isinstance(found, Guard) else None
-        if guard != sentence:
-            raise mismatch(rule.name, "guards", guard, sentence, situation, arguments)
-        self.num_values += len(rule.demands) + len(rule.guards)
-        if guard is not None:
-            rule.num_refused += 1
-            return None
-        check, failed = rule.checks.first_false(values), found.text if isinstance(found, CheckFailed) else None
-        if check != failed:
-            raise mismatch(rule.name, "checks", check, failed, situation, arguments)
-        self.num_values += len(rule.checks)
+        failed = found.text if isinstance(found, CheckFailed) else None
         if failed is not None:
             after = watched(situation.state)
             unchecked = self.machine(situation.machine.sizes, with_checks=False)
-            if run_natively(unchecked.function(rule.name), after, *arguments) is not None:
-                return None
-        self._compare_cells(rule, situation, arguments, values, after)
-        rule.num_fired += 1
-        return after
+            found = run_natively(unchecked.function(rule.name), after, *arguments)
+        try:
+            return after if self._agree(firing, found, failed, after) else None
+        except (OutOfDomain, Undecided) as error:
+            raise firing.mismatch("its formulas", repr(error), found) from error
 
-    def _compare_cells(
-        self,
-        rule: SymbolicRule,
-        situation: Situation,
-        arguments: Sequence[Any],
-        values: Interpretation,
-        after: State,
-    ) -> None:
+    def _agree(self, firing: _Firing, found: object, failed: str | None, after: State) -> bool:
+        """Whether the rule fired, in both ways.
+
+        found: what the rule returned natively, without checks. failed: the first check that did not hold.
+        """
+        rule, values = firing.rule, firing.values
+        demand = rule.demands.first_false(values)
+        if demand is not None:
+            if found != OUT_OF_RANGE and failed is None and not _is_of_rows(demand):
+                raise firing.mismatch("demands", demand, found)
+            return False
+        if found == OUT_OF_RANGE:
+            raise firing.mismatch("demands", "that all hold", found)
+        guard, sentence = rule.guards.first_false(values), found.sentence if isinstance(found, Guard) else None
+        if guard != sentence:
+            raise firing.mismatch("the first guard that does not hold", guard, sentence)
+        self.num_values += len(rule.demands) + len(rule.guards)
+        if guard is not None:
+            return False
+        check = rule.checks.first_false(values)
+        if check != failed:
+            raise firing.mismatch("the first check that does not hold", check, failed)
+        self.num_values += len(rule.checks)
         for name, evaluator in rule.cells.items():
-            symbolic, rows = evaluator.under(values), field_rows(situation.machine, name, getattr(after, name))
-            if rows.depth == 1:
-                wrong = next(((at,) for at, value in rows.items() if symbolic(at) != value), None)
-            else:
-                wrong = next((at for at, value in rows.items() if symbolic(*at) != value), None)
-            if wrong is not None:
-                cell = f"{name}{list(wrong)} afterwards"
-                native = rows[wrong if rows.depth > 1 else wrong[0]]
-                raise mismatch(rule.name, cell, symbolic(*wrong), native, situation, arguments)
+            symbolic, rows = evaluator.under(values), field_rows(firing.situation.machine, name, getattr(after, name))
+            for at, native in rows.cells():
+                if symbolic(*at) != native:
+                    raise firing.mismatch(f"{name}{list(at)} afterwards", symbolic(*at), native)
             self.num_cells += len(rows)
+        return True
 
     # Claims
 
@@ -280,7 +277,7 @@ def run_natively(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def _is_of_rows(demand: str) -> bool:
     """Whether it is a demand of an operation on rows, which are slices natively, and slices have no range."""
-    return "within the row" in demand or "starts at a slot" in demand
+    return demand.startswith(("put(", "same(", "spliced("))
 
 
 def mismatch(

@@ -161,6 +161,10 @@ class Rows(dict[Any, Any]):
             raise Undecided
         return self.beyond(*indexes)
 
+    def cells(self) -> Iterable[tuple[tuple[int, ...], Any]]:
+        """Each value with its indexes."""
+        return self.items() if self.depth > 1 else (((at,), value) for at, value in self.items())
+
 
 def _flat(rows: Any, depth: int) -> list[tuple[tuple[int, ...], Any]]:
     if depth == 0:
@@ -207,22 +211,22 @@ def field_rows(machine: Machine, name: str, rows: Any) -> Rows:
     """The value of a field at each index, given its native value, a list."""
     field, start = FIELDS[name], FIELDS[name].start
     if not callable(start):
-        return Rows(name, rows, *_shape(machine, field.domains), lambda *_: start)
+        return Rows(name, rows, *shape(machine, field.domains), lambda *_: start)
     first: Callable[..., Any] = machine.names[start.__name__]
-    return Rows(name, rows, *_shape(machine, field.domains), lambda *at: first(*field.start_arguments(at)))
+    return Rows(name, rows, *shape(machine, field.domains), lambda *at: first(*field.start_arguments(at)))
 
 
 def _argument(machine: Machine, parameter: Parameter, value: Any) -> Any:
     if not isinstance(parameter.value, Map):
         return value
-    lengths, has_end = _shape(machine, parameter.value.domains)
+    lengths, has_end = shape(machine, parameter.value.domains)
     inner = value
     for place in range(len(lengths)):
         lengths[place], inner = len(inner), inner[0] if inner else []
     return Rows(parameter.name, value, lengths, has_end, lambda *_: 0)
 
 
-def _shape(machine: Machine, domains: Sequence[Domain]) -> tuple[list[int], list[bool]]:
+def shape(machine: Machine, domains: Sequence[Domain]) -> tuple[list[int], list[bool]]:
     """The number of indexes in each place, and whether the domain ends there."""
     sizes = [machine.names[one.size] if isinstance(one.size, str) else one.size or 0 for one in domains]
     return sizes, [one.size is not None and one.size not in WITHOUT_END for one in domains]

@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin
 
 from kvproof.models.counterexamples.replay import watched
 from kvproof.models.crosscheck.comparison import Crosscheck, ListEnds, Situation, SymbolicRule, run_natively
-from kvproof.spec.language import COLLECTED, Domain
+from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import FIELDS, Machine, Sizes
 from kvproof.spec.text.state import State
 
@@ -36,29 +36,35 @@ WEIGHTS = {  # of a rule against the others, which have 1; so that states stay f
 
 
 class Arguments:
-    """Draws arguments of rules, by their annotations."""
+    """Draws arguments of rules, by their annotations. least: -1, to draw counts outside their domain too."""
 
-    def __init__(self, random: Random, situation: Situation) -> None:
+    def __init__(self, random: Random, situation: Situation, least: int = 0) -> None:
+        self.least = least
         self.random, self.names, self.state = random, situation.machine.names, situation.state
 
     def drawn(self, annotations: Mapping[str, Any]) -> Iterator[list[Any]]:
         """Several lists with a value for each parameter; all of them, if there are few and no parameter is a row."""
-        domains = [(get_args(one)[1], get_origin(get_args(one)[0]) is list) for one in annotations.values()]
-        if any(is_row for _, is_row in domains) or math.prod(self._size(domain) for domain, _ in domains) > DRAWS:
+        ranges = [self._range(annotation) for annotation in annotations.values()]
+        known = [one for one in ranges if one is not None]
+        if len(known) < len(ranges) or math.prod(map(len, known)) > DRAWS:
             for _ in range(DRAWS):
                 named: dict[str, Any] = {}
-                for name, (domain, is_row) in zip(annotations, domains, strict=True):
-                    named[name] = self._row(named) if is_row else self.random.randrange(self._size(domain))
+                for name, numbers in zip(annotations, ranges, strict=True):
+                    named[name] = self._row(named) if numbers is None else self.random.choice(numbers)
                 yield list(named.values())
         else:
-            found = [list(one) for one in itertools.product(*(range(self._size(domain)) for domain, _ in domains))]
+            found = [list(one) for one in itertools.product(*known)]
             self.random.shuffle(found)
             yield from found
 
-    def _size(self, domain: Domain) -> int:
+    def _range(self, annotation: Any) -> range | None:
+        """The numbers that are tried for a parameter; None for a row."""
+        base, domain = get_args(annotation)
+        if get_origin(base) is list:
+            return None
         if domain.size is None:
-            return int(self.names["BLOCK_SIZE"]) + 1
-        return int(self.names[domain.size]) if isinstance(domain.size, str) else domain.size
+            return range(self.least, int(self.names["BLOCK_SIZE"]) + 2)
+        return range(int(self.names[domain.size]) if isinstance(domain.size, str) else domain.size)
 
     def _row(self, named: Mapping[str, Any]) -> list[int]:
         """A row: the content of a block that was drawn, or of any, or the tokens of a sequence, or a new row."""
@@ -138,4 +144,4 @@ class Walk:
 
     def _rank(self, name: str) -> float:
         """A random number; it is small for rules of much weight that have fired seldom."""
-        return -(self.random.random() ** ((1 + self.fired[name]) / WEIGHTS.get(name, 1.0)))
+        return -math.pow(self.random.random(), (1 + self.fired[name]) / WEIGHTS.get(name, 1.0))
