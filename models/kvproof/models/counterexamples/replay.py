@@ -142,15 +142,16 @@ def watched(state: State) -> State:
     """A copy of the state whose lists check their subscripts."""
     found = State()
     for name, field in FIELDS.items():
-        setattr(found, name, _watched(getattr(state, name), field.domains))
+        setattr(found, name, watched_values(getattr(state, name), field.domains))
     return found
 
 
-def _watched(values: Any, domains: tuple[Domain, ...]) -> Any:
+def watched_values(values: Any, domains: tuple[Domain, ...]) -> Any:
+    """A copy of the values of a field or of an argument, in lists that check their subscripts."""
     if not domains:
         return values
-    kind = Endless if domains[0].size in WITHOUT_END else Watched
-    return kind(_watched(value, domains[1:]) for value in values)
+    kind = Endless if domains[0].size is None or domains[0].size in WITHOUT_END else Watched
+    return kind(watched_values(value, domains[1:]) for value in values)
 
 
 def _with_one_check(function: ast.FunctionDef, name: str, case: Case) -> ast.FunctionDef:

@@ -34,7 +34,7 @@ from kvproof.models.proofs.induction import Induction
 from kvproof.models.translation.conditions import Demand
 from kvproof.models.translation.maps import Map
 from kvproof.models.translation.rules import Outcome, Required
-from kvproof.models.translation.terms import Truth, conjunction
+from kvproof.models.translation.terms import Truth
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Parameter, Translator
 from kvproof.spec.native import FIELDS, CheckFailed, Guard, Machine, Sizes
@@ -73,9 +73,21 @@ class Formulas:
     """Formulas that hold together, in the order of the text. first_false: how often each was the first not to hold."""
 
     def __init__(self, evaluators: Evaluators, named: Iterable[tuple[str, Truth]]) -> None:
-        self._evaluators, self._named = evaluators, list(named)
-        self._all = evaluators.of(conjunction(*[formula for _, formula in self._named]))
+        self._named = list(named)
+        self._first_false = evaluators.of_first_false([formula for _, formula in self._named])
+        self._lenient: set[str] = set()
         self._num_false = Counter[str]()
+
+    @classmethod
+    def of_demands(cls, evaluators: Evaluators, demands: Iterable[Demand]) -> "Formulas":
+        """Demands, under the texts that they are made by."""
+        found = cls(evaluators, _named(demands))
+        found._lenient = {one.text for one in demands if _may_be_unnoticed(one)}
+        return found
+
+    def is_lenient(self, demand: str) -> bool:
+        """Whether the native run may be defined although this demand does not hold."""
+        return demand in self._lenient
 
     def __len__(self) -> int:
         return len(self._named)
@@ -86,16 +98,12 @@ class Formulas:
 
     def first_false(self, values: Interpretation) -> str | None:
         """The name of the first that does not hold; None if all hold. Raises OutOfDomain or Undecided."""
-        try:
-            if self._all.under(values)():
-                return None
-        except (OutOfDomain, Undecided):
-            pass  # one of the formulas; those before it may be false
-        for name, formula in self._named:
-            if not self._evaluators.of(formula).under(values)():
-                self._num_false[name] += 1
-                return name
-        raise AssertionError("a conjunction is false, and each of its parts holds")
+        place = self._first_false.under(values)()
+        if place < 0:
+            return None
+        name, _ = self._named[place]
+        self._num_false[name] += 1
+        return name
 
 
 class SymbolicRule:
@@ -105,7 +113,7 @@ class SymbolicRule:
         self.name, self.parameters = name, tuple(parameters)
         self.guards = Formulas(evaluators, _named(outcome.guards))
         self.checks = Formulas(evaluators, _named(outcome.checks))
-        self.demands = Formulas(evaluators, _named(outcome.demands))
+        self.demands = Formulas.of_demands(evaluators, outcome.demands)
         self.cells = {field_name: cells(map, evaluators) for field_name, map in outcome.state.maps.items()}
 
     def given(self, situation: Situation, arguments: Sequence[Any]) -> Interpretation:
@@ -130,7 +138,7 @@ class SymbolicValue:
     def __init__(self, name: str, outcome: Outcome, evaluators: Evaluators) -> None:
         assert not isinstance(outcome.value, Map)
         self.name, self.value = name, evaluators.of(outcome.value)
-        self.demands = Formulas(evaluators, _named(outcome.demands))
+        self.demands = Formulas.of_demands(evaluators, outcome.demands)
         self.counts = Counter[int]()
 
 
@@ -216,7 +224,7 @@ class Crosscheck:
         rule, values = firing.rule, firing.values
         demand = rule.demands.first_false(values)
         if demand is not None:
-            if found != OUT_OF_RANGE and failed is None and not _is_of_rows(demand):
+            if found != OUT_OF_RANGE and failed is None and not rule.demands.is_lenient(demand):
                 raise firing.mismatch("demands", demand, found)
             return False
         if found == OUT_OF_RANGE:
@@ -249,9 +257,9 @@ class Crosscheck:
         native = run_natively(situation.machine.function(claim.name), situation.watched)
         try:
             demand = claim.demands.first_false(situation.values)
-            if (demand is not None) != (native == OUT_OF_RANGE) and (demand is None or not _is_of_rows(demand)):
-                raise mismatch(claim.name, "demands", demand, native, situation)
             if demand is not None:
+                if native != OUT_OF_RANGE and not claim.demands.is_lenient(demand):
+                    raise mismatch(claim.name, "demands", demand, native, situation)
                 return None
             symbolic = claim.value.under(situation.values)()
         except (OutOfDomain, Undecided) as error:
@@ -275,9 +283,12 @@ def run_natively(function: Callable[..., Any], *arguments: Any) -> Any:
         raise ListEnds from error
 
 
-def _is_of_rows(demand: str) -> bool:
-    """Whether it is a demand of an operation on rows, which are slices natively, and slices have no range."""
-    return demand.startswith(("put(", "same(", "spliced("))
+def _may_be_unnoticed(demand: Demand) -> bool:
+    """Whether a native run may be defined although the demand does not hold.
+
+    A slice, natively, has no range; and a quantifier stops at the first element that decides it.
+    """
+    return demand.text.startswith(("put(", "same(", "spliced(")) or z3.is_quantifier(demand.formula)
 
 
 def mismatch(

@@ -111,6 +111,11 @@ class Evaluators:
             self._evaluators[key] = Evaluator(_Writer(arguments).module(self.node(term)))
         return self._evaluators[key]
 
+    def of_first_false(self, formulas: Sequence[z3.BoolRef | bool]) -> Evaluator:
+        """The evaluator of the place of the first formula that does not hold; -1 if all hold."""
+        nodes = [self.node(one) if isinstance(one, z3.ExprRef) else one for one in formulas]
+        return Evaluator(_Writer(()).module_of_first_false(nodes))
+
     def node(self, term: z3.ExprRef) -> Node:
         """The term, read once."""
         key = term.get_id()
@@ -143,14 +148,19 @@ def evaluate(term: Term, interpretation: Interpretation) -> Value:
 
 
 def is_so_for_some(low: Any, body: Callable[[Any], bool], wanted: bool, end: int) -> bool:
-    """Whether the body is `wanted` for some number from `low` on. Raises Undecided if no bound suffices."""
+    """Whether the body is `wanted` for some number from `low` on. Raises Undecided if no bound suffices.
+
+    The tail is tried from `end` on, then from numbers that are 1, 2, 4, … larger.
+    """
+    spread = 0
     for number in itertools.count(low):
-        if number >= end:
+        if number >= end + spread:
             try:
                 return body(Tail(number)) is wanted
             except Undecided:
-                if number >= end + SPREAD_MAX:
+                if spread >= SPREAD_MAX:
                     raise
+                spread = 2 * spread or 1
         if body(number) is wanted:
             return True
     raise AssertionError
@@ -169,12 +179,22 @@ class _Writer:
         self.texts: dict[tuple[Node, Bound], str] = {}
 
     def module(self, term: Node | int) -> str:
-        """The text of the module."""
+        """The text of the module whose function gives the value of a term."""
         value = self.text(term, ()) if isinstance(term, Node) else repr(term)
+        return self._module([f"return lambda {', '.join(self.parameters.values())}: {value}"])
+
+    def module_of_first_false(self, terms: Sequence[Node | bool]) -> str:
+        """The text of the module whose function gives the place of the first term that is false, or -1."""
+        lines = ["def value():"]
+        for place, term in enumerate(terms):
+            value = self.text(term, ()) if isinstance(term, Node) else repr(term)
+            lines.append(f"    if not {value}: return {place}")
+        return self._module([*lines, "    return -1", "return value"])
+
+    def _module(self, lines: list[str]) -> str:
         symbols = [f"{local} = interpretation.symbols[{name!r}]" for name, local in self.symbols.items()]
-        result = f"return lambda {', '.join(self.parameters.values())}: {value}"
-        lines = [*symbols, "end = interpretation.end", *self.functions, result]
-        return "\n    ".join(["def made(interpretation):", *lines]) + "\n"
+        body = [*symbols, "end = interpretation.end", *self.functions, *lines]
+        return "\n    ".join(["def made(interpretation):", *body]) + "\n"
 
     def text(self, node: Node, bound: Bound) -> str:
         """The term as an expression in which the bound variables have these names."""
