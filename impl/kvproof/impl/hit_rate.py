@@ -20,7 +20,6 @@ class CacheMetricData:
     block_size: int = 1000
 
     def query(self, hit: bool) -> None:
-        """Count one look-up."""
         self.query_many(1, 1 if hit else 0)
 
     def query_many(self, num_queries: int, num_hits: int) -> None:

@@ -46,7 +46,6 @@ class LogicalTokenBlock:
         self.num_tokens = stop
 
     def get_token_ids(self) -> list[int]:
-        """The tokens, without blanks."""
         return self.token_ids[: self.num_tokens]
 
     def get_last_token_id(self) -> int:

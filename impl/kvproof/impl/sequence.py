@@ -119,7 +119,6 @@ class SequenceData:
         self._num_computed_tokens = 0
 
     def copy(self) -> SequenceData:
-        """Return a copy, for a fork."""
         other = SequenceData(self._token_ids[: self._num_prompt_tokens], self._token_ids[self._num_prompt_tokens :])
         other._num_computed_tokens = self._num_computed_tokens
         return other

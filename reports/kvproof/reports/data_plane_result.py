@@ -5,6 +5,7 @@ speed comes with its ratio to a plain copy of the same number of bytes, made by 
 Runs are compared by this ratio.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 
@@ -161,6 +162,11 @@ class DataPlane:
     comparisons: list[Comparison] = field(default_factory=list)
     baseline: str = ""
     notes: list[str] = field(default_factory=list)
+
+    def caught_by_kind(self) -> list[tuple[str, int, int]]:
+        """For each kind of fault: its name, the number of caught faults, and the number of planted faults."""
+        caught = Counter(fault.kind for fault in self.faults if fault.is_caught)
+        return [(kind, caught[kind], count) for kind, count in Counter(fault.kind for fault in self.faults).items()]
 
     @property
     def is_worse(self) -> bool:

@@ -62,7 +62,7 @@ def device_page(result: Result) -> str:
         statuses=Counter(case.status for case in plane.cases),
         failed=[case for case in plane.cases if case.status == "failed"],
         bytes_proven=sum(case.bytes_proven for case in plane.cases),
-        kinds=_caught_by_kind(plane),
+        kinds=plane.caught_by_kind(),
         speeds_plot=Markup(device_plots.speeds_plot(bandwidth)) if bandwidth and bandwidth.moves else "",
         costs_plot=Markup(device_plots.costs_plot(bandwidth.host_costs)) if bandwidth and bandwidth.host_costs else "",
         comparison_plot=Markup(device_plots.comparison_plot(plane.comparisons)) if plane.comparisons else "",
@@ -96,12 +96,6 @@ def _cell(cases: list[MovedCase]) -> Cell:
 
 def _stream(case: MovedCase) -> str:
     return "" if case.stream in ("", "none") else f" ({case.stream} stream)"
-
-
-def _caught_by_kind(plane: DataPlane) -> list[tuple[str, int, int]]:
-    """For each kind of fault: its name, the number of caught faults, and the number of planted faults."""
-    caught = Counter(fault.kind for fault in plane.faults if fault.is_caught)
-    return [(kind, caught[kind], count) for kind, count in Counter(fault.kind for fault in plane.faults).items()]
 
 
 def size(num_bytes: float) -> str:

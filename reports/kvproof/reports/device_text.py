@@ -18,10 +18,9 @@ def device_lines(plane: DataPlane) -> Iterator[Line]:
         listed = ", ".join(f"{count} {status}" for status, count in statuses.items())
         proven = sum(case.bytes_proven for case in plane.cases)
         yield f"bytes: {len(plane.cases)} cases ({listed}), {proven:,} bytes compared on {plane.device}", ""
-    caught = Counter(fault.kind for fault in plane.faults if fault.is_caught)
-    for kind, count in Counter(fault.kind for fault in plane.faults).items():
-        style = "" if caught[kind] == count else "bold red"
-        yield f"faults planted into this run, {kind}: {caught[kind]} of {count} caught", style
+    for kind, num_caught, num_planted in plane.caught_by_kind():
+        style = "" if num_caught == num_planted else "bold red"
+        yield f"faults planted into this run, {kind}: {num_caught} of {num_planted} caught", style
     for fault in plane.faults:
         if not fault.is_caught:
             yield f"  missed: {fault.name}: {fault.text or 'the harness reported nothing'}", "bold red"

@@ -37,7 +37,6 @@ def print_report(result: Result, folder: Path, console: Console) -> None:
 
 
 def plain_text(result: Result, folder: Path) -> str:
-    """The report without colours."""
     file = io.StringIO()
     _print(result, folder, Console(file=file, width=WIDTH_OF_PLAIN_TEXT, no_color=True, force_terminal=False))
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"

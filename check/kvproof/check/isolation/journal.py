@@ -100,7 +100,6 @@ class Journaled(list[Operation]):
         self.journal = journal
 
     def append(self, operation: Operation) -> None:
-        """Write the operation to the journal and append it."""
         self.journal.note(operation)
         super().append(operation)
 

@@ -37,11 +37,9 @@ class RemoteFactory:
         self.server = ForkClient(name, limits or Limits())
 
     def __call__(self) -> Any:
-        """A fresh subject, in a new fork."""
         return RemoteSubject(self.server)
 
     def close(self) -> None:
-        """End the fork server and its forks."""
         self.server.close()
 
 

@@ -89,7 +89,6 @@ def _driver(
 
 
 def _manager_of(subject: Any) -> Any:
-    """The manager behind an adapter."""
     for path in PATHS_TO_MANAGER:
         found = subject
         for name in path:

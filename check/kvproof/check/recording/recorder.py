@@ -101,7 +101,6 @@ class Recorder:
         raise NotImplementedError
 
     def free(self) -> tuple[int, int]:
-        """Free blocks of both devices."""
         raise NotImplementedError
 
     def reserved(self) -> list[int]:

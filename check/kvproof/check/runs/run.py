@@ -48,7 +48,6 @@ class Request:
 
     @property
     def store(self) -> Store:
-        """The result folder of the run."""
         return Store(self.folder)
 
 

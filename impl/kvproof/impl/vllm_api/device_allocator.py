@@ -55,7 +55,6 @@ class NullBlock:
 
     @property
     def block_size(self) -> int:
-        """Number of slots, in tokens."""
         return self._block_size
 
 

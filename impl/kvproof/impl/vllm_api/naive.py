@@ -101,7 +101,6 @@ class NaiveBlock:
 
     @property
     def block_size(self) -> int:
-        """Number of slots, in tokens."""
         return self._block_size
 
     @property

@@ -73,7 +73,6 @@ def _of_pool(world: World, pool: PoolId, rows: NDArray[np.int64]) -> list[WrongR
 
 
 def _name_places(labels: Words, geometry: Geometry) -> NDArray[np.bool_]:
-    """Which labels name an existing row."""
     fields = fields_of(labels)
     is_guard = fields["kind"] == Kind.GUARD
     is_ours = (fields["kind"] == Kind.DATA) | (fields["kind"] == Kind.POISON)

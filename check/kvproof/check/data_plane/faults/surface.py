@@ -63,7 +63,6 @@ class FaultyMover:
     order: tuple[str, ...] = WORKER_ORDER
 
     def move(self, surface: Surface) -> None:
-        """Execute the lists."""
         for name in self.order:
             source_pool, target_pool = self.pools(name)
             for layer, part in surface.places():

@@ -129,7 +129,6 @@ class _Plan:
         yield from (case for case in chain(*zip_longest(*of_executors.values())) if case is not None)
 
     def scenario(self, kind: str, size: Size) -> Scenario:
-        """The scenario of a kind and size, which all executors share."""
         key = kind, size
         if self.config.given is not None:
             self.scenarios[key] = self.config.given

@@ -71,7 +71,6 @@ class Load:
         return World(self.geometry, device, self.isolation.share(self.geometry) if self.isolation else None)
 
     def prepared(self, executor: Executor, world: World) -> MoveBlocks:
-        """The function that executes one step."""
         if self.isolation is None:
             return executor.prepare(world.caches())
         self.isolation.open(self.geometry)

@@ -24,6 +24,13 @@ PROMPT_BESIDE_RING = Assumption(
 )
 
 
+def blocks_of_ring(config: Config) -> int | None:
+    """The number of blocks of the ring that keeps the window; None if there is no window. Raises Unsupported."""
+    if config.window and config.chunked:
+        raise Unsupported("a ring does not hold what the later chunks of a prompt read")
+    return None if config.window is None else sized_function("blocks_for", config.block_size)(config.window - 1) + 1
+
+
 class Generation1(BuiltIn):
     """`kvproof.impl.BlockSpaceManagerV1` behind the protocol."""
 
@@ -36,8 +43,5 @@ class Generation1(BuiltIn):
 
     def make(self, config: Config) -> Any:
         """A new manager; if there is a window, with the ring that keeps it. Raises Unsupported."""
-        if config.window and config.chunked:
-            raise Unsupported("a ring does not hold what the later chunks of a prompt read")
-        size = config.block_size
-        ring = None if config.window is None else (sized_function("blocks_for", size)(config.window - 1) + 1) * size
-        return super().make(replace(config, window=ring))
+        num_blocks = blocks_of_ring(config)
+        return super().make(replace(config, window=None if num_blocks is None else num_blocks * config.block_size))

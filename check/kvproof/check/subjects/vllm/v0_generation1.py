@@ -20,15 +20,10 @@ from dataclasses import replace
 from typing import Any
 
 from kvproof.check.protocol.manager import NULL_BLOCK, Assumption, Config, Observation, Unsupported
+from kvproof.check.subjects.builtin.generation1 import PROMPT_BESIDE_RING, blocks_of_ring
 from kvproof.check.subjects.vllm.v0_loader import Manager
 from kvproof.check.subjects.vllm.v0_manager import VllmV0
 from kvproof.check.subjects.vllm.v0_observation import BlockPools, absolute_ids
-from kvproof.spec.native import sized_function
-
-PROMPT_BESIDE_RING = Assumption(
-    "prompt-beside-ring", "A prompt longer than the ring is computed in one step, which does not read the ring."
-)
-
 
 PARTIAL_UNSHARED = Assumption(
     "partial-unshared", "With caching, the last block of a prompt, if it is not full, is like that of no other prompt."
@@ -52,16 +47,14 @@ class VllmV0Generation1(VllmV0):
 
     def make(self, config: Config) -> Any:
         """A new manager; if there is a window, with the ring that keeps it. Raises Unsupported."""
-        if config.window and config.chunked:
-            raise Unsupported("a ring does not hold what the later chunks of a prompt read")
+        self._num_ring = blocks_of_ring(config)
         if config.caching and config.chunked and config.num_host_blocks:
             raise Unsupported("with caching, a prompt that is computed in part is not swapped")
         if config.caching and config.group_size > 1:
             raise Unsupported("with caching, a group has one waiting sequence")
-        size = config.block_size
-        self._num_ring = None if config.window is None else sized_function("blocks_for", size)(config.window - 1) + 1
-        ring = None if self._num_ring is None else self._num_ring * size
-        return super().make(replace(config, window=ring))
+        return super().make(
+            replace(config, window=None if self._num_ring is None else self._num_ring * config.block_size)
+        )
 
     def _pools_of(self, manager: Any, config: Config) -> BlockPools:
         return BlockPools(manager, config)
