@@ -7,7 +7,7 @@ fault out again is exact. A line that is not there exactly once is an error: the
 import gc
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from operator import attrgetter
 from types import CodeType, FunctionType, ModuleType
@@ -18,9 +18,15 @@ import pytest
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 
 
-def pytest_collection_finish() -> None:
-    """Do not search the million objects of the imported modules in every full garbage collection: 0.2 s each time."""
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage while modules are imported, nor search their million objects in every later collection."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @contextmanager
