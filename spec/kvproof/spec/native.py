@@ -11,6 +11,7 @@ import ast
 import copy
 import functools
 import inspect
+import pickle
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType, ModuleType
@@ -139,13 +140,18 @@ def _functions_of(texts: Iterable[ModuleType]) -> dict[str, tuple[ast.FunctionDe
 
 def without_ghosts(function: ast.FunctionDef) -> ast.FunctionDef:
     """The function without the statements that only ghost fields need."""
-    function = copy.deepcopy(function)
-    while True:
-        live = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        before = ast.dump(function)
+    function, num_nodes = _copied(function), 0
+    while len(nodes := list(ast.walk(function))) != num_nodes:  # leaving out a statement may leave a local unused
+        num_nodes = len(nodes)
+        live = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
         function.body = list(_kept(function.body, live)) or [ast.Pass()]
-        if ast.dump(function) == before:
-            return function
+    return function
+
+
+def _copied(function: ast.FunctionDef) -> ast.FunctionDef:
+    """A copy of the whole tree, several times as fast as by `copy.deepcopy`: every process compiles the text."""
+    copied: ast.FunctionDef = pickle.loads(pickle.dumps(function))
+    return copied
 
 
 def _kept(body: list[ast.stmt], live: set[str]) -> Iterable[ast.stmt]:
@@ -238,7 +244,7 @@ def _compiled(
 ) -> tuple[CodeType, dict[str, Any]]:
     """The code of one function, and the constants that it uses. Cached, so that a mutant compiles one function only."""
     constants: dict[str, Any] = {}
-    function = copy.deepcopy(function) if with_ghosts else without_ghosts(function)
+    function = _copied(function) if with_ghosts else without_ghosts(function)
     function = _Runnable(function.name, with_checks, constants).visit(function)
     function.decorator_list, function.returns = [], None
     for argument in function.args.args:
