@@ -53,6 +53,15 @@ def prove(
     smt2: Annotated[
         Path | None, typer.Option("--smt2", metavar="DIR", help="Write each question as an SMT-LIB file.")
     ] = None,
+    certificates: Annotated[
+        Path | None,
+        typer.Option(
+            "--certificates",
+            metavar="DIR",
+            help="Have cvc5 prove everything again, and write each question and proof for an independent checker. "
+            "Files of an earlier run are kept if they are still right.",
+        ),
+    ] = None,
     cores: Annotated[bool, typer.Option("--cores", help="Show which hypotheses each proof needed.")] = False,
     baseline: Annotated[
         Path | None,
@@ -80,7 +89,7 @@ def prove(
         from kvproof.models.translation.text import specification
 
         settings = Settings(seed=seed, timeout_seconds=timeout, wants_core=cores)
-        options = ProofOptions(second_solver, smt2, baseline, save_baseline)
+        options = ProofOptions(second_solver, smt2, baseline, save_baseline, certificates)
         try:
             other = None if text is None else specification().rewritten(read_text(text), str(text))
             raise typer.Exit(run_proofs(ProofRequest(tuple(only or ()), settings, jobs, json, other, options)))

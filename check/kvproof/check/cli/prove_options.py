@@ -1,29 +1,32 @@
-"""The optional parts of `kvproof prove`: a second solver, SMT-LIB files, and a baseline of efforts.
+"""The optional parts of `kvproof prove`: a second solver, SMT-LIB files, certificates, and a baseline of efforts.
 
 Second solver: cvc5 is asked every question that Z3 was asked, and each of its answers is a check of its own. If one
 solver proves what the other has a counterexample for, one of them is wrong, and the run is refuted.
 
 SMT-LIB: one file for each question, for other solvers and for readers.
 
+Certificates: see `prove_certificates`.
+
 Baseline: the effort of each proof, in a file. A later run with the same version of Z3 and the same seed is compared
 with it, and fails if a proof has become much harder: proofs get slow before they break.
 """
 
-import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import msgspec
 import z3
 
+from kvproof.check.cli.prove_certificates import CERTIFICATES, CertificateRun
 from kvproof.check.cli.prove_report import Line, ProofProgress
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained
 from kvproof.check.runs.terminal import Output
+from kvproof.models.certificates.folder import file_stem
 from kvproof.models.proofs.instances import where_denied, where_next_fired
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers import second_solver
@@ -35,35 +38,44 @@ from kvproof.spec.verdict import Exit, Verdict
 
 SECOND_SOLVER = "second-solver"
 SOLVER = f"z3 {z3.get_version_string()}"
-FILE_NAME_LENGTH = 60
 
 
 @dataclass
 class ProofOptions:
     """The optional parts that the user asked for, and their results.
 
-    smt2: folder for SMT-LIB files. before: the efforts read from the baseline. harder: the proofs that take more effort
-    than the baseline allows. second_outcomes: the answers of the second solver.
+    smt2: folder for SMT-LIB files. certificates: folder for questions and proofs. before: the efforts read from the
+    baseline. harder: the proofs that take more effort than the baseline allows. second_outcomes: the answers of the
+    second solver. certified: the run for certificates.
     """
 
     second_solver: bool = False
     smt2: Path | None = None
     baseline: Path | None = None
     save_baseline: Path | None = None
+    certificates: Path | None = None
     before: Efforts | None = None
     harder: list[str] = field(default_factory=list)
     second_outcomes: list[ProofOutcome] = field(default_factory=list)
+    certified: CertificateRun | None = None
 
-    def prepare(self, settings: Settings, is_whole: bool) -> None:
-        """Validate the options before the run. is_whole: everything is proved. Raises UsageError, StoreError."""
+    def prepare(self, settings: Settings, is_whole: bool, is_other_text: bool) -> None:
+        """Validate the options before the run. Raises UsageError, StoreError.
+
+        is_whole: everything is proved. is_other_text: the text of the specification is replaced.
+        """
         if (self.baseline or self.save_baseline) and settings.wants_core:
             raise UsageError("--cores changes the efforts; use it without --baseline and --save-baseline")
         if self.save_baseline and not is_whole:
             raise UsageError("--save-baseline needs a run of everything; leave out --only and --text")
-        if self.second_solver and not second_solver.is_installed():
-            raise UsageError("--second-solver needs cvc5, which is not installed: pip install 'kvproof[second-solver]'")
-        if self.smt2 is not None:
-            require_folder(self.smt2)
+        if self.certificates is not None and is_other_text:
+            raise UsageError("certificates are about the specification as it is; leave out --text")
+        for option in ("--second-solver",) * self.second_solver + ("--certificates",) * (self.certificates is not None):
+            if not second_solver.is_installed():
+                raise UsageError(f"{option} needs cvc5, which is not installed: pip install 'kvproof[second-solver]'")
+        for option, folder in (("--smt2", self.smt2), (f"--{CERTIFICATES}", self.certificates)):
+            if folder is not None:
+                require_folder(folder, option)
         self.before = None if self.baseline is None else read_baseline(self.baseline, settings.seed)
 
     def run(
@@ -83,6 +95,10 @@ class ProofOptions:
             for one, check in ask_second_solver(outcomes, settings, num_processes, console):
                 self.second_outcomes.append(one)
                 result.checks.append(check)
+        if self.certificates is not None:
+            self.certified = CertificateRun(self.certificates, settings, num_processes, is_whole)
+            for first, second in self.certified.outcomes(outcomes, console):
+                result.checks.append(compare_answers(first, second, CERTIFICATES))
         if self.before is not None:
             self.harder = list(worse(self.before, outcomes))
             result.messages += [f"harder than the baseline: {one}" for one in self.harder]
@@ -95,6 +111,8 @@ class ProofOptions:
     def lines(self, result: Result) -> Iterator[Line]:
         """The lines of the report about the optional parts."""
         yield from second_solver_lines(result.checks, self.second_outcomes)
+        if self.certified is not None:
+            yield self.certified.line()
         if self.before is not None and not self.harder:
             yield f"no obligation is harder than in {self.baseline}", ""
 
@@ -118,7 +136,7 @@ def ask_second_solver(
             yield one, compare_answers(first[one.obligation.id], one)
 
 
-def compare_answers(first: ProofOutcome, second: ProofOutcome) -> Check:
+def compare_answers(first: ProofOutcome, second: ProofOutcome, judge: str = SECOND_SOLVER) -> Check:
     """The check for the second solver's answer. It is refuted if the two answers contradict each other."""
     obligation, answer = second.obligation, second.answer
     verdict, text = answer.verdict, ""
@@ -133,9 +151,9 @@ def compare_answers(first: ProofOutcome, second: ProofOutcome) -> Check:
         verdict, text = Verdict.UNKNOWN, "cvc5 has a model in which the goal is false, and Z3 has no proof"
     elif verdict is Verdict.UNKNOWN:
         text = answer.reason or "the solver gave up"
-    id = f"{SECOND_SOLVER}/{obligation.property}/{obligation.id}"
+    id = f"{judge}/{obligation.property}/{obligation.id}"
     counts = {"hypotheses": len(obligation.hypotheses), "effort": answer.effort}
-    return Check(id, SECOND_SOLVER, obligation.property, verdict, round(answer.seconds, 4), counts, text)
+    return Check(id, judge, obligation.property, verdict, round(answer.seconds, 4), counts, text)
 
 
 def second_solver_lines(checks: list[Check], outcomes: list[ProofOutcome]) -> Iterator[Line]:
@@ -157,32 +175,25 @@ def second_solver_lines(checks: list[Check], outcomes: list[ProofOutcome]) -> It
 # SMT-LIB files -------------------------------------------------------------------------------------------------------
 
 
-def require_folder(folder: Path) -> None:
-    """Create the folder for SMT-LIB files. Raises StoreError if that is impossible."""
+def require_folder(folder: Path, option: str) -> None:
+    """Create the folder of an option, and see whether files can be written to it. Raises StoreError if not."""
     with explained(folder):
         if folder.exists() and not folder.is_dir():
-            raise StoreError(f"{folder} is a file; --smt2 takes a folder", Exit.USAGE)
+            raise StoreError(f"{folder} is a file; {option} takes a folder", Exit.USAGE)
         folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
 
 
 def write_question(obligation: Obligation, folder: Path) -> Path:
-    """Write the question to `folder/suite/subject/claim-hash.smt2`, and return the path. Raises StoreError.
-
-    The hash keeps names apart, since a claim may be too long for a file name and is cut.
-    """
-    digest = hashlib.sha256(obligation.id.encode()).hexdigest()[:8]
-    suite, subject, claim = map(_file_name, (obligation.suite, obligation.subject, obligation.claim))
-    file = folder / suite / subject / f"{claim}-{digest}.smt2"
+    """Write the question to `folder/suite/subject/claim-hash.smt2`, and return the path. Raises StoreError."""
+    file = folder / f"{file_stem(obligation)}.smt2"
     name = " ".join(obligation.id.split())
     head = f"; {name}\n; property: {obligation.property}\n(set-logic ALL)\n(set-info :status unsat)\n"
     with explained(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(head + obligation.smt2(), encoding="utf-8")
     return file
-
-
-def _file_name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", text)[:FILE_NAME_LENGTH].strip("-")
 
 
 # The baseline of efforts ---------------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ def run_proofs(request: ProofRequest) -> Exit:
     """Prove what was asked for, print it and write the result. Raises StoreError, UsageError, NotInLanguage."""
     console = output()
     options, settings = request.options, request.settings
-    options.prepare(settings, request.is_whole)
+    options.prepare(settings, request.is_whole, request.text is not None)
     run = Run(version(), "prove", SUBJECT, settings.seed, host() | {"z3": z3.get_version_string()}, now())
     result = Result(run)
     began = time.monotonic()

@@ -49,10 +49,17 @@ def ask(assumed: str, goal: str, settings: Settings) -> Answer:
 
 def _run(text: str, strategy: dict[str, str], settings: Settings) -> tuple[str, str, int]:
     """The answer (sat, unsat or unknown), the reason if it is unknown, and the effort."""
+    milliseconds = max(1, int(settings.timeout_seconds * 1000))
+    limits = {"seed": str(settings.seed), "tlimit-per": str(milliseconds)}
+    solver, answer, reason = run_script(text, ALWAYS | limits | strategy)
+    return answer, reason, effort_of(solver)
+
+
+def run_script(text: str, options: dict[str, str]) -> tuple[Any, str, str]:
+    """Run a script of SMT-LIB in a new solver. Returns the solver, its answer, and the reason if that is unknown."""
     cvc5 = import_module(NAME)
     solver = cvc5.Solver(cvc5.TermManager())
-    milliseconds = max(1, int(settings.timeout_seconds * 1000))
-    for name, value in (ALWAYS | {"seed": str(settings.seed), "tlimit-per": str(milliseconds)} | strategy).items():
+    for name, value in options.items():
         solver.setOption(name, value)
     solver.setLogic("ALL")
     parser = cvc5.InputParser(solver)
@@ -61,9 +68,10 @@ def _run(text: str, strategy: dict[str, str], settings: Settings) -> tuple[str, 
     while not (command := parser.nextCommand()).isNull():
         output = str(command.invoke(solver, parser.getSymbolManager())).strip() or output
     answer, _, reason = output.partition(" ")
-    return (answer, reason.strip("()"), _effort(solver)) if answer in VERDICTS else ("unknown", output, _effort(solver))
+    return (solver, answer, reason.strip("()")) if answer in VERDICTS else (solver, "unknown", output)
 
 
-def _effort(solver: Any) -> int:
+def effort_of(solver: Any) -> int:
+    """cvc5's count of its own work."""
     counted = solver.getStatistics().get(internal=True, defaulted=True)
     return int(counted["resource::resourceUnitsUsed"]["value"])

@@ -25,17 +25,23 @@ STRATEGIES_MAX = 3  # tried by a solver for one question
 GRACE_SECONDS = 10.0  # a solver checks the time only now and then
 
 Asker = Callable[[str, str, Settings], Answer]  # hypotheses, negated goal; a function that a process can import
+Printer = Callable[[Obligation], tuple[str, str]]  # hypotheses, negated goal
 Question = tuple[int, str, str]  # number, hypotheses, negated goal; a batch sends equal hypotheses once
 
 
 def decide_all(
-    obligations: Iterable[Obligation], settings: Settings, num_processes: int = 2, asker: Asker = ask
+    obligations: Iterable[Obligation],
+    settings: Settings,
+    num_processes: int = 2,
+    asker: Asker = ask,
+    printer: Printer = Obligation.question,
 ) -> Iterator[ProofOutcome]:
     """Decide every obligation: trivial ones in this process, the others in solver processes.
 
     asker: the function that asks a solver. It tries at most `STRATEGIES_MAX` strategies, each up to the timeout.
+    printer: the text of a question, as the asker wants it.
     """
-    pool = _Pool(settings, num_processes, asker)
+    pool = _Pool(settings, num_processes, asker, printer)
     try:
         yield from pool.run(iter(obligations))
     finally:
@@ -70,8 +76,8 @@ class _Worker:
 
 
 class _Pool:
-    def __init__(self, settings: Settings, num_processes: int, asker: Asker) -> None:
-        self.settings, self.asker = settings, asker
+    def __init__(self, settings: Settings, num_processes: int, asker: Asker, printer: Printer) -> None:
+        self.settings, self.asker, self.printer = settings, asker, printer
         self.num_processes = num_processes
         self.patience_seconds = STRATEGIES_MAX * settings.timeout_seconds + GRACE_SECONDS
         self.workers: list[_Worker] = []
@@ -94,7 +100,7 @@ class _Pool:
                     yield ProofOutcome(obligation, TRIVIAL, is_trivial=True)
                 else:
                     self.asked[next_number] = obligation
-                    batch.append((next_number, *obligation.question()))
+                    batch.append((next_number, *self.printer(obligation)))
                     next_number += 1
             while batch and (worker := self._idle()) is None:
                 yield from self._answers()

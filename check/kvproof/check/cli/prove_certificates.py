@@ -1,0 +1,160 @@
+"""`kvproof prove --certificates DIR`: a question and a proof for each obligation that a solver is asked, and an index.
+
+cvc5 is asked for the proofs. Files are written atomically, and the proof after its question. A proof that an earlier
+run has written is kept if its question is still the same, so an interrupted run goes on where it was. The index is
+written at the end, also when the run is interrupted.
+
+cvc5 does not prove some questions as they are. It is then asked the question with instances of hypotheses, as in
+`--second-solver`, and the index names them. An obligation without a complete proof is unknown: the run is inconclusive.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kvproof.check.cli.prove_report import Line, ProofProgress
+from kvproof.check.runs.store import explained
+from kvproof.check.runs.terminal import Output
+from kvproof.models.certificates.folder import (
+    INDEX,
+    PROOF,
+    QUESTION,
+    CertificateError,
+    Index,
+    Origin,
+    Row,
+    compressed,
+    earlier_proof,
+    encode_index,
+    file_stem,
+    proof_file,
+    read_index,
+    row,
+    sha256,
+)
+from kvproof.models.certificates.proving import CertifiedAnswer, ask
+from kvproof.models.certificates.questions import Questions, instances, with_instances
+from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.solvers import second_solver
+from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
+from kvproof.models.solvers.workers import decide_all
+from kvproof.reports.atomic import write_atomically
+from kvproof.spec.verdict import Verdict
+
+CERTIFICATES = "certificates"
+
+
+@dataclass
+class CertificateRun:
+    """One run. is_whole: it is about all obligations; otherwise the rows of other obligations stay in the index."""
+
+    folder: Path
+    settings: Settings
+    num_processes: int
+    is_whole: bool
+    solver: str = field(default_factory=lambda: f"{second_solver.NAME} {second_solver.version()}")
+    rows: dict[str, Row] = field(default_factory=dict)
+    num_kept: int = 0
+    questions: Questions = field(default_factory=Questions)
+
+    def outcomes(self, outcomes: list[ProofOutcome], console: Output) -> Iterator[tuple[ProofOutcome, ProofOutcome]]:
+        """Z3's outcome and cvc5's, for each obligation that a solver is asked. Writes the files. Raises StoreError."""
+        first = {one.obligation.id: one for one in outcomes if not one.is_trivial}
+        try:
+            with ProofProgress(console, CERTIFICATES) as progress:
+                for one in self._all([one.obligation for one in first.values()]):
+                    progress.advance(one)
+                    yield first[one.obligation.id], one
+        except (KeyboardInterrupt, GeneratorExit):
+            self._write_index(is_whole=False)
+            raise
+        self._write_index(self.is_whole)
+
+    def line(self) -> Line:
+        """The line of the report: how many obligations have a complete proof."""
+        rows = self.rows.values()
+        num_proofs, num_instances = sum(one.is_complete for one in rows), sum(bool(one.instances) for one in rows)
+        text = (
+            f"certificates: {num_proofs:,} of {len(rows):,} with a proof by {self.solver}, {num_instances:,} of them "
+            f"with instances of hypotheses, {self.num_kept:,} from an earlier run; in {self.folder}"
+        )
+        return text, "" if num_proofs == len(rows) else "bold yellow"
+
+    def _all(self, obligations: list[Obligation]) -> Iterator[ProofOutcome]:
+        """Those that an earlier run has certified; those that cvc5 proves as they are; those with instances."""
+        asked, again = [], {}
+        for obligation in obligations:
+            found = self._earlier(obligation)
+            if found is None:
+                asked.append(obligation)
+                continue
+            self.rows[obligation.id] = found
+            self.num_kept += 1
+            yield ProofOutcome(obligation, Answer(Verdict.PROVED))
+        for one in self._asked(asked):
+            if one.answer.verdict is Verdict.UNKNOWN and instances(one.obligation):
+                again[one.obligation.id] = one.obligation
+            else:
+                yield one
+        for one in self._asked(map(with_instances, again.values()), again):
+            yield ProofOutcome(again[one.obligation.id], one.answer)
+
+    def _earlier(self, obligation: Obligation) -> Row | None:
+        found = earlier_proof(self.folder, obligation, self.solver)
+        if found is None:
+            return None
+        origin, proof = found
+        question = self.questions.text(with_instances(obligation) if origin.instances else obligation)
+        return row(obligation, origin, proof) if sha256(question) == origin.question_sha256 else None
+
+    def _asked(
+        self, obligations: Iterable[Obligation], originals: Mapping[str, Obligation] | None = None
+    ) -> Iterator[ProofOutcome]:
+        """Ask cvc5, and write the files of each answer. originals: by id, if the obligations have instances."""
+        answers = decide_all(obligations, self.settings, self.num_processes, ask, self.questions.of)
+        with closing(answers):  # type: ignore[type-var]
+            for one in answers:
+                added = instances(originals[one.obligation.id]) if originals else []
+                self.rows[one.obligation.id] = self._write(one.obligation, one.answer, added)
+                yield ProofOutcome(one.obligation, _without_proof(one.answer))
+
+    def _write(self, obligation: Obligation, answer: Answer, added: list[str]) -> Row:
+        """Write the question, and the proof if there is one. added: the instances of hypotheses in the question."""
+        stem, question = file_stem(obligation), self.questions.text(obligation)
+        self._write_file(stem + QUESTION, question)
+        if not isinstance(answer, CertifiedAnswer) or not answer.proof:
+            file = self.folder / (stem + PROOF)
+            with explained(file):
+                file.unlink(missing_ok=True)
+            reason = answer.reason or f"{self.solver} gave up"
+            return Row(obligation.id, stem + QUESTION, sha256(question), instances=added, reason=reason)
+        origin = Origin(sha256(question), self.solver, answer.options, added, list(answer.trusted_steps))
+        proof = proof_file(origin, answer.proof)
+        self._write_file(stem + PROOF, proof)
+        return row(obligation, origin, proof, answer.reason)
+
+    def _write_file(self, name: str, text: str) -> None:
+        file = self.folder / name
+        with explained(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, compressed(text))
+
+    def _write_index(self, is_whole: bool) -> None:
+        """Write the index: the rows of this run, and of other obligations if this run is not about all of them."""
+        rows = {} if is_whole else self._earlier_rows()
+        rows.update(self.rows)
+        with explained(self.folder / INDEX):
+            write_atomically(self.folder / INDEX, encode_index(Index(self.solver, [rows[id] for id in sorted(rows)])))
+
+    def _earlier_rows(self) -> dict[str, Row]:
+        try:
+            index = read_index(self.folder)
+        except CertificateError:
+            return {}
+        return {one.id: one for one in index.obligations} if index.solver == self.solver else {}
+
+
+def _without_proof(answer: Answer) -> Answer:
+    """The answer without the text of its proof: a run has thousands."""
+    return replace(answer, proof="") if isinstance(answer, CertifiedAnswer) else answer

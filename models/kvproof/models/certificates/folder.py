@@ -1,0 +1,179 @@
+"""The folder of certificates: its files and its index.
+
+    index.json                               solver, options, and a row for each obligation
+    <suite>/<subject>/<claim>-<hash>.smt2.gz the question in SMT-LIB: unsatisfiable exactly if the obligation holds
+    <suite>/<subject>/<claim>-<hash>.cpc.gz  the proof in cvc5's calculus CPC, that the question is unsatisfiable
+
+Hashes are SHA-256 of the uncompressed text. The first line of a proof is a comment with the hash of its question and
+how the proof was made. So the index can be written again from the files, and a proof of an outdated question is known.
+"""
+
+import gzip
+import hashlib
+import re
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from kvproof.models.proofs.obligation import Obligation
+
+INDEX = "index.json"
+QUESTION, PROOF = ".smt2.gz", ".cpc.gz"
+FILE_NAME_LENGTH = 60
+SCHEMA_VERSION = 1
+COMMENT = "; "
+COMPRESSION = 6
+
+
+class CertificateError(Exception):
+    """The folder of certificates cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How a proof was made; the first line of its file.
+
+    question_sha256: the question. solver: name and version. options: all options of the solver that were set.
+    instances: the hypotheses in the question that are instances of hypotheses of the obligation. trusted_steps: the
+    rules of steps that the proof does not justify, each once.
+    """
+
+    question_sha256: str
+    solver: str
+    options: dict[str, str]
+    instances: list[str] = field(default_factory=list)
+    trusted_steps: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Row:
+    """An obligation in the index.
+
+    id: `suite/subject/claim`. question, proof: files, relative to the folder; proof is empty if there is none.
+    options, instances, trusted_steps: see `Origin`. reason: why there is no proof, or why it is not complete.
+    """
+
+    id: str
+    question: str
+    question_sha256: str
+    proof: str = ""
+    proof_sha256: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+    instances: list[str] = field(default_factory=list)
+    trusted_steps: list[str] = field(default_factory=list)
+    reason: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is a proof, and each of its steps is justified."""
+        return bool(self.proof) and not self.trusted_steps
+
+
+@dataclass(frozen=True)
+class Index:
+    """The content of `index.json`. obligations: sorted by id."""
+
+    solver: str
+    obligations: list[Row]
+    schema_version: int = SCHEMA_VERSION
+
+
+def file_stem(obligation: Obligation) -> str:
+    """The path of the obligation's files in a folder, without their endings: `suite/subject/claim-hash`.
+
+    The hash keeps names apart, since a claim may be too long for a file name and is cut.
+    """
+    digest = hashlib.sha256(obligation.id.encode()).hexdigest()[:8]
+    suite, subject, claim = map(_file_name, (obligation.suite, obligation.subject, obligation.claim))
+    return f"{suite}/{subject}/{claim}-{digest}"
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", text)[:FILE_NAME_LENGTH].strip("-")
+
+
+def sha256(text: str) -> str:
+    """The hash of a question or a proof."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def compressed(text: str) -> bytes:
+    """The content of a file; the same for the same text."""
+    return gzip.compress(text.encode(), COMPRESSION, mtime=0)
+
+
+def read_text(file: Path) -> str:
+    """The text of a question or a proof. Raises CertificateError if the file is missing or damaged."""
+    try:
+        return gzip.decompress(file.read_bytes()).decode()
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CertificateError(f"{file} cannot be read: {reason}") from error
+
+
+def proof_file(origin: Origin, proof: str) -> str:
+    """The text of a proof file."""
+    return f"{COMMENT}{msgspec.json.encode(origin).decode()}\n{proof}"
+
+
+def origin_of(proof: str) -> Origin:
+    """How the proof in this file was made. Raises CertificateError if its first line does not say so."""
+    first = proof.partition("\n")[0]
+    try:
+        return msgspec.json.decode(first.removeprefix(COMMENT), type=Origin)
+    except msgspec.DecodeError as error:
+        raise CertificateError(f"its first line does not say how the proof was made: {error}") from error
+
+
+def encode_index(index: Index) -> bytes:
+    """The content of `index.json`."""
+    return msgspec.json.format(msgspec.json.encode(index), indent=1) + b"\n"
+
+
+def read_index(folder: Path) -> Index:
+    """Read `index.json`. Raises CertificateError if there is none, or none of this version."""
+    file = folder / INDEX
+    again = f"kvproof prove --certificates {folder} writes it"
+    try:
+        index = msgspec.json.decode(file.read_bytes(), type=Index)
+    except OSError as error:
+        raise CertificateError(f"{file} cannot be read ({error.strerror}); {again}") from error
+    except msgspec.DecodeError as error:
+        raise CertificateError(f"{file} is not an index of certificates ({error}); {again}") from error
+    if index.schema_version != SCHEMA_VERSION:
+        raise CertificateError(f"{file} has version {index.schema_version}, and this is {SCHEMA_VERSION}; {again}")
+    return index
+
+
+def earlier_proof(folder: Path, obligation: Obligation, solver: str) -> tuple[Origin, str] | None:
+    """How an earlier run made the proof of an obligation, and the file of the proof.
+
+    None if there is none, or it is damaged, incomplete, or of another solver; or if its question is missing or another.
+    """
+    stem = file_stem(obligation)
+    try:
+        proof = read_text(folder / (stem + PROOF))
+        origin = origin_of(proof)
+        question = read_text(folder / (stem + QUESTION))
+    except CertificateError:
+        return None
+    is_right = origin.solver == solver and origin.question_sha256 == sha256(question) and not origin.trusted_steps
+    return (origin, proof) if is_right else None
+
+
+def row(obligation: Obligation, origin: Origin, proof: str, reason: str = "") -> Row:
+    """The row of an obligation that has this proof file."""
+    stem = file_stem(obligation)
+    return Row(
+        obligation.id,
+        stem + QUESTION,
+        origin.question_sha256,
+        stem + PROOF,
+        sha256(proof),
+        origin.options,
+        origin.instances,
+        origin.trusted_steps,
+        reason,
+    )
