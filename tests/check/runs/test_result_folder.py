@@ -111,7 +111,7 @@ def test_a_run_that_has_no_room_for_its_counterexample_tells_it_with_its_steps(f
         "    3  run()                      computes 1 token of sequence 1",
         "    4  fork(sequence 1, into 2)   sequence 2: block 0",
         f"  This run is not saved: no space is left to write {Path('.kvproof/crashes')}; its previous content is kept. "
-        "Free some space, or name another folder with --out",
+        "Free some space, or name another folder",
     ]
 
 

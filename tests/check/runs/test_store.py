@@ -81,7 +81,7 @@ def test_a_full_disk_is_an_error_and_leaves_the_old_file(tmp_path: Path, result:
     result.run.subject = "another"
     message = (
         f"no space is left to write {tmp_path}/junit.xml; its previous content is kept. "
-        "Free some space, or name another folder with --out"
+        "Free some space, or name another folder"
     )
     assert refusal(tmp_path, result) == (message, Exit.INTERNAL)
     assert (tmp_path / "summary.md").read_bytes() == before

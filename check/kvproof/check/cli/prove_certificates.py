@@ -116,8 +116,8 @@ class CertificateRun:
         with closing(answers):  # type: ignore[type-var]
             for one in answers:
                 added = instances(originals[one.obligation.id]) if originals else []
-                self.rows[one.obligation.id] = self._write(one.obligation, one.answer, added)
-                yield ProofOutcome(one.obligation, _without_proof(one.answer))
+                found = self.rows[one.obligation.id] = self._write(one.obligation, one.answer, added)
+                yield ProofOutcome(one.obligation, _decided(one.answer, found))
 
     def _write(self, obligation: Obligation, answer: Answer, added: list[str]) -> Row:
         """Write the question, and the proof if there is one. added: the instances of hypotheses in the question."""
@@ -155,6 +155,8 @@ class CertificateRun:
         return {one.id: one for one in index.obligations} if index.solver == self.solver else {}
 
 
-def _without_proof(answer: Answer) -> Answer:
-    """The answer without the text of its proof: a run has thousands."""
+def _decided(answer: Answer, found: Row) -> Answer:
+    """The answer without the text of its proof, since a run has thousands; it proves nothing if no proof is written."""
+    if answer.verdict is Verdict.PROVED and not found.is_complete:
+        return replace(answer, verdict=Verdict.UNKNOWN, reason=found.reason)
     return replace(answer, proof="") if isinstance(answer, CertifiedAnswer) else answer

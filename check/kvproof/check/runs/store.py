@@ -47,7 +47,7 @@ def explained(path: Path) -> Iterator[None]:
         if error.errno in FULL:
             raise StoreError(
                 f"no space is left to write {path}; its previous content is kept. "
-                "Free some space, or name another folder with --out",
+                "Free some space, or name another folder",
                 Exit.INTERNAL,
             ) from error
         if error.errno in NOT_ALLOWED:

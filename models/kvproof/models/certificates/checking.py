@@ -34,6 +34,7 @@ SIGNATURE = Path("proofs", "eo", "cpc", "Cpc.eo")  # in the sources of cvc5
 TIMEOUT_SECONDS = 600.0
 WAITING_MAX = 8  # certificates that are read ahead
 CORRECT = "correct"
+ANSWER_LENGTH = 300
 ALLOWED = {"assume", "assume-push", "define", "step", "step-pop"}
 DECLARES = {"declare-const", "declare-sort"}  # the question declares the same symbols
 TOKEN = re.compile(r'[()]|"[^"]*"|\|[^|]*\||;[^\n]*')
@@ -83,10 +84,11 @@ class Ethos:
                 timeout=TIMEOUT_SECONDS,
                 check=False,
             )
-        if done.returncode == 0 and done.stdout.strip() == CORRECT:
+        printed = done.stdout.splitlines()  # before its answer, it may note attributes of the question that it ignores
+        if done.returncode == 0 and printed and printed[-1] == CORRECT:
             return CORRECT
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if line and not line.startswith("Fatal")]
-        return lines[0][:300] if lines else f"exit code {done.returncode}"
+        errors = [line for line in done.stderr.splitlines() if line.startswith("Error")] or printed
+        return errors[0][:ANSWER_LENGTH] if errors else f"exit code {done.returncode}"
 
     def require_strict(self) -> None:
         """Raise CertificateError if it rejects a right proof or accepts a wrong one."""
