@@ -20,10 +20,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test soak proofs-accept lint format typecheck bench engines-test peers clean help .venv
+.PHONY: verify test soak proofs-accept check-certificates lint format typecheck bench engines-test peers clean help .venv
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 verify: $(READY) ## prove, explore, walk and report on kvproof's own block manager
 	@mkdir -p build/verify
@@ -41,6 +41,10 @@ soak: $(READY) ## what takes minutes: two solvers, every seed, every fault of th
 
 proofs-accept: $(READY) ## pin what kvproof prove proves and assumes today; review the diff
 	$(BIN)/python -m kvproof.models.pin
+
+CERTIFICATES := build/certificates
+check-certificates: $(READY) ## have ethos check the proofs of kvproof prove --certificates build/certificates
+	$(BIN)/python -m kvproof.models.certificates $(CERTIFICATES)
 
 lint: $(READY) ## ruff, nothing changed
 	$(BIN)/ruff check .
