@@ -5,7 +5,8 @@ the earlier ones. One answer is given at once and the other later, depth first. 
 question with only one possible answer is not a fork. If the solver gives up, an answer counts as possible: a
 superfluous path costs time but hides nothing, so the solver need not be asked at all.
 
-The run must be deterministic: after the same answers it must ask the same questions.
+The run must be deterministic: after the same answers it must ask the same questions. The solver has a context of its
+own and a fixed effort, so the paths, and their order, are the same in every process.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ from kvproof.models.concolic.symbolic import deciding
 
 PATHS_MAX = 20_000
 VALUES_MAX = 64
-TIMEOUT_MS = 5_000
+EFFORT_MAX = 15_000_000  # for each check, in Z3's units: about five seconds
 
 
 class NoSuchState(Exception):
@@ -29,7 +30,7 @@ class TooManyPaths(Exception):
 
 
 class GaveUp(Exception):
-    """The solver did not find an answer in time."""
+    """The solver did not find an answer within its effort."""
 
 
 @dataclass
@@ -58,8 +59,9 @@ class Exploration:
         self._asks_solver = asks_solver
         self.num_checks = 0
         self.assumptions: list[z3.BoolRef] = []
-        self._solver = z3.Solver()
-        self._solver.set("timeout", TIMEOUT_MS)
+        self._context = z3.Context()
+        self._solver = z3.Solver(ctx=self._context)
+        self._solver.set("rlimit", EFFORT_MAX)
         self._forks: list[Fork] = []
         self._known: dict[int, bool] = {}
         self._position = 0
@@ -76,7 +78,8 @@ class Exploration:
             if self._asks_solver:
                 self._first_model()
             self._is_first = False
-            yield tuple(_given(fork.question, fork.answer) for fork in self._forks if not fork.is_forced)
+            forks = [fork for fork in self._forks if not fork.is_forced]
+            yield tuple(_given(fork.question, fork.answer).translate(z3.main_ctx()) for fork in forks)
             if not self._next_path():
                 return
         raise TooManyPaths(f"more than {PATHS_MAX} paths")
@@ -91,7 +94,7 @@ class Exploration:
         if self._is_first:
             made = condition()
             self.assumptions.append(made)
-            self._solver.add(made)
+            self._solver.add(made.translate(self._context))
 
     def values(self, names: Iterable[str], condition: z3.BoolRef | None = None) -> dict[str, int] | None:
         """Values of these integers that take the latest path and satisfy the condition; None if there are none.
@@ -100,17 +103,17 @@ class Exploration:
         """
         model = self._first_model()
         if condition is not None:
-            result = self._check(condition)
+            result = self._check(condition.translate(self._context))
             if result == z3.unsat:
                 return None
             model = self._found if result == z3.sat else None
         if model is None:
             raise GaveUp("the solver does not decide whether any values take this path")
-        return {name: int(model.eval(z3.Int(name), model_completion=True).as_long()) for name in names}
+        return {name: int(model.eval(z3.Int(name, self._context), model_completion=True).as_long()) for name in names}
 
     def decide(self, question: z3.BoolRef) -> bool:
         """The answer on this path."""
-        plain = z3.simplify(question)
+        plain = z3.simplify(question.translate(self._context))
         if z3.is_true(plain) or z3.is_false(plain):
             return z3.is_true(plain)
         known = self._known.get(plain.get_id())
@@ -120,7 +123,7 @@ class Exploration:
 
     def value_of(self, term: z3.ArithRef) -> int:
         """The value of the term on this path. It must have finitely many. Raises GaveUp, TooManyPaths."""
-        plain = z3.simplify(term)
+        plain = z3.simplify(term.translate(self._context))
         if z3.is_int_value(plain):
             return int(plain.as_long())
         if not self._asks_solver:
