@@ -34,7 +34,11 @@ def prove(
     timeout: Annotated[
         float,
         typer.Option(
-            "--timeout", metavar="SECONDS", min=0.01, help="Time limit for each obligation; beyond it, it is unknown."
+            "--timeout",
+            metavar="SECONDS",
+            min=0.01,
+            help="Limit for each obligation, as the effort of so many seconds on an idle machine; beyond it, it is "
+            "unknown. A busy machine gives the same answers.",
         ),
     ] = 20.0,
     jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Number of solver processes.")] = 2,
@@ -88,7 +92,7 @@ def prove(
         from kvproof.models.translation.errors import NotInLanguage
         from kvproof.models.translation.text import specification
 
-        settings = Settings(seed=seed, timeout_seconds=timeout, wants_core=cores)
+        settings = Settings.by_effort(timeout, seed, cores)
         options = ProofOptions(second_solver, smt2, baseline, save_baseline, certificates)
         try:
             other = None if text is None else specification().rewritten(read_text(text), str(text))

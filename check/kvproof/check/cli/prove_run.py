@@ -28,7 +28,7 @@ from kvproof.models.proofs.lints import lint_names, lints
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.satisfied import NativeStates
 from kvproof.models.proofs.vacuity import FIRES, HYPOTHESES, RUNS, SETS, VACUITY, WITH_MODEL, Hypotheses, firings
-from kvproof.models.solvers.solving import ProofOutcome, Settings
+from kvproof.models.solvers.solving import EFFORT_PER_SECOND, ProofOutcome, Settings
 from kvproof.models.solvers.workers import decide_all
 from kvproof.models.suites import (
     BOUNDED,
@@ -134,7 +134,8 @@ def run_proofs(request: ProofRequest) -> Exit:
     run = Run(version(), "prove", SUBJECT, settings.seed, host() | {"z3": z3.get_version_string()}, now())
     result = Result(run)
     began = time.monotonic()
-    say(console, f"kvproof {run.version} prove, seed {run.seed}, at most {settings.timeout_seconds:g} s each")
+    seconds = settings.effort_max / EFFORT_PER_SECOND
+    say(console, f"kvproof {run.version} prove, seed {run.seed}, at most {seconds:g} s of effort each")
     outcomes: list[ProofOutcome] = []
     try:
         with interruptible():

@@ -13,7 +13,9 @@ from kvproof.models.proofs.obligation import Obligation
 from kvproof.spec.verdict import Verdict
 
 TIMEOUT_SECONDS = 20.0
-QUICK_EFFORT = 3_000_000  # in Z3's units: about a second
+EFFORT_PER_SECOND = 3_000_000  # in Z3's units, on an idle machine
+QUICK_EFFORT = EFFORT_PER_SECOND
+LOAD_MAX = 30  # how much longer than on an idle machine a question may take
 SEED_MAX = 2**31 - 1  # the largest that Z3 accepts
 
 VERDICTS = {"unsat": Verdict.PROVED, "sat": Verdict.REFUTED, "unknown": Verdict.UNKNOWN}
@@ -31,6 +33,14 @@ class Settings:
     timeout_seconds: float = TIMEOUT_SECONDS
     wants_core: bool = False
     effort_max: int = 0
+
+    @classmethod
+    def by_effort(cls, seconds: float, seed: int = 0, wants_core: bool = False) -> "Settings":
+        """Settings that limit the effort to that of so many seconds on an idle machine.
+
+        Time is limited too, so that a solver that hangs ends, but so late that a busy machine gives the same answers.
+        """
+        return cls(seed, seconds * LOAD_MAX, wants_core, max(1, int(seconds * EFFORT_PER_SECOND)))
 
 
 @dataclass(frozen=True)
