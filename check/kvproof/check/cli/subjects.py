@@ -7,9 +7,9 @@ def subjects() -> None:
     """List the subjects that `--subject` accepts, each with its level. Name a release as NAME==RELEASE."""
     with error_boundary():
         from kvproof.check.runs.terminal import output, say
-        from kvproof.check.subjects.registry import ROWS
+        from kvproof.check.subjects.registry import NAMED
 
-        lines = [(row.name, row.level, "; ".join(filter(None, (row.sentence, row.usage)))) for row in ROWS]
+        lines = [(row.name, row.level, "; ".join(filter(None, (row.sentence, row.usage)))) for row in NAMED.values()]
         lines += [
             ("module:factory", "any", "a subject of your own: a function without arguments that returns it"),
             ("pipe:COMMAND", "manager", "a subject of your own in any language: a program that answers JSON lines"),

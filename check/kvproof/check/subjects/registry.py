@@ -180,7 +180,7 @@ def engine_of(name: str) -> str:
     """The engine that a subject is a release of, such as "vllm" for "vllm-v0==0.9.2". Raises EngineError if of none."""
     row = NAMED.get(name.partition("==")[0])
     if row is None or not row.engine:
-        engines = dict.fromkeys(row.engine for row in ROWS if row.engine)
+        engines = dict.fromkeys(row.engine for row in NAMED.values() if row.engine)
         raise EngineError(f"{name} has no releases; there are those of {', '.join(engines)}")
     return row.engine
 

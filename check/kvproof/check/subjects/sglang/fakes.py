@@ -1,6 +1,6 @@
 """Stand-ins for SGLang's requests, with the fields and methods that its memory cache reads and writes.
 
-The names are those of `sglang/srt/managers/schedule_batch.py`, releases 0.5.9 to 0.5.23. From 0.5.16 on, SGLang keeps
+The names are those of `sglang/srt/managers/schedule_batch.py`, from release 0.5.9 on. From 0.5.16 on, SGLang keeps
 the pool state of a request in a separate record, `req.kv`; here this record is the request itself.
 """
 

@@ -1,4 +1,4 @@
-"""SGLang's token pool, request table and prefix cache as a subject: releases 0.5.9 to 0.5.23.
+"""SGLang's token pool, request table and prefix cache as a subject, from release 0.5.9 on.
 
 A block is a page. Its id is one less than SGLang's, because SGLang keeps page 0 for padding and never allocates it. The
 adapter replaces SGLang's scheduler (`sglang/srt/managers/schedule_batch.py`, `schedule_policy.py` and
