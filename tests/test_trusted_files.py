@@ -7,7 +7,9 @@ TREE = Path(__file__).resolve().parents[1]
 ROOTS = ("spec", "models", "check", "reports")
 
 # What makes a file decide: it makes a finding, or it assigns one of the decided verdicts.
-DECIDES = re.compile(r"\b(?:Finding|Refuted|Violation)\(|\bVerdict\.(?:PROVED|EXHAUSTED|NOT_REFUTED|REFUTED)\b")
+DECIDES = re.compile(
+    r"\b(?:Finding|Refuted|RefutedAt|Violation)\(|\bVerdict\.(?:PROVED|EXHAUSTED|NOT_REFUTED|REFUTED)\b"
+)
 # These only render verdicts that were decided elsewhere.
 RENDERS = {"reports/kvproof/reports/terminal.py", "reports/kvproof/reports/summary.py"}
 

@@ -164,7 +164,7 @@ LONG_RUN = """
 import signal, sys, time
 from pathlib import Path
 from kvproof.check.runs.errors import error_boundary
-from kvproof.check.runs.run import Request, run_stages
+from kvproof.check.runs.run import RunOptions, run_stages
 from kvproof.check.runs.session import Stage
 from kvproof.reports.result import Check
 from kvproof.spec.verdict import Verdict
@@ -187,7 +187,7 @@ def main():
     with error_boundary():
         stages = [Stage(n, 1.0, [Check(f"{n}/read-back", n, "read-back", Verdict.UNKNOWN, text="not run")], run)
                   for n, run in (("a", quick), ("b", long))]
-        request = Request("verify", "s", 7, 600.0, Path(sys.argv[1]), None)
+        request = RunOptions("verify", "s", 7, 600.0, Path(sys.argv[1]), None)
         raise typer.Exit(run_stages(request, stages, None))
 
 app = typer.Typer()

@@ -54,7 +54,7 @@ def device(
         from kvproof.check.runs.bandwidth_stage import timing_stage
         from kvproof.check.runs.data_plane_stage import DataPlaneOptions, correctness_stage
         from kvproof.check.runs.decoder_stage import generating_stage
-        from kvproof.check.runs.run import Request, run_stages
+        from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.reports.data_plane_result import DataPlane
         from kvproof.reports.device_baseline import read_baseline
 
@@ -63,13 +63,13 @@ def device(
         executors, layouts, dtypes = _settled_names(executor or [], layout or [], dtype or [], chosen)
         plane = DataPlane(chosen, notes=[note] if note else [])
         options = DataPlaneOptions(chosen, executors, layouts, dtypes, plane=plane)
-        request = Request("device", f"the data plane of {chosen}", settled_seed(seed), budget, out, json)
+        run_options = RunOptions("device", f"the data plane of {chosen}", settled_seed(seed), budget, out, json)
         stages = [
             correctness_stage(options, share=60),
             generating_stage(options, share=15),
             timing_stage(options, 25, TIMING_SECONDS_MAX, before, str(baseline)),
         ]
-        raise typer.Exit(run_stages(request, stages, None, data_plane=plane, environment=environment))
+        raise typer.Exit(run_stages(run_options, stages, None, data_plane=plane, environment=environment))
 
 
 def _settled_names(

@@ -47,7 +47,7 @@ def explore(
 
         from kvproof.check.protocol.scopes import SCOPES
         from kvproof.check.runs.explore_stage import specification_stage, subject_stage
-        from kvproof.check.runs.run import Request, run_stages
+        from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.check.runs.subject_lookup import did_you_mean, factory_of
         from kvproof.check.search.strategies import strategy_of
 
@@ -67,11 +67,11 @@ def explore(
             )
         }
         if subject is None:
-            request = Request("explore", "the specification", 0, budget, out, json)
-            raise typer.Exit(run_stages(request, [specification_stage(scopes, 1, is_whole=False)], None))
+            options = RunOptions("explore", "the specification", 0, budget, out, json)
+            raise typer.Exit(run_stages(options, [specification_stage(scopes, 1, is_whole=False)], None))
         make, one = factory_of(subject, isolation, budget)
         strategy = strategy_of(one)
         if not strategy.can_explore:
             raise UsageError(f"{subject} is a {strategy.level.name}; {strategy.no_scopes}, use kvproof hunt")
-        request = Request("explore", subject, 0, budget, out, json, known, contract_fails)
-        raise typer.Exit(run_stages(request, [subject_stage(make, one, scopes, request.saving(make), 1)], one))
+        options = RunOptions("explore", subject, 0, budget, out, json, known, contract_fails)
+        raise typer.Exit(run_stages(options, [subject_stage(make, one, scopes, options.saving(make), 1)], one))

@@ -79,7 +79,7 @@ def hunt(
         from kvproof.check.runs.explore_stage import subject_stage
         from kvproof.check.runs.fixed_fields import agrees, fixed_fields, wanted_properties
         from kvproof.check.runs.resume import Bookmark, HuntProgress, resumed
-        from kvproof.check.runs.run import Request, run_stages
+        from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.check.runs.subject_lookup import factory_of
         from kvproof.check.runs.walk_stage import walker_stage
         from kvproof.check.search.strategies import strategy_of
@@ -101,8 +101,10 @@ def hunt(
                 raise UsageError(f"{progress.subject} is of level {actual.name}, not {named.name}; leave --level out")
         except ValueError as error:
             raise UsageError(str(error)) from error
-        request = Request("hunt", progress.subject, progress.seed, budget, bookmark.folder, json, known, contract_fails)
-        saving = request.saving(make)
+        options = RunOptions(
+            "hunt", progress.subject, progress.seed, budget, bookmark.folder, json, known, contract_fails
+        )
+        saving = options.saving(make)
         saving.wanted = frozenset(progress.properties)
         bookmark.remind(saving)
         stages = [bookmark.stage()] if bookmark.earlier else []
@@ -117,4 +119,4 @@ def hunt(
             stages.append(subject_stage(make, one, scopes, saving, share, True, keep_going, done))
         share = 100.0 - sum(stage.share for stage in stages)
         stages.append(walker_stage(make, one, saving, share, NUM_OPERATIONS_MAX, keep_going, bookmark, progress.fixed))
-        raise typer.Exit(run_stages(request, stages, one, stops_at_first=not keep_going and resume is None))
+        raise typer.Exit(run_stages(options, stages, one, stops_at_first=not keep_going and resume is None))

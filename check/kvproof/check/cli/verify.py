@@ -43,7 +43,7 @@ def verify(
         from kvproof.check.runs.gate_scopes import SPECIFICATION_SCOPES
         from kvproof.check.runs.hypothesis_stage import hypothesis_stage
         from kvproof.check.runs.proof_stage import prover_stage
-        from kvproof.check.runs.run import Request, run_stages
+        from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.check.runs.session import Stage
         from kvproof.check.runs.subject_lookup import factory_of
         from kvproof.check.runs.walk_stage import walker_stage
@@ -61,8 +61,8 @@ def verify(
         if is_manager and subject not in SUBJECTS:
             _, environment, _ = settled_device("cpu") if emits(one) else ("", environment, "")
             bytes_stages, plane = emitted_stages(subject, make, one)
-        request = Request("verify", subject, settled_seed(seed), budget, out, json, known, contract_fails)
-        saving = request.saving(make)
+        options = RunOptions("verify", subject, settled_seed(seed), budget, out, json, known, contract_fails)
+        saving = options.saving(make)
         # An unfinished exhaustive search says little: its share is large, and what it leaves over goes to the walker.
         stages = [
             prover_stage(share=120),
@@ -72,4 +72,4 @@ def verify(
             walker_stage(make, one, saving, share=20 if is_manager else 60),
             *([hypothesis_stage(make, one, saving, share=10)] if is_manager else []),
         ]
-        raise typer.Exit(run_stages(request, stages, one, data_plane=plane, environment=environment))
+        raise typer.Exit(run_stages(options, stages, one, data_plane=plane, environment=environment))

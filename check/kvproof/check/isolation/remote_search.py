@@ -23,7 +23,7 @@ from kvproof.check.search.strategies import Strategy
 
 LOOK_SECONDS = 0.1
 CALLS_OF_OPERATION_MAX = 2  # slow ones: so many limits without an operation, and the process is taken for stuck
-Progress = Callable[[int, int], None]  # called with the numbers of runs and operations
+OnAdvance = Callable[[int, int], None]  # called with the numbers of runs and operations
 
 
 class Stuck(Exception):
@@ -117,13 +117,13 @@ def _no_progress(runs: int, operations: int) -> None:
     """Report nothing: the search has no one to report to."""
 
 
-def _progress_after(before: int, progress: Callable[[int], None] | None) -> Progress:
+def _progress_after(before: int, progress: Callable[[int], None] | None) -> OnAdvance:
     """Progress callback that adds the operations of earlier attempts."""
     return lambda runs, operations: progress(before + operations) if progress else None
 
 
 def _result(
-    subject: RemoteSubject, search: str, request: dict[str, Any], report: Progress, quiet_seconds: float = 0.0
+    subject: RemoteSubject, search: str, request: dict[str, Any], report: OnAdvance, quiet_seconds: float = 0.0
 ) -> Any:
     """The result of a search in a fresh fork, which may do no operation for so many seconds. Raises Stuck."""
     journal = Journal()

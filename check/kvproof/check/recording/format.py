@@ -54,7 +54,7 @@ class RecordedSequence(msgspec.Struct, omit_defaults=True, forbid_unknown_fields
     tables: list[Table] | None = None
 
 
-class Call(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+class RecordedCall(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """One call. n: its number, from 1. group: the request.
 
     answer: the result: a bool; OK, LATER or NEVER; a number of tokens or blocks; or pairs of blocks. raised: the

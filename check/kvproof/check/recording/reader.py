@@ -14,7 +14,7 @@ from typing import IO, TypeVar
 
 import msgspec
 
-from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V0, VLLM_V1, Call, Header
+from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V0, VLLM_V1, Header, RecordedCall
 from kvproof.reports.document import DocumentError
 
 GZIP = b"\x1f\x8b"
@@ -22,7 +22,7 @@ LINE_BYTES_MAX = 1 << 28
 NUM_BLOCKS_MAX = 10_000_000
 STANDARD_INPUT = "-"
 HINT = "make one with kvproof.check.recording.record, or `kvproof record`"
-Line = TypeVar("Line", Header, Call)
+Line = TypeVar("Line", Header, RecordedCall)
 
 
 class RecordingError(DocumentError):
@@ -42,7 +42,7 @@ class RecordingReader:
         self.is_torn = False
         self.raw = b""
         self._file = self._opened()
-        self._calls = msgspec.json.Decoder(Call)
+        self._calls = msgspec.json.Decoder(RecordedCall)
         try:
             self.header = self._header()
         except RecordingError:
@@ -89,7 +89,7 @@ class RecordingReader:
             raise self._wrong(f"there is no interface {header.interface!r}", 1, "validate it with a newer kvproof")
         return header
 
-    def calls(self) -> Iterator[Call]:
+    def calls(self) -> Iterator[RecordedCall]:
         """The lines after the header, in order. Raises RecordingError for a broken line."""
         while line := self._next():
             is_whole = line.endswith(b"\n")

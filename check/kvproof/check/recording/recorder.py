@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from kvproof.check.recording.format import DIGESTS, ENDED, IDS, STOPPED, Call, Header, RecordedSequence, Table
+from kvproof.check.recording.format import DIGESTS, ENDED, IDS, STOPPED, Header, RecordedCall, RecordedSequence, Table
 from kvproof.check.subjects.loading.partial_import import installed_version
 
 DIGEST_BYTES = 8
@@ -93,7 +93,7 @@ class Recorder:
                 setattr(self.manager, name, before)
         self._wrapped = {}
         if self.is_on:
-            self._end(Call(self.num_lines + 1, ENDED))
+            self._end(RecordedCall(self.num_lines + 1, ENDED))
 
     # Defined by subclasses ------------------------------------------------------------------------------------------
 
@@ -133,7 +133,13 @@ class Recorder:
         return recorded
 
     def _write_line(
-        self, name: str, describe: Callable[..., Call | None], answer: Any, raised: str, arguments: Any, options: Any
+        self,
+        name: str,
+        describe: Callable[..., RecordedCall | None],
+        answer: Any,
+        raised: str,
+        arguments: Any,
+        options: Any,
     ) -> None:
         self._is_inside = True
         try:
@@ -155,14 +161,14 @@ class Recorder:
         self.is_on = False
         warnings.warn(f"kvproof stopped recording to {self.path}: {why}", RuntimeWarning, stacklevel=4)
         if not self._is_torn:
-            self._end(Call(self.num_lines + 1, STOPPED, answer=why))
+            self._end(RecordedCall(self.num_lines + 1, STOPPED, answer=why))
 
-    def _end(self, line: Call) -> None:
+    def _end(self, line: RecordedCall) -> None:
         self.is_on = False
         self._put(line)
         os.close(self._file)
 
-    def _put(self, line: Call | Header) -> None:
+    def _put(self, line: RecordedCall | Header) -> None:
         data = self._encoder.encode(line) + b"\n"
         self._is_torn = True
         if os.write(self._file, data) != len(data):

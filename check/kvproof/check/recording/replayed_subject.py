@@ -4,7 +4,7 @@ from typing import Any, NoReturn
 
 from kvproof.check.protocol.adapter_check import MANAGER_CALLS
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation
-from kvproof.check.recording.format import VLLM_V0, Call, Header, RecordedSequence
+from kvproof.check.recording.format import VLLM_V0, Header, RecordedCall, RecordedSequence
 
 ASSUMPTIONS = (
     Assumption("recorded-whole", "The recording contains every call of the manager, from the first one on."),
@@ -48,7 +48,7 @@ class ReplayedManager:
         reserved = tuple(header.reserved)
         self.observed = Observation(self._tables, header.free, reserved, header.refs, header.free_ids)
 
-    def play(self, line: Call) -> None:
+    def play(self, line: RecordedCall) -> None:
         """Take over the state of the manager after this line."""
         self._raised = line.raised
         changed = [recorded for recorded in line.seqs if recorded.tables is not None]

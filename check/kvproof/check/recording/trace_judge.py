@@ -18,7 +18,7 @@ from kvproof.check.oracle.manager.releasing import Releasing
 from kvproof.check.oracle.manager.stepping import Stepping
 from kvproof.check.protocol.manager import Config
 from kvproof.check.recording.bounded_state import BoundedIdentities, enlarge
-from kvproof.check.recording.format import ENDED, STOPPED, Call, Header, RecordedSequence
+from kvproof.check.recording.format import ENDED, STOPPED, Header, RecordedCall, RecordedSequence
 from kvproof.check.recording.replayed_subject import ReplayedManager, Unjudged
 from kvproof.spec.text.identity import Image, Key
 
@@ -58,7 +58,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         self._group_numbers: dict[str, int] = {}
         self._num_groups = 0
 
-    def explain(self, line: Call) -> None:
+    def explain(self, line: RecordedCall) -> None:
         """Explain one line. Raises Finding if the specification does not allow it, Unjudged if it cannot be judged."""
         if line.call == ENDED:
             return
@@ -66,7 +66,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
             raise Unjudged(f"the recorder stopped here: {line.answer}")
         if line.unjudged:
             raise Unjudged(f"{line.call} with {', '.join(line.unjudged)} cannot be judged from a recording")
-        handler: Callable[[Call], None] | None = getattr(self, f"on_{line.call}", None)
+        handler: Callable[[RecordedCall], None] | None = getattr(self, f"on_{line.call}", None)
         if handler is None:
             raise Unjudged(f"the call {line.call!r} is unknown for this interface")
         if self.ends_step(line):
@@ -76,7 +76,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         if self.names.is_full:
             self._forget_names()
 
-    def ends_step(self, line: Call) -> bool:
+    def ends_step(self, line: RecordedCall) -> bool:
         """Whether this line cannot belong to the current step."""
         raise NotImplementedError
 
@@ -108,7 +108,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
             number = self._group_numbers[name] = self._num_groups
         return number
 
-    def phantom(self, line: Call) -> Group:
+    def phantom(self, line: RecordedCall) -> Group:
         """A group for a question about a request of which only the length is known."""
         group = Group(self.group_number(line.group))
         for _ in range(max(1, line.num_seqs)):
@@ -119,7 +119,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
             del self._group_numbers[line.group]
         return group
 
-    def arrive(self, line: Call) -> Group:
+    def arrive(self, line: RecordedCall) -> Group:
         """A waiting group of the sequences to which the line gives tables. Raises Unjudged if they have tables."""
         number = self.group_number(line.group)
         if number in self.groups or not line.seqs:
@@ -134,7 +134,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         self.make_room(line)
         return group
 
-    def make_room(self, line: Call) -> None:
+    def make_room(self, line: RecordedCall) -> None:
         """Enlarge the specification's state if the sequences of the line need it."""
         sizes = self.explainer.machine.sizes
         longest = max(
@@ -174,7 +174,7 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         self.worker.writes = [write for write in self.worker.writes if write[0] is not seq]
         seq.computed, seq.is_busy = computed, False
 
-    def leave(self, line: Call) -> None:
+    def leave(self, line: RecordedCall) -> None:
         """Free all blocks of a sequence, which has ended or waits again."""
         recorded, before = line.seqs[0], self.explainer.observed
         seq, context = self.seqs.get(recorded.seq), f"free({recorded.seq})"
@@ -195,14 +195,14 @@ class RecordingJudge(Admitting, Releasing, Stepping):
         self.explainer.freed(seq, context)
         self.settle(context)
 
-    def on_reset_prefix_cache(self, line: Call) -> None:
+    def on_reset_prefix_cache(self, line: RecordedCall) -> None:
         before = self.explainer.observed
         self.replayed.answer = line.answer
         if not self.do("reset"):
             self.call("total-calls", "reset_cache")
             self.require_unchanged(before, "reset_prefix_cache did not reset the cache")
 
-    def look_up(self, line: Call) -> None:
+    def look_up(self, line: RecordedCall) -> None:
         """Check that a look-up in the prefix cache changed nothing."""
         before = self.explainer.observed
         self.replayed.answer = line.answer

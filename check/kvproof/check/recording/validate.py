@@ -12,7 +12,7 @@ from pathlib import Path
 from kvproof.check.oracle import coverage
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Assumption, Capabilities, Unsupported
-from kvproof.check.recording.format import ENDED, VLLM_V0, Call, Header
+from kvproof.check.recording.format import ENDED, VLLM_V0, Header, RecordedCall
 from kvproof.check.recording.reader import RecordingError, RecordingReader
 from kvproof.check.recording.replayed_subject import ASSUMPTIONS, Unjudged
 from kvproof.check.recording.trace_judge import RecordingJudge
@@ -104,7 +104,7 @@ def _judge(header: Header) -> RecordingJudge:
     return (V0Judge if header.interface == VLLM_V0 else V1Judge)(header)
 
 
-def _explain(judge: RecordingJudge, call: Call) -> None:
+def _explain(judge: RecordingJudge, call: RecordedCall) -> None:
     try:
         judge.explain(call)
     except AssertionError as error:

@@ -33,7 +33,7 @@ SPECIFICATION = "specification"
 EXCUSED = "the search ended at a finding that is excused"
 EXPLORER = "explorer"
 
-Progress = Callable[[int], None]
+OnCount = Callable[[int], None]
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Searches:
     judge: str
     scopes: Mapping[str, Scope]
     planned_checks: list[Check]
-    explore: Callable[[Scope, float, Progress], SearchResult]
+    explore: Callable[[Scope, float, OnCount], SearchResult]
     save: Callable[[Counterexample, int], ReportedFinding]
     expected: dict[str, bool] = field(default_factory=dict)
     is_hunt: bool = False
@@ -113,7 +113,7 @@ def specification_stage(scopes: Mapping[str, Scope], share: float, is_whole: boo
         steps = "".join(f"\n  {number}  {call}" for number, call in enumerate(calls, start=1))
         return ReportedFinding(found.finding.property, f"the specification itself: {found.finding.text}{steps}")
 
-    def search(scope: Scope, seconds: float, progress: Progress) -> SearchResult:
+    def search(scope: Scope, seconds: float, progress: OnCount) -> SearchResult:
         return explore_specification(scope, seconds=seconds, progress=progress)
 
     names = [*(rule.__name__ for rule in COLLECTED.rules), *WITNESSES]
@@ -144,7 +144,7 @@ def subject_stage(
     def save(found: Counterexample, num_transitions: int) -> ReportedFinding:
         return saving.save(EXPLORER, found, num_transitions)
 
-    def search(scope: Scope, seconds: float, progress: Progress) -> SearchResult:
+    def search(scope: Scope, seconds: float, progress: OnCount) -> SearchResult:
         return explore(strategy, make(), scope, seconds=seconds, progress=progress)
 
     planned_checks = planned_checks_of_scopes(EXPLORER, scopes, subject)

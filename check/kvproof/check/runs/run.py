@@ -26,7 +26,7 @@ SHORTEN_SHARE = 1 / 8  # of the budget, to shorten one finding: there may be man
 
 
 @dataclass
-class Request:
+class RunOptions:
     """The options of a run, validated. seconds: its budget, None for no limit."""
 
     command: str
@@ -52,7 +52,7 @@ class Request:
 
 
 def run_stages(
-    request: Request,
+    options: RunOptions,
     stages: list[Stage],
     subject: ManagerSubject | None,
     stops_at_first: bool = False,
@@ -66,19 +66,19 @@ def run_stages(
     """
     console = output()
     assumed = [*(subject.assumptions if subject else ()), *(one for stage in stages for one in stage.assumptions)]
-    run = Run(version(), request.command, request.subject, request.seed, host() | dict(environment or {}), now())
+    run = Run(version(), options.command, options.subject, options.seed, host() | dict(environment or {}), now())
     run.assumptions = [f"{one.name}: {one.sentence}" for one in assumed]
     result = Result(run, data_plane=data_plane)
-    budget = "no time limit" if request.seconds is None else f"budget {request.seconds:g} s"
+    budget = "no time limit" if options.seconds is None else f"budget {options.seconds:g} s"
     say(console, f"kvproof {run.version} {run.command}, subject {run.subject}, seed {run.seed}, {budget}")
-    seconds = WITHOUT_LIMIT_SECONDS if request.seconds is None else request.seconds
-    code = Session(result, request.store, stages, seconds, progress_on(console), stops_at_first).run()
+    seconds = WITHOUT_LIMIT_SECONDS if options.seconds is None else options.seconds
+    code = Session(result, options.store, stages, seconds, progress_on(console), stops_at_first).run()
     say(console, "")
-    print_report(result, request.folder, console)
+    print_report(result, options.folder, console)
     try:
-        request.store.write_device_page(result)
-        if request.json is not None:
-            write_json(result, request.folder, request.json)
+        options.store.write_device_page(result)
+        if options.json is not None:
+            write_json(result, options.folder, options.json)
     except StoreError as error:
         say(console, f"kvproof: {error}")
         return code if code is Exit.REFUTED else error.exit_code

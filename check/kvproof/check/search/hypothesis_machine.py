@@ -44,15 +44,15 @@ SHRINK_STEPS_MAX = 10_000  # counted and not timed, so that a run repeats on a s
 # Failures ---------------------------------------------------------------------------------------------------------
 
 
-class Refuted(Exception):
+class RunRefuted(Exception):
     """A run refuted something; each kind of finding has a class of its own, so that Hypothesis tells them apart."""
 
     kind: tuple[str, str] = ("", "")
 
 
 @functools.cache
-def _refuted(kind: tuple[str, str]) -> type[Refuted]:
-    return type("Refuted", (Refuted,), {"kind": kind})
+def _refuted(kind: tuple[str, str]) -> type[RunRefuted]:
+    return type("RunRefuted", (RunRefuted,), {"kind": kind})
 
 
 class Stop(BaseException):
@@ -231,7 +231,7 @@ def drive(
     try:
         with with_reporter(_say_nothing), _without_constants():
             run_state_machine_as_test(machine, settings=settings)
-    except Refuted as refuted:
+    except RunRefuted as refuted:
         search.refute(refuted.kind)
     except (Stop, Flaky):
         if search.stop is None:

@@ -11,7 +11,7 @@ from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.level import SCHEDULER
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
-from kvproof.check.oracle.scheduler.requests import Request, num_gains_max
+from kvproof.check.oracle.scheduler.requests import ExpectedRequest, num_gains_max
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.search.configurations import draw_for_scheduler as draw
@@ -128,7 +128,7 @@ def test_a_fork_shares_and_then_copies() -> None:
 
 
 def test_the_bound_counts_the_tokens_left_to_sample_and_the_chunks_between() -> None:
-    request = Request(1, num_prompt=3, max_tokens=4)
+    request = ExpectedRequest(1, num_prompt=3, max_tokens=4)
     request.members.append(ExpectedSequence(10, request, Key(), (), 0))
     request.members[0].tokens = [1, 1, 1, 1]
     assert num_gains_max([request]) == 4, "3 tokens to sample and 1 request to end"

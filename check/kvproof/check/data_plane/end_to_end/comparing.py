@@ -17,7 +17,7 @@ from kvproof.check.data_plane.end_to_end.workloads import WORKLOADS, Workload
 from kvproof.check.data_plane.speed.stopwatch import one_thread
 from kvproof.impl import BlockManagerError, KVBlockShape, KVLayout
 
-Progress = Callable[[str], None]
+OnText = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def run_end_to_end(
     layout: KVLayout = KVLayout.TWO_PLANES,
     workloads: Iterable[str] = tuple(WORKLOADS),
     faults: Iterable[PlantedFault] = FAULTS,
-    on_progress: Progress = lambda what: None,
+    on_progress: OnText = lambda what: None,
 ) -> EndToEndResult:
     """Run the workloads, then plant each fault whose workload was among them.
 

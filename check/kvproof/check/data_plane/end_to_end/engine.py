@@ -14,7 +14,7 @@ import torch
 from kvproof.check.data_plane.end_to_end.exact_decoder import ELEMENT_MAX, ExactDecoder, choose
 from kvproof.check.data_plane.end_to_end.fault_injection import PlantedFault
 from kvproof.check.data_plane.end_to_end.paged_memory import PagedMemory, fill_with_junk
-from kvproof.check.data_plane.end_to_end.workloads import Request, Workload, requests
+from kvproof.check.data_plane.end_to_end.workloads import GenerationRequest, Workload, requests
 from kvproof.impl import (
     BlockManager,
     KVBlockShape,
@@ -75,7 +75,7 @@ class WorkloadEngine:
         layers = decoder.geometry.num_layers
         self.memory = KVCacheEngine(shape, layers, workload.num_gpu_blocks, workload.num_cpu_blocks, decoder.device)
         fill_with_junk(self.memory, seed)
-        self.requests: dict[str, Request] = {}
+        self.requests: dict[str, GenerationRequest] = {}
         self.arriving = requests(workload, seed, decoder.geometry.vocabulary_size)
         self.done, self.num_seqs = Generated(), 0
 
@@ -109,7 +109,7 @@ class WorkloadEngine:
             self.requests[request.name] = request
             self.scheduler.add_seq_group(SequenceGroup(request.name, [self._new(request)]))
 
-    def _new(self, request: Request) -> Sequence:
+    def _new(self, request: GenerationRequest) -> Sequence:
         seq = Sequence(self._next_id(), request.prompt, self.workload.block_size)
         self.done.completions[seq.seq_id] = Completion(request.prompt, [], [])
         return seq

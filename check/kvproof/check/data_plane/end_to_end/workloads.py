@@ -42,7 +42,7 @@ class Workload:
 
 
 @dataclass
-class Request:
+class GenerationRequest:
     """A request of a user. arrival: the step in which it arrives. num_outputs: tokens to generate.
 
     A greedy request takes the token with the greatest score; for the others a salt is drawn for each token.
@@ -92,7 +92,7 @@ WORKLOADS: dict[str, Workload] = {
 }
 
 
-def requests(workload: Workload, seed: int, vocabulary_size: int) -> list[Request]:
+def requests(workload: Workload, seed: int, vocabulary_size: int) -> list[GenerationRequest]:
     """The requests of a workload, drawn from the seed, in the order in which they arrive."""
     drawn = random.Random(f"{workload.name} {seed}")
     prefix = [drawn.randrange(vocabulary_size) for _ in range(workload.shared_prefix)]
@@ -101,7 +101,7 @@ def requests(workload: Workload, seed: int, vocabulary_size: int) -> list[Reques
         own = [drawn.randrange(vocabulary_size) for _ in range(drawn.randint(3, 14))]
         prompt = [*prefix, *own] if prefix and number % 2 == 0 else own
         made.append(
-            Request(
+            GenerationRequest(
                 f"request {number}",
                 arrival=number // 2 * 2,
                 prompt=prompt,

@@ -31,7 +31,7 @@ from kvproof.check.data_plane.steps.moves import Scenario
 from kvproof.check.data_plane.steps.ordering_self_test import judge_races
 from kvproof.impl import free_bytes
 
-Progress = Callable[[str, int, int], None]  # the current work, the number of things done, the number of all things
+OnWork = Callable[[str, int, int], None]  # the current work, the number of things done, the number of all things
 OnCase = Callable[[CaseResult], None]
 MIB = 1024 * 1024
 BLOCKS_MIN = 8
@@ -161,7 +161,7 @@ class _Plan:
 
 
 def run_correctness(
-    config: CorrectnessConfig, on_progress: Progress | None = None, on_case: OnCase = lambda case: None
+    config: CorrectnessConfig, on_progress: OnWork | None = None, on_case: OnCase = lambda case: None
 ) -> CorrectnessResult:
     """Test the harness, then run all cases. Raises UnknownSetting, with a message for the user, for an unknown name.
 
@@ -238,7 +238,7 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _run_cases(plan: _Plan, deadline: float, report: Progress, on_case: OnCase) -> list[CaseResult]:
+def _run_cases(plan: _Plan, deadline: float, report: OnWork, on_case: OnCase) -> list[CaseResult]:
     """Run all cases that start before the deadline.
 
     An executor that supports none of its cases is skipped once, with the reason of its first case. An executor that

@@ -31,7 +31,7 @@ from kvproof.check.data_plane.memory.layouts import Geometry, Layout
 from kvproof.check.data_plane.run.harness import STEP_SECONDS_MAX
 from kvproof.check.data_plane.speed.speed_goals import goals
 from kvproof.check.data_plane.speed.stopwatch import Stopwatch, noise, one_thread, spread
-from kvproof.check.data_plane.speed.trial import Load, Progress, Trial
+from kvproof.check.data_plane.speed.trial import Load, OnWork, Trial
 from kvproof.check.data_plane.speed.workload import VERIFY, Timed, mappings
 from kvproof.check.data_plane.steps.moves import PoolId
 from kvproof.impl import free_bytes
@@ -142,7 +142,7 @@ class BandwidthConfig:
         return Load(geometry, chosen, num_pairs, 1, LARGE_KINDS, LARGE) if chosen else None
 
 
-def run_bandwidth(config: BandwidthConfig, on_progress: Progress = lambda what, done, total: None) -> Bandwidth:
+def run_bandwidth(config: BandwidthConfig, on_progress: OnWork = lambda what, done, total: None) -> Bandwidth:
     """Check every move, then time the right ones, in several trials. Raises NoSpeeds if nothing can be timed."""
     device = torch.device(config.device)
     skipped: list[str] = []

@@ -35,7 +35,7 @@ from kvproof.check.data_plane.steps.moves import Moves, PoolId
 ROUNDS_MIN, ROUNDS_MAX = 5, 200
 PROOF_SECONDS_MAX = 20.0  # for checking the moves of one executor in one trial
 VERIFIED_BYTES = 16 * 1024 * 1024  # compared by one call, in main memory
-Progress = Callable[[str, int, int], None]
+OnWork = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)

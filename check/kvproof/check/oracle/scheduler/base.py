@@ -7,7 +7,7 @@ from kvproof.check.oracle.enabled import RuledJudge
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.oracle.scheduler.in_flight import Pending, num_flights_max
-from kvproof.check.oracle.scheduler.requests import Request
+from kvproof.check.oracle.scheduler.requests import ExpectedRequest
 from kvproof.check.protocol.adapter_check import check_adapter
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scheduler import (
@@ -47,7 +47,7 @@ class SchedulerState(Oracle, RuledJudge):
         check_adapter(subject, SCHEDULER_CALLS)
         if len(config.kv_groups) > 1 and (config.num_host_blocks or config.transfers):
             raise Unsupported("several KV groups of a scheduler are judged without swap and transfers")
-        self.requests: dict[int, Request] = {}
+        self.requests: dict[int, ExpectedRequest] = {}
         self.under_way: list[UnderWay] = []  # steps, the oldest first
         self.loading: dict[int, list[int]] = {}  # sequences whose KV is coming, and its flights
         self.sending: dict[int, list[int]] = {}  # sequences, over, whose KV is being sent
@@ -74,7 +74,7 @@ class SchedulerState(Oracle, RuledJudge):
         """Whether every request is over, and no step or transfer is under way."""
         return not (self.under_way or self.requests or self.loading or self.sending)
 
-    def is_in_flight(self, request: Request) -> bool:
+    def is_in_flight(self, request: ExpectedRequest) -> bool:
         """Whether a step under way uses blocks of the request."""
         return any(seq.id in under.seqs for under in self.under_way for seq in request.everyone())
 
@@ -82,7 +82,7 @@ class SchedulerState(Oracle, RuledJudge):
         """The sequences that requests will fork into."""
         return (child for request in self.requests.values() for child in request.to_come)
 
-    def forget(self, request: Request) -> None:
+    def forget(self, request: ExpectedRequest) -> None:
         """A request is over; the subject must not show its sequences any more."""
         del self.requests[request.id]
         for seq in request.everyone():

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from kvproof.check.oracle.expected import ExpectedSequence, Group
 
 
-class Request(Group):
+class ExpectedRequest(Group):
     """A request. It is *doomed* when it is over but a step under way still uses its blocks."""
 
     __slots__ = ("is_doomed", "is_sent", "max_tokens", "num_prompt", "to_come")
@@ -25,12 +25,12 @@ class Request(Group):
         return self.max_tokens - (len(seq.tokens) - self.num_prompt)
 
 
-def unfinished(requests: dict[int, Request]) -> Iterator[Request]:
+def unfinished(requests: dict[int, ExpectedRequest]) -> Iterator[ExpectedRequest]:
     """The requests that are not doomed."""
     return (request for request in requests.values() if not request.is_doomed)
 
 
-def num_gains_max(requests: Iterable[Request]) -> int:
+def num_gains_max(requests: Iterable[ExpectedRequest]) -> int:
     """The most gains (tokens to sample, requests to end) that are left if nothing forks and nothing arrives."""
     num_gains = 0
     for request in requests:

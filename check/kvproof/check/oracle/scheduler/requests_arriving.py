@@ -7,7 +7,7 @@ from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import Status
 from kvproof.check.oracle.firing import NUM_SEQS_MAX
 from kvproof.check.oracle.scheduler.base import SchedulerState
-from kvproof.check.oracle.scheduler.requests import Request, num_gains_max, unfinished
+from kvproof.check.oracle.scheduler.requests import ExpectedRequest, num_gains_max, unfinished
 from kvproof.spec.text.budgets import num_steps_max
 from kvproof.spec.text.identity import Image, Key
 
@@ -38,7 +38,7 @@ class Arriving(SchedulerState):
         is_too_long = len(tokens) > self.num_tokens_max
         if is_too_long or any(i in known for i in ids) or len(known) + len(ids) > NUM_SEQS_MAX:
             return False
-        request, whole = Request(request_id, len(tokens), max_tokens), Key(*key)
+        request, whole = ExpectedRequest(request_id, len(tokens), max_tokens), Key(*key)
         pictures = tuple(Image(*image) for image in images)
         num_members = 1 if self.capabilities.forks_itself else len(seq_ids)
         request.to_come += seq_ids[num_members:]

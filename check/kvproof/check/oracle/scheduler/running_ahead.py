@@ -5,7 +5,7 @@ scheduled. A request that leaves the GPU while a step samples its token loses th
 """
 
 from kvproof.check.oracle.scheduler.base import SchedulerState
-from kvproof.check.oracle.scheduler.requests import Request, unfinished
+from kvproof.check.oracle.scheduler.requests import ExpectedRequest, unfinished
 
 
 def may_complete(state: SchedulerState) -> bool:
@@ -14,7 +14,7 @@ def may_complete(state: SchedulerState) -> bool:
     return not runs_ahead or len(state.under_way) > 1 or not any(unfinished(state.requests))
 
 
-def drop_sampled(state: SchedulerState, request: Request) -> None:
+def drop_sampled(state: SchedulerState, request: ExpectedRequest) -> None:
     """The request leaves the GPU: the tokens that steps under way sample for it are lost."""
     if not state.capabilities.runs_ahead:
         return

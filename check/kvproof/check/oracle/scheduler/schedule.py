@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.oracle import leaked, table_changed, tables_left
 from kvproof.check.oracle.scheduler.base import SCHEDULE, SchedulerState
-from kvproof.check.oracle.scheduler.requests import Request
+from kvproof.check.oracle.scheduler.requests import ExpectedRequest
 from kvproof.check.oracle.scheduler.running_ahead import drop_sampled
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Pair
@@ -74,9 +74,9 @@ class StepExplainer:
 
     def _by_status(
         self, step: ScheduledStep
-    ) -> tuple[list[tuple[ExpectedSequence, Chunk]], list[Request], dict[int, list[Chunk]]]:
+    ) -> tuple[list[tuple[ExpectedSequence, Chunk]], list[ExpectedRequest], dict[int, list[Chunk]]]:
         running: list[tuple[ExpectedSequence, Chunk]] = []
-        swapped: list[Request] = []
+        swapped: list[ExpectedRequest] = []
         waiting: dict[int, list[Chunk]] = {}
         for chunk in step.chunks:
             seq = self.scheduler.seqs[chunk.seq]
@@ -109,7 +109,7 @@ class StepExplainer:
             if seq.status is not WAITING:
                 self.explainer.freed(seq, SCHEDULE)
 
-    def _judge_ignored(self, request: Request) -> None:
+    def _judge_ignored(self, request: ExpectedRequest) -> None:
         """A request may be ended for good only if no step can run it, or no later state of this pool."""
         config, scheduler = self.config, self.scheduler
         length = max(len(seq.tokens) for seq in request.members)
@@ -145,7 +145,7 @@ class StepExplainer:
     def _leave(self, step: ScheduledStep, scheduled: set[int]) -> int:
         """Explain sequences that are not in the step: unchanged, preempted or swapped out. Returns how many left."""
         seqs, tables = self.scheduler.seqs, self.explainer.observed.tables
-        leaving, num_tables = list[Request](), 0
+        leaving, num_tables = list[ExpectedRequest](), 0
         for seq_id, seq in seqs.items():
             if seq_id in scheduled:
                 num_tables += 1
@@ -188,7 +188,7 @@ class StepExplainer:
             sentence, num_pairs = f"$observed pairs, but $expected blocks moved {way}", len(pairs)
             raise Finding("swap-mapping", sentence, call=SCHEDULE, expected=len(explained), observed=num_pairs)
 
-    def _preempt(self, request: Request) -> None:
+    def _preempt(self, request: ExpectedRequest) -> None:
         """The request was preempted by recompute: it waits again, with all its tokens as the prompt."""
         for seq in request.everyone():
             self.explainer.freed(seq, SCHEDULE)
@@ -203,7 +203,7 @@ class StepExplainer:
             )
         self.coverage["preempted"] += 1
 
-    def _swap_out(self, request: Request, step: ScheduledStep) -> None:
+    def _swap_out(self, request: ExpectedRequest, step: ScheduledStep) -> None:
         base, everyone = self.config.num_gpu_blocks, request.everyone()
         mine = {block - base for seq in everyone for block in self.explainer.observed.tables.get(seq.id, [[]])[0]}
         pairs = [pair for pair in step.swap_out if pair[1] in mine]
@@ -242,7 +242,7 @@ class StepExplainer:
         scheduler.used_by_step[seq.id] = seq
         self.worker.writes.append((seq, chunk.start, chunk.stop))
 
-    def _swap_in(self, requests: list[Request], step: ScheduledStep) -> None:
+    def _swap_in(self, requests: list[ExpectedRequest], step: ScheduledStep) -> None:
         explainer, tables, base = self.explainer, self.explainer.observed.tables, self.config.num_gpu_blocks
         chunks = {chunk.seq: chunk for chunk in step.chunks}
         for request in requests:

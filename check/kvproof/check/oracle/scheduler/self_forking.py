@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.scheduler.base import COMPLETE, SchedulerState
-from kvproof.check.oracle.scheduler.requests import Request
+from kvproof.check.oracle.scheduler.requests import ExpectedRequest
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Pair
 from kvproof.spec.text import operations
@@ -35,9 +35,9 @@ def born_since(state: SchedulerState) -> tuple[list[Birth], list[Pair]]:
 
 
 def _new_child(
-    state: SchedulerState, parent: ExpectedSequence, child_id: int, request: Request, has_table: bool
+    state: SchedulerState, parent: ExpectedSequence, child_id: int, request: ExpectedRequest, has_table: bool
 ) -> ExpectedSequence:
-    new = Request(-child_id, request.num_prompt, request.max_tokens)
+    new = ExpectedRequest(-child_id, request.num_prompt, request.max_tokens)
     child = parent.forked(child_id)
     child.group, child.status = new, Status.RUNNING if has_table else Status.WAITING
     if not has_table:

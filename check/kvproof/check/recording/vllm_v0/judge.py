@@ -8,7 +8,7 @@ the last token is always computed.
 
 from kvproof.check.oracle.expected import Group, Status
 from kvproof.check.protocol.manager import Admission, Admitted, Reserved
-from kvproof.check.recording.format import Call, Header, RecordedSequence
+from kvproof.check.recording.format import Header, RecordedCall, RecordedSequence
 from kvproof.check.recording.replayed_subject import Unjudged
 from kvproof.check.recording.trace_judge import RecordingJudge
 
@@ -23,7 +23,7 @@ class V0Judge(RecordingJudge):
         self._hits: dict[int, int] = {}  # tokens found by the last look-up of a waiting sequence
         self._common: dict[int, int] = {}  # tokens that the step need not compute
 
-    def ends_step(self, line: Call) -> bool:
+    def ends_step(self, line: RecordedCall) -> bool:
         """Whether the step is scheduled and the line is about another, or a swap in follows a swap out of the step."""
         if self.is_step_scheduled:
             return line.call not in STEP_CALLS
@@ -34,13 +34,13 @@ class V0Judge(RecordingJudge):
         super().end_step()
         self._common.clear()
 
-    def _group(self, line: Call) -> Group:
+    def _group(self, line: RecordedCall) -> Group:
         group = self.groups.get(self.group_number(line.group))
         if group is None:
             raise Unjudged(f"no earlier line gave blocks to request {line.group}")
         return group
 
-    def on_can_allocate(self, line: Call) -> None:
+    def on_can_allocate(self, line: RecordedCall) -> None:
         """Judge the answer of `can_allocate`: OK, LATER or NEVER."""
         self.set_lookahead(line.lookahead)
         group, context = self.phantom(line), f"can_allocate({line.group})"
@@ -52,21 +52,21 @@ class V0Judge(RecordingJudge):
         else:
             self.judge_refusal(group, answer, context)
 
-    def on_get_num_cached_tokens(self, line: Call) -> None:
+    def on_get_num_cached_tokens(self, line: RecordedCall) -> None:
         """Judge a look-up. For a waiting sequence, remember the hit until the sequence gets its table."""
         self.look_up(line)
         seq = line.seqs[0].seq
         if seq not in self.seqs and isinstance(line.answer, int):
             self._hits[seq] = line.answer
 
-    def on_get_common_computed_block_ids(self, line: Call) -> None:
+    def on_get_common_computed_block_ids(self, line: RecordedCall) -> None:
         """Remember the blocks that the step need not compute."""
         self.look_up(line)
         if isinstance(line.answer, int):
             for recorded in line.seqs:
                 self._common[recorded.seq] = line.answer * self.config.block_size
 
-    def on_allocate(self, line: Call) -> None:
+    def on_allocate(self, line: RecordedCall) -> None:
         """Judge the admission of a waiting group. A later line reports which tokens are computed."""
         group, size = self.arrive(line), self.config.block_size
         found = [self._hits.pop(seq.id, 0) for seq in group.members]
@@ -77,12 +77,12 @@ class V0Judge(RecordingJudge):
         for seq in group.members:
             self.unscheduled(seq, 0)
 
-    def on_can_append_slots(self, line: Call) -> None:
+    def on_can_append_slots(self, line: RecordedCall) -> None:
         """Judge the answer of `can_append_slots`: yes or no."""
         self.replayed.answer = line.answer
         self._may_append(self._group(line))
 
-    def on_append_slots(self, line: Call) -> None:
+    def on_append_slots(self, line: RecordedCall) -> None:
         """Judge new slots. A later line reports how many of their tokens the step computes."""
         recorded = line.seqs[0]
         seq = self.known(recorded)
@@ -94,7 +94,7 @@ class V0Judge(RecordingJudge):
         self._reserve(seq, computed if computed < seq.num_prompt else len(seq.tokens), f"append_slots({seq.id})")
         self.unscheduled(seq, computed)
 
-    def on_mark_blocks_as_computed(self, line: Call) -> None:
+    def on_mark_blocks_as_computed(self, line: RecordedCall) -> None:
         """Schedule the group: the step computes `num_tokens` more tokens of each running sequence; 0 means all."""
         before = self.explainer.observed
         self.call("total-calls", "step_scheduled", line.group)
@@ -116,7 +116,7 @@ class V0Judge(RecordingJudge):
         if start <= stop:
             self.scheduled(seq, start, stop)
 
-    def on_fork(self, line: Call) -> None:
+    def on_fork(self, line: RecordedCall) -> None:
         """Judge a fork: the child shares every block of its parent."""
         if self.worker.is_pending:
             self.end_step()
@@ -130,23 +130,23 @@ class V0Judge(RecordingJudge):
             raise Unjudged(f"sequence {parent.seq} has a token without a slot when it is forked, or its child exists")
         self.learn(self.seqs[child.seq], child)
 
-    def on_free(self, line: Call) -> None:
+    def on_free(self, line: RecordedCall) -> None:
         """Judge the release of a sequence that has ended or is preempted."""
         self._hits.pop(line.seqs[0].seq, None)
         self.leave(line)
 
-    def on_can_swap_out(self, line: Call) -> None:
+    def on_can_swap_out(self, line: RecordedCall) -> None:
         """Judge the answer of `can_swap_out`: yes or no."""
         self.replayed.answer = _admission(line)
         self.ask("can_swap_out", self._group(line))
 
-    def on_swap_out(self, line: Call) -> None:
+    def on_swap_out(self, line: RecordedCall) -> None:
         """Judge the swap of the running sequences of a group to the host."""
         self.replayed.answer = line.answer
         self.worker.swap_out += self._swap(self._group(line), "swap_out", Status.SWAPPED)
         self.preempted_in_step = True
 
-    def on_can_swap_in(self, line: Call) -> None:
+    def on_can_swap_in(self, line: RecordedCall) -> None:
         """Judge the answer of `can_swap_in`: OK, LATER or NEVER."""
         group = self._group(line)
         self.set_lookahead(line.lookahead)
@@ -154,13 +154,13 @@ class V0Judge(RecordingJudge):
         if self.replayed.answer is Admission.OK or not self.do("swap_in", group.id):
             self.ask("can_swap_in", group)
 
-    def on_swap_in(self, line: Call) -> None:
+    def on_swap_in(self, line: RecordedCall) -> None:
         """Judge the swap of a group back to the GPU."""
         self.replayed.answer = line.answer
         self.worker.swap_in += self._swap(self._group(line), "swap_in", Status.RUNNING)
 
 
-def _admission(line: Call) -> Admission | None:
+def _admission(line: RecordedCall) -> Admission | None:
     """The answer as an Admission; None if the call raised. Raises Unjudged for any other answer."""
     if line.raised:
         return None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kvproof.check.protocol.manager import NULL_BLOCK, Config
-from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V0, Call, Header, RecordedSequence
+from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V0, Header, RecordedCall, RecordedSequence
 from kvproof.check.recording.recorder import Recorder, RecordingRefused
 
 WAITING, RUNNING, SWAPPED = "WAITING", "RUNNING", "SWAPPED"
@@ -141,8 +141,8 @@ class V0Recorder(Recorder):
     def _members(self, group: Any, status: str) -> list[Any]:
         return [seq for seq in group.get_seqs() if seq.status.name == status]
 
-    def _line(self, group: Any = None, answer: Any = None) -> Call:
-        line = Call(0, "", answer=answer)
+    def _line(self, group: Any = None, answer: Any = None) -> RecordedCall:
+        line = RecordedCall(0, "", answer=answer)
         if group is not None:
             line.group = str(group.request_id)
             if group.is_encoder_decoder():
@@ -151,7 +151,7 @@ class V0Recorder(Recorder):
 
     # Calls ----------------------------------------------------------------------------------------------------------
 
-    def on_can_allocate(self, answer: Any, seq_group: Any, num_lookahead_slots: int = 0) -> Call:
+    def on_can_allocate(self, answer: Any, seq_group: Any, num_lookahead_slots: int = 0) -> RecordedCall:
         """The line of a question; of the prompt it contains only the length."""
         waiting = self._members(seq_group, WAITING)
         line = self._line(seq_group, _name(answer))
@@ -159,7 +159,7 @@ class V0Recorder(Recorder):
         line.lookahead = num_lookahead_slots
         return line
 
-    def on_allocate(self, answer: Any, seq_group: Any) -> Call:
+    def on_allocate(self, answer: Any, seq_group: Any) -> RecordedCall:
         """The line of an admission, with tokens and tables of the waiting sequences."""
         line = self._line(seq_group)
         for seq in self._members(seq_group, WAITING):
@@ -167,64 +167,64 @@ class V0Recorder(Recorder):
             line.seqs.append(self._sequence(seq, with_tokens=True))
         return line
 
-    def on_can_append_slots(self, answer: Any, seq_group: Any, num_lookahead_slots: int) -> Call:
+    def on_can_append_slots(self, answer: Any, seq_group: Any, num_lookahead_slots: int) -> RecordedCall:
         line = self._line(seq_group, _name(answer))
         line.lookahead = num_lookahead_slots
         return line
 
-    def on_append_slots(self, answer: Any, seq: Any, num_lookahead_slots: int) -> Call:
+    def on_append_slots(self, answer: Any, seq: Any, num_lookahead_slots: int) -> RecordedCall:
         """The line of a growth, with the new tokens, the table and the copies."""
-        line = Call(0, "", seqs=[self._sequence(seq, with_tokens=True)], answer=_pairs(answer))
+        line = RecordedCall(0, "", seqs=[self._sequence(seq, with_tokens=True)], answer=_pairs(answer))
         line.lookahead = num_lookahead_slots
         return line
 
-    def on_fork(self, answer: Any, parent_seq: Any, child_seq: Any) -> Call:
+    def on_fork(self, answer: Any, parent_seq: Any, child_seq: Any) -> RecordedCall:
         self.known.pop(child_seq.seq_id, None)
-        return Call(0, "", seqs=[self._sequence(parent_seq), self._sequence(child_seq, with_tokens=True)])
+        return RecordedCall(0, "", seqs=[self._sequence(parent_seq), self._sequence(child_seq, with_tokens=True)])
 
-    def on_free(self, answer: Any, seq: Any) -> Call:
+    def on_free(self, answer: Any, seq: Any) -> RecordedCall:
         """The line of a release, with the status of the sequence."""
         recorded = self._sequence(seq)
         self.known.pop(seq.seq_id, None)
-        return Call(0, "", seqs=[recorded], status=seq.status.name)
+        return RecordedCall(0, "", seqs=[recorded], status=seq.status.name)
 
-    def on_can_swap_out(self, answer: Any, seq_group: Any) -> Call:
+    def on_can_swap_out(self, answer: Any, seq_group: Any) -> RecordedCall:
         return self._line(seq_group, _name(answer))
 
-    def on_swap_out(self, answer: Any, seq_group: Any) -> Call:
+    def on_swap_out(self, answer: Any, seq_group: Any) -> RecordedCall:
         """The line of a swap out, with the tables of the running sequences on the host."""
         line = self._line(seq_group, _pairs(answer))
         line.seqs = [self._sequence(seq) for seq in self._members(seq_group, RUNNING)]
         return line
 
-    def on_can_swap_in(self, answer: Any, seq_group: Any, num_lookahead_slots: int = 0) -> Call:
+    def on_can_swap_in(self, answer: Any, seq_group: Any, num_lookahead_slots: int = 0) -> RecordedCall:
         line = self._line(seq_group, _name(answer))
         line.lookahead = num_lookahead_slots
         return line
 
-    def on_swap_in(self, answer: Any, seq_group: Any) -> Call:
+    def on_swap_in(self, answer: Any, seq_group: Any) -> RecordedCall:
         """The line of a swap in, with the tables of the swapped sequences on the GPU."""
         line = self._line(seq_group, _pairs(answer))
         line.seqs = [self._sequence(seq) for seq in self._members(seq_group, SWAPPED)]
         return line
 
-    def on_mark_blocks_as_computed(self, answer: Any, seq_group: Any, token_chunk_size: int = 0) -> Call:
+    def on_mark_blocks_as_computed(self, answer: Any, seq_group: Any, token_chunk_size: int = 0) -> RecordedCall:
         """The line that reports what the step computes of each running sequence."""
         line = self._line(seq_group)
         line.seqs = [self._sequence(seq, with_table=False) for seq in self._members(seq_group, RUNNING)]
         line.num_tokens = token_chunk_size
         return line
 
-    def on_get_num_cached_tokens(self, answer: Any, seq: Any) -> Call:
-        return Call(0, "", seqs=[RecordedSequence(seq.seq_id)], answer=None if answer is None else int(answer))
+    def on_get_num_cached_tokens(self, answer: Any, seq: Any) -> RecordedCall:
+        return RecordedCall(0, "", seqs=[RecordedSequence(seq.seq_id)], answer=None if answer is None else int(answer))
 
-    def on_get_common_computed_block_ids(self, answer: Any, seqs: Sequence[Any]) -> Call:
+    def on_get_common_computed_block_ids(self, answer: Any, seqs: Sequence[Any]) -> RecordedCall:
         """The line of a look-up of the blocks that the step need not compute."""
         recorded = [RecordedSequence(seq.seq_id) for seq in seqs]
-        return Call(0, "", seqs=recorded, answer=None if answer is None else len(answer))
+        return RecordedCall(0, "", seqs=recorded, answer=None if answer is None else len(answer))
 
-    def on_reset_prefix_cache(self, answer: Any, device: Any = None) -> Call:
-        return Call(0, "", answer=None if answer is None else bool(answer))
+    def on_reset_prefix_cache(self, answer: Any, device: Any = None) -> RecordedCall:
+        return RecordedCall(0, "", answer=None if answer is None else bool(answer))
 
 
 def _name(answer: Any) -> bool | str | None:

@@ -7,7 +7,7 @@ requests gets slots again, when a request ends, when the cache is reset, or when
 
 from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.protocol.manager import Admitted, Refused, Reserved
-from kvproof.check.recording.format import Call
+from kvproof.check.recording.format import RecordedCall
 from kvproof.check.recording.replayed_subject import Unjudged
 from kvproof.check.recording.trace_judge import RecordingJudge
 
@@ -20,18 +20,18 @@ class V1Judge(RecordingJudge):
 
     num_over = 0
 
-    def ends_step(self, line: Call) -> bool:
+    def ends_step(self, line: RecordedCall) -> bool:
         """Whether the line is a call between steps, ends a request, or gives a request slots again in this step."""
         if line.call in BETWEEN_STEPS or line.status.startswith("FINISHED"):
             return True
         seq = self.seqs.get(line.seqs[0].seq) if line.call == "allocate_slots" and line.seqs else None
         return seq is not None and seq.is_busy
 
-    def on_get_computed_blocks(self, line: Call) -> None:
+    def on_get_computed_blocks(self, line: RecordedCall) -> None:
         """Judge a look-up. The call that allocates reports the hit."""
         self.look_up(line)
 
-    def on_allocate_slots(self, line: Call) -> None:
+    def on_allocate_slots(self, line: RecordedCall) -> None:
         """Judge an allocation: an admission if the request has no blocks, otherwise a growth."""
         self.set_lookahead(line.lookahead)
         if line.seqs[0].seq in self.seqs:
@@ -39,7 +39,7 @@ class V1Judge(RecordingJudge):
         else:
             self._let_in(line)
 
-    def _let_in(self, line: Call) -> None:
+    def _let_in(self, line: RecordedCall) -> None:
         if line.seqs[0].num_computed:
             raise Unjudged(f"request {line.group} has no blocks, but counts tokens as computed")
         group = self.arrive(line)
@@ -52,7 +52,7 @@ class V1Judge(RecordingJudge):
             del self.groups[group.id]
             del self._group_numbers[line.group]
 
-    def _go_on(self, line: Call) -> None:
+    def _go_on(self, line: RecordedCall) -> None:
         recorded = line.seqs[0]
         seq = self.known(recorded)
         self.make_room(line)
@@ -66,7 +66,7 @@ class V1Judge(RecordingJudge):
         """Keep the blocks that a step in flight may still read."""
         super().judge_window(seq, min(num_done, self.num_over), context)
 
-    def on_cache_blocks(self, line: Call) -> None:
+    def on_cache_blocks(self, line: RecordedCall) -> None:
         """Add tokens that were sampled ahead; their KV is already computed."""
         recorded = line.seqs[0]
         if recorded.seq not in self.seqs:
@@ -81,9 +81,9 @@ class V1Judge(RecordingJudge):
         if seq.computed < stop:
             self.scheduled(seq, seq.computed, stop)
 
-    def on_free(self, line: Call) -> None:
+    def on_free(self, line: RecordedCall) -> None:
         """Judge the release of a request that has ended or is preempted."""
         self.leave(line)
 
-    def on_new_step_starts(self, line: Call) -> None:
+    def on_new_step_starts(self, line: RecordedCall) -> None:
         """Do nothing: `ends_step` has ended the previous step."""

@@ -7,7 +7,7 @@ The tokens of a request are recorded when it gets slots. The engine itself count
 from typing import Any
 
 from kvproof.check.protocol.manager import FULL, NULL_BLOCK, WINDOW
-from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V1, Call, Header, Picture, RecordedSequence
+from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V1, Header, Picture, RecordedCall, RecordedSequence
 from kvproof.check.recording.recorder import Recorder, RecordingRefused
 
 FULL_SPECS = ("FullAttentionSpec", "MLAAttentionSpec")
@@ -78,7 +78,9 @@ class V1Recorder(Recorder):
 
     # Requests -------------------------------------------------------------------------------------------------------
 
-    def _line(self, request: Any, answer: Any = None, with_tokens: bool = False, with_tables: bool = True) -> Call:
+    def _line(
+        self, request: Any, answer: Any = None, with_tokens: bool = False, with_tables: bool = True
+    ) -> RecordedCall:
         name = str(request.request_id)
         number = self._numbers_of.get(name)
         if number is None:
@@ -90,7 +92,7 @@ class V1Recorder(Recorder):
             self._add_tokens(recorded, request)
         if with_tables:
             self.new_tables(recorded, self._tables(request.request_id))
-        return Call(0, "", group=name, seqs=[recorded], answer=answer)
+        return RecordedCall(0, "", group=name, seqs=[recorded], answer=answer)
 
     def _add_tokens(self, recorded: RecordedSequence, request: Any) -> None:
         tokens = request.all_token_ids
@@ -112,7 +114,7 @@ class V1Recorder(Recorder):
 
     # Calls ----------------------------------------------------------------------------------------------------------
 
-    def on_get_computed_blocks(self, answer: Any, request: Any, *limits: Any, **more: Any) -> Call:
+    def on_get_computed_blocks(self, answer: Any, request: Any, *limits: Any, **more: Any) -> RecordedCall:
         """The line of a look-up, with the number of tokens found."""
         line = self._line(request, None if answer is None else int(answer[1]), with_tables=False)
         self._forget_unknown(line)
@@ -133,7 +135,7 @@ class V1Recorder(Recorder):
         reserved_blocks: int = 0,
         *more: Any,
         **options: Any,
-    ) -> Call:
+    ) -> RecordedCall:
         """The line of an allocation; the answer is whether blocks were returned."""
         line = self._line(request, answer is not None, with_tokens=True)
         line.num_tokens, line.num_hit, line.lookahead = num_new_tokens, num_new_computed_tokens, num_lookahead_tokens
@@ -148,38 +150,38 @@ class V1Recorder(Recorder):
             self._forget(line)
         return line
 
-    def on_free(self, answer: Any, request: Any) -> Call:
+    def on_free(self, answer: Any, request: Any) -> RecordedCall:
         """The line of a release, with the status of the request."""
         line = self._line(request)
         line.status = request.status.name
         self._forget(line)
         return line
 
-    def _forget(self, line: Call) -> None:
+    def _forget(self, line: RecordedCall) -> None:
         """Forget a request without blocks; if it returns, everything about it is recorded again."""
         self.known.pop(line.seqs[0].seq, None)
         self._numbers_of.pop(line.group, None)
 
-    def _forget_unknown(self, line: Call) -> None:
+    def _forget_unknown(self, line: RecordedCall) -> None:
         if line.seqs[0].seq not in self.known:
             self._numbers_of.pop(line.group, None)
 
-    def on_cache_blocks(self, answer: Any, request: Any, num_computed_tokens: int) -> Call:
+    def on_cache_blocks(self, answer: Any, request: Any, num_computed_tokens: int) -> RecordedCall:
         """The line that reports tokens sampled ahead, and the number of tokens with KV."""
         line = self._line(request, with_tokens=True)
         line.num_tokens = num_computed_tokens
         return line
 
-    def on_reset_prefix_cache(self, answer: Any) -> Call:
-        return Call(0, "", answer=None if answer is None else bool(answer))
+    def on_reset_prefix_cache(self, answer: Any) -> RecordedCall:
+        return RecordedCall(0, "", answer=None if answer is None else bool(answer))
 
-    def on_new_step_starts(self, answer: Any) -> Call:
+    def on_new_step_starts(self, answer: Any) -> RecordedCall:
         """The line that marks the end of the previous step's scheduling."""
-        return Call(0, "")
+        return RecordedCall(0, "")
 
-    def _not_judged(self, answer: Any, *arguments: Any, **options: Any) -> Call:
+    def _not_judged(self, answer: Any, *arguments: Any, **options: Any) -> RecordedCall:
         """The line of a call that uses other memory or frees later, which cannot be judged."""
-        return Call(0, "", unjudged=["call"])
+        return RecordedCall(0, "", unjudged=["call"])
 
     on_get_computed_blocks_for_connector = _not_judged
     on_pop_blocks_for_free = _not_judged

@@ -18,7 +18,7 @@ N = TypeVar("N")
 R = TypeVar("R")
 
 
-class Refuted(Exception):
+class RefutedAt(Exception):
     """Raised by a space: the operation that was tried from a state shows a finding. No operation: the state itself."""
 
     def __init__(self, finding: Finding, operation: Operation = ()) -> None:
@@ -42,7 +42,7 @@ class Space(Protocol[N, R]):
         ...
 
     def successors(self, node: N, /) -> Iterator[tuple[Operation, R]]:
-        """Every transition out of a state. Raises Refuted."""
+        """Every transition out of a state. Raises RefutedAt."""
         ...
 
 
@@ -93,7 +93,7 @@ def search(
         found.is_exhausted = not frontier
     except Finding as finding:
         found.counterexample = Counterexample(config, _path(came_from, key, operation), finding)
-    except Refuted as refuted:
+    except RefutedAt as refuted:
         path = _path(came_from, key, refuted.operation)
         found.counterexample = Counterexample(config, path, refuted.finding)
     found.num_states, found.num_operations = len(came_from), num_transitions

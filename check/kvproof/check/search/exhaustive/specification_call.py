@@ -23,7 +23,7 @@ Twins = dict[int, int]  # a cached block for a table entry, or for a block that 
 
 
 @dataclass(frozen=True)
-class Call:
+class SpecCall:
     """An operation as data, its program on a state, and whether it must finish."""
 
     operation: Operation
@@ -31,7 +31,9 @@ class Call:
     can_finish: bool = True
 
 
-def prompts(scope: Scope, state: State, seq: int, prompt: list[int], num_hit: int, first: int = 0) -> Iterator[Call]:
+def prompts(
+    scope: Scope, state: State, seq: int, prompt: list[int], num_hit: int, first: int = 0
+) -> Iterator[SpecCall]:
     """Admit a prompt: hit its first entries, share what is cached of the others or not, and compute the rest.
 
     first: entries that are not hit but skipped, which they can be where the next token does not read back to them.
@@ -48,7 +50,7 @@ def prompts(scope: Scope, state: State, seq: int, prompt: list[int], num_hit: in
             for victims, can_finish in _victims(state, gpu, num_taken, twins.values()):
                 operation = ("admit", seq, prompt, first, num_hit, twins, victims)
                 program = _prompted(scope, seq, prompt, first, num_hit, num_entries, twins, victims)
-                yield Call(operation, program, can_finish and can_skip)
+                yield SpecCall(operation, program, can_finish and can_skip)
 
 
 def _prompted(
@@ -78,7 +80,7 @@ def _prompted(
     return program
 
 
-def appends(machine: Machine, scope: Scope, state: State, seq: int, tokens: list[int]) -> Iterator[Call]:
+def appends(machine: Machine, scope: Scope, state: State, seq: int, tokens: list[int]) -> Iterator[SpecCall]:
     """Append the last of `tokens`, reserve lookahead, and compute it; name a cached twin if that completes an entry."""
     size, home = scope.block_size, state.home[seq]
     pool, index = _pool(scope, home), state.num_full[seq]
@@ -95,7 +97,7 @@ def appends(machine: Machine, scope: Scope, state: State, seq: int, tokens: list
         for victims, can_finish in _victims(state, pool, num_taken, [twin]):
             operation = ("append", seq, tokens[-1], twin, victims)
             program = _appended(scope, seq, tokens, index, is_new, twin, victims)
-            yield Call(operation, program, can_finish and has_arrived)
+            yield SpecCall(operation, program, can_finish and has_arrived)
 
 
 def _appended(
@@ -121,7 +123,7 @@ def _appended(
     return program
 
 
-def swaps(scope: Scope, state: State, seqs: Sequence[int], is_sent: bool = False) -> Iterator[Call]:
+def swaps(scope: Scope, state: State, seqs: Sequence[int], is_sent: bool = False) -> Iterator[SpecCall]:
     """Move a group to its other pool, each block once; take up what is cached there, or not.
 
     What is still on the way cannot be moved on. is_sent: each block that moves is a flight until it arrives.
@@ -140,7 +142,7 @@ def swaps(scope: Scope, state: State, seqs: Sequence[int], is_sent: bool = False
             is_ready = is_ready and not (is_sent and num_taken > state.uses.count(NONE))
             for victims, can_finish in _victims(state, pool, num_taken, twins.values()):
                 program = _swapped(scope, seqs, pool, twins, victims, is_sent)
-                yield Call((name, seqs, twins, victims), program, can_finish and is_ready)
+                yield SpecCall((name, seqs, twins, victims), program, can_finish and is_ready)
 
 
 def _swapped(
@@ -160,20 +162,20 @@ def _swapped(
     return program
 
 
-def flights(state: State, different: Sequence[int]) -> Iterator[Call]:
+def flights(state: State, different: Sequence[int]) -> Iterator[SpecCall]:
     """A step on one of the sequences starts; a flight ends, or all transfers that are under way."""
     num_idle = state.uses.count(NONE)
     for seq in different:
         blocks = state.table[seq][state.first[seq] : state.num_blocks[seq]]
         if blocks:
             can_start = len(blocks) <= num_idle and all(state.filler[block] == NONE for block in blocks)
-            yield Call(("launch", seq), partial(operations.launch_step, seqs=[seq]), can_start)
+            yield SpecCall(("launch", seq), partial(operations.launch_step, seqs=[seq]), can_start)
     arriving = [flight for flight, block in enumerate(state.fills) if block != NONE]
     for flight, block in enumerate(state.uses):
         if block != NONE and flight not in arriving:
-            yield Call(("land", flight), partial(_landed, [flight]))
+            yield SpecCall(("land", flight), partial(_landed, [flight]))
     for each in [*([flight] for flight in arriving), *([arriving] if len(arriving) > 1 else [])]:
-        yield Call(("arrive", *each), partial(_arrived, each))
+        yield SpecCall(("arrive", *each), partial(_arrived, each))
 
 
 def _landed(flights: Sequence[int], work: State) -> Program:

@@ -15,8 +15,8 @@ from typing import Any
 
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope, sizes_of
-from kvproof.check.search.exhaustive.breadth_first import Operation, Refuted
-from kvproof.check.search.exhaustive.specification_call import Call, appends, flights, prompts, swaps
+from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
+from kvproof.check.search.exhaustive.specification_call import SpecCall, appends, flights, prompts, swaps
 from kvproof.check.search.exhaustive.specification_continuations import ROOT
 from kvproof.check.search.exhaustive.specification_space import SpecificationSpace
 from kvproof.spec.native import Machine
@@ -61,13 +61,13 @@ class CallSpace(SpecificationSpace):
             if has_finished != call.can_finish:
                 verb = "can" if call.can_finish else "cannot"
                 text = f"{call.operation} {'finishes' if has_finished else 'is refused'}, although it {verb} finish"
-                raise Refuted(Finding("admission-sound", text), call.operation)
+                raise RefutedAt(Finding("admission-sound", text), call.operation)
             if has_finished:
                 yield call.operation, work
         if _rows(state) != rows:
-            raise Refuted(Finding("failed-call-changes-nothing", "a copy of a state changes the state itself"), ())
+            raise RefutedAt(Finding("failed-call-changes-nothing", "a copy of a state changes the state itself"), ())
 
-    def _calls(self, state: State) -> Iterator[Call]:
+    def _calls(self, state: State) -> Iterator[SpecCall]:
         scope = self.scope
         live = [seq for seq, is_live in enumerate(state.live) if is_live]
         used = self._identities(state, live) if scope.caching else set()
@@ -77,20 +77,20 @@ class CallSpace(SpecificationSpace):
             yield from self._admissions(state, dead, used)
             if scope.fork:
                 for parent in different:
-                    yield Call(("fork", parent, dead), partial(_forked, parent, dead))
+                    yield SpecCall(("fork", parent, dead), partial(_forked, parent, dead))
         for seq in different:
-            yield Call(("free", seq), partial(operations.free_sequence, seq=seq))
+            yield SpecCall(("free", seq), partial(operations.free_sequence, seq=seq))
             yield from self._appends(state, seq, live, used)
             if scope.window and state.first[seq] < state.num_full[seq]:
                 yield self._slide(state, seq)
             if scope.lookahead and state.num_blocks[seq] > (known := self._entries_known(state, seq)):
-                yield Call(("drop_reserved", seq), partial(operations.drop_reserved, seq=seq, num_entries=known))
+                yield SpecCall(("drop_reserved", seq), partial(operations.drop_reserved, seq=seq, num_entries=known))
         if scope.swap:
             yield from self._swaps(state, live)
         if scope.num_flights:
             yield from flights(state, different)
         if scope.caching and EVICTABLE in state.status:
-            yield Call(("reset_cache",), operations.reset_cache)
+            yield SpecCall(("reset_cache",), operations.reset_cache)
 
     def _different(self, state: State, live: list[int]) -> list[int]:
         """One of each set of sequences that are equal in everything: exchanging two of them changes nothing."""
@@ -110,7 +110,7 @@ class CallSpace(SpecificationSpace):
                 found.append(seq)
         return found
 
-    def _admissions(self, state: State, seq: int, used: set[int]) -> Iterator[Call]:
+    def _admissions(self, state: State, seq: int, used: set[int]) -> Iterator[SpecCall]:
         scope = self.scope
         for num_tokens in range(scope.num_tokens + 1 if scope.caching else 1):
             for prompt in self.continuations.rows(ROOT, num_tokens, used):
@@ -121,7 +121,7 @@ class CallSpace(SpecificationSpace):
                 if scope.window:
                     yield from self._past_a_window(state, seq, prompt)
 
-    def _past_a_window(self, state: State, seq: int, prompt: list[int]) -> Iterator[Call]:
+    def _past_a_window(self, state: State, seq: int, prompt: list[int]) -> Iterator[SpecCall]:
         """Prompts whose first entries are skipped, though not all of what the next token reads may be found."""
         for num_hit in range(1, len(prompt) // self.scope.block_size + 1):
             for first in range(num_hit, 0, -1):
@@ -129,7 +129,7 @@ class CallSpace(SpecificationSpace):
                     break
                 yield from prompts(self.scope, state, seq, prompt, num_hit, first)
 
-    def _appends(self, state: State, seq: int, live: list[int], used: set[int]) -> Iterator[Call]:
+    def _appends(self, state: State, seq: int, live: list[int], used: set[int]) -> Iterator[SpecCall]:
         if self._num_known(state, seq) < self.scope.num_tokens:
             tokens = self._known(state, seq)
             last = tokens[-1] if tokens else ROOT
@@ -140,7 +140,7 @@ class CallSpace(SpecificationSpace):
             for identity in following:
                 yield from appends(self.machine, self.scope, state, seq, [*tokens, identity])
 
-    def _swaps(self, state: State, live: list[int]) -> Iterator[Call]:
+    def _swaps(self, state: State, live: list[int]) -> Iterator[SpecCall]:
         for size in range(1, len(live) + 1):
             for seqs in combinations(live, size):
                 if len({state.home[seq] for seq in seqs}) == 1:
@@ -148,10 +148,10 @@ class CallSpace(SpecificationSpace):
                     if self.scope.num_flights:
                         yield from swaps(self.scope, state, seqs, is_sent=True)
 
-    def _slide(self, state: State, seq: int) -> Call:
+    def _slide(self, state: State, seq: int) -> SpecCall:
         first = state.first[seq]
         can_finish = not self._can_still_be_read(state, seq, first)
-        return Call(("slide", seq), partial(operations.slide_window, seq=seq, first=first + 1), can_finish)
+        return SpecCall(("slide", seq), partial(operations.slide_window, seq=seq, first=first + 1), can_finish)
 
     def _is_computed(self, state: State, prompt: list[int], index: int) -> bool:
         size = self.scope.block_size

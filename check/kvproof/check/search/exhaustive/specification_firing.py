@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.search.exhaustive.breadth_first import Operation, Refuted
+from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
 from kvproof.spec.native import CheckFailed, Guard, Machine
 from kvproof.spec.text.operations import RuleCall
 from kvproof.spec.text.state import State
@@ -23,14 +23,14 @@ class Firings:
         self.witnesses: Counter[str] = Counter()
 
     def fire(self, state: State, rule: str, arguments: tuple[Any, ...], operation: Operation) -> Guard | None:
-        """Fire one rule in place; the guard that refuses it, if any. Raises Refuted, for `operation`."""
+        """Fire one rule in place; the guard that refuses it, if any. Raises RefutedAt, for `operation`."""
         try:
             return self.machine.rules[rule](state, *arguments)
         except BROKEN as error:
             raise refuted(error, (rule, *arguments), operation) from error
 
     def run(self, state: State, program: Iterator[RuleCall], operation: Operation) -> Guard | None:
-        """Fire a program in place up to the guard that refuses it, if any. Raises Refuted, for `operation`."""
+        """Fire a program in place up to the guard that refuses it, if any. Raises RefutedAt, for `operation`."""
         rules, fired, witnesses = self.machine.rules, self.fired, self.witnesses
         firing: tuple[Any, ...] = ()
         try:
@@ -55,10 +55,10 @@ class Firings:
             self.witnesses[name] += 1
 
 
-def refuted(error: Exception, firing: tuple[Any, ...], operation: Operation) -> Refuted:
+def refuted(error: Exception, firing: tuple[Any, ...], operation: Operation) -> RefutedAt:
     """The refutation that an error in a rule means."""
     if isinstance(error, CheckFailed):
-        return Refuted(Finding(error.property, f"{error.rule}: {error.text}"), operation)
+        return RefutedAt(Finding(error.property, f"{error.rule}: {error.text}"), operation)
     rule, *arguments = firing or ("nothing",)
     text = f"{rule}{tuple(arguments)} raises {type(error).__name__}: {error}"
-    return Refuted(Finding("total-calls", text), operation)
+    return RefutedAt(Finding("total-calls", text), operation)

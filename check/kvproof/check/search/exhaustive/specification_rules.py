@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope, sizes_of
-from kvproof.check.search.exhaustive.breadth_first import Operation, Refuted
+from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
 from kvproof.check.search.exhaustive.specification_continuations import ROOT
 from kvproof.check.search.exhaustive.specification_space import SpecificationSpace
 from kvproof.spec.native import Machine
@@ -43,10 +43,10 @@ class RuleSpace(SpecificationSpace):
                 work = copy(state)
             elif vars(work) != vars(state):
                 text = f"{rule} is refused, because {refused.sentence} does not hold, and changes the state"
-                raise Refuted(Finding("failed-call-changes-nothing", text), operation)
+                raise RefutedAt(Finding("failed-call-changes-nothing", text), operation)
         if self.state_key(state) != key:
             text = "a firing on a copy of the state changes the state itself"
-            raise Refuted(Finding("frame-kept", text), ())
+            raise RefutedAt(Finding("frame-kept", text), ())
 
     def candidates(self, state: State) -> Iterator[Operation]:
         """Rules and arguments to try."""

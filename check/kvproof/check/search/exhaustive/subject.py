@@ -13,7 +13,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.protocol.time_limit import time_limit
-from kvproof.check.search.exhaustive.breadth_first import Refuted, search
+from kvproof.check.search.exhaustive.breadth_first import RefutedAt, search
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import Exhaustive, Strategy
 from kvproof.spec.text.identity import Identities
@@ -69,7 +69,7 @@ class SubjectSpace:
         return Node(reached.path, list(self.enabled(reached.judge)))
 
     def successors(self, node: Node) -> Iterator[tuple[Operation, Reached]]:
-        """Run each enabled operation, after the path to the state. Raises Refuted."""
+        """Run each enabled operation, after the path to the state. Raises RefutedAt."""
         for operation in node.enabled:
             path = [*node.path, operation]
             self.begin().extend(path)
@@ -79,7 +79,7 @@ class SubjectSpace:
                     for each in path:
                         judge.apply(each)
             except Finding as finding:
-                raise Refuted(finding, operation) from finding
+                raise RefutedAt(finding, operation) from finding
             yield operation, Reached(path, judge)
 
 
