@@ -38,6 +38,7 @@ class ManagerBase(Oracle, OperationJudge):
         self.preempted_in_step = False
         self.phase = GROWING
         self.limits = NO_LIMITS
+        self._listed: dict[str, list[int]] | None = None  # what was listed since the last operation
         super().__init__(subject, config, identities, judges_eviction_order=True)
 
     # What is enabled ------------------------------------------------------------------------------------------------
@@ -57,6 +58,7 @@ class ManagerBase(Oracle, OperationJudge):
             found["run"] = []
         elif self._may_reset():
             found["reset"] = []
+        self._listed = found
         return found
 
     def is_enabled(self, name: str, *arguments: Any) -> bool:
@@ -76,6 +78,15 @@ class ManagerBase(Oracle, OperationJudge):
         found: dict[str, list[int]] = {}
         self._add_enabled(found, group, self.worker.is_pending)
         return arguments[0] in found.get(name, ())
+
+    def do(self, name: str, *arguments: Any) -> bool:
+        """Do an operation if it is enabled, and return whether it was done; a walk has just listed what is."""
+        listed, self._listed = self._listed, None
+        if listed is None:
+            return super().do(name, *arguments)
+        about = listed.get(name)
+        is_enabled = about is not None and (not about or arguments[0] in about)
+        return is_enabled and self.handlers[name](self, *arguments)
 
     def _may_arrive(self) -> bool:
         return len(self.groups) < self.limits.num_groups
