@@ -152,6 +152,10 @@ def _of_append(finished: Finished) -> Iterator[Part | str]:
         yield "it takes up cached blocks, and the contract of an append knows none"
         return
     seq, appends = given["seq"], finished.of("append")
+    reserved = start.table[seq][start.num_full[seq] + 1 : start.num_blocks[seq]]
+    if any(start.refcount[block] != 1 for block in reserved):
+        yield "another sequence holds entries beyond the tail, which the contract excludes"
+        return
     num_known = start.num_full[seq] * size + start.num_filled[seq]
     num_tokens = max(num_known, min(len(given["tokens"]), given["num_entries"] * size))
     if appends:
