@@ -133,3 +133,9 @@ def test_a_parameter_without_a_witness_is_refused() -> None:
     )
     with pytest.raises(TypeError, match=r"some_claim: give a witness for each of \['block'\] of evict"):
         mark(some_claim)
+
+
+def test_a_function_that_chooses_for_several_rules_is_read_once() -> None:
+    claims = [one.claim for one in Proof(Induction(Translator()), BY_RULE["move_entry"]).obligations()]
+    assert len(claims) == len(set(claims))
+    assert "next_seq: all that it reads is there" in claims

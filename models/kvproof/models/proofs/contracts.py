@@ -174,7 +174,7 @@ class Proof:
 
     def has_choice(self, choosing: tuple[Hypothesis, ...]) -> Iterator[Obligation]:
         """The witnesses of one of the rules are in their domains and satisfy its choice."""
-        choices, lemmas = list[Truth](), list[Hypothesis]()
+        choices, lemmas, read = list[Truth](), list[Hypothesis](), set[str]()
         for one in self.firings:
             witnesses = self.contract.witnesses.get(one.rule, {})
             values: dict[str, Any] = {}
@@ -186,8 +186,10 @@ class Proof:
                     lemmas.append(self._least(witness, parameter))
                     continue
                 values[parameter.name] = self.now.term(witness, state=self.state)
-                demands = self.now.demands(witness, state=self.state)
-                yield from self._read(witness, demands, choosing + self.known)
+                if witness not in read:  # rules may share it
+                    demands = self.now.demands(witness, state=self.state)
+                    yield from self._read(witness, demands, choosing + self.known)
+                read.add(witness)
             contains = self.induction.translator.universe.contains
             known = [contains(each.domain, values[each.name]) for each in one.chosen if each.domain is not None]
             choice = True if one.choice is None else self.now.truth(one.choice, state=self.state, **values)
