@@ -31,7 +31,6 @@ class RuleObligations:
         self.crosscheck, self.rule, self.num_true = crosscheck, rule, 0
         self.obligations = list(crosscheck.induction.rule(marked))
         self.after: dict[str, Evaluator] = {}
-        self.denied: dict[str, tuple[Evaluator, int]] = {}
         others: dict[str, Truth] = {}
         for one in self.obligations:
             others |= {f"hypothesis {each.name}": each.formula for each in one.hypotheses}
