@@ -43,3 +43,8 @@ def test_instances_are_named_and_the_question_with_them_is_another_one() -> None
     assert instances(one) == ["kept, where it is denied"]
     assert Questions().text(with_instances(one)).count("(assert") == Questions().text(one).count("(assert") + 1
     assert instances(obligation("other", Y > 0)) == []
+
+
+def test_what_is_true_as_it_stands_is_asserted_too() -> None:
+    one = obligation("positive", Y > 0, Hypothesis("nothing", z3.BoolVal(True)))
+    assert Questions().text(one).count("(assert true)") == 1

@@ -56,6 +56,8 @@ def _printed(formula: z3.BoolRef) -> str:
     solver.add(formula.translate(context))
     text = solver.to_smt2()
     declarations = [line for line in text.splitlines() if line.startswith(DECLARES)]
+    if ASSERTS not in text:  # Z3 does not print that true is asserted
+        return f"{ASSERTS} true)"
     assertion = text[text.index(ASSERTS) : text.rindex("(check-sat)")].strip()
     names: dict[str, str] = {}
     renamed = ABBREVIATION.sub(lambda found: names.setdefault(found[0], f"{found[0][0]}x{len(names)}"), assertion)
