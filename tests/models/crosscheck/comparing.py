@@ -23,7 +23,7 @@ from tests.models.crosscheck.running import (
 )
 
 from kvproof.models.crosscheck.evaluation import Evaluator, Evaluators
-from kvproof.models.crosscheck.interpretation import Interpretation, given, interpretation
+from kvproof.models.crosscheck.interpretation import Interpretation, OutOfDomain, given, interpretation
 from kvproof.models.translation.conditions import Demand
 from kvproof.models.translation.maps import Map, SymbolicState
 from kvproof.models.translation.rules import Outcome
@@ -103,9 +103,12 @@ class Comparison:
         """Compare on drawn states. Raises Disagreement."""
         for sizes in random.sample(SIZES, num_sizes):
             of_sizes = _OfSizes(self, sizes, has_bare=random.randrange(BARE) == 0)
-            of_sizes.compare_first_state()
-            for _ in range(num_states):
-                of_sizes.compare(random)
+            try:
+                of_sizes.compare_first_state()
+                for _ in range(num_states):
+                    of_sizes.compare(random)
+            except OutOfDomain as error:
+                raise Disagreement(f"where both readers should be defined: {error}") from error
 
 
 class _OfSizes:

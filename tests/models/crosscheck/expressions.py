@@ -95,11 +95,13 @@ class Expressions:
     def __init__(self, random: Random, fields: Sequence[FieldText]) -> None:
         self.random, self.fields = random, fields
         self.used = Counter[str]()
+        self._names = random.sample(NAMES, 4)  # few, so that one program uses each several times
+        self._cells_with_quantifiers: list[tuple[str, str, Domain]] = []  # with the name that they quantify over
         self._num_open = 0  # quantifiers around the expression that is drawn now
 
     def name(self) -> str:
         """A name for a local or a generator."""
-        return self.random.choice(NAMES)
+        return self.random.choice(self._names)
 
     def is_chosen(self, share: float) -> bool:
         """Whether something happens that happens in this share of all cases."""
@@ -119,8 +121,8 @@ class Expressions:
         inner = depth - 1
         options: list[tuple[str, Callable[[], str]]] = [
             ("arithmetic", lambda: f"({self.number(scope, inner)} {self._operator()} {self.number(scope, inner)})"),
-            ("//", lambda: f"({self.number(scope, inner)} // {self._divisor(scope, inner)})"),
-            ("%", lambda: f"({self.number(scope, inner)} % {self._divisor(scope, inner)})"),
+            ("//", lambda: f"({self._dividend(scope, inner)} // {self._divisor(scope, inner)})"),
+            ("%", lambda: f"({self._dividend(scope, inner)} % {self._divisor(scope, inner)})"),
             ("min", lambda: f"min({self.number(scope, inner)}, {self.number(scope, inner)})"),
             ("max", lambda: f"max({self.number(scope, inner)}, {self._atom(scope)}, {self.number(scope, inner)})"),
             ("abs", lambda: f"abs({self.number(scope, inner)})"),
@@ -143,6 +145,13 @@ class Expressions:
 
     def _operator(self) -> str:
         return self.random.choice("++--*")
+
+    def _dividend(self, scope: Scope, depth: int) -> str:
+        number = self.number(scope, depth)
+        if self.is_chosen(0.5):
+            self.used["negative dividend"] += 1
+            return f"({number} - 5)"
+        return number
 
     def _divisor(self, scope: Scope, depth: int) -> str:
         if self.is_chosen(0.8):
@@ -262,13 +271,41 @@ class Expressions:
         self._num_open += 1
         element = self.truth(inner, depth)
         self._num_open -= 1
-        endless = [name for name, of in zip(names, domains, strict=True) if of.name in ENDLESS]
-        if ends := [f"{name} < {MEMBERS_OF_ENDLESS}" for name in endless]:
+        return self._over(word, list(zip(names, domains, strict=True)), element)
+
+    def _over(self, word: str, generators: Sequence[tuple[str, Domain]], element: str) -> str:
+        if ends := [f"{name} < {MEMBERS_OF_ENDLESS}" for name, domain in generators if domain.name in ENDLESS]:
             self.used["endless domain"] += 1
             bound = " and ".join(ends)
             element = f"implies({bound}, {element})" if word == "all" else f"({bound} and {element})"
-        generators = " ".join(f"for {n} in {DOMAIN_NAMES[of]}" for n, of in zip(names, domains, strict=True))
-        return f"{word}({element} {generators})"
+        return f"{word}({element} {' '.join(f'for {name} in {DOMAIN_NAMES[domain]}' for name, domain in generators)})"
+
+    def about_cells(self, scope: Scope, depth: int) -> str:
+        """A claim about every cell of a field; mostly of one whose cells contain quantifiers over the same name."""
+        if self._cells_with_quantifiers and self.is_chosen(0.8):
+            cell, name, domain = self.random.choice(self._cells_with_quantifiers)
+            one, other = (self._over("any", [(name, domain)], f"{cell} == {number}") for number in (1, 2))
+            return f"({one} == {other})"
+        field = self.random.choice([one for one in self._readable(scope) if not one.is_truth])
+        names = self.random.sample(self._names, len(field.domains))
+        for name, domain in zip(names, field.domains, strict=True):
+            scope = scope.bound(name, domain)
+        cell = f"state.{field.name}" + "".join(f"[{name}]" for name in names)
+        element = f"({cell} {self._compare()} {self.number(scope, depth)})"
+        return self._over(self.random.choice(("all", "any")), list(zip(names, field.domains, strict=True)), element)
+
+    def cells_with_a_quantifier(self, field: FieldText, flags: FieldText) -> str:
+        """Writes that give a field cells that contain a quantifier, and read them within one over the same name."""
+        outer, inner = self.random.sample(self._names, 2)
+        (domain,), comparison = field.domains, self.random.choice(("<", ">", "!="))
+        found = self._over("any", [(inner, self.random.choice(QUANTIFIED))], f"{inner} {comparison} {outer}")
+        cell = f"state.{field.name}[{outer}] + ({self.random.randrange(1, 3)} if {found} else 0)"
+        self._cells_with_quantifiers.append((f"state.{field.name}[{inner}]", inner, domain))
+        text = f"state.{field.name} = [{cell} for {outer} in {DOMAIN_NAMES[domain]}]\n"
+        if self.is_chosen(0.5):
+            is_there = self._over("any", [(inner, domain)], f"state.{field.name}[{inner}] == {outer} + 1")
+            text += f"state.{flags.name} = [{is_there} for {outer} in {DOMAIN_NAMES[flags.domains[0]]}]\n"
+        return text
 
     def _quantified_domain(self) -> Domain:
         if self.is_chosen(0.15):

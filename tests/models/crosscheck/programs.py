@@ -38,11 +38,11 @@ PARAMETERS: dict[str, Domain | tuple[Domain, ...] | None] = {
 DEPTH = 2
 
 EXPRESSIONS = """
-    arithmetic; //; %; min; max; abs; unary minus; truth as number; conditional expression; guarded conditional; field;
-    function; nested subscript; subscript of a row; comparison; chained comparison; flag; equal truth values; not; and;
-    or; short circuit; implies; conditional truth value; quantifier; several generators; shadowed name; endless domain;
-    nested quantifier; quantifier in a comprehension; same; predicate; comprehension; copied; put; spliced;
-    conditional row
+    arithmetic; //; %; negative dividend; min; max; abs; unary minus; truth as number; conditional expression;
+    guarded conditional; field; function; nested subscript; subscript of a row; comparison; chained comparison; flag;
+    equal truth values; not; and; or; short circuit; implies; conditional truth value; quantifier; several generators;
+    shadowed name; endless domain; nested quantifier; quantifier in a comprehension; claim about every cell; same;
+    quantifier over the name of one in a cell; predicate; comprehension; copied; put; spliced; conditional row
 """
 STATEMENTS = """
     local number; += of a local; local truth value; local row; check; guard; guard in a branch; branch; elif; else;
@@ -177,7 +177,12 @@ class _Writer:
         return "".join(lines), scope
 
     def _claim(self, mark: str, name: str, scope: Scope) -> str:
-        condition = self.expressions.truth(replace(scope, is_ghostly=True), DEPTH + 1)
+        scope = replace(scope, is_ghostly=True)
+        if self.expressions.is_chosen(0.9 if self.used["quantifier over the name of one in a cell"] else 0.4):
+            self.used["claim about every cell"] += 1
+            condition = self.expressions.about_cells(scope, DEPTH)
+        else:
+            condition = self.expressions.truth(scope, DEPTH + 1)
         return f'@{mark}("some-property")\ndef {name}(state: State) -> bool:\n    return {condition}\n'
 
     def _of_two_states(self, scope: Scope) -> str:
@@ -271,6 +276,9 @@ class _Writer:
 
     def _replaced(self, scope: Scope) -> tuple[str, Scope]:
         field, inner = self._target(scope, 1)
+        if len(field.domains) == 1 and not field.is_truth and field.kind != "ghost" and self.expressions.is_chosen(0.5):
+            self.used["quantifier over the name of one in a cell"] += 1
+            return self.expressions.cells_with_a_quantifier(field, self.fields[1]), scope
         name = self.expressions.name()
         within = inner.bound(name, field.domains[0])
         before, quantifiers = f"state.{field.name}[{name}]", self.used["quantifier"]

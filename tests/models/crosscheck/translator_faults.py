@@ -1,0 +1,252 @@
+"""Faults of the translator, each a changed line, that the cross-check must find."""
+
+from dataclasses import dataclass
+
+TRANSLATION = "kvproof.models.translation"
+NAME = "{len(_BOUND) + further}{SERIAL}{next(_SERIALS)}"  # of a bound variable, after that of the text
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault: what it does, and each function with the line that is replaced, and what by.
+
+    program: the first of the generated programs on which it is found. piece: what is put into programs to find it.
+    """
+
+    what: str
+    changes: tuple[tuple[str, str, str, str], ...]  # module, function, line, replacement
+    program: int = 0
+    piece: str = ""
+
+    def __str__(self) -> str:
+        return self.what.replace(" ", "-")
+
+
+def fault(
+    what: str, module: str, function: str, line: str, replacement: str, program: int = 0, piece: str = ""
+) -> Fault:
+    """A fault of one line in a module of the translator."""
+    return Fault(what, ((f"{TRANSLATION}.{module}", function, line, replacement),), program, piece)
+
+
+GENERATED = (  # found on generated programs
+    Fault(
+        "bound variables share names",
+        (
+            (f"{TRANSLATION}.conditions", "Conditions.fresh", NAME, "{further}{SERIAL}"),
+            (f"{TRANSLATION}.terms", "bound_name", "return name", "return object()"),  # and no assertion notices it
+        ),
+        program=14,
+    ),
+    Fault(
+        "bound variables share names with those of another run",
+        (
+            (f"{TRANSLATION}.conditions", "Conditions.fresh", NAME, "{len(self._bound) + further}{SERIAL}"),
+            (f"{TRANSLATION}.terms", "bound_name", "return name", "return object()"),
+        ),
+        program=37,
+    ),
+    fault(
+        "the sides of a branch are swapped",
+        "maps",
+        "merged",
+        "chosen(condition, map, no.maps[name])",
+        "chosen(condition, no.maps[name], map)",
+        program=11,
+    ),
+    fault(
+        "a write of one side of a branch stays on the other",
+        "rules",
+        "Run._branch",
+        "self._block(node.orelse, frame)",
+        "self._block(node.orelse, yes)",
+        program=31,
+    ),
+    fault(
+        "any is read as all",
+        "states",
+        "StateExpressions._quantified",
+        'for_all if name == "all" else for_some',
+        "for_all",
+    ),
+    fault(
+        "same compares one slot less",
+        "states",
+        "StateExpressions._are_same",
+        "is_between(0, slot, stop)",
+        "is_between(0, slot, stop - 1)",
+    ),
+    fault(
+        "a write changes the state that was read before it",
+        "maps",
+        "SymbolicState.written",
+        "return SymbolicState({**self.maps, field: map})",
+        "self.maps[field] = map; return self",
+        program=7,
+    ),
+    fault(
+        "the name of a comprehension is hidden by a local",
+        "states",
+        "StateExpressions._bulk",
+        "found = self.value(node.elt, frame.named(**{name: index}))",
+        "found = self.value(node.elt, frame if name in frame.names else frame.named(**{name: index}))",
+    ),
+    fault(
+        "// truncates",
+        "terms",
+        "quotient",
+        "one / divisor",
+        "z3.If(one >= 0, one / divisor, -(-one / divisor))",
+        program=29,
+    ),
+    fault("min is max", "terms", "least", "term < found", "term > found"),
+    fault("a true value counts 2", "terms", "number", "z3.IntVal(1)", "z3.IntVal(2)", program=26),
+    fault(
+        "a chain compares with its first number",
+        "expressions",
+        "Expressions._comparison",
+        "left_node = right_node",
+        "pass",
+    ),
+    fault(
+        "a write ignores its second index",
+        "maps",
+        "Map.put",
+        "zip(indexes, path,",
+        "zip(indexes, path[:1],",
+        program=11,
+    ),
+    fault(
+        "spliced takes one slot more",
+        "states",
+        "StateExpressions._row_operation",
+        "is_between(start, slot, stop)",
+        "is_between(start, slot, stop + 1)",
+    ),
+    fault(
+        "+= reads the old value twice",
+        "rules",
+        "Run._statement",
+        "ast.BinOp(node.target, node.op, node.value)",
+        "ast.BinOp(node.target, node.op, node.target)",
+        program=17,
+    ),
+    fault(
+        "what a step writes is lost",
+        "rules",
+        "Run._step",
+        "after.names[parameters_of(function, file)[0]]",
+        "frame.names[node.args[0].id]",
+        program=7,
+    ),
+    fault(
+        "a later guard replaces the earlier ones",
+        "rules",
+        "Run._require",
+        "conjunction(self.conditions.guard, condition)",
+        "condition",
+    ),
+    fault(
+        "a guard or check ignores the branch that it stands in",
+        "rules",
+        "Run._require",
+        "self.conditions.under_path(self.expressions.truth(node.args[0], frame))",
+        "self.expressions.truth(node.args[0], frame)",
+        program=12,
+    ),
+    fault(
+        "ranges ignore what and and or have decided",
+        "expressions",
+        "Expressions._connective",
+        "self.conditions.under(*before)",
+        "self.conditions.under()",
+    ),
+    fault(
+        "ranges on the second side of a choice assume the first",
+        "expressions",
+        "Expressions._choice",
+        "self.assuming(negation(condition), node.orelse, frame)",
+        "self.assuming(condition, node.orelse, frame)",
+    ),
+    fault(
+        "ranges hold for some values of a quantifier",
+        "conditions",
+        "Conditions.demand",
+        "for_all([variable], known, wanted)",
+        "z3.Exists([variable], z3.And(known, wanted))",
+    ),
+    fault(
+        "a subscript is not demanded to be in range",
+        "states",
+        "StateExpressions.in_range",
+        "contains(domain, index)",
+        "contains(domain, 0 * index)",
+    ),
+    fault("a divisor may be 0", "expressions", "Expressions._arithmetic", "demand(0 < right", "demand(0 <= right"),
+    fault("a domain begins at 1", "sizes", "Universe.contains", "is_between(0,", "is_between(1,"),
+    fault(
+        "a parameter is never the last of its domain",
+        "translator",
+        "Translator.unknown",
+        "contains(domain, number)",
+        "contains(domain, number + 1)",
+    ),
+    fault("every size is 1 greater than its least", "sizes", "Universe.assumptions", ">= low", ">= low + 1"),
+    fault(
+        "the first value of a field is 1 greater",
+        "translator",
+        "Translator._start",
+        "*indexes: field.start",
+        "*indexes: field.start + 1",
+    ),
+)
+OUTSIDE = (  # found on programs outside the language
+    fault(
+        "an early return goes on",
+        "rules",
+        "Run._statement",
+        "case ast.Return():",
+        "case ast.Return():\n                return frame\n            case ast.Return() if True:",
+        piece="return",
+    ),
+    fault(
+        "a slot is written in place",
+        "rules",
+        "Run._written",
+        "if before.domains[-1:] == IMMUTABLE and",
+        "if False and",
+        piece="state.f0[0][0] = 1",
+    ),
+    fault(
+        "a row gets a second name",
+        "rules",
+        "Run._require_own_lists",
+        "if isinstance(value, Map) and",
+        "if False and",
+        piece="x = state.f1",
+    ),
+    fault(
+        "an if of a generator is ignored",
+        "states",
+        "StateExpressions._quantified",
+        "generator.ifs for",
+        "False for",
+        piece="x = any(True for q in BLOCKS if q == 1)",
+    ),
+    fault(
+        "a row of another length is assigned",
+        "rules",
+        "Run._written",
+        "shape(value) != before.domains[len(indexes) :]",
+        "False",
+        piece="state.f1 = [True for q in SLOTS]",
+    ),
+    fault(
+        "a name of one side of a branch has a value after it",
+        "rules",
+        "Run._branch",
+        "names = dict(frame.names)",
+        "names = {**yes.names, **no.names}",
+        piece="if state.f1[0]:\n    q = 1\nx = q",
+    ),
+)
