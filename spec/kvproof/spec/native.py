@@ -178,6 +178,9 @@ def fields_in(node: ast.AST) -> set[str]:
 # Compiling ---------------------------------------------------------------------------------------------------------
 
 
+ROW_OPERATIONS = frozenset({"copied", "same", "spliced", "put"})
+
+
 class _Runnable(ast.NodeTransformer):
     """Rewrites guards to returns, obligations to exceptions, and operations on rows to list operations."""
 
@@ -211,7 +214,7 @@ class _Runnable(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        unparsed = [f"({ast.unparse(a)})" for a in node.args]
+        unparsed = [f"({ast.unparse(a)})" for a in node.args] if name in ROW_OPERATIONS else []
         match name:
             case "implies":
                 return ast.copy_location(
