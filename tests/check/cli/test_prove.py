@@ -12,11 +12,13 @@ from typer.testing import CliRunner, Result
 
 import kvproof.reports
 from kvproof.check.cli.app import app
+from kvproof.check.cli.prove_options import compare_answers
 from kvproof.models import suites
 from kvproof.models.pin import Pin
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
-from kvproof.models.solvers.solving import ProofOutcome, Settings, decide
+from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings, decide
 from kvproof.models.suites import Refutation
+from kvproof.spec.verdict import Verdict
 
 X, Y, Z = z3.Ints("x y z")
 
@@ -291,3 +293,12 @@ def test_hypotheses_that_contradict_each_other_are_a_refutation(monkeypatch: pyt
     done = kvproof_prove("--only", "mixed", "--only", "vacuity/hypotheses")
     assert done.exit_code == 1
     assert "the hypotheses of mixed/anything/it is 7 contradict each other" in done.output
+
+
+def test_solvers_that_contradict_each_other_refute_the_obligation() -> None:
+    one = next(mixed())
+    proved, refuted = (ProofOutcome(one, Answer(verdict)) for verdict in (Verdict.PROVED, Verdict.REFUTED))
+    for check in (compare_answers(proved, refuted), compare_answers(refuted, proved)):
+        assert check.verdict is Verdict.REFUTED
+        assert "the solvers contradict each other" in check.text
+    assert compare_answers(proved, proved).verdict is Verdict.PROVED

@@ -149,6 +149,17 @@ def test_a_check_that_does_not_hold_is_not_proved() -> None:
     assert verdicts(text, "begin_free", "check not state.live[seq]") == [False]
 
 
+def test_each_of_two_checks_with_one_text_is_proved() -> None:
+    check = "check(state.cached[block], 'cache-content')"
+    text = changed(
+        "mark_computed",
+        lambda old: old.replace(
+            "state.computed[block] = True", f"{check}\n    state.cached[block] = False\n    {check}"
+        ),
+    )
+    assert verdicts(text, "mark_computed", "check state.cached[block]") == [False]
+
+
 def test_a_quantifier_within_a_comprehension_captures_no_variable() -> None:
     """Each refcount grows if there is another block; read as `b != b` it would stay as it was."""
     more = "state.refcount = [state.refcount[x] + (1 if any(b != x for b in BLOCKS) else 0) for x in BLOCKS]"

@@ -48,6 +48,7 @@ def test_a_goal_that_is_word_for_word_a_hypothesis_is_kept_without_a_solver() ->
     assert decided.is_trivial
     assert decided.answer.effort == 0
     assert decide(obligation("true", True)).is_trivial
+    assert not decide(obligation("false", False)).is_trivial
     assert not decide(EASY).is_trivial
 
 
