@@ -20,7 +20,7 @@ from kvproof.spec.trace import Operation
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 
 ADMISSION, STATE = "kvproof.impl.admission", "kvproof.impl.manager_state"
-MANAGER, BUDGET = "kvproof.impl.block_manager", "kvproof.impl.scheduling_budget"
+MANAGER, BUDGET = "kvproof.impl.block_manager", "kvproof.impl.scheduler"
 GROWTH, SCHEDULER, MAPPING = "kvproof.impl.growth", "kvproof.impl.scheduler", "kvproof.spec.text.mapping"
 POOL = "kvproof.check.subjects.builtin.pool"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kvproof.impl import free_bytes, main_memory
+from kvproof.impl import free_bytes, kv_memory
 
 MIB = 1024**2
 
@@ -16,10 +16,10 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "status").write_text(f"VmSize:\t{200 * 1024} kB\n")
     (tmp_path / "cgroup").write_text("")
     (tmp_path / "groups").mkdir()
-    monkeypatch.setattr(main_memory, "MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(main_memory, "STATUS", tmp_path / "status")
-    monkeypatch.setattr(main_memory, "OWN_GROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(main_memory, "CONTROL_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(kv_memory, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(kv_memory, "STATUS", tmp_path / "status")
+    monkeypatch.setattr(kv_memory, "OWN_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(kv_memory, "CONTROL_GROUPS", tmp_path / "groups")
     limit_addresses(monkeypatch, None)
     return tmp_path
 

@@ -18,10 +18,9 @@ from kvproof.reports.data_plane_result import (
     Spread,
 )
 from kvproof.reports.device_page import device_page, matrices, size
-from kvproof.reports.device_text import device_lines
 from kvproof.reports.document import decode, encode
 from kvproof.reports.result import Check, Result, Run
-from kvproof.reports.terminal import plain_text
+from kvproof.reports.terminal import device_lines, plain_text
 from kvproof.spec.verdict import Exit, Verdict
 
 FINDING = "after step 2, block 17 of the GPU pool, layer 3, key, slot 5 holds <the key> of block 4"

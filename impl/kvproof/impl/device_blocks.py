@@ -11,10 +11,19 @@ The null block stands for blocks that left the sliding window. It is a real bloc
 taken when it is first needed and never released; tables do not count as its references.
 """
 
+import enum
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 
 from .errors import DoubleFreeError, NoFreeBlocksError, UnknownBlockError
+
+
+class Device(enum.Enum):
+    """GPU memory, which the model reads and writes, or host memory, to which groups are swapped."""
+
+    GPU = enum.auto()
+    CPU = enum.auto()
+
 
 NO_NULL_BLOCK = -1
 

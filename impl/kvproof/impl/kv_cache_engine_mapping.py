@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import torch
 
-from .errors import BlockManagerError
-from .kv_cache_engine_errors import BlockOutOfRangeError, ChainedCopyError, DuplicateTargetError, MappingFormError
+from .errors import BlockManagerError, BlockOutOfRangeError, ChainedCopyError, DuplicateTargetError, MappingFormError
 
 Pair = tuple[int, int]  # source, target
 Mapping = torch.Tensor | Iterable[Pair]

@@ -10,16 +10,13 @@ from collections.abc import Sequence
 
 from .admission import find_contents, num_leading_computed
 from .block_arithmetic import num_window_blocks
-from .cached_blocks import CachedBlocks
-from .device import Device
-from .device_blocks import NO_NULL_BLOCK, DeviceBlocks
+from .cached_blocks import CachedBlocks, CacheMetricData
+from .device_blocks import NO_NULL_BLOCK, Device, DeviceBlocks
 from .errors import InvalidValueError, require_at_least
 from .growth import Growth
-from .hit_rate import CacheMetricData
-from .prefixes import common_prefix
 from .sequence import GroupLike, SequenceLike
 from .swapping import free_landed
-from .table import Table
+from .table import Table, common_prefix
 
 
 class ManagerState:

@@ -26,23 +26,86 @@ LATER. A group is preempted only by an older group that continues, or by itself;
 every step. A preempted group samples a token in the step that completes its prompt again or that swaps it in, so every
 cycle makes progress.
 
-After `schedule` the engine executes the step, reports for each scheduled sequence how many tokens were computed
-(`data.update_num_computed_tokens(token_chunk_size)`), appends a token to those that are computed completely, forks,
-sets statuses, and calls `free_finished_seq_groups`.
+After `schedule` the worker executes `blocks_to_swap_in`, then `blocks_to_swap_out`, then `blocks_to_copy`, then the
+model. The ids in pairs of a swap are numbered per device; those in a copy are GPU blocks. The engine then reports for
+each scheduled sequence how many tokens were computed (`data.update_num_computed_tokens(token_chunk_size)`), appends a
+token to those that are computed completely, forks, sets statuses, and calls `free_finished_seq_groups`.
 
 Source: vLLM 0.9, vllm/core/scheduler.py, Scheduler.
 """
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from .admission import AllocStatus
 from .block_manager import SelfAttnBlockSpaceManager
+from .errors import InvalidValueError
+from .growth import Pairs
 from .scheduler_config import PreemptionMode, SchedulerConfig
-from .scheduler_outputs import ScheduledSequenceGroup, SchedulerOutputs
 from .scheduler_queues import SchedulerQueues
-from .scheduling_budget import SchedulingBudget
 from .sequence import Sequence, SequenceGroup, SequenceStatus
+
+
+class SchedulingBudget:
+    """The part of the budgets of one step that is left. Tokens that were hit in the prefix cache cost nothing."""
+
+    __slots__ = ("num_seqs_left", "num_tokens_left")
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self.num_tokens_left = config.max_num_batched_tokens
+        self.num_seqs_left = config.max_num_seqs
+
+    def can_schedule(self, num_tokens: int, num_seqs: int) -> bool:
+        """Whether this much is left; at least one token is scheduled."""
+        return 0 < num_tokens <= self.num_tokens_left and num_seqs <= self.num_seqs_left
+
+    def spend(self, num_tokens: int, num_seqs: int) -> None:
+        """Subtract it from the budgets. Raises InvalidValueError if they do not allow it."""
+        if not self.can_schedule(num_tokens, num_seqs):
+            left = f"{self.num_tokens_left} tokens of {self.num_seqs_left} sequences are left"
+            raise InvalidValueError("tokens of sequences", (num_tokens, num_seqs), left)
+        self.num_tokens_left -= num_tokens
+        self.num_seqs_left -= num_seqs
+
+
+@dataclass
+class ScheduledSequenceGroup:
+    """One group of a step.
+
+    token_chunk_size: tokens of each running sequence that become computed by the step, from the first one that is not.
+    num_cached_tokens: how many of them, at the start of a prompt, were hit in the prefix cache and are not computed.
+    num_lookahead_slots: slots that it got beyond its tokens.
+    """
+
+    seq_group: SequenceGroup
+    token_chunk_size: int
+    num_cached_tokens: int = 0
+    num_lookahead_slots: int = 0
+
+
+@dataclass
+class SchedulerOutputs:
+    """One step. The first `num_prefill_groups` of the scheduled groups compute a prompt or a part of one."""
+
+    num_lookahead_slots: int = 0  # of each decode
+    scheduled_seq_groups: list[ScheduledSequenceGroup] = field(default_factory=list)
+    num_prefill_groups: int = 0
+    num_batched_tokens: int = 0  # tokens computed, those hit not counted
+    blocks_to_swap_in: Pairs = field(default_factory=list)
+    blocks_to_swap_out: Pairs = field(default_factory=list)
+    blocks_to_copy: Pairs = field(default_factory=list)
+    ignored_seq_groups: list[SequenceGroup] = field(default_factory=list)  # ended: no later step could run them
+    aborted_seq_groups: list[SequenceGroup] = field(default_factory=list)  # ended: the host had no room for them
+    running_queue_size: int = 0
+    preempted: int = 0  # number of groups that were preempted
+
+    def is_empty(self) -> bool:
+        """Whether the worker has nothing to do."""
+        return not (
+            self.scheduled_seq_groups or self.blocks_to_swap_in or self.blocks_to_swap_out or self.blocks_to_copy
+        )
+
 
 __all__ = ["PreemptionMode", "ScheduledSequenceGroup", "Scheduler", "SchedulerConfig", "SchedulerOutputs"]
 

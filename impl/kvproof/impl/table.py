@@ -7,7 +7,7 @@ slot `writable_slots`, and up to `quiet_tokens` tokens no block becomes full tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 from .cached_blocks import NEVER_ACCESSED
 from .content import Content, ContentKey
@@ -98,3 +98,14 @@ def contents_of(
         found.append(content)
         before, low = content, high
     return found
+
+
+def common_prefix(lists: Sequence[Sequence[int]]) -> list[int]:
+    """Return the leading ids that all lists share; [] if there is no list."""
+    if not lists:
+        return []
+    shortest = min(lists, key=len)
+    for index, block_id in enumerate(shortest):
+        if any(ids[index] != block_id for ids in lists):
+            return list(shortest[:index])
+    return list(shortest)

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kvproof.reports.atomic import write_atomically
-from kvproof.reports.document import NOUNS, SCHEMA_VERSIONS
+from kvproof.reports.document import NOUNS, SCHEMA_VERSIONS, write_atomically
 from kvproof.reports.result import Result
 from kvproof.spec.trace import Trace
 

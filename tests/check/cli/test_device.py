@@ -19,7 +19,7 @@ from kvproof.check.data_plane.run import correctness
 from kvproof.check.data_plane.run.correctness import CorrectnessConfig
 from kvproof.check.data_plane.speed import bandwidth
 from kvproof.check.data_plane.speed.bandwidth import BandwidthConfig
-from kvproof.reports import device_plots
+from kvproof.reports import device_page
 from kvproof.reports.document import write
 from kvproof.reports.result import Result as Document
 from kvproof.reports.result import Run
@@ -69,7 +69,7 @@ def _briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparing, "run_end_to_end", partial(run_end_to_end, workloads=("swap",), faults=FAULTS[:2]))
     monkeypatch.setattr(judging, "FAULTS", catalogue.FAULTS[:6])
     for plot in ("speeds_plot", "costs_plot", "comparison_plot"):
-        monkeypatch.setattr(device_plots, plot, lambda drawn: "")
+        monkeypatch.setattr(device_page, plot, lambda drawn: "")
 
 
 @pytest.mark.usefixtures("_briefly")

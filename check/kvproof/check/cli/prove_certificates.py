@@ -39,7 +39,7 @@ from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers import second_solver
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
 from kvproof.models.solvers.workers import decide_all
-from kvproof.reports.atomic import write_atomically
+from kvproof.reports.document import write_atomically
 from kvproof.spec.verdict import Verdict
 
 CERTIFICATES = "certificates"

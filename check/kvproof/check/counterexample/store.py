@@ -20,10 +20,9 @@ from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.subjects.loading.partial_import import installed_version
 from kvproof.reports import counterexample as reports
-from kvproof.reports.atomic import write_atomically
 from kvproof.reports.counterexample import page_of
 from kvproof.reports.counterexample_page import counterexample_page
-from kvproof.reports.document import DocumentError, encode, read, write
+from kvproof.reports.document import DocumentError, encode, read, write, write_atomically
 from kvproof.reports.result import Check
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.trace import Trace

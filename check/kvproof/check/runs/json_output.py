@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kvproof.check.runs.store import StoreError, explained
-from kvproof.reports.atomic import write_atomically
+from kvproof.reports.document import write_atomically
 from kvproof.spec.verdict import Exit
 
 STANDARD_OUTPUT = Path("-")

@@ -18,8 +18,7 @@ from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import RESULT, StoreError, explained
 from kvproof.check.runs.verdicts import ReportedFinding
 from kvproof.check.search.suppression import KnownFailure
-from kvproof.reports.atomic import write_atomically
-from kvproof.reports.document import DocumentError, read
+from kvproof.reports.document import DocumentError, read, write_atomically
 from kvproof.reports.result import Check, Result
 from kvproof.spec.verdict import Verdict
 

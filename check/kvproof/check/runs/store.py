@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kvproof.reports.atomic import write_atomically
 from kvproof.reports.device_page import PAGE, device_page
-from kvproof.reports.document import encode
+from kvproof.reports.document import encode, write_atomically
 from kvproof.reports.junit import junit
 from kvproof.reports.markdown import markdown
 from kvproof.reports.result import Result

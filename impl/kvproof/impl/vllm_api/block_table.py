@@ -17,7 +17,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from ..block_arithmetic import num_blocks_for
-from ..device import Device
+from ..device_blocks import Device
 from ..errors import InvalidValueError, NoFreeBlocksError, require_at_least
 from .device_allocator import CpuGpuBlockAllocator, NullBlock
 

@@ -12,12 +12,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from ..cached_blocks import CachedBlocks
-from ..device import Device
-from ..device_blocks import DeviceBlocks
+from ..device_blocks import Device, DeviceBlocks
 from ..errors import InvalidValueError, ReadOnlyError, UnknownBlockError, require_at_least
-from ..prefixes import common_prefix
 from ..swapping import free_landed, move
-from ..table import Table
+from ..table import Table, common_prefix
 from .block_pool import BlockPool
 from .naive import BlockAllocator, NaiveBlock, NaiveBlockAllocator, chain_of
 from .prefix_caching import PrefixCachingBlock, PrefixCachingBlockAllocator

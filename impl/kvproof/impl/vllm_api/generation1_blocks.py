@@ -16,8 +16,7 @@ from typing import Generic, TypeVar
 
 from ..cached_blocks import CachedBlocks
 from ..content import NO_BLOCK, Content
-from ..device import Device
-from ..device_blocks import DeviceBlocks
+from ..device_blocks import Device, DeviceBlocks
 from ..errors import InvalidValueError, UnknownBlockError, require_at_least
 from ..evictor import LRUEvictor
 from .prefix_caching import EvictionPolicy

@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
-from ..device import Device
-from ..device_blocks import DeviceBlocks
+from ..device_blocks import Device, DeviceBlocks
 from ..errors import InvalidValueError, NoFreeBlocksError, UnknownBlockError, require_at_least
 from .block_pool import BlockPool
 from .refcount import CopyOnWriteTracker, RefCounter

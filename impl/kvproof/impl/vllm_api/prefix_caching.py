@@ -29,11 +29,10 @@ from weakref import WeakValueDictionary
 
 from ..cached_blocks import CachedBlocks
 from ..content import NO_BLOCK, Content
-from ..device import Device
-from ..device_blocks import DeviceBlocks
+from ..device_blocks import Device, DeviceBlocks
 from ..errors import InvalidValueError
 from ..evictor import LRUEvictor
-from ..prefixes import common_prefix
+from ..table import common_prefix
 from .block_pool import BlockPool
 from .naive import NaiveBlock, NaiveBlockAllocator
 

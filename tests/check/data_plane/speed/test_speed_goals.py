@@ -5,8 +5,8 @@ import pytest
 from kvproof.check.data_plane.speed.speed_goals import goals
 from kvproof.reports.data_plane_result import Bandwidth, DataPlane, Speed, Spread
 from kvproof.reports.device_page import device_page
-from kvproof.reports.device_text import device_lines
 from kvproof.reports.result import Result, Run
+from kvproof.reports.terminal import device_lines
 from kvproof.spec.verdict import Exit
 
 

@@ -19,7 +19,7 @@ Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 
 QUEUES = "kvproof.impl.scheduler_queues"
 SCHEDULER = "kvproof.impl.scheduler"
-BUDGET = "kvproof.impl.scheduling_budget"
+BUDGET = "kvproof.impl.scheduler"
 NUM_OPERATIONS_MAX = 60_000
 SECONDS_MAX = 60.0
 MINIMISE_SECONDS_MAX = 10.0
