@@ -20,7 +20,7 @@ from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Scheduled
 from kvproof.check.runs.replay import replay
 from kvproof.check.search.random_walk import walk
-from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.shrinking import shrink
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.spec.trace import Operation
 

@@ -16,7 +16,7 @@ from kvproof.check.counterexample.store import make_trace, save
 from kvproof.check.oracle.replay import confirm
 from kvproof.check.runs.replay import replay
 from kvproof.check.search.random_walk import walk
-from kvproof.check.search.shrinking.shrink import shortest
+from kvproof.check.search.shrinking import shortest
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.registry import find
 

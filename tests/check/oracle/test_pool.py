@@ -19,7 +19,7 @@ from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Observation, Refused
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.search.random_walk import walk
-from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.shrinking import shrink
 from kvproof.check.search.strategies import POOLS
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.check.subjects.registry import find

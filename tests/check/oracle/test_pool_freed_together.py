@@ -8,7 +8,7 @@ from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.search.random_walk import walk
-from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.shrinking import shrink
 from kvproof.check.search.strategies import POOLS
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.spec.trace import Operation

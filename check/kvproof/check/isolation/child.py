@@ -17,7 +17,7 @@ from kvproof.check.protocol.manager import OutsideContract, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.subject import explore
 from kvproof.check.search.random_walk import WalkOptions, walk
-from kvproof.check.search.shrinking.shrink import shortest
+from kvproof.check.search.shrinking import shortest
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.registry import Factory

@@ -14,11 +14,10 @@ from kvproof.check.isolation.remote_subject import CRASH, HANG, RemoteSubject, a
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search import random_walk
+from kvproof.check.search import random_walk, shrinking
 from kvproof.check.search.exhaustive import subject as exhaustive
 from kvproof.check.search.random_walk import DEFAULT_OPTIONS, WalkOptions
 from kvproof.check.search.result import SearchResult
-from kvproof.check.search.shrinking import shrink
 from kvproof.check.search.strategies import Strategy
 
 LOOK_SECONDS = 0.1
@@ -99,7 +98,7 @@ def explore(
 def shortest(
     strategy: Strategy, make: Callable[[], Any], found: Counterexample, *, seconds: float, **limits: Any
 ) -> Counterexample:
-    """`shrink.shortest`, where the subject lives.
+    """`shrinking.shortest`, where the subject lives.
 
     A run that ends or stops its process is shrunk call by call, and so is one whose search ends its process.
     """
@@ -110,7 +109,7 @@ def shortest(
             return cast(Counterexample, _result(subject, "shortest", request, _no_progress, seconds))
         except Stuck:
             seconds = max(0.0, seconds - (time.monotonic() - began))
-    return shrink.shortest(strategy, make, found, seconds=seconds, **limits)
+    return shrinking.shortest(strategy, make, found, seconds=seconds, **limits)
 
 
 def _no_progress(runs: int, operations: int) -> None:

@@ -11,7 +11,7 @@ derived from the seed, nothing is printed, and no database is used.
 
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
@@ -32,10 +32,65 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.protocol.time_limit import time_limit
 from kvproof.check.search import configurations
-from kvproof.check.search.hypothesis_random import Choices, Draw
 from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.search.result import SearchResult
 from kvproof.spec.trace import Operation
+
+NUM_FRACTIONS = 64  # different random numbers between 0 and 1
+BITS = 16
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+@functools.cache
+def _integers(low: int, high: int) -> st.SearchStrategy[int]:
+    return st.integers(low, high)
+
+
+class Choices(Random):
+    """A generator of random numbers that asks Hypothesis, through the current `draw`, which can make them smaller.
+
+    What draws from a `random.Random` (configurations, operations, prompts) can so be driven by Hypothesis without being
+    written again.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.draw: Draw = _no_draw
+        self.shrinks_to_one = False  # a flag that is on below some fraction then shrinks to off
+
+    def _below(self, stop: int) -> int:
+        return int(self.draw(_integers(0, stop - 1))) if stop > 1 else 0
+
+    def random(self) -> float:
+        """A number in [0, 1), of few different ones."""
+        number = self._below(NUM_FRACTIONS)
+        return (NUM_FRACTIONS - 1 - number if self.shrinks_to_one else number) / NUM_FRACTIONS
+
+    def getrandbits(self, k: int) -> int:
+        """An integer of at most k bits."""
+        return self._below(1 << min(k, BITS))
+
+    def randint(self, a: int, b: int) -> int:
+        """An integer from a to b."""
+        return a + self._below(b - a + 1)
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        """An element of a range."""
+        choices = range(start) if stop is None else range(start, stop, step)
+        return choices[self._below(len(choices))]
+
+    def choice(self, seq: Any) -> Any:
+        """An element of a sequence."""
+        return seq[self._below(len(seq))]
+
+    def choices(self, population: Any, weights: Any = None, *, cum_weights: Any = None, k: int = 1) -> list[Any]:
+        """Elements of a sequence; Hypothesis decides how often each kind comes."""
+        return [self.choice(population) for _ in range(k)]
+
+
+def _no_draw(strategy: st.SearchStrategy[Any]) -> Any:
+    raise AssertionError(f"{strategy} was drawn outside of a rule")
+
 
 STEP_SECONDS_MAX = 5.0
 SHRINK_STEPS_MAX = 10_000  # counted and not timed, so that a run repeats on a slower machine

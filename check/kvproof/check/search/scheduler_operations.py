@@ -7,8 +7,8 @@ until all is done; the judge knows by when that must be. The seed determines eve
 from random import Random
 
 from kvproof.check.oracle.firing import NUM_SEQS_MAX
+from kvproof.check.oracle.scheduler.base import unfinished
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
-from kvproof.check.oracle.scheduler.requests import unfinished
 from kvproof.check.oracle.scheduler.stepping import GROUP_MEMBERS_MAX
 from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
 from kvproof.check.search.prompts import Prompts, draw_images, draw_key

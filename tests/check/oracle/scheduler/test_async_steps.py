@@ -14,7 +14,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.search.random_walk import walk
-from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.shrinking import shrink
 from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 from kvproof.spec.trace import Operation

@@ -6,7 +6,7 @@ from kvproof.check.oracle.level import typed
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.scheduler import ScheduledStep, SchedulerConfig
-from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.shrinking import shrink
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 from kvproof.impl.scheduler import SchedulerOutputs
 from kvproof.spec.trace import Operation

@@ -10,8 +10,8 @@ import pytest
 from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.level import SCHEDULER
 from kvproof.check.oracle.replay import finding_of
+from kvproof.check.oracle.scheduler.base import ExpectedRequest, num_gains_max
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
-from kvproof.check.oracle.scheduler.requests import ExpectedRequest, num_gains_max
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.search.configurations import draw_for_scheduler as draw

@@ -11,7 +11,7 @@ import pytest
 
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.search.random_walk import walk
-from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.shrinking import shrink
 from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 

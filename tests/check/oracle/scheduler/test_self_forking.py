@@ -12,7 +12,7 @@ from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Pair
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.search.random_walk import walk
-from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.shrinking import shrink
 from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.spec.trace import Operation
 

@@ -19,7 +19,7 @@ from kvproof.check.protocol.scheduler import Chunk, Load, ScheduledStep, Schedul
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.store import Store
 from kvproof.check.search.random_walk import walk
-from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.shrinking import shrink
 from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.spec.trace import Operation, Trace
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.engine
 HUNT = """
 import json, sys
 from kvproof.check.search.random_walk import walk
-from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.shrinking import shrink
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.registry import find
 

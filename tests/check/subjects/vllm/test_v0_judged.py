@@ -7,7 +7,7 @@ from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.subject import explore
 from kvproof.check.search.random_walk import walk
-from kvproof.check.search.shrinking.shrink import shrink
+from kvproof.check.search.shrinking import shrink
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.registry import find
 

@@ -1,13 +1,12 @@
 """State of the judge of schedulers: requests, steps under way, transfers. The rest it shares with other judges."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kvproof.check.oracle.enabled import RuledJudge
-from kvproof.check.oracle.expected import ExpectedSequence, Status
+from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.oracle import Oracle
-from kvproof.check.oracle.scheduler.in_flight import Pending, num_flights_max
-from kvproof.check.oracle.scheduler.requests import ExpectedRequest
+from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.protocol.adapter_check import check_adapter
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scheduler import (
@@ -18,6 +17,85 @@ from kvproof.check.protocol.scheduler import (
     SchedulerSubject,
 )
 from kvproof.spec.text.identity import Identities
+
+STEPS_MAX = 3  # under way at once, the one being scheduled included
+
+
+def num_flights_max(num_blocks: int) -> int:
+    """The most flights at a time: every step, and one transfer, may use every block."""
+    return (STEPS_MAX + 1) * num_blocks
+
+
+class Pending:
+    """Pending accesses of blocks: each is a flight of the specification. Here are the flights, and which are idle.
+
+    A step uses the blocks of its sequences from when it is scheduled until it is complete. On a device that runs its
+    steps one after another it uses them only until it is launched, since later content of a block is written by a later
+    step. While a flight uses a block, the block is neither free nor evictable, even if its sequence released it: that
+    is a rule of the specification (`flight_rules`). A subject that counts such a block as free, or gives it out,
+    refutes `in-flight-held`.
+    """
+
+    def __init__(self, explainer: Explainer, num_flights: int) -> None:
+        self.explainer, self.idle = explainer, list(range(num_flights - 1, -1, -1))
+
+    def launch(self, seqs: Iterable[ExpectedSequence], context: str) -> list[int]:
+        """Begin one flight for each block that these sequences hold, and return the flights."""
+        explainer = self.explainer
+        state, null = explainer.state, explainer.machine.null
+        entries: dict[int, tuple[int, int]] = {}
+        for slot in [part.slot for seq in seqs for part in seq.parts]:
+            table = state.table[slot]
+            for index in range(state.num_blocks[slot]):
+                if table[index] != null:
+                    entries.setdefault(table[index], (slot, index))
+        flights = [self.idle.pop() for _ in entries]
+        explainer.run((("launch", (f, *entry)) for f, entry in zip(flights, entries.values(), strict=True)), context)
+        return flights
+
+    def land(self, flights: list[int], context: str) -> None:
+        """End these flights; a block that no table names is released with its last flight."""
+        self.explainer.run((("land", (flight,)) for flight in flights), context)
+        self.idle += flights
+        flights.clear()
+
+
+class ExpectedRequest(Group):
+    """A group of sequences, and how much it generates.
+
+    It is *doomed* when it is over but a step under way still uses its blocks.
+    """
+
+    __slots__ = ("is_doomed", "is_sent", "max_tokens", "num_prompt", "to_come")
+
+    def __init__(self, request_id: int, num_prompt: int, max_tokens: int) -> None:
+        super().__init__(request_id)
+        self.num_prompt, self.max_tokens, self.is_doomed = num_prompt, max_tokens, False
+        self.is_sent = False  # whether its KV is sent elsewhere when it is over
+        self.to_come: list[int] = []  # sequences that the scheduler will fork it into
+
+    def everyone(self) -> list[ExpectedSequence]:
+        """The members, and the encoder sequence if there is one."""
+        return [*self.members, self.encoder] if self.encoder else self.members
+
+    def num_left(self, seq: ExpectedSequence) -> int:
+        """How many tokens a sequence is still to generate."""
+        return self.max_tokens - (len(seq.tokens) - self.num_prompt)
+
+
+def unfinished(requests: dict[int, ExpectedRequest]) -> Iterator[ExpectedRequest]:
+    """The requests that are not doomed."""
+    return (request for request in requests.values() if not request.is_doomed)
+
+
+def num_gains_max(requests: Iterable[ExpectedRequest]) -> int:
+    """The most gains (tokens to sample, requests to end) that are left if nothing forks and nothing arrives."""
+    num_gains = 0
+    for request in requests:
+        own = 1 + sum(max(0, request.num_left(seq)) for seq in request.members)
+        num_gains += own + len(request.to_come) * (1 + request.max_tokens)
+    return num_gains
+
 
 SCHEDULE, LAUNCH, COMPLETE = "schedule()", "launch()", "complete()"  # the calls of a step, as findings name them
 
@@ -122,3 +200,23 @@ class SchedulerState(Oracle, RuledJudge):
         for seq in exchanged:
             if seq.slot >= 0:
                 self.explainer.exchanged(seq, context)
+
+    # A scheduler that runs ahead launches a step before it processes the results of the one before. The results go back
+    # to it only when a newer step is launched, as long as any request can be scheduled. A request that leaves the GPU
+    # while a step samples its token loses that token, and it is sampled again.
+
+    def may_complete(self) -> bool:
+        """Whether the results of the oldest step may go back now."""
+        runs_ahead = self.capabilities.runs_ahead and self.config.async_steps
+        return not runs_ahead or len(self.under_way) > 1 or not any(unfinished(self.requests))
+
+    def drop_sampled(self, request: ExpectedRequest) -> None:
+        """The request leaves the GPU: the tokens that steps under way sample for it are lost."""
+        if not self.capabilities.runs_ahead:
+            return
+        for under in reversed(self.under_way):
+            for seq in request.members:
+                if under.sampled.pop(seq.id, None) is not None:
+                    under.over.discard(seq.id)
+                    seq.drop_last_token()
+                    self.coverage["token dropped"] += 1

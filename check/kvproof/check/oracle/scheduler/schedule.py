@@ -14,9 +14,7 @@ from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.oracle import leaked, table_changed, tables_left
-from kvproof.check.oracle.scheduler.base import SCHEDULE, SchedulerState
-from kvproof.check.oracle.scheduler.requests import ExpectedRequest
-from kvproof.check.oracle.scheduler.running_ahead import drop_sampled
+from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Pair
 from kvproof.check.protocol.scheduler import Chunk, Load, ScheduledStep
@@ -193,7 +191,7 @@ class StepExplainer:
         for seq in request.everyone():
             self.explainer.freed(seq, SCHEDULE)
             seq.status, seq.computed, seq.hit = WAITING, 0, 0
-        drop_sampled(self.scheduler, request)
+        self.scheduler.drop_sampled(request)
         if not may_recompute(len(request.members)):
             raise Finding(
                 "read-back",
@@ -211,7 +209,7 @@ class StepExplainer:
             seq.status = SWAPPED
             self.scheduler.used_by_step[seq.id] = seq
         self.worker.swap_out += self.explainer.swapped(everyone, pairs, True, SCHEDULE)
-        drop_sampled(self.scheduler, request)
+        self.scheduler.drop_sampled(request)
         self.coverage["swap_out"] += 1
 
     # Requests that run, come back, or are admitted ------------------------------------------------------------------

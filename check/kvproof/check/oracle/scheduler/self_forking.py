@@ -8,8 +8,7 @@ it shares, and what is copied counts as computed. A child that finds no room wai
 from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Status
-from kvproof.check.oracle.scheduler.base import COMPLETE, SchedulerState
-from kvproof.check.oracle.scheduler.requests import ExpectedRequest
+from kvproof.check.oracle.scheduler.base import COMPLETE, ExpectedRequest, SchedulerState
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Pair
 from kvproof.spec.text import operations

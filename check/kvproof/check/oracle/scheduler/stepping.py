@@ -5,9 +5,14 @@ from collections.abc import Sequence
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.firing import NUM_SEQS_MAX
-from kvproof.check.oracle.scheduler.base import COMPLETE, LAUNCH, SCHEDULE, SchedulerState, UnderWay
-from kvproof.check.oracle.scheduler.requests import unfinished
-from kvproof.check.oracle.scheduler.running_ahead import may_complete
+from kvproof.check.oracle.scheduler.base import (
+    COMPLETE,
+    LAUNCH,
+    SCHEDULE,
+    SchedulerState,
+    UnderWay,
+    unfinished,
+)
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.self_forking import born_since, explain_births
 from kvproof.check.protocol.adapter_check import check_answer
@@ -112,7 +117,7 @@ class Stepping(SchedulerState):
                 self.call("total-calls", "computed", dict(under.sampled))
         return True
 
-    @enabled_when(lambda judge: bool(judge.under_way) and judge.is_launched and may_complete(judge))
+    @enabled_when(lambda judge: bool(judge.under_way) and judge.is_launched and judge.may_complete())
     def op_complete(
         self,
         tokens: Sequence[int],

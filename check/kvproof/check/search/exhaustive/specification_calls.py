@@ -17,8 +17,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
 from kvproof.check.search.exhaustive.specification_call import SpecCall, appends, flights, prompts, swaps
-from kvproof.check.search.exhaustive.specification_continuations import ROOT
-from kvproof.check.search.exhaustive.specification_space import SpecificationSpace
+from kvproof.check.search.exhaustive.specification_space import ROOT, SpecificationSpace
 from kvproof.spec.native import Machine
 from kvproof.spec.text import operations
 from kvproof.spec.text.operations import Program

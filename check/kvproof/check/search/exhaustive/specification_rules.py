@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
-from kvproof.check.search.exhaustive.specification_continuations import ROOT
-from kvproof.check.search.exhaustive.specification_space import SpecificationSpace
+from kvproof.check.search.exhaustive.specification_space import ROOT, SpecificationSpace
 from kvproof.spec.native import Machine
 from kvproof.spec.text.operations import row_of
 from kvproof.spec.text.state import FREE, NONE, State

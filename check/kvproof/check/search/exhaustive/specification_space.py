@@ -1,15 +1,179 @@
-"""The states of the specification as a space to search: what single rules and whole calls have in common."""
+"""The states of the specification as a space to search: what single rules and whole calls have in common.
 
-from collections.abc import Hashable
-from typing import Literal
+Which tokens are tried: enough of them for every pattern of equal and different identities, and no more. An identity is
+a number for everything before a position together with the token there; equal prefixes give equal identities, by
+construction and not by luck. What a rule compares, it compares for equality, and only to *allow* something (no guard
+asks that two contents differ). So merging token values keeps a run possible, and a run that makes two slots differ
+which must be equal can be renamed, position by position, until each position has only two values: the one in the first
+slot, and every other. Two raw values for each position are therefore enough where contents are compared (caching); a
+value that nothing in the state uses is tried once. Where nothing is compared, a fresh token for each append is the most
+that can differ.
 
+Every state is checked against an independent count, and against the claims of the specification. The count alone checks
+the references, the lists, what is shared and what is read back; it suffices where states are so many that evaluating
+each claim would take longer than the search.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import cache
+from typing import Any, Literal
+
+from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
+from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
 from kvproof.check.search.exhaustive.canonical import StateKeys
-from kvproof.check.search.exhaustive.specification_claims import Claims
-from kvproof.check.search.exhaustive.specification_continuations import Continuations
-from kvproof.check.search.exhaustive.specification_firing import Firings
-from kvproof.spec.native import Machine
+from kvproof.check.search.exhaustive.independent_count import miscounts
+from kvproof.spec.language import COLLECTED, Claim
+from kvproof.spec.native import GHOSTS, CheckFailed, Guard, Machine, fields_in, functions
+from kvproof.spec.text.operations import RuleCall
 from kvproof.spec.text.state import State
+from kvproof.spec.text.witnesses import SEEN_AFTER, SEEN_BEFORE, witnesses_after, witnesses_before
+
+NUM_VALUES = 2
+ROOT = 0  # the identity before the first position
+
+
+class Continuations:
+    """The identities of one exploration, as a tree: each identity knows the one before it."""
+
+    def __init__(self) -> None:
+        self.before: list[int] = [ROOT]
+        self._after: list[list[int]] = [[]]
+
+    def after(self, identity: int, value: int) -> int:
+        """The identity of the next position, when the raw token there is `value`."""
+        following = self._after[identity]
+        while len(following) <= value:
+            following.append(len(self.before))
+            self.before.append(identity)
+            self._after.append([])
+        return following[value]
+
+    def raw(self, identity: int) -> list[int]:
+        """The raw tokens from the first position up to this identity."""
+        values: list[int] = []
+        while identity != ROOT:
+            before = self.before[identity]
+            values.append(self._after[before].index(identity))
+            identity = before
+        return values[::-1]
+
+    def fresh(self, identity: int, used: set[int]) -> int:
+        """The first identity of the next position that is not among `used`."""
+        value = 0
+        while (following := self.after(identity, value)) in used:
+            value += 1
+        return following
+
+    def choices(self, identity: int, used: set[int]) -> list[int]:
+        """What is tried for the next position: every identity that the state uses, and one that it does not."""
+        following = [self.after(identity, value) for value in range(NUM_VALUES)]
+        unused = [each for each in following if each not in used]
+        return [each for each in following if each in used] + unused[:1]
+
+    def rows(self, identity: int, num_slots: int, used: set[int]) -> list[list[int]]:
+        """Every choice for the next `num_slots` positions."""
+        rows: list[list[int]] = [[]]
+        for _ in range(num_slots):
+            rows = [[*row, choice] for row in rows for choice in self.choices(row[-1] if row else identity, used)]
+        return rows
+
+    def with_all_before(self, identities: Iterable[int]) -> set[int]:
+        """These identities and every identity on the way to them."""
+        found: set[int] = set()
+        for identity in identities:
+            while identity > ROOT and identity not in found:
+                found.add(identity)
+                identity = self.before[identity]
+        return found
+
+
+BROKEN = (CheckFailed, IndexError, TypeError, ValueError)  # what a wrong rule may raise
+
+
+class Firings:
+    """Fires rules of one machine, and counts them and witnesses. An error that a rule raises refutes the rule."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.fired: Counter[str] = Counter()
+        self.witnesses: Counter[str] = Counter()
+
+    def fire(self, state: State, rule: str, arguments: tuple[Any, ...], operation: Operation) -> Guard | None:
+        """Fire one rule in place; the guard that refuses it, if any. Raises RefutedAt, for `operation`."""
+        try:
+            return self.machine.rules[rule](state, *arguments)
+        except BROKEN as error:
+            raise refuted(error, (rule, *arguments), operation) from error
+
+    def run(self, state: State, program: Iterator[RuleCall], operation: Operation) -> Guard | None:
+        """Fire a program in place up to the guard that refuses it, if any. Raises RefutedAt, for `operation`."""
+        rules, fired, witnesses = self.machine.rules, self.fired, self.witnesses
+        firing: tuple[Any, ...] = ()
+        try:
+            for rule, arguments in program:
+                firing = (rule, *arguments)
+                observed = witnesses_before(state, rule, arguments) if rule in SEEN_BEFORE else []
+                if refused := rules[rule](state, *arguments):
+                    return refused
+                if rule in SEEN_AFTER:
+                    observed += witnesses_after(state, rule, arguments)
+                fired[rule] += 1
+                for name in observed:
+                    witnesses[name] += 1
+        except BROKEN as error:
+            raise refuted(error, firing, operation) from error
+        return None
+
+    def count(self, rule: str, observed: Iterable[str]) -> None:
+        """Count that a rule has fired, and that these witnesses were observed."""
+        self.fired[rule] += 1
+        for name in observed:
+            self.witnesses[name] += 1
+
+
+def refuted(error: Exception, firing: tuple[Any, ...], operation: Operation) -> RefutedAt:
+    """The refutation that an error in a rule means."""
+    if isinstance(error, CheckFailed):
+        return RefutedAt(Finding(error.property, f"{error.rule}: {error.text}"), operation)
+    rule, *arguments = firing or ("nothing",)
+    text = f"{rule}{tuple(arguments)} raises {type(error).__name__}: {error}"
+    return RefutedAt(Finding("total-calls", text), operation)
+
+
+@cache
+def _reads_ghosts(name: str) -> bool:
+    """Whether a claim or function reads a ghost field, itself or through a function that it calls."""
+    function, _ = functions()[name]
+    called = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} & functions().keys() - {name}
+    return bool(fields_in(function) & GHOSTS) or any(_reads_ghosts(other) for other in called)
+
+
+class Claims:
+    """The claims that are evaluated on states of one machine: all, those that read no ghost (real), or none."""
+
+    def __init__(self, machine: Machine, extent: Literal["all", "real", "recount"]) -> None:
+        self.sizes = machine.sizes
+        claims = COLLECTED.invariants + COLLECTED.theorems if extent != "recount" else []
+        self.predicates: list[tuple[Claim, Callable[[State], bool]]] = [
+            (claim, machine.function(claim.name))
+            for claim in claims
+            if extent == "all" or not _reads_ghosts(claim.name)
+        ]
+
+    def broken(self, state: State) -> Finding | None:
+        """The first thing that does not hold; counting comes first, since it needs no sound state."""
+        try:
+            if found := miscounts(self.sizes, state):
+                return Finding(*found)
+            for claim, holds in self.predicates:
+                if not holds(state):
+                    return Finding(claim.property, f"{claim.name}: {claim.sentence}")
+        except IndexError:
+            return Finding("lists-agree", "a number of the state is out of the range of what it counts")
+        return None
 
 
 class SpecificationSpace:

@@ -10,9 +10,8 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.protocol.scheduler import SchedulerConfig
-from kvproof.check.search.shrinking import passes
-from kvproof.check.search.shrinking import shrinker as shrinker_module
-from kvproof.check.search.shrinking.shrinker import Shrinker
+from kvproof.check.search import shrinking
+from kvproof.check.search.shrinking import Shrinker
 from kvproof.spec.trace import Operation
 
 STEP: list[Operation] = [("schedule",), ("launch",), ("complete", (7,))]
@@ -26,9 +25,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch) -> Shrink:
 
     def run(one: Any, config: Config, operations: list[Operation], refutes: Refutes) -> Counterexample:
         finding = Finding("read-back", "wrong")
-        monkeypatch.setattr(
-            shrinker_module, "finding_of", lambda _, config, run: finding if refutes(config, run) else None
-        )
+        monkeypatch.setattr(shrinking, "finding_of", lambda _, config, run: finding if refutes(config, run) else None)
         shrinker = Shrinker(None, Counterexample(config, operations, finding), 1e12)
         one(shrinker)
         return shrinker.best
@@ -42,20 +39,20 @@ def names(operations: list[Operation]) -> list[str]:
 
 def test_a_drain_stands_for_all_that_follows_the_stop(shrink: Shrink) -> None:
     run: list[Operation] = [("add", 1, (1,), (0,), 3), *STEP, ("stop",), *STEP, *STEP]
-    found = shrink(passes.drain_at_once, SchedulerConfig(), run, lambda _, run: run[-1] == ("drain", (7,)))
+    found = shrink(shrinking.drain_at_once, SchedulerConfig(), run, lambda _, run: run[-1] == ("drain", (7,)))
     assert found.operations == [*run[:4], ("drain", (7,))]
 
 
 def test_delta_debugging_keeps_the_needed_operations_in_their_order(shrink: Shrink) -> None:
     run: list[Operation] = [("free", number) for number in range(20)]
     needed = [("free", 3), ("free", 11), ("free", 17)]
-    found = shrink(passes.fewer_operations, Config(), run, lambda _, run: set(needed) <= set(run))
+    found = shrink(shrinking.fewer_operations, Config(), run, lambda _, run: set(needed) <= set(run))
     assert found.operations == needed
 
 
 def test_each_setting_takes_its_plainest_value_that_still_refutes(shrink: Shrink) -> None:
     config = Config(block_size=4, num_gpu_blocks=9, caching=True, lookahead=5)
-    found = shrink(passes.plainer_settings, config, [("run", 0)], lambda c, _: c.caching and c.num_gpu_blocks > 2)
+    found = shrink(shrinking.plainer_settings, config, [("run", 0)], lambda c, _: c.caching and c.num_gpu_blocks > 2)
     assert found.config == Config(block_size=1, num_gpu_blocks=3, caching=True)
 
 
@@ -68,7 +65,7 @@ def test_a_slice_goes_and_its_samples_become_a_longer_prompt(shrink: Shrink) -> 
         tokens = len(run[0][3]) + names(run).count("sample") if names(run)[:2] == ["new", "admit"] else 0
         return tokens == 3
 
-    found = shrink(passes.without_slices, Config(), run, refutes)
+    found = shrink(shrinking.without_slices, Config(), run, refutes)
     assert found.operations == [("new", 1, (1,), (0, 5, 6)), ("admit", 1, 1)]
 
 
@@ -76,7 +73,7 @@ def test_a_step_of_a_scheduler_goes_and_its_token_joins_one_prompt_or_all() -> N
     run: list[Operation] = [("add", 1, (1,), (0,), 3), ("add", 2, (2,), (1,), 1), *STEP, ("abort", 1)]
     longer: Operation = ("add", 1, (1,), (0, 7), 2)
     other: Operation = ("add", 2, (2,), (1, 7), 1)
-    assert list(passes.without_slice(run, 2, 3)) == [
+    assert list(shrinking.without_slice(run, 2, 3)) == [
         [*run[:2], run[-1]],
         [longer, run[1], run[-1]],
         [run[0], other, run[-1]],
@@ -85,7 +82,7 @@ def test_a_step_of_a_scheduler_goes_and_its_token_joins_one_prompt_or_all() -> N
 
 
 def test_a_group_is_sampled_for_as_few_members_as_refute(shrink: Shrink) -> None:
-    found = shrink(passes.fewer_samples, Config(), [("sample", 1, (3, 2, 1))], lambda _, run: len(run[0][2]) > 1)
+    found = shrink(shrinking.fewer_samples, Config(), [("sample", 1, (3, 2, 1))], lambda _, run: len(run[0][2]) > 1)
     assert found.operations == [("sample", 1, (3, 2))]
 
 
@@ -94,7 +91,7 @@ def test_a_pool_that_must_be_full_shrinks_with_the_prompt_that_fills_it(shrink: 
         return len(run[0][3]) == config.num_gpu_blocks * config.block_size
 
     run: list[Operation] = [("new", 1, (1,), (0,) * 32), ("admit", 1, 32)]
-    found = shrink(passes.smaller_pools, Config(block_size=4, num_gpu_blocks=8), run, is_full)
+    found = shrink(shrinking.smaller_pools, Config(block_size=4, num_gpu_blocks=8), run, is_full)
     assert (found.config.num_gpu_blocks, found.operations[0][3]) == (1, (0,) * 4)
 
 
@@ -103,5 +100,5 @@ def test_a_pool_of_ids_shrinks_with_the_holders_that_fill_it(shrink: Shrink) -> 
         return bool(run[0][2] + len(run[1][2]) == config.num_gpu_blocks)
 
     run: list[Operation] = [("take", 1, 6), ("store", 2, (0, 1))]
-    found = shrink(passes.smaller_pools, PoolConfig(num_gpu_blocks=8), run, is_full)
+    found = shrink(shrinking.smaller_pools, PoolConfig(num_gpu_blocks=8), run, is_full)
     assert (found.config.num_gpu_blocks, found.operations) == (2, [("take", 1, 1), ("store", 2, (0,))])

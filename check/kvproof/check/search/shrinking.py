@@ -1,19 +1,92 @@
-"""The passes of the shrinker, cheap ones first: each proposes simpler candidates until none of its own is taken.
+"""Shrinking: from a counterexample to a shorter and simpler one that refutes the same property in the same way.
+
+`sort_key` says which of two runs is simpler, and `Shrinker.consider` decides on one candidate. Everything else is ideas
+for candidates, which are passes (`PASSES`): they need not be sound or cheap to check, because a candidate counts only
+if it refutes the same property and, for an exception, in the same call and with the same type. Without that, shrinking
+slides from one fault to another. No candidate is run twice, so a pass may propose again what another one proposed
+before.
+
+Every accepted candidate is strictly simpler than the one before, and no run has infinitely many simpler ones, so
+shrinking ends. The same passes serve all levels.
 
 Delta debugging takes away slices of operations that are aligned, then settings and arguments become plainer. The later
 passes change the structure of a run. A walk reaches a long table token by token: sample, append, run, again and again,
 and no token can be taken away without losing the length that the fault needs. So a slice of operations goes, and the
 tokens that were sampled in it go to the end of the prompt. A pool that must be full becomes smaller together with the
 prompts or holders that fill it.
+
+The place at which a walk first meets a fault limits how short shrinking can make its run. While the run is long, other
+walks look for the same kind of finding, and the simplest of all is taken (`shortest`).
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from time import monotonic
+from typing import Any
 
 from kvproof.check.oracle.level import settings_of, typed
+from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.manager import Config
-from kvproof.check.search.shrinking.shrinker import Shrinker
+from kvproof.check.search.random_walk import WalkOptions, walk
+from kvproof.check.search.strategies import Strategy
 from kvproof.spec.trace import Operation
+
+
+def sort_key(config: Config, operations: Sequence[Operation]) -> tuple[Any, ...]:
+    """The simpler of two runs has the smaller key: fewer operations, then smaller arguments, then a plainer
+    configuration."""
+    num_values, total = _size(tuple(operations))
+    return len(operations), num_values, total, [s.rank(getattr(config, s.field)) for s in settings_of(config)]
+
+
+def _size(value: Any) -> tuple[int, int]:
+    """How many values an argument holds, and their sum. What is left out or empty counts nothing."""
+    if isinstance(value, tuple | list):
+        sizes = [_size(item) for item in value]
+        return sum(number for number, _ in sizes), sum(total for _, total in sizes)
+    if value is None or value is False:
+        return 0, 0
+    return 1, value if isinstance(value, int) else 1
+
+
+class Shrinker:
+    """Shrinks one counterexample on one subject, which is opened again for each candidate."""
+
+    def __init__(self, subject: Any, found: Counterexample, deadline: float) -> None:
+        self.subject, self.best, self.deadline = subject, found, deadline
+        self.tried: set[tuple[Config, tuple[Operation, ...]]] = {(found.config, tuple(found.operations))}
+
+    def is_out_of_time(self) -> bool:
+        """Whether the deadline has passed."""
+        return monotonic() > self.deadline
+
+    def consider(self, config: Config, operations: list[Operation]) -> bool:
+        """Take the candidate if it is simpler than the best run and refutes in the same way; whether it was taken."""
+        candidate = config, tuple(operations)
+        if self.is_out_of_time() or candidate in self.tried:
+            return False
+        self.tried.add(candidate)
+        if sort_key(config, operations) >= sort_key(self.best.config, self.best.operations):
+            return False
+        finding = finding_of(self.subject, config, operations)
+        if finding is None or finding.kind != self.best.finding.kind:
+            return False
+        self.best = Counterexample(config, operations, finding)
+        return True
+
+    def consider_operations(self, operations: list[Operation]) -> bool:
+        """Consider other operations in the same configuration."""
+        return self.consider(self.best.config, operations)
+
+    def run(self, passes: Sequence[Callable[["Shrinker"], None]]) -> Counterexample:
+        """Run the passes until none helps or the time is over; after each success, the cheap first passes again."""
+        at = 0
+        while at < len(passes) and not self.is_out_of_time():
+            before = self.best
+            passes[at](self)
+            at = 0 if at and self.best is not before else at + 1
+        return self.best
+
 
 SLICE_MAX = 6
 NUM_OPERATIONS_MAX = 60  # of a run in which every slice is tried
@@ -166,3 +239,41 @@ PASSES = (
     fewer_samples,
     smaller_pools,
 )
+
+
+LONG = 8  # operations; more are hard to keep in mind
+NUM_WALKED_MAX = 5_000  # operations of one walk that looks for a shorter run
+
+
+def shrink(subject: Any, found: Counterexample, seconds: float) -> Counterexample:
+    """The simplest run found within `seconds` that refutes the same property in the same way."""
+    return Shrinker(subject, found, monotonic() + seconds).run(PASSES)
+
+
+def shortest(
+    strategy: Strategy,
+    make: Callable[[], Any],
+    found: Counterexample,
+    *,
+    seconds: float,
+    seed: int,
+    long: int = LONG,
+    walks: int | None = None,
+) -> Counterexample:
+    """Shrink; while the run has more than `long` operations, walk again to the same kind of finding.
+
+    Half of the walks are in the configuration of the best run, which is small, and half in any. walks: how many there
+    are at most, None for no limit; they are counted and not timed, so that a run repeats on a slower machine.
+    """
+    deadline = monotonic() + seconds
+    best = shrink(make(), found, seconds)
+    last = None if walks is None else seed + walks
+    while len(best.operations) > long and seed != last and (left := deadline - monotonic()) > 0:
+        seed += 1
+        fixed = asdict(best.config) if seed % 2 else None
+        options = WalkOptions(wanted=found.finding.kind)
+        done = walk(strategy, make(), seed, max_operations=NUM_WALKED_MAX, seconds=left, fixed=fixed, options=options)
+        if done.counterexample is not None:
+            other = shrink(make(), done.counterexample, deadline - monotonic())
+            best = min(best, other, key=lambda one: sort_key(one.config, one.operations))
+    return best

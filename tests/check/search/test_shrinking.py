@@ -9,8 +9,8 @@ from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scheduler import SchedulerConfig
-from kvproof.check.search.shrinking import shrinker as shrinker_module
-from kvproof.check.search.shrinking.shrinker import Shrinker, sort_key
+from kvproof.check.search import shrinking
+from kvproof.check.search.shrinking import Shrinker, sort_key
 from kvproof.spec.trace import Operation
 
 LATER = 1e12  # a deadline that does not come
@@ -29,7 +29,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Config, list[Operation]]
         done.append((config, operations))
         return FINDING if any(name == "admit" for name, *_ in operations) else None
 
-    monkeypatch.setattr(shrinker_module, "finding_of", finding_of)
+    monkeypatch.setattr(shrinking, "finding_of", finding_of)
     return done
 
 
@@ -52,7 +52,7 @@ def test_a_run_that_refutes_nothing_is_not_taken_and_not_run_again(runs: list[An
 
 @pytest.mark.parametrize("other", [Finding("read-back", "wrong", "admit TypeError"), Finding("conservation", "wrong")])
 def test_another_kind_of_finding_is_not_taken(other: Finding, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shrinker_module, "finding_of", lambda *_: other)
+    monkeypatch.setattr(shrinking, "finding_of", lambda *_: other)
     assert not shrinker().consider(CONFIG, RUN[:2])
 
 

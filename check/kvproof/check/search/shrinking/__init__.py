@@ -1,1 +1,0 @@
-"""Shrinking: from a counterexample to a shorter and simpler one that refutes the same property in the same way."""
