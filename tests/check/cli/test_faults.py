@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from kvproof.check.cli import faults_run
 from kvproof.check.cli.app import app
 from kvproof.check.search.exhaustive.mutation_score import ALIVE, EXPLORER, PROVER, MutantResult
-from kvproof.models.mutation.operators import deletions
+from kvproof.models.mutation.operators import changes, deletions
 
 
 def kvproof_faults(*arguments: str) -> Result:
@@ -45,3 +45,15 @@ def test_a_rule_that_does_not_exist_is_a_mistake_of_the_caller() -> None:
     done = kvproof_faults("--only", "evict", "--only", "begin_fre")
     assert done.exit_code == 2
     assert "no rule, step or kind of fault is named begin_fre (did you mean begin_free?)" in done.stderr
+
+
+def test_the_kind_rules_selects_every_mutant_and_no_other_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted: list[object] = []
+
+    def judge_none(faults: list[object], *_: object) -> list[MutantResult]:
+        planted.extend(faults)
+        return []
+
+    monkeypatch.setattr(faults_run, "judge_all", judge_none)
+    kvproof_faults("--only", "rules")
+    assert planted == [*deletions(), *changes()]

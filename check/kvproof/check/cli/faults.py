@@ -29,7 +29,7 @@ def faults(
         typer.Option(
             "--only",
             metavar="PATTERN",
-            help="Plant only these faults: those of a rule or step, of a kind such as 'machinery' or 'contracts', or "
+            help="Plant only these faults: those of a rule or step, of a kind such as 'rules' or 'machinery', or "
             "those that match a pattern such as 'drop_*' or 'guards/*'. Repeatable.",
         ),
     ] = None,

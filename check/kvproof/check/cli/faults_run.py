@@ -21,6 +21,7 @@ from kvproof.reports.result import Check, Result, Run
 from kvproof.spec.verdict import Exit, Verdict
 
 FAULTS, NOTICED = "faults", "every-fault-noticed"
+RULES = "rules"  # the kind of the mutants of rules and steps
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class FaultRequest:
             every += [*changes(), *weakenings(), *handmade(), *PLANTS]
         for pattern in self.only:
             if not any(_is_selected(one, pattern) for one in every):
-                known = sorted({_row(one) for one in every})
+                known = sorted({RULES, *map(_row, every)})
                 raise UsageError(f"no rule, step or kind of fault is named {pattern}{did_you_mean(pattern, known)}")
         return [one for one in every if not self.only or any(_is_selected(one, pattern) for pattern in self.only)]
 
@@ -56,7 +57,8 @@ def _place(fault: Fault) -> tuple[bool, str]:
 
 
 def _is_selected(fault: Fault, pattern: str) -> bool:
-    return fnmatchcase(_row(fault), pattern) or (not isinstance(fault, Mutant) and fnmatchcase(fault.id, pattern))
+    name = RULES if isinstance(fault, Mutant) else fault.id
+    return fnmatchcase(_row(fault), pattern) or fnmatchcase(name, pattern)
 
 
 def run_faults(request: FaultRequest) -> Exit:
