@@ -19,7 +19,7 @@ from kvproof.impl import (
     KVLayout,
     MappingFormError,
     Moved,
-    block_mover,
+    kv_cache_engine,
 )
 
 DTYPES = [
@@ -158,11 +158,11 @@ def test_rows_of_odd_length_move_whole(head_size: int) -> None:
 def test_gathering_and_scattering_gives_the_same_bytes_as_runs(
     gathered_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_mover, "_GATHERED_BYTES", gathered_bytes)
+    monkeypatch.setattr(kv_cache_engine, "_GATHERED_BYTES", gathered_bytes)
     runs, gathered = (filled(KVLayout.TWO_PLANES, torch.float16) for _ in range(2))
     runs.copy(DISJOINT)
     planes = [plane for memory in gathered.gpu_memory for plane in gathered.shape.planes(memory)]
-    block_mover._gather_and_scatter(planes, torch.tensor(DISJOINT))
+    kv_cache_engine._gather_and_scatter(planes, torch.tensor(DISJOINT))
     assert in_bytes(gathered) == in_bytes(runs)
 
 

@@ -17,8 +17,7 @@ from kvproof.impl import (
     num_gpu_blocks,
     profile_num_available_blocks,
 )
-from kvproof.impl.decoder import SMALL
-from kvproof.impl.kv_memory import measure
+from kvproof.impl.kv_memory import SMALL, measure
 
 GIB = 1024**3
 MIB = 1024**2

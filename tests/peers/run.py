@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from kvproof.check.subjects.loading import EngineError, pip_client
+from kvproof.check.subjects.loading import EngineError, download
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -116,7 +116,7 @@ def bring() -> Path:
         return target
     BUILD.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".incoming-", dir=BUILD) as scratch:
-        for tree in pip_client.fetch(f"vllm=={RELEASE}", Path(scratch)):
+        for tree in download.fetch(f"vllm=={RELEASE}", Path(scratch)):
             if not (tree / "tests" / "core").is_dir():
                 continue
             kept = Path(scratch) / "kept"

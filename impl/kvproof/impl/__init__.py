@@ -44,12 +44,12 @@ from .errors import UnknownSequenceError as UnknownSequenceError
 from .errors import UnsupportedError as UnsupportedError
 from .errors import WrongDeviceError as WrongDeviceError
 from .evictor import LRUEvictor as LRUEvictor
-from .logical_blocks import LogicalTokenBlock as LogicalTokenBlock
-from .logical_blocks import LogicalTokenBlocks as LogicalTokenBlocks
 from .scheduler import ScheduledSequenceGroup as ScheduledSequenceGroup
 from .scheduler import Scheduler as Scheduler
 from .scheduler import SchedulerOutputs as SchedulerOutputs
 from .scheduler_config import SchedulerConfig as SchedulerConfig
+from .sequence import LogicalTokenBlock as LogicalTokenBlock
+from .sequence import LogicalTokenBlocks as LogicalTokenBlocks
 from .sequence import Sequence as Sequence
 from .sequence import SequenceData as SequenceData
 from .sequence import SequenceGroup as SequenceGroup
@@ -77,16 +77,16 @@ from .vllm_api.trackers import ComputedBlocksTracker as ComputedBlocksTracker
 from .vllm_api.trackers import LastAccessBlocksTracker as LastAccessBlocksTracker
 
 if TYPE_CHECKING:
-    from .block_mover import BlockMover as BlockMover
-    from .block_mover import Moved as Moved
-    from .decoder import Decoder as Decoder
-    from .decoder import ModelGeometry as ModelGeometry
+    from .kv_cache_engine import BlockMover as BlockMover
     from .kv_cache_engine import CacheEngine as CacheEngine
     from .kv_cache_engine import KVCacheEngine as KVCacheEngine
+    from .kv_cache_engine import Moved as Moved
     from .kv_layout import KVBlockShape as KVBlockShape
     from .kv_layout import KVLayout as KVLayout
     from .kv_layout import block_bytes as block_bytes
     from .kv_layout import cache_dtype as cache_dtype
+    from .kv_memory import Decoder as Decoder
+    from .kv_memory import ModelGeometry as ModelGeometry
     from .kv_memory import free_bytes as free_bytes
     from .kv_memory import num_blocks as num_blocks
     from .kv_memory import num_cpu_blocks as num_cpu_blocks
@@ -94,11 +94,17 @@ if TYPE_CHECKING:
     from .kv_memory import profile_num_available_blocks as profile_num_available_blocks
 
 _WITH_TORCH = {
-    "block_mover": ("BlockMover", "Moved"),
-    "decoder": ("Decoder", "ModelGeometry"),
-    "kv_cache_engine": ("CacheEngine", "KVCacheEngine"),
+    "kv_cache_engine": ("BlockMover", "CacheEngine", "KVCacheEngine", "Moved"),
     "kv_layout": ("KVBlockShape", "KVLayout", "block_bytes", "cache_dtype"),
-    "kv_memory": ("free_bytes", "num_blocks", "num_cpu_blocks", "num_gpu_blocks", "profile_num_available_blocks"),
+    "kv_memory": (
+        "Decoder",
+        "ModelGeometry",
+        "free_bytes",
+        "num_blocks",
+        "num_cpu_blocks",
+        "num_gpu_blocks",
+        "profile_num_available_blocks",
+    ),
 }
 
 

@@ -1,21 +1,190 @@
 """The KV cache engine: the tensors of both pools, and the moves that the block manager requests.
 
-There is one tensor per layer and device. `block_mover` copies bytes, one run of neighbouring blocks at a time. The
+There is one tensor per layer and device. `BlockMover` copies bytes, one run of neighbouring blocks at a time. The
 whole mapping is checked before the first byte moves. Within one device no target may be a source. Then the result does
 not depend on the order of the copies, so a kernel that makes them in parallel is right too.
 
 Moves are issued to the current stream of the device. A swap is complete when its call returns; a copy is ordered in the
-stream.
+stream. In main memory a small copy is one call of the C library, because a tensor operation would take as long as
+copying the bytes of a small block.
 """
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 
-from .block_mover import BlockMover, Moved
-from .errors import require_at_least
+from .errors import InvalidValueError, require_at_least
+from .kv_cache_engine_mapping import Mapping, Pair, Pool, Run, read_pairs, runs_of
 from .kv_layout import KVBlockShape
 from .kv_memory import default_device
 
-__all__ = ["CacheEngine", "KVCacheEngine", "Moved"]
+# From this size on the cost of a tensor operation does not matter, and torch may use several threads.
+_LARGE_BYTES = 512 * 1024
+# On CUDA each copy is a launch: from this number of runs on, gather and scatter is faster, in pieces of this size.
+_MANY_RUNS = 8
+_GATHERED_BYTES = 64 * 1024 * 1024
+
+Planes = Sequence[torch.Tensor]
+
+
+class Moved(NamedTuple):
+    """The size of a move: blocks, runs, and bytes over all planes."""
+
+    num_blocks: int
+    num_runs: int
+    num_bytes: int
+
+
+NOTHING_MOVED = Moved(0, 0, 0)
+
+
+class BlockMover:
+    """Moves blocks between planes of a GPU pool and planes of a CPU pool, and within the first.
+
+    A pool is a list of *planes*, tensors of shape `[blocks, words]`; moving a block means moving its row in every
+    plane. The rows of a plane may lie apart, for example if all layers of a block are side by side; then each block of
+    a run is a copy of its own.
+
+    Both have the same number of planes, at least one, and rows of the same number of words; within a pool all planes
+    have the same number of blocks. The words of a row are contiguous. Raises InvalidValueError otherwise.
+    """
+
+    def __init__(self, gpu_planes: Planes, cpu_planes: Planes) -> None:
+        _require_alike(gpu_planes, cpu_planes)
+        self.device = gpu_planes[0].device
+        self.gpu_pool = Pool("the GPU pool", gpu_planes[0].shape[0])
+        self.cpu_pool = Pool("the CPU pool", cpu_planes[0].shape[0])
+        self._gpu_planes = list(gpu_planes)
+        self._in, self._out = _Route(cpu_planes, gpu_planes), _Route(gpu_planes, cpu_planes)
+        self._within = _Route(gpu_planes, gpu_planes)
+        self._block_bytes = sum(plane.shape[1] * plane.itemsize for plane in gpu_planes)
+
+    def swap_in(self, pairs: Mapping) -> Moved:
+        """Copy blocks from the CPU pool to the GPU pool; pairs of ids, each counted from 0 in its pool.
+
+        Raises MappingFormError, BlockOutOfRangeError or DuplicateTargetError; then nothing has moved.
+        """
+        return self._swap(pairs, self.cpu_pool, self.gpu_pool, self._in)
+
+    def swap_out(self, pairs: Mapping) -> Moved:
+        """Copy blocks from the GPU pool to the CPU pool; the rest is as for `swap_in`."""
+        return self._swap(pairs, self.gpu_pool, self.cpu_pool, self._out)
+
+    def copy(self, pairs: Mapping) -> Moved:
+        """Copy blocks within the GPU pool; every source is read as it was before the call.
+
+        Raises what `swap_in` does, and ChainedCopyError if a target is also a source.
+        """
+        read = read_pairs(pairs)
+        if not len(read):  # the usual case
+            return NOTHING_MOVED
+        runs = runs_of(read, self.gpu_pool, self.gpu_pool)
+        if self.device.type == "cuda" and len(runs) > _MANY_RUNS:
+            _gather_and_scatter(self._gpu_planes, torch.tensor(read).to(self.device))
+        else:
+            self._within.move(runs)
+        return self._moved(read, runs)
+
+    def _swap(self, pairs: Mapping, source: Pool, target: Pool, route: _Route) -> Moved:
+        read = read_pairs(pairs)
+        if not len(read):  # the usual case
+            return NOTHING_MOVED
+        runs = runs_of(read, source, target)
+        route.move(runs)
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
+        return self._moved(read, runs)
+
+    def _moved(self, pairs: Sequence[Pair], runs: Sequence[Run]) -> Moved:
+        return Moved(len(pairs), len(runs), len(pairs) * self._block_bytes)
+
+
+def _require_alike(gpu_planes: Planes, cpu_planes: Planes) -> None:
+    if not gpu_planes or len(gpu_planes) != len(cpu_planes):
+        raise InvalidValueError(
+            "cpu_planes", len(cpu_planes), f"there are {len(gpu_planes)} GPU planes, and both pools need at least one"
+        )
+    for name, planes in (("gpu_planes", gpu_planes), ("cpu_planes", cpu_planes)):
+        for plane in planes:
+            if plane.dim() != 2 or plane.stride(1) != 1 or plane.shape[0] != planes[0].shape[0]:
+                raise InvalidValueError(
+                    name, list(plane.shape), "each plane must have the shape [blocks, words] and contiguous rows"
+                )
+    for gpu, cpu in zip(gpu_planes, cpu_planes, strict=True):
+        if (gpu.shape[1], gpu.dtype) != (cpu.shape[1], cpu.dtype):
+            raise InvalidValueError(
+                "cpu_planes", list(cpu.shape), f"its rows must be as long as those of {list(gpu.shape)}"
+            )
+
+
+class _Route:
+    """The moves from the planes of one pool to those of another, or of the same."""
+
+    def __init__(self, source_planes: Planes, target_planes: Planes) -> None:
+        pairs = list(zip(source_planes, target_planes, strict=True))
+        in_memory = [pair for pair in pairs if pair[0].device.type == pair[1].device.type == "cpu"]
+        self._between_devices = [pair for pair in pairs if not pair[0].device.type == pair[1].device.type == "cpu"]
+        # If nothing lies between the rows, a run is one copy; else each of its blocks is.
+        self._together = [_Rows(*pair) for pair in in_memory if all(map(_lies_together, pair))]
+        self._apart = [_Rows(*pair) for pair in in_memory if not all(map(_lies_together, pair))]
+
+    def move(self, runs: Sequence[Run]) -> None:
+        """Move the blocks of the runs in every plane."""
+        for source_plane, target_plane in self._between_devices:
+            _copy_slices(source_plane, target_plane, runs)
+        for plane in self._together:
+            if large := [run for run in runs if run.length > plane.large_rows]:
+                _copy_slices(plane.source, plane.target, large)
+                plane.copy(run for run in runs if run.length <= plane.large_rows)
+            else:
+                plane.copy(runs)
+        if self._apart:
+            rows = [Run(run.source + k, run.target + k, 1) for run in runs for k in range(run.length)]
+            for plane in self._apart:
+                plane.copy(rows)
+
+
+class _Rows:
+    """Rows of two planes in main memory that the C library copies."""
+
+    def __init__(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        self.source, self.target = source, target
+        self._row_bytes = target.shape[1] * target.itemsize
+        self.large_rows = _LARGE_BYTES // max(1, self._row_bytes)
+        self._steps = source.stride(0) * source.itemsize, target.stride(0) * target.itemsize
+
+    def copy(self, runs: Iterable[Run]) -> None:
+        """Copy `num_rows` rows, from each source row to its target row."""
+        row_bytes, (source_step, target_step) = self._row_bytes, self._steps
+        from_, to, move = self.source.data_ptr(), self.target.data_ptr(), ctypes.memmove
+        for source, target, length in runs:
+            move(to + target * target_step, from_ + source * source_step, length * row_bytes)
+
+
+def _lies_together(plane: torch.Tensor) -> bool:
+    """Whether nothing lies between the rows."""
+    return plane.stride(0) == plane.shape[1]
+
+
+def _copy_slices(source_plane: torch.Tensor, target_plane: torch.Tensor, runs: Iterable[Run]) -> None:
+    for source, target, length in runs:
+        blocks = source_plane[source : source + length]
+        target_plane[target : target + length].copy_(blocks, non_blocking=True)
+
+
+def _gather_and_scatter(planes: Planes, pairs: torch.Tensor) -> None:
+    """Move all pairs of one device in a few large operations; right because no target is a source."""
+    sources, targets = pairs.unbind(1)
+    for plane in planes:
+        num_rows = max(1, _GATHERED_BYTES // (plane.shape[1] * plane.itemsize))
+        for some_sources, some_targets in zip(
+            torch.split(sources, num_rows), torch.split(targets, num_rows), strict=True
+        ):
+            plane.index_copy_(0, some_targets, plane.index_select(0, some_sources))
 
 
 class KVCacheEngine(BlockMover):

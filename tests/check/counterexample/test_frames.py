@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kvproof.check.counterexample.frames import replay_frames
+from kvproof.check.counterexample.steps import replay_frames
 from kvproof.check.counterexample.store import draw, make_trace, save
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from kvproof.check import assert_fixed
-from kvproof.check.counterexample.regression_test import path_of_test
 from kvproof.check.counterexample.replay import ReplayStatus
-from kvproof.check.counterexample.store import load, make_trace, save
+from kvproof.check.counterexample.store import load, make_trace, path_of_test, save
 from kvproof.check.counterexample.trace_schema import CounterexampleError
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kvproof.check.recording import bounded_state
-from kvproof.check.recording.bounded_state import BoundedIdentities
+from kvproof.check.recording import trace_judge
+from kvproof.check.recording.trace_judge import BoundedIdentities
 from kvproof.check.recording.validate import validate
 from kvproof.spec.text.identity import Identities, Key
 
@@ -42,7 +42,7 @@ def test_a_recording_is_explained_alike_when_names_are_forgotten_all_the_time(
         swept.append(1)
         keep_only(self, used)
 
-    monkeypatch.setattr(bounded_state, "NUM_NAMES_MIN", 1)
+    monkeypatch.setattr(trace_judge, "NUM_NAMES_MIN", 1)
     monkeypatch.setattr(BoundedIdentities, "keep_only", counted)
     monkeypatch.setattr(BoundedIdentities, "is_full", True)
     done = validate(path)

@@ -22,9 +22,7 @@ from kvproof.check.data_plane.run.results import (
 from kvproof.check.data_plane.speed import bandwidth
 from kvproof.check.runs import data_plane_stage
 from kvproof.check.runs.bandwidth_stage import timing_stage
-from kvproof.check.runs.data_plane_stage import DataPlaneOptions, correctness_stage
-from kvproof.check.runs.decoder_stage import generating_stage
-from kvproof.check.runs.gate_data_plane import short_stages
+from kvproof.check.runs.data_plane_stage import DataPlaneOptions, correctness_stage, generating_stage, short_stages
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.reports.data_plane_result import Bandwidth, DataPlane, MovedCase
 from kvproof.reports.result import Check, WitnessCount

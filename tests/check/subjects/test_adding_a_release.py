@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
 from kvproof.check.subjects.builtin.manager import BuiltIn
-from kvproof.check.subjects.loading import download, pip_client
+from kvproof.check.subjects.loading import download
 from kvproof.check.subjects.registry import NAMED, engine_of
 
 NAME, NEWEST = "vllm-v1", "77.1.0"
@@ -55,7 +55,7 @@ def test_a_hunt_runs_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_its_sources_a_hunt_says_how_to_bring_them_and_downloads_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pip_client, "fetch", lambda *_: pytest.fail("a hunt must not download"))
+    monkeypatch.setattr(download, "fetch", lambda *_: pytest.fail("a hunt must not download"))
     code, output = kvproof("hunt", "--subject", NAME, "--no-isolation", "--budget", "1")
     assert (code, f"kvproof engines add vllm=={NEWEST}" in output) == (2, True)
 

@@ -6,17 +6,15 @@ from typing import Annotated
 
 import typer
 
-from kvproof.check.cli.bisect import bisect
 from kvproof.check.cli.device import device
-from kvproof.check.cli.engines import engines
 from kvproof.check.cli.explore import explore
 from kvproof.check.cli.faults import faults
 from kvproof.check.cli.hunt import hunt
 from kvproof.check.cli.prove import prove
 from kvproof.check.cli.record import record
-from kvproof.check.cli.replay import replay
+from kvproof.check.cli.replay import bisect, replay
 from kvproof.check.cli.report import report
-from kvproof.check.cli.subjects import subjects
+from kvproof.check.cli.subjects import engines, subjects
 from kvproof.check.cli.validate import validate
 from kvproof.check.cli.verify import verify
 

@@ -52,8 +52,7 @@ def device(
     """
     with error_boundary(json):
         from kvproof.check.runs.bandwidth_stage import timing_stage
-        from kvproof.check.runs.data_plane_stage import DataPlaneOptions, correctness_stage
-        from kvproof.check.runs.decoder_stage import generating_stage
+        from kvproof.check.runs.data_plane_stage import DataPlaneOptions, correctness_stage, generating_stage
         from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.reports.data_plane_result import DataPlane
         from kvproof.reports.device_baseline import read_baseline
@@ -104,7 +103,7 @@ def settled_device(asked: str) -> tuple[str, dict[str, str], str]:
         import torch
     except ImportError as error:
         raise UsageError(f"torch cannot be imported ({error}); the data plane needs torch 2.11 or newer") from error
-    from kvproof.check.data_plane.device.environment import UnfitTorch, environment, require_torch
+    from kvproof.check.data_plane.device import UnfitTorch, environment, require_torch
 
     try:
         require_torch(torch.__version__)

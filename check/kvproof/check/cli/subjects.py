@@ -1,6 +1,10 @@
-"""`kvproof subjects`: the list of what can be checked."""
+"""`kvproof subjects` and `kvproof engines`: what can be checked, and the downloaded releases of engines."""
 
-from kvproof.check.runs.errors import error_boundary
+from typing import Annotated
+
+import typer
+
+from kvproof.check.runs.errors import UsageError, error_boundary
 
 
 def subjects() -> None:
@@ -17,3 +21,34 @@ def subjects() -> None:
         console, width = output(), max(len(name) for name, _, _ in lines)
         for name, level, text in lines:
             say(console, f"{name:<{width}}  {level:<9}  {text}")
+
+
+engines = typer.Typer(no_args_is_help=True, help="Download a release of an engine, or list the downloaded ones.")
+
+
+@engines.command()
+def add(spec: Annotated[str, typer.Argument(metavar="SPEC", help="NAME==VERSION, or a folder with sources.")]) -> None:
+    """Download the sources of a release into the cache, unless they are there."""
+    with error_boundary():
+        from kvproof.check.runs.terminal import output, say
+        from kvproof.check.subjects.loading import EngineError, download
+
+        try:
+            folder = download.add(spec)
+        except EngineError as error:
+            raise UsageError(str(error)) from error
+        say(output(), f"{spec} is in {folder}")
+
+
+@engines.command("list")
+def list_engines() -> None:
+    """List the downloaded releases."""
+    with error_boundary():
+        from kvproof.check.runs.terminal import output, say
+        from kvproof.check.subjects.loading import download
+
+        console, found = output(), download.installed_engines()
+        for engine in found:
+            say(console, f"{engine.name}=={engine.version}  {engine.folder}")
+        if not found:
+            say(console, "None yet: `kvproof engines add vllm==0.9.2` downloads one.")

@@ -38,9 +38,8 @@ def verify(
     """
     with error_boundary(json):
         from kvproof.check.oracle.level import MANAGER
-        from kvproof.check.runs.explore_stage import specification_stage, subject_stage
-        from kvproof.check.runs.gate_data_plane import SUBJECTS, emits, emitted_stages, short_stages
-        from kvproof.check.runs.gate_scopes import SPECIFICATION_SCOPES
+        from kvproof.check.runs.data_plane_stage import SUBJECTS, emits, emitted_stages, short_stages
+        from kvproof.check.runs.explore_stage import SPECIFICATION_SCOPES, specification_stage, subject_stage
         from kvproof.check.runs.hypothesis_stage import hypothesis_stage
         from kvproof.check.runs.proof_stage import prover_stage
         from kvproof.check.runs.run import RunOptions, run_stages

@@ -1,18 +1,24 @@
-"""A run as text: one line for each operation, with the answer of the subject and the tables that changed.
+"""A run as text and as frames.
 
-Groups and sequences are named by their numbers, tokens are listed one by one, host blocks are marked, and nothing is
-left out. The left column is the call of the engine, the right one what the manager did.
+The text has one line for each operation, with the answer of the subject and the tables that changed. Groups and
+sequences are named by their numbers, tokens are listed one by one, host blocks are marked, and nothing is left out. The
+left column is the call of the engine, the right one what the manager did. There is one frame after each step, drawn by
+the level (`Level.frame`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from kvproof.check.oracle.level import typed
+from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
+from kvproof.check.oracle.level import level_of_config, typed
 from kvproof.check.oracle.replay import Call, ReplayResult, replay
-from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import NULL_BLOCK, Config, Observation, Scheduled
+from kvproof.check.protocol.finding import AdapterError, Finding
+from kvproof.check.protocol.manager import NULL_BLOCK, Config, ManagerSubject, Observation, Scheduled, Unsupported
 from kvproof.check.protocol.operations import count
-from kvproof.spec.trace import Operation
+from kvproof.reports.frames import Frame, ReplayFrames
+from kvproof.spec.trace import Operation, Trace
 
 COLUMN_MAX = 44
 NOT_ENABLED = "(not possible here, passed over)"
@@ -83,3 +89,45 @@ def _blocks(table: Sequence[int], config: Config) -> str:
     first_host = config.num_gpu_blocks
     words = ["null" if b == NULL_BLOCK else f"host {b - first_host}" if b >= first_host else str(b) for b in table]
     return f"block{'s' if len(table) != 1 else ''} {', '.join(words)}" if words else "no block"
+
+
+def replay_frames(
+    make: Callable[[], ManagerSubject], trace: Trace, path: Path, finding: Finding | None = None
+) -> ReplayFrames:
+    """Replay the trace on a fresh subject. finding: what is expected; a hang is not waited for as long again."""
+    try:
+        config, operations = config_of(trace, path), operations_of(trace, path)
+        recorder = FrameRecorder(config)
+        done = replay(make, config, operations, finding, recorder.take)
+    except (CounterexampleError, Unsupported, AdapterError, AssertionError) as error:
+        return ReplayFrames(problem=str(error))
+    if not recorder.frames:
+        return ReplayFrames(problem=done.finding.text if done.finding else "the subject did not open")
+    outcome = "nothing is refuted."
+    if done.finding is not None:
+        recorder.mark(done.finding)
+        outcome = f"{done.finding.property} is refuted at step {len(done.steps)}: {done.finding.text}"
+    steps = ["open", *steps_of(done, config, operations[: len(done.steps)])]
+    frames = [replace(frame, step=step) for frame, step in zip(recorder.frames, steps, strict=True)]
+    return ReplayFrames(
+        frames, outcome, done.finding is not None, "", config.num_gpu_blocks, config.num_host_blocks, config.block_size
+    )
+
+
+class FrameRecorder:
+    """Takes a frame after each step."""
+
+    def __init__(self, config: Config) -> None:
+        self.draw = level_of_config(config).frame
+        self.frames: list[Frame] = []
+        self._judge: Any = None
+
+    def take(self, judge: Any) -> None:
+        """One frame of the judge as it is now."""
+        self._judge = judge
+        self.frames.append(self.draw(judge, None))
+
+    def mark(self, finding: Finding) -> None:
+        """In the last frame, compare with what the subject showed when the finding was made."""
+        if self._judge is not None:
+            self.frames[-1] = self.draw(self._judge, finding)

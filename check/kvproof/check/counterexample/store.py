@@ -6,15 +6,14 @@ it up before (`runs.replay`).
 """
 
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from kvproof.check.counterexample.frames import replay_frames
-from kvproof.check.counterexample.regression_test import path_of_test, regression_test
-from kvproof.check.counterexample.steps import describe_steps
+from kvproof.check.counterexample.steps import describe_steps, replay_frames
 from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
@@ -27,6 +26,45 @@ from kvproof.reports.result import Check
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.trace import Trace
 from kvproof.spec.verdict import Verdict
+
+TEXT = '''"""A regression test, written by kvproof{version}. Keep it beside {file}.
+
+{story}
+
+It fails with this text while the manager is broken, and passes once it is fixed.
+"""
+
+from pathlib import Path
+
+from kvproof.check import assert_fixed
+
+
+def test_{name}() -> None:
+    assert_fixed(Path(__file__).with_name("{file}"))
+'''
+
+
+def path_of_test(path: Path) -> Path:
+    """The path of the test that belongs to a counterexample file."""
+    return path.with_name(f"test_{_identifier(path.stem)}.py")
+
+
+def regression_test(trace: Trace, path: Path, story: str) -> str:
+    """The source of the test; `story` is the refutation as it is printed."""
+    version = f" {trace.version}" if trace.version else ""
+    return TEXT.format(version=version, file=path.name, name=_identifier(path.stem), story=_quotable(story))
+
+
+def _identifier(stem: str) -> str:
+    return re.sub(r"\W", "_", stem, flags=re.ASCII)
+
+
+def _quotable(text: str) -> str:
+    """The text as it can stand in a docstring: an engine's message may hold anything."""
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    text = "".join(c if c == "\n" or c.isprintable() else repr(c)[1:-1].replace("\\", "\\\\") for c in text)
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
 
 HEX_MIN, HEX_MAX = 4, 8
 Factory = Callable[[], Any]  # makes a subject, of any level

@@ -13,7 +13,7 @@ from typing import Any
 from kvproof.check.oracle.level import POOL, SCHEDULER, level_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Unsupported
-from kvproof.check.recording.attach import record
+from kvproof.check.recording import record
 from kvproof.check.recording.recorder import Recorder, RecordingRefused
 from kvproof.check.search import configurations
 from kvproof.check.search.manager_operations import ManagerOperations

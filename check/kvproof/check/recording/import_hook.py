@@ -69,7 +69,7 @@ def _recording(make: Callable[..., None]) -> Callable[..., None]:
 
 def _record(manager: Any) -> None:
     """Record a manager. An error is printed, and the program continues."""
-    from kvproof.check.recording.attach import record
+    from kvproof.check.recording import record
     from kvproof.check.recording.recorder import RecordingRefused
 
     key = os.environ.get(DIGEST_KEY)

@@ -16,7 +16,7 @@ def timing_stage(
     """
 
     def run(budget: StageBudget) -> Iterator[StageOutput]:
-        from kvproof.check.data_plane.device.state import is_out_of_memory
+        from kvproof.check.data_plane.device import is_out_of_memory
         from kvproof.check.data_plane.executors import named
         from kvproof.check.data_plane.memory.layouts import Layout, layout_named
         from kvproof.check.data_plane.speed.bandwidth import BandwidthConfig, NoSpeeds, run_bandwidth

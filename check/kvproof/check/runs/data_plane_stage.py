@@ -1,10 +1,16 @@
-"""The stage that runs the harness of the data plane: it moves bytes and compares them.
+"""The stages of the data plane: they move bytes and compare them, and generate text through paged memory.
 
 The mappings are drawn, or emitted by kvproof's own manager. To judge another manager, the stage moves the mappings that
 this manager emits (`EmittingManager`).
 
 The harness must catch the faults that it plants into its own run. Each planted fault is a witness: if one is missed,
-the run is inconclusive, whatever the executors did.
+the run is inconclusive, whatever the executors did. So is an event that a workload exists for.
+
+`kvproof verify` runs a short form of `kvproof device`, without speeds. The built-in subjects have a complete data
+plane: their engine moves bytes, and their scheduler and manager generate text. For any other manager that swaps or
+forks, the mappings that it emits are linted, and kvproof's engine moves bytes by them, in main memory. This shows that
+a worker can execute the mappings and that every byte is then where they say. It does not show what the manager's own
+engine would do with them.
 """
 
 from __future__ import annotations
@@ -28,9 +34,13 @@ if TYPE_CHECKING:
 JUDGE = "data plane"
 SWAPS, COPIES, HAZARDS = "swap-mapping", "cow-copied", "mapping-hazard-free"
 LINTER, REFUSED = "linter", "REFUSED_MAPPING"
+GENERATOR, READS = "paged decoder", "read-back"
 EMITTING_SHARE = 0.3  # the share of the time for driving a manager
 NO_PAIRS, NO_MANAGER = "no mapping of this run has such pairs", "no mapping of this run came from a manager"
 SECONDS_MIN = 0.2  # with less time, a stage does not start
+# In the gate:
+SUBJECTS, ENGINE = ("kvproof", "kvproof-scheduler"), "engine"
+NOTHING_TO_MOVE = "it emits neither swaps nor copies, so there are no bytes to move"
 
 
 @dataclass(frozen=True)
@@ -245,3 +255,75 @@ def _self_test(found: CorrectnessResult) -> Iterator[WitnessCount]:
     yield WitnessCount("planted faults caught", JUDGE, num_planted - len(found.missed))
     for name in found.missed:
         yield WitnessCount(f"planted: {name}", JUDGE, 0)
+
+
+def generating_stage(options: DataPlaneOptions, share: float) -> Stage:
+    """Generate text through paged memory, and compare it with the text of the same decoder without pages."""
+    planned_checks = [Check(f"{JUDGE}/{READS}/{GENERATOR}", JUDGE, READS, Verdict.UNKNOWN, text=NOT_RUN)]
+
+    def run(budget: StageBudget) -> Iterator[StageOutput]:
+        if budget.seconds < SECONDS_MIN:
+            yield from out_of_time(planned_checks)
+            return
+        if options.broken:
+            yield replace(planned_checks[0], text=f"an executor broke the device: {options.broken[0]}")
+            return
+        from kvproof.check.data_plane.end_to_end.comparing import run_end_to_end
+        from kvproof.check.data_plane.end_to_end.workloads import WORKLOADS
+        from kvproof.check.data_plane.run.reporting import add_end_to_end
+
+        began, done = time.monotonic(), 0
+
+        def advance(what: str) -> None:
+            nonlocal done
+            done += 1
+            budget.advance(done)
+
+        found = run_end_to_end(budget.seed, options.device, on_progress=advance)
+        add_end_to_end(options.plane, found)
+        wrong = [
+            f"workload {workload.name}: {workload.reason}" for workload in found.workloads if not workload.is_right
+        ]
+        yield replace(
+            planned_checks[0],
+            verdict=Verdict.REFUTED if wrong else Verdict.NOT_REFUTED,
+            seconds=round(time.monotonic() - began, 3),
+            counts={
+                "workloads": len(found.workloads),
+                "sequences": sum(workload.num_sequences for workload in found.workloads),
+                "tokens": sum(workload.num_tokens for workload in found.workloads),
+            },
+            text="; ".join(wrong),
+        )
+        for workload in found.workloads:
+            for name in WORKLOADS[workload.name].expected:
+                yield WitnessCount(f"{workload.name}: {name}", GENERATOR, workload.witness_counts.get(name, 0))
+        yield WitnessCount("planted faults caught", GENERATOR, found.num_caught)
+        for fault in found.faults:
+            if not fault.is_caught:
+                yield WitnessCount(f"planted: {fault.name}", GENERATOR, 0)
+
+    return Stage(GENERATOR, share, planned_checks, run)
+
+
+def short_stages(device: str = "cpu", note: str = "") -> tuple[list[Stage], DataPlane]:
+    """The stages of a built-in subject on a device, and the part of the result that they fill. note: for the report."""
+    plane = DataPlane(device, notes=[note] if note else [])
+    options = DataPlaneOptions(device, (ENGINE,), is_short=True, plane=plane)
+    return [correctness_stage(options, share=8), generating_stage(options, share=4)], plane
+
+
+def emits(one: ManagerSubject) -> bool:
+    return one.capabilities.swap or one.capabilities.fork
+
+
+def emitted_stages(
+    name: str, make: Callable[[], ManagerSubject], one: ManagerSubject
+) -> tuple[list[Stage], DataPlane | None]:
+    """The stage of any other manager, and the part of the result that it fills; None if it emits no mappings."""
+    if not emits(one):
+        checks = planned((ENGINE,), Verdict.UNSUPPORTED, NOTHING_TO_MOVE)
+        return [Stage(JUDGE, 0, checks, lambda budget: ())], None
+    plane = DataPlane("cpu", notes=[f"The mappings are those of {name}; the engine that executed them is kvproof's."])
+    options = DataPlaneOptions("cpu", (ENGINE,), is_short=True, manager=EmittingManager(name, make), plane=plane)
+    return [correctness_stage(options, share=8)], plane

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from kvproof.check.data_plane.faults import judging
-from kvproof.check.data_plane.faults.catalogue import FAULTS, Fault
+from kvproof.check.data_plane.faults.catalogue import FAULTS, Fault, FaultyMover, Surface
 from kvproof.check.data_plane.faults.judging import judge_faults
-from kvproof.check.data_plane.faults.surface import FaultyMover, Surface
 from kvproof.check.data_plane.run.results import FaultResult, WrongClass
 from kvproof.check.data_plane.steps.moves import PoolId
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvproof.check.data_plane.device import environment
+from kvproof.check.data_plane import device
 from kvproof.check.data_plane.executors import BUILT_IN
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
@@ -184,16 +184,16 @@ def test_noise_is_three_standard_errors_or_the_distance_of_the_trials() -> None:
 
 @pytest.mark.parametrize("version", ["2.10.1", "1.13.0+cpu"])
 def test_a_torch_that_is_too_old_is_refused_with_what_to_do(version: str) -> None:
-    with pytest.raises(environment.UnfitTorch, match=r"install torch 2\.11 or newer"):
-        environment.require_torch(version)
+    with pytest.raises(device.UnfitTorch, match=r"install torch 2\.11 or newer"):
+        device.require_torch(version)
 
 
 @pytest.mark.parametrize("version", ["2.11.0", "2.13.0+cpu", "3.0", "mine"])
 def test_a_torch_that_is_new_enough_or_self_made_is_taken(version: str) -> None:
-    environment.require_torch(version)
+    device.require_torch(version)
 
 
 def test_the_environment_names_processor_cores_and_torch() -> None:
-    seen = environment.environment(torch.device("cpu"))
+    seen = device.environment(torch.device("cpu"))
     assert {"torch", "processor", "cores usable", "device", "pinned memory"} <= seen.keys()
     assert all(seen.values())

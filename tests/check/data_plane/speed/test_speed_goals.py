@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvproof.check.data_plane.speed.speed_goals import goals
+from kvproof.check.data_plane.speed.bandwidth import goals
 from kvproof.reports.data_plane_result import Bandwidth, DataPlane, Speed, Spread
 from kvproof.reports.device_page import device_page
 from kvproof.reports.result import Result, Run

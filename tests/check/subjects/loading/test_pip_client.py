@@ -45,6 +45,6 @@ def test_a_release_that_the_index_does_not_have_is_named(tmp_path: Path, index: 
 def test_the_error_in_an_environment_without_pip_says_how_to_get_it(
     tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kvproof.check.subjects.loading.pip_client.PIP", (sys.executable, "-I", "-S", "-m", "pip"))
+    monkeypatch.setattr("kvproof.check.subjects.loading.download.PIP", (sys.executable, "-I", "-S", "-m", "pip"))
     with pytest.raises(EngineError, match="ensurepip"):
         download.add("vllm==7.7", tmp_path / "cache")

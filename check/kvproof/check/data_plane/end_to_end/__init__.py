@@ -11,8 +11,8 @@ does not matter, and results are equal bit by bit on every device and for every 
 also mixes bits strongly: one wrong element anywhere in a sequence's context changes every score of the next token,
 where a trained model would often choose the same token.
 
-Reading order: `exact_decoder` is the model. `paged_memory` keeps its keys and values behind block tables, in the
-tensors of `kvproof.impl`'s engine. `workloads` are the requests that make the scheduler preempt, swap, fork, chunk and
-share. `engine` runs one workload. `comparing` compares the tokens with those of the model without pages.
-`fault_injection` shows that the comparison detects faults.
+Reading order: `exact_decoder` is the model. `workloads` are the requests that make the scheduler preempt, swap, fork,
+chunk and share. `engine` runs one workload, with keys and values behind block tables, in the tensors of
+`kvproof.impl`'s engine. `comparing` compares the tokens with those of the model without pages. `fault_injection` shows
+that the comparison detects faults.
 """

@@ -5,7 +5,7 @@ import torch
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
 from kvproof.check.data_plane.memory.world import Caches
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
-from kvproof.impl.block_mover import BlockMover
+from kvproof.impl.kv_cache_engine import BlockMover
 
 
 def move_by_engine(caches: Caches) -> MoveBlocks:

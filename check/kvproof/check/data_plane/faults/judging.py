@@ -6,8 +6,16 @@ import numpy as np
 import torch
 
 from kvproof.check.data_plane.compare.diagnosis import diagnose, finding_about
-from kvproof.check.data_plane.faults.catalogue import BEFORE, FAULTS, MOVES, NUM_CPU_BLOCKS, NUM_GPU_BLOCKS, Fault
-from kvproof.check.data_plane.faults.surface import FaultyMover, Surface
+from kvproof.check.data_plane.faults.catalogue import (
+    BEFORE,
+    FAULTS,
+    MOVES,
+    NUM_CPU_BLOCKS,
+    NUM_GPU_BLOCKS,
+    Fault,
+    FaultyMover,
+    Surface,
+)
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
 from kvproof.check.data_plane.memory.pattern import unpack
 from kvproof.check.data_plane.memory.world import World

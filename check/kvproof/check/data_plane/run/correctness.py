@@ -16,7 +16,7 @@ import torch
 
 from kvproof.check.data_plane.compare import triton_verify
 from kvproof.check.data_plane.compare.diagnosis import count_text
-from kvproof.check.data_plane.device.state import broken
+from kvproof.check.data_plane.device import broken
 from kvproof.check.data_plane.executors import BUILT_IN, Executor, named
 from kvproof.check.data_plane.executors.isolation import Isolation
 from kvproof.check.data_plane.faults.judging import judge_faults

@@ -19,7 +19,7 @@ from types import TracebackType
 import torch
 
 from kvproof.check.data_plane.compare.diagnosis import finding_of
-from kvproof.check.data_plane.device.state import broken, is_out_of_memory, wait_for
+from kvproof.check.data_plane.device import broken, is_out_of_memory, wait_for
 from kvproof.check.data_plane.executors.base import Executor
 from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, NoRoom, Raised
 from kvproof.check.data_plane.memory.layouts import Geometry, UnknownSetting

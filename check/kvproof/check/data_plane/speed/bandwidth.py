@@ -17,6 +17,7 @@ with plain copies in that memory. Only executors that moved every byte right are
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,18 +25,17 @@ from functools import partial
 import numpy as np
 import torch
 
-from kvproof.check.data_plane.device.environment import device_name
+from kvproof.check.data_plane.device import device_name
 from kvproof.check.data_plane.executors.base import Executor
 from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, NoRoom, Raised
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
 from kvproof.check.data_plane.run.harness import STEP_SECONDS_MAX
-from kvproof.check.data_plane.speed.speed_goals import goals
 from kvproof.check.data_plane.speed.stopwatch import Stopwatch, noise, one_thread, spread
 from kvproof.check.data_plane.speed.trial import Load, OnWork, Trial
 from kvproof.check.data_plane.speed.workload import VERIFY, Timed, mappings
 from kvproof.check.data_plane.steps.moves import PoolId
 from kvproof.impl import free_bytes
-from kvproof.reports.data_plane_result import Bandwidth, HostCost, Speed
+from kvproof.reports.data_plane_result import Bandwidth, HostCost, Speed, SpeedGoal
 
 NUM_TRIALS = 3
 PAIRS_MIN = 8  # pairs of a call, if memory is short
@@ -242,3 +242,56 @@ def _speed(parts: list[Timed], trials: list[Trial]) -> Speed:
         ratio=spread(np.concatenate(ratios)),
         noise=noise(ratios),
     )
+
+
+ENGINE, GATHER = "engine", "index-copy"
+MEMCMP_MIN, TORCH_MIN = 0.9, 0.5
+RUNS_MIN, SCATTERED_MIN, SCATTERED_BYTES_MIN = 0.7, 0.5, 32 * 1024
+GATHER_TIMES, LARGE_CALL = 3.0, "large"
+
+
+def goals(speeds: Bandwidth, plane_bytes: int) -> list[SpeedGoal]:
+    """The wanted speeds of kvproof's own engine and comparison in main memory, on one core; none on a GPU.
+
+    All are ratios: to plain copies of as many bytes in the same rounds, or of one executor to another. The slowest
+    mapping of a kind decides. A missed goal is a line in every report; it changes no verdict, as no byte is wrong.
+    plane_bytes: the contiguous bytes of one block and layer.
+    """
+    if speeds.device != "cpu":
+        return []
+    mine = [one for one in speeds.moves if one.name == ENGINE]
+    runs, scattered = ([one for one in mine if f", {order}" in one.mapping] for order in ("in a row", "scattered"))
+    is_sized = plane_bytes >= SCATTERED_BYTES_MIN
+    small = f"not measured: blocks of {plane_bytes / 1024:g} KiB; the goal is for 32 KiB and more"
+    gather = {one.mapping: one for one in speeds.moves if one.name == GATHER}
+    return [
+        _of_plain_copy("comparing, with memcmp", MEMCMP_MIN, _named(speeds.verification, "memcmp")),
+        _of_plain_copy("comparing, with torch alone", TORCH_MIN, _named(speeds.verification, "torch")),
+        _of_plain_copy("engine, blocks in a row", RUNS_MIN, runs),
+        _of_plain_copy("engine, scattered blocks", SCATTERED_MIN, scattered)
+        if is_sized
+        else SpeedGoal("engine, scattered blocks", f"{SCATTERED_MIN:g} of a plain copy", small, None),
+        _of_gather([(one, gather[one.mapping]) for one in mine if LARGE_CALL in one.mapping and one.mapping in gather]),
+    ]
+
+
+def _named(speeds: Iterable[Speed], name: str) -> list[Speed]:
+    return [one for one in speeds if one.name == name]
+
+
+def _of_plain_copy(name: str, wanted: float, speeds: list[Speed]) -> SpeedGoal:
+    return _goal(name, f"{wanted:g} of a plain copy", wanted, [(one.ratio.median, one) for one in speeds])
+
+
+def _of_gather(pairs: list[tuple[Speed, Speed]]) -> SpeedGoal:
+    times = [(mine.ratio.median / its.ratio.median, mine) for mine, its in pairs]
+    return _goal("engine, large calls", f"{GATHER_TIMES:g} times {GATHER}", GATHER_TIMES, times)
+
+
+def _goal(name: str, wanted_text: str, wanted: float, found: list[tuple[float, Speed]]) -> SpeedGoal:
+    if not found:
+        return SpeedGoal(name, wanted_text, "not measured", None)
+    least, slowest = min(found, key=lambda one: one[0])
+    megabytes = slowest.payload_bytes / 2**20
+    text = f"{least:.2f}, {slowest.mapping}, {megabytes:.3g} MiB a call"
+    return SpeedGoal(name, wanted_text, text, least >= wanted)

@@ -2,7 +2,7 @@
 
 Left out, without loss of generality: a free block other than the lowest of its pool, a sequence that does not exist
 other than the lowest, likewise a flight that is not under way, a token value when a like one is tried
-(`continuations`). Rows continue what the sequence knows: identities are functional, so no row can hold an identity of
+(`Continuations`). Rows continue what the sequence knows: identities are functional, so no row can hold an identity of
 another position.
 
 A firing that is refused must leave every field, ghosts included, as it was.

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kvproof.check.data_plane.device.state import broken, is_out_of_memory, wait_for
+from kvproof.check.data_plane.device import broken, is_out_of_memory, wait_for
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.time_limit import time_limit
 
