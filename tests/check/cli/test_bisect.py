@@ -7,8 +7,15 @@ import pytest
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
-from kvproof.check.counterexample.bisection import Answer, Bisection, ReleaseOutcome, bisect, releases_of
-from kvproof.check.counterexample.replay import Replay, ReplayStatus
+from kvproof.check.counterexample.replay import (
+    Answer,
+    Bisection,
+    ReleaseOutcome,
+    Replay,
+    ReplayStatus,
+    bisect,
+    releases_of,
+)
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.runs.replay import replay
 from kvproof.check.subjects.loading import EngineError

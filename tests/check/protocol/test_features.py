@@ -10,7 +10,7 @@ from kvproof.check.protocol import features
 from kvproof.check.protocol.features import FEATURES, Feature
 from kvproof.check.protocol.manager import Capabilities, Config, PromptKeys, Unsupported
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
-from kvproof.check.runs.fixed_fields import Narrowed
+from kvproof.check.runs.arguments import Narrowed
 from kvproof.check.search import configurations, suppression
 from kvproof.check.subjects.builtin.manager import BuiltIn
 

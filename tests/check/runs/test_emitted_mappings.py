@@ -7,13 +7,13 @@ import pytest
 
 from kvproof.check.data_plane.executors import BUILT_IN
 from kvproof.check.data_plane.executors.base import Executor
+from kvproof.check.data_plane.mappings.emitted import emitted
 from kvproof.check.data_plane.memory.world import Caches
 from kvproof.check.data_plane.run.correctness import SMALL
 from kvproof.check.data_plane.steps.moves import Moves
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.runs.data_plane_stage import NOTHING_TO_MOVE, SECONDS_MIN, emitted_stages
-from kvproof.check.runs.emitted_mappings import emitted
 from kvproof.check.runs.session import Stage, StageBudget
 from kvproof.check.subjects.builtin import generation1
 from kvproof.check.subjects.builtin.manager import BuiltIn

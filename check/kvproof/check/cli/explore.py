@@ -46,9 +46,9 @@ def explore(
         from dataclasses import replace
 
         from kvproof.check.protocol.scopes import SCOPES
+        from kvproof.check.runs.arguments import did_you_mean, factory_of
         from kvproof.check.runs.explore_stage import specification_stage, subject_stage
         from kvproof.check.runs.run import RunOptions, run_stages
-        from kvproof.check.runs.subject_lookup import did_you_mean, factory_of
         from kvproof.check.search.strategies import strategy_of
 
         if scope not in SCOPES:

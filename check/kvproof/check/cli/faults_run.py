@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from kvproof.check.runs.arguments import did_you_mean
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.run import host, now, version, write_json
 from kvproof.check.runs.session import interruptible
-from kvproof.check.runs.subject_lookup import did_you_mean
 from kvproof.check.runs.terminal import PLAIN_INTERVAL_SECONDS, Output, output, say
 from kvproof.check.search.exhaustive.mutation_score import ALIVE, COLUMNS, JUDGES, Fault, MutantResult, judge_all
 from kvproof.models.mutation.handmade import handmade

@@ -76,11 +76,10 @@ def hunt(
     """
     with error_boundary(json):
         from kvproof.check.oracle.level import level_named, level_of
+        from kvproof.check.runs.arguments import agrees, factory_of, fixed_fields, wanted_properties
         from kvproof.check.runs.explore_stage import subject_stage
-        from kvproof.check.runs.fixed_fields import agrees, fixed_fields, wanted_properties
         from kvproof.check.runs.resume import Bookmark, HuntProgress, resumed
         from kvproof.check.runs.run import RunOptions, run_stages
-        from kvproof.check.runs.subject_lookup import factory_of
         from kvproof.check.runs.walk_stage import walker_stage
         from kvproof.check.search.strategies import strategy_of
 

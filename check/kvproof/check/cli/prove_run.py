@@ -15,10 +15,10 @@ import z3
 
 from kvproof.check.cli.prove_options import ProofOptions
 from kvproof.check.cli.prove_report import ProofProgress, core_text, proof_lines
+from kvproof.check.runs.arguments import did_you_mean
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.run import host, now, version, write_json
 from kvproof.check.runs.session import interruptible
-from kvproof.check.runs.subject_lookup import did_you_mean
 from kvproof.check.runs.terminal import output, say
 from kvproof.models.counterexamples.case import RULES
 from kvproof.models.pin import Pin, pinned_lines

@@ -86,8 +86,7 @@ def _recorded_subject(
 ) -> None:
     from kvproof.check.recording.example_run import record_run
     from kvproof.check.recording.recorder import RecordingRefused
-    from kvproof.check.runs.fixed_fields import fixed_fields
-    from kvproof.check.runs.subject_lookup import factory_of
+    from kvproof.check.runs.arguments import factory_of, fixed_fields
     from kvproof.check.runs.terminal import output, say
 
     make, _ = factory_of(name, isolation=False)

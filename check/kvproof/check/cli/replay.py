@@ -74,8 +74,8 @@ def bisect(
     with error_boundary(json):
         import msgspec
 
-        from kvproof.check.counterexample.bisection import Answer, ReleaseOutcome, releases_of
-        from kvproof.check.counterexample.bisection import bisect as run
+        from kvproof.check.counterexample.replay import Answer, ReleaseOutcome, releases_of
+        from kvproof.check.counterexample.replay import bisect as run
         from kvproof.check.runs.json_output import write_document
         from kvproof.check.runs.replay import replay
         from kvproof.check.runs.terminal import output, say

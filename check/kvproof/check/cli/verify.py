@@ -38,13 +38,13 @@ def verify(
     """
     with error_boundary(json):
         from kvproof.check.oracle.level import MANAGER
+        from kvproof.check.runs.arguments import factory_of
         from kvproof.check.runs.data_plane_stage import SUBJECTS, emits, emitted_stages, short_stages
         from kvproof.check.runs.explore_stage import SPECIFICATION_SCOPES, specification_stage, subject_stage
         from kvproof.check.runs.hypothesis_stage import hypothesis_stage
         from kvproof.check.runs.proof_stage import prover_stage
         from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.check.runs.session import Stage
-        from kvproof.check.runs.subject_lookup import factory_of
         from kvproof.check.runs.walk_stage import walker_stage
         from kvproof.check.search.strategies import strategy_of
 

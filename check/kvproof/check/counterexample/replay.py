@@ -1,18 +1,26 @@
 """Replay a counterexample on a subject: it still fails, it is fixed, or it cannot be replayed.
 
 The replay is done twice, so that a subject that does not repeat itself is not taken for one that is fixed.
+
+A trace is data, so any release of an engine can run it, each in a process of its own (`bisect`). Releases are named one
+by one, or as a range A..B, which stands for the installed releases from A to B.
 """
 
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import groupby
 from pathlib import Path
 
 from kvproof.check.counterexample.steps import steps_of
-from kvproof.check.counterexample.store import Factory, refutation
+from kvproof.check.counterexample.store import Factory, load, refutation
 from kvproof.check.counterexample.trace_schema import config_of, operations_of
 from kvproof.check.oracle.replay import ReplayResult, nondeterministic, replay_twice
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
+from kvproof.check.subjects.loading import EngineError, download
+from kvproof.check.subjects.registry import engine_of
 from kvproof.spec.trace import Operation, Trace
 
 
@@ -70,3 +78,111 @@ def _refuted_again(
         operations=trace.operations[:length],
         steps=steps_of(done, config, operations[:length]),
     )
+
+
+RANGE = ".."
+
+
+class ReleaseOutcome(str, Enum):
+    """The outcome of the replay on one release."""
+
+    HOLDS = "holds"  # the same property is refuted
+    OTHER = "other"  # another one is
+    GONE = "gone"  # nothing is refuted
+    UNKNOWN = "unknown"  # it could not be run
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of one release. text: one line. property: the property that is refuted, if any."""
+
+    release: str
+    outcome: ReleaseOutcome
+    text: str
+    property: str | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """The answers of several releases, oldest first."""
+
+    subject: str
+    trace: str
+    property: str
+    releases: list[Answer]
+    schema_version: int = 1
+
+    def spans(self) -> Iterator[tuple[ReleaseOutcome, list[Answer]]]:
+        """Neighbouring releases with the same outcome."""
+        for outcome, answers in groupby(self.releases, key=lambda answer: answer.outcome):
+            yield outcome, list(answers)
+
+    def sentence(self) -> str:
+        """One sentence: the outcome in each range of releases."""
+        parts = []
+        for outcome, answers in self.spans():
+            first, last = answers[0].release, answers[-1].release
+            parts.append(f"{outcome.value} in {first if first == last else f'{first} to {last}'}")
+        return f"{self.property}: {', '.join(parts)}"
+
+
+def releases_of(engine: str, named: Sequence[str], cache: Path | None = None) -> list[str]:
+    """The releases that are named, with ranges expanded, oldest first. Raises EngineError."""
+    found: dict[str, None] = {}
+    for name in named:
+        if RANGE in name:
+            found.update(dict.fromkeys(_range(engine, name, cache)))
+        else:
+            found[download.parse(f"{engine}=={name}")[1]] = None
+    return sorted(found, key=download.order_of)
+
+
+def _range(engine: str, name: str, cache: Path | None) -> list[str]:
+    first, last = (download.parse(f"{engine}=={end}")[1] for end in name.split(RANGE, 1))
+    lowest, highest = download.order_of(first), download.order_of(last)
+    here = [one.version for one in download.installed_engines(cache) if one.name == engine]
+    inside = [version for version in here if lowest <= download.order_of(version) <= highest]
+    if not inside:
+        raise EngineError(f"no release of {engine} from {first} to {last} is downloaded; name a release to download it")
+    return inside
+
+
+def bisect(
+    subject: str,
+    path: Path,
+    releases: Sequence[str],
+    replay: Callable[[Path, str], Replay],
+    report: Callable[[Answer], None] = lambda answer: None,
+) -> Bisection:
+    """Replay a counterexample file on each release.
+
+    replay: runs the file on the subject of that name. report: called with each answer as soon as it is there. Raises
+    CounterexampleError. A release that cannot be run has the answer `unknown`.
+    """
+    trace = load(path)
+    engine, name = engine_of(subject), subject.partition("==")[0]
+    answers = []
+    for release in releases:
+        began = time.monotonic()
+        outcome, text, property = _answer(engine, f"{name}=={release}", release, path, trace.property, replay)
+        answers.append(Answer(release, outcome, text, property, round(time.monotonic() - began, 2)))
+        report(answers[-1])
+    return Bisection(name, str(path), trace.property, answers)
+
+
+def _answer(
+    engine: str, subject: str, release: str, path: Path, property: str, replay: Callable[[Path, str], Replay]
+) -> tuple[ReleaseOutcome, str, str | None]:
+    try:
+        download.add(f"{engine}=={release}")
+    except EngineError as error:
+        return ReleaseOutcome.UNKNOWN, str(error), None
+    done = replay(path, subject)
+    first = done.text.partition("\n")[0]
+    if done.status is ReplayStatus.ERROR:
+        return ReleaseOutcome.UNKNOWN, first, None
+    if done.finding is None:
+        return ReleaseOutcome.GONE, first, None
+    outcome = ReleaseOutcome.HOLDS if done.finding.property == property else ReleaseOutcome.OTHER
+    return outcome, f"{done.finding.property}: {done.finding.text}".partition("\n")[0], done.finding.property

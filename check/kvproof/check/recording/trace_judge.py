@@ -21,7 +21,6 @@ from typing import Any
 from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.manager.admitting import Admitting
 from kvproof.check.oracle.manager.releasing import Releasing
-from kvproof.check.oracle.manager.stepping import Stepping
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.protocol.manager import Config
 from kvproof.check.recording.format import ENDED, STOPPED, Header, RecordedCall, RecordedSequence
@@ -115,7 +114,7 @@ def config_of(header: Header) -> Config:
     )
 
 
-class RecordingJudge(Admitting, Releasing, Stepping):
+class RecordingJudge(Admitting, Releasing):
     """Judges one recording. The method `on_NAME` explains a line with the call NAME.
 
     is_step_scheduled: the lines so far say what the current step computes; the next line of another step ends it.

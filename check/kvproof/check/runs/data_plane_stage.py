@@ -131,8 +131,8 @@ def out_of_time(planned_checks: Sequence[Check]) -> Iterator[Check]:
 
 def _given(manager: EmittingManager, budget: StageBudget) -> Scenario:
     """Drive the manager for a share of the time. Returns the mappings that it emits."""
+    from kvproof.check.data_plane.mappings.emitted import emitted
     from kvproof.check.data_plane.run.correctness import SMALL
-    from kvproof.check.runs.emitted_mappings import emitted
 
     sizes = SMALL.num_gpu_blocks, SMALL.num_cpu_blocks, SMALL.block_size
     return emitted(manager.name, manager.make, budget.seed, *sizes, budget.seconds * EMITTING_SHARE)

@@ -6,7 +6,7 @@ from typing import Any
 
 from kvproof.check.isolation.remote_search import walk
 from kvproof.check.protocol.manager import ManagerSubject
-from kvproof.check.runs.fixed_fields import Narrowed
+from kvproof.check.runs.arguments import Narrowed
 from kvproof.check.runs.resume import Bookmark
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput

@@ -9,8 +9,8 @@ from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.features import one_or_fewer_kv_groups
 from kvproof.check.protocol.manager import WINDOW, Capabilities, Config, Unsupported
+from kvproof.check.runs.arguments import Narrowed, agrees, fixed_fields
 from kvproof.check.runs.errors import UsageError
-from kvproof.check.runs.fixed_fields import Narrowed, agrees, fixed_fields
 from kvproof.check.search.configurations import draw
 from kvproof.check.search.exhaustive.manager import HUNTED_SCOPES
 from kvproof.check.subjects.registry import find

@@ -11,8 +11,7 @@ frees and new tokens come between steps.
 
 from kvproof.check.oracle.manager.admitting import Admitting
 from kvproof.check.oracle.manager.releasing import Releasing
-from kvproof.check.oracle.manager.stepping import Stepping
 
 
-class ManagerJudge(Admitting, Releasing, Stepping):
+class ManagerJudge(Admitting, Releasing):
     """One opened manager in lockstep with the specification."""

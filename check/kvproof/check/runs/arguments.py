@@ -1,21 +1,47 @@
-"""Parse `--fix NAME=VALUE` (fixed fields of the configuration) and `--property ID` (the properties to hunt for).
+"""What the texts of a command line name: a subject, fixed fields (`--fix NAME=VALUE`), properties (`--property ID`).
 
 A field that is fixed at a value without the feature disables the feature: the subject is judged as if it did not have
 the capability, so no property that needs it counts as checked.
 """
 
+import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from kvproof.check.protocol import features
-from kvproof.check.protocol.manager import Capabilities
+from kvproof.check.protocol.manager import Capabilities, ManagerSubject
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.errors import UsageError
-from kvproof.check.runs.subject_lookup import did_you_mean
 from kvproof.check.search.configurations import check_fixed
 from kvproof.spec.text.properties import MEANINGS
+
+
+def factory_of(
+    name: str, isolation: bool | None = None, seconds: float | None = None
+) -> tuple[Callable[[], ManagerSubject], ManagerSubject]:
+    """The factory of the subject, and one subject that it made. Raises UsageError.
+
+    isolation: whether the subject runs in a process of its own; None isolates every subject but the built-in ones.
+    seconds: the budget of the run, which limits a call.
+    """
+    from kvproof.check.isolation.factory import factory_for
+    from kvproof.check.isolation.limits import Limits
+    from kvproof.check.subjects import UnknownSubject
+
+    try:
+        make = factory_for(name, isolation, Limits.within(seconds))
+        return make, make()
+    except UnknownSubject as error:
+        raise UsageError(str(error)) from error
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """A suggestion to append to a message, if one of the known names is similar."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
 
 WORDS = {"true": True, "false": False, "none": None}
 
