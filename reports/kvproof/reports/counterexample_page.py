@@ -5,11 +5,11 @@ that selects a step. Below it are the tables of that step, entry by entry, and t
 which the subject differs from the specification are marked. Without scripts the page lists all steps.
 """
 
-from pathlib import Path
 from typing import NamedTuple
 
 from kvproof.reports.counterexample import Counterexample
 from kvproof.reports.frames import Block, Frame, Lane, ReplayFrames
+from kvproof.reports.template import render
 
 TEMPLATE = "counterexample_page.html"
 HUE_STEP = 47  # degrees between blocks that follow each other
@@ -25,18 +25,10 @@ class Cell(NamedTuple):
 
 def counterexample_page(found: Counterexample, replay: ReplayFrames) -> str:
     """Render the page of a counterexample from the frames of its replay."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["hue"] = lambda block: block * HUE_STEP % 360
-    environment.filters["block"] = lambda block: block_name(block, replay)
-    return environment.get_template(TEMPLATE).render(
+    filters = {"hue": lambda block: block * HUE_STEP % 360, "block": lambda block: block_name(block, replay)}
+    return render(
+        TEMPLATE,
+        filters,
         found=found,
         replay=replay,
         overview=overview(replay),

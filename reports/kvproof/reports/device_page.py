@@ -12,12 +12,12 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvproof.reports.data_plane_result import Bandwidth, Comparison, DataPlane, HostCost, MovedCase, Speed
 from kvproof.reports.result import Result
 from kvproof.reports.summary import sentence
+from kvproof.reports.template import render
 from kvproof.spec.verdict import Exit
 
 PAGE = "device.html"
@@ -44,22 +44,15 @@ class Matrix(NamedTuple):
 
 def device_page(result: Result) -> str:
     """Render the page. Raises ValueError for a result without a data plane."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
     plane = result.data_plane
     if plane is None:
         raise ValueError("the result has no data plane")
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"size": size, "percent": percent}
     bandwidth = plane.bandwidth
-    return environment.get_template(TEMPLATE).render(
+    return render(
+        TEMPLATE,
+        {"size": size, "percent": percent},
         run=result.run,
         plane=plane,
         sentence=sentence(result),

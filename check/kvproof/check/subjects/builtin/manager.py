@@ -1,8 +1,9 @@
-"""The built-in block manager as a subject."""
+"""The built-in block managers as subjects: the block manager, and that of the first generation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kvproof.check.protocol.manager import (
@@ -17,10 +18,12 @@ from kvproof.check.protocol.manager import (
     Refused,
     Reserved,
     Scheduled,
+    Unsupported,
 )
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
-from kvproof.impl import AllocStatus, BlockManager, Device, SequenceStatus
+from kvproof.impl import AllocStatus, BlockManager, BlockSpaceManagerV1, Device, SequenceStatus
 from kvproof.impl.errors import DoubleFreeError
+from kvproof.spec.native import sized_function
 from kvproof.spec.text.identity import Image, Key
 
 ANSWERS = {
@@ -285,3 +288,42 @@ def observation_of(manager: Any, encoders: Mapping[str, int]) -> Observation:
     free_ids = manager.free_ids(Device.GPU) + manager.evictable_ids(Device.GPU) + manager.free_ids(Device.CPU)
     free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
     return Observation(tables, free, reserved, refs, free_ids)
+
+
+PROMPT_BESIDE_RING = Assumption(
+    "prompt-beside-ring", "A prompt longer than the ring is computed in one step, which does not read the ring."
+)
+
+
+def blocks_of_ring(config: Config) -> int | None:
+    """The number of blocks of the ring that keeps the window; None if there is no window. Raises Unsupported."""
+    if config.window and config.chunked:
+        raise Unsupported("a ring does not hold what the later chunks of a prompt read")
+    return None if config.window is None else sized_function("blocks_for", config.block_size)(config.window - 1) + 1
+
+
+class Generation1(BuiltIn):
+    """`kvproof.impl.BlockSpaceManagerV1`, the manager of the first generation, behind the protocol.
+
+    Its sliding window is a ring of W blocks: position p uses the slot of position p - W * block_size. The judge's model
+    of a window differs: it has an entry for each logical block, dropped when no later token reads it. So the ring is
+    shown in that form: the last W entries of a table as blocks, the earlier ones as the null block. The entry that the
+    ring drops and the one that takes its place are one block, given up and taken again in the same call.
+
+    That the entry may be left is true for a window of (W - 1) * block_size + 1 tokens: when the first token of a block
+    comes, the block taken over holds only positions before it. So the manager gets the smallest ring for which the
+    judge's window is at most that. What a ring keeps beyond it, the slots of the taken block that are not overwritten
+    yet, the judge does not look at; `tests/impl/vllm_api/test_generation1_ring_walk.py` does.
+    """
+
+    name = "kvproof-generation1"
+    capabilities = replace(BuiltIn.capabilities, lookahead=False)
+    assumptions: tuple[Assumption, ...] = (*ASSUMPTIONS, PROMPT_BESIDE_RING)
+
+    def __init__(self) -> None:
+        super().__init__(BlockSpaceManagerV1)
+
+    def make(self, config: Config) -> Any:
+        """A new manager; if there is a window, with the ring that keeps it. Raises Unsupported."""
+        num_blocks = blocks_of_ring(config)
+        return super().make(replace(config, window=None if num_blocks is None else num_blocks * config.block_size))
