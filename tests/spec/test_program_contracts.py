@@ -88,6 +88,7 @@ def test_judges_and_explorers_fire_what_the_contracts_allow() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_a_million_firings_are_what_the_contracts_allow() -> None:
     large = Scope(4, 0, 2, 5, 2, caching=True, lookahead=1, window=2), Scope(3, 2, 2, 4, 2, caching=True, swap=True)
     with followed() as found:
