@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -271,10 +271,36 @@ def test_no_process_is_left_when_a_factory_is_closed() -> None:
     subject.open(CONFIG)
     pid = subject._fork.pid
     factory.close()
-    for _ in range(200):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
+    wait_until(lambda: not is_alive(pid))
+
+
+def test_a_subject_that_hangs_while_it_is_made_ends_after_a_run_that_was_killed(tmp_path: Path) -> None:
+    file, number = tmp_path / "hangs.py", tmp_path / "pid"
+    file.write_text(
+        "import os, pathlib, time\n"
+        f"partial = pathlib.Path({str(number)!r} + '.part')\n"
+        "partial.write_text(str(os.getpid()))\n"
+        f"partial.rename({str(number)!r})\n"
+        "time.sleep(60)\n"
+    )
+    made = f"from kvproof.check.isolation.remote_subject import RemoteFactory as F; F({f'{file}:Adapter'!r})()"
+    with subprocess.Popen([sys.executable, "-c", made]) as run:
+        wait_until(number.exists)
+        run.kill()
+    wait_until(lambda: not is_alive(int(number.read_text())))
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    for _ in range(400):
+        if is_so():
             return
         time.sleep(0.05)
-    raise AssertionError(f"process {pid} is still there")
+    raise AssertionError("it did not happen within 20 s")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -11,7 +11,8 @@ import socket
 import sys
 import traceback
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import NoReturn
 
@@ -27,6 +28,7 @@ from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.registry import Factory
 from kvproof.spec.text.identity import Identities
 
+PARENT_SECONDS = 0.5  # between two looks at whether the parent lives
 FAULT = 70  # the exit code of a fork that failed because of an error in kvproof
 
 
@@ -40,8 +42,9 @@ def main(descriptor: int) -> None:
         return
     name, sys.path[:], memory_bytes = hello
     try:
-        factory = found(name)
-        subject = factory()
+        with ending_with_the_parent():
+            factory = found(name)
+            subject = factory()
     except UnknownSubject as error:
         control.send(["unknown", str(error)])
         return
@@ -49,6 +52,24 @@ def main(descriptor: int) -> None:
         ["made", level_of(subject).name, subject.name, pack(subject.capabilities), pack(tuple(subject.assumptions))]
     )
     ForkServer(control, factory, memory_bytes).run()
+
+
+@contextmanager
+def ending_with_the_parent() -> Iterator[None]:
+    """Within the block, end this process soon after its parent: a subject may hang where nobody reads the socket."""
+    parent = os.getppid()
+
+    def look(number: int, frame: object) -> None:
+        if os.getppid() != parent:
+            os._exit(0)
+
+    before = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, PARENT_SECONDS, PARENT_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @cache
