@@ -250,7 +250,8 @@ def _compiled(
     function = _copied(function) if with_ghosts else without_ghosts(function)
     function = _Runnable(function.name, with_checks, constants).visit(function)
     function.decorator_list, function.returns = [], None
-    for argument in function.args.args:
+    function.args.defaults, function.args.kw_defaults = [], [None for _ in function.args.kwonlyargs]
+    for argument in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
         argument.annotation = None
     return compile(ast.fix_missing_locations(ast.Module([function], [])), file, "exec"), constants
 

@@ -1,6 +1,7 @@
 """Plain integer functions as terms: the same numbers as Python, and demands where Python would raise."""
 
 import enum
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -11,7 +12,7 @@ import z3
 
 from kvproof.impl.admission import AllocStatus, admission
 from kvproof.models.translation.errors import NotInLanguage
-from kvproof.models.translation.integer_functions import Translated, ordinal, translate_function
+from kvproof.models.translation.integer_functions import Translated, _source, ordinal, translate_function
 
 LOW, HIGH = -9, 9
 
@@ -145,3 +146,12 @@ def loops(number: int) -> int:
 def test_a_function_outside_the_language_is_refused(function: Callable[[int], Any], what: str) -> None:
     with pytest.raises(NotInLanguage, match=what):
         translate_function(function, {"number": z3.Int("number")})
+
+
+def test_a_function_that_a_decorator_changes_is_refused() -> None:
+    @functools.wraps(graded)
+    def more(number: int, step: int) -> int:
+        return graded(number, step) + 1
+
+    with pytest.raises(NotInLanguage, match="a decorator changes this function"):
+        _source(more)

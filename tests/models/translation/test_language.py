@@ -58,6 +58,10 @@ def run(source: str) -> Any:
             "the name x has no value",
         ),
         ("state.content[0][0] = 1", "a slot of a row is written in place"),
+        (
+            "b = 0\n    state.member[b] = [state.member[b][b] for b in STATUSES]",
+            "would have two names",
+        ),
         ("state.table[seq] = state.table[0]", "state.table[0] would have two names"),
         ("x = state.pins\n    state.pins[0] = 1", "state.pins would have two names"),
         ("x = copied(state.pins)\n    state.pins = x\n    state.pins[0] = 1", "x would have two names"),
@@ -280,3 +284,26 @@ def test_a_record_without_that_field_is_refused() -> None:
     translator = translator_of("def holds(pair):\n    return pair.nothing == 1")
     with pytest.raises(NotInLanguage, match=r"pair\.nothing is no field of a state or record"):
         translator.value("holds", {"pair": Pair(1, 1)})
+
+
+def test_a_guard_of_what_a_rule_calls_is_refused_because_natively_its_refusal_is_lost() -> None:
+    with pytest.raises(NotInLanguage, match="begin_free is called, and has a guard"):
+        run(
+            """
+            def begin_free(state, seq):
+                require(state.live[seq], "the sequence is live")
+            def finish(state, seq):
+                begin_free(state, seq)
+            """
+        )
+
+
+def test_a_default_of_a_parameter_is_refused_because_it_is_run_and_never_read() -> None:
+    with pytest.raises(NotInLanguage, match="finish has a parameter with a default"):
+        run("def finish(state, seq=print(1)):\n    state.live[seq] = False")
+
+
+def test_a_claim_without_a_value_is_refused() -> None:
+    translator = translator_of('def at_rest_every_block_is_unused(state):\n    """Nothing is claimed."""')
+    with pytest.raises(NotInLanguage, match="at_rest_every_block_is_unused has no value"):
+        translator.holds("at_rest_every_block_is_unused", translator.unknown_state())

@@ -11,6 +11,7 @@ few-parameters      a predicate, function or step has at most six parameters, an
 
 import ast
 import graphlib
+import re
 from collections.abc import Callable, Iterator
 
 from kvproof.models.proofs.ghost_fields import ghost_findings
@@ -196,7 +197,8 @@ def _is_left_in_place(node: ast.Assign | ast.AugAssign, value: ast.expr) -> bool
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
     match node.value:
         case ast.ListComp(generators=[ast.comprehension(target=ast.Name(id=name))]):
-            return ast.unparse(value) == f"{ast.unparse(target)}[{name}]"
+            whole = ast.unparse(target)
+            return not re.search(rf"\b{name}\b", whole) and ast.unparse(value) == f"{whole}[{name}]"
     return False
 
 

@@ -4,6 +4,7 @@ Both sides of an `if` with an unknown condition are run, and the two states are 
 """
 
 import ast
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,6 +122,9 @@ class Run:
             raise frame.error(node, f"{kind} without its sentence", "give the sentence as a text after the condition")
         condition = self.conditions.under_path(self.expressions.truth(node.args[0], frame))
         if kind == "require":
+            if len(frame.chain) > 1:  # natively the refusal of a function that is called is lost
+                what = f"{frame.chain[-1]} is called, and has a guard"
+                raise frame.error(node, what, "write the guard in the rule")
             property = texts[1] if len(texts) > 1 else ""
             found = Required(texts[0], property, frame.chain, frame.place(node), condition)
             self.outcome.guards.append(found)
@@ -237,7 +241,8 @@ def _has_own_lists(node: ast.expr, domains: tuple[Domain, ...], in_place: str) -
         case ast.IfExp():
             return all(_has_own_lists(side, domains, in_place) for side in (node.body, node.orelse))
         case ast.ListComp(generators=[ast.comprehension(target=ast.Name(id=name))]):
-            return _has_own_lists(node.elt, domains[1:], f"{in_place}[{name}]")
+            is_new = not re.search(rf"\b{name}\b", in_place)  # else the name means another value in the target
+            return _has_own_lists(node.elt, domains[1:], f"{in_place}[{name}]" if is_new else "")
         case ast.Call(func=ast.Name(id="copied" | "put")):  # the lists within the copy are those of the original
             return domains[1:] in ((), IMMUTABLE)
     return False

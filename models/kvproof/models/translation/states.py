@@ -176,6 +176,9 @@ class StateExpressions(Expressions):
             if name in self.constants or name in called:
                 what = f"{name} is a local name here, and also a constant or a function that is used here"
                 raise NotInLanguage(file, node, what, "use another name")
+        if function.args.defaults:
+            what = f"{function.name} has a parameter with a default"
+            raise NotInLanguage(file, function, what, "give every argument at each call")
         if function.args.kwonlyargs:
             what = f"{function.name} has parameters that are given by name"
             raise NotInLanguage(file, function, what, "give all arguments in their order")

@@ -9,11 +9,12 @@ from typing import Any
 
 import z3
 
+from kvproof.models.translation.errors import NotInLanguage
 from kvproof.models.translation.maps import Map, SymbolicState, Value
 from kvproof.models.translation.rules import Outcome, Run
 from kvproof.models.translation.sizes import Universe
 from kvproof.models.translation.terms import Term, Truth, is_truth
-from kvproof.models.translation.text import Text, parameters_of, specification
+from kvproof.models.translation.text import Text, parameters_of, returned, specification
 from kvproof.spec.language import Domain, Field
 from kvproof.spec.native import FIELDS, Sizes
 
@@ -69,6 +70,10 @@ class Translator:
 
     def call(self, name: str, *arguments: SymbolicState | Value, has_demands: bool = True) -> Outcome:
         """Read a predicate or function, given its arguments in order. Raises NotInLanguage."""
+        function, file = self.text.functions[name]
+        if returned(function) is None:
+            what = f"{name} has no value: it is not one `return`"
+            raise NotInLanguage(file, function, what, "write one `return` of an expression, after the docstring")
         return Run(self.text, self.universe, SymbolicState({}), has_demands).call(name, *arguments)
 
     def holds(self, claim: str, state: SymbolicState) -> Truth:
