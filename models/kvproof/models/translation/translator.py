@@ -70,11 +70,12 @@ class Translator:
 
     def call(self, name: str, *arguments: SymbolicState | Value, has_demands: bool = True) -> Outcome:
         """Read a predicate or function, given its arguments in order. Raises NotInLanguage."""
+        outcome = Run(self.text, self.universe, SymbolicState({}), has_demands).call(name, *arguments)
         function, file = self.text.functions[name]
         if returned(function) is None:
             what = f"{name} has no value: it is not one `return`"
             raise NotInLanguage(file, function, what, "write one `return` of an expression, after the docstring")
-        return Run(self.text, self.universe, SymbolicState({}), has_demands).call(name, *arguments)
+        return outcome
 
     def holds(self, claim: str, state: SymbolicState) -> Truth:
         """Whether an invariant or a theorem holds of a state. Raises NotInLanguage."""
