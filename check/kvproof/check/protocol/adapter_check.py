@@ -22,7 +22,7 @@ class RequiredCalls:
 
     noun: what a message calls such a subject. always: calls that each of them has. declared: capabilities, each with
     the words for it and the calls that a subject which declares it must have in addition. marks: the calls by which
-    such a subject is told from subjects of other levels; without: calls that it never has.
+    such a subject differs from subjects of other levels; without: calls that it never has.
     """
 
     noun: str

@@ -53,7 +53,7 @@ class RuleObligations:
         self.compare_after(situation, arguments, after)
 
     def compare_after(self, situation: Situation, arguments: Sequence[Any], after: State) -> None:
-        """Compare the invariants of the state after, wherever they are defined. Raises Mismatch."""
+        """Compare the invariants of the state after, where they are defined. Raises Mismatch."""
         values, names = self.rule.given(situation, arguments), situation.machine.names
         for name, evaluator in self.after.items():
             try:

@@ -11,13 +11,12 @@ few-parameters      a predicate, function or step has at most six parameters, an
 
 import ast
 import graphlib
-import re
 from collections.abc import Callable, Iterator
 
 from kvproof.models.proofs.ghost_fields import ghost_findings
 from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.translation.dependencies import calls, fields_read, fields_written, reached
-from kvproof.models.translation.text import Text, parameters_of, place_of, returned, specification
+from kvproof.models.translation.text import Text, element_left, parameters_of, place_of, returned, specification
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import FIELDS, called, fields_in, target_of
 
@@ -197,8 +196,7 @@ def _is_left_in_place(node: ast.Assign | ast.AugAssign, value: ast.expr) -> bool
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
     match node.value:
         case ast.ListComp(generators=[ast.comprehension(target=ast.Name(id=name))]):
-            whole = ast.unparse(target)
-            return not re.search(rf"\b{name}\b", whole) and ast.unparse(value) == f"{whole}[{name}]"
+            return ast.unparse(value) == element_left(ast.unparse(target), name)
     return False
 
 

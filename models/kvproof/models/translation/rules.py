@@ -4,7 +4,6 @@ Both sides of an `if` with an unknown condition are run, and the two states are 
 """
 
 import ast
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +12,7 @@ from kvproof.models.translation.maps import Map, SymbolicState, Value, chosen, m
 from kvproof.models.translation.sizes import Universe
 from kvproof.models.translation.states import StateExpressions
 from kvproof.models.translation.terms import Truth, conjunction, negation
-from kvproof.models.translation.text import Frame, Text, parameters_of, returned
+from kvproof.models.translation.text import Frame, Text, element_left, parameters_of, returned
 from kvproof.spec.language import SLOTS, Domain
 from kvproof.spec.native import FIELDS, called
 
@@ -241,8 +240,7 @@ def _has_own_lists(node: ast.expr, domains: tuple[Domain, ...], in_place: str) -
         case ast.IfExp():
             return all(_has_own_lists(side, domains, in_place) for side in (node.body, node.orelse))
         case ast.ListComp(generators=[ast.comprehension(target=ast.Name(id=name))]):
-            is_new = not re.search(rf"\b{name}\b", in_place)  # else the name means another value in the target
-            return _has_own_lists(node.elt, domains[1:], f"{in_place}[{name}]" if is_new else "")
+            return _has_own_lists(node.elt, domains[1:], element_left(in_place, name))
         case ast.Call(func=ast.Name(id="copied" | "put")):  # the lists within the copy are those of the original
             return domains[1:] in ((), IMMUTABLE)
     return False

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -96,6 +97,14 @@ def parameters_of(function: ast.FunctionDef, file: str) -> list[str]:
     if arguments.vararg or arguments.kwarg:
         raise NotInLanguage(file, function, f"{function.name} takes any number of arguments", "name each parameter")
     return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+
+
+def element_left(target: str, name: str) -> str:
+    """The text of the element that an assignment of `[… for name in …]` to the target leaves where it was.
+
+    It is empty if the name means another value in the target, so that no element is known to stay.
+    """
+    return "" if re.search(rf"\b{name}\b", target) else f"{target}[{name}]"
 
 
 @functools.lru_cache(maxsize=4096)
