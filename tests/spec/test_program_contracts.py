@@ -1,6 +1,5 @@
 """While judges and explorers fire programs of operations, each firing is held against the contract of the operation."""
 
-import ast
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -117,10 +116,7 @@ def explored(machine_of: Callable[[Sizes], Machine] | None = None, scope: Scope 
 
 def changed(name: str, old: str, new: str) -> Callable[[Sizes], Machine]:
     """Machines of a text in which one function is rewritten."""
-    text = specification()
-    before = ast.unparse(text.functions[name][0])
-    assert old in before
-    functions = text.rewritten(before.replace(old, new)).functions
+    functions = specification().edited(name, old, new).functions
     return lambda sizes: Machine(sizes, with_ghosts=True, with_checks=False, text=functions)
 
 

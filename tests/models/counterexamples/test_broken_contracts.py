@@ -1,7 +1,5 @@
 """An operation that breaks its contract has a counterexample of three states, confirmed by a native run."""
 
-import ast
-
 import pytest
 
 from kvproof.models.counterexamples.contracts import broken_contract, contract_case
@@ -18,10 +16,7 @@ from kvproof.spec.native import FIELDS
 
 def changed(function: str, old: str, new: str) -> Text:
     """The specification with a piece of one function replaced."""
-    text = specification()
-    source = ast.unparse(text.functions[function][0])
-    assert old in source
-    return text.rewritten(source.replace(old, new))
+    return specification().edited(function, old, new)
 
 
 def obligation_of(text: Text, rule: str, claim: str) -> Obligation:

@@ -307,3 +307,8 @@ def test_a_claim_without_a_value_is_refused() -> None:
     translator = translator_of('def at_rest_every_block_is_unused(state):\n    """Nothing is claimed."""')
     with pytest.raises(NotInLanguage, match="at_rest_every_block_is_unused has no value"):
         translator.holds("at_rest_every_block_is_unused", translator.unknown_state())
+
+
+def test_an_edit_of_what_a_function_does_not_have_is_refused() -> None:
+    with pytest.raises(LookupError, match="evict does not have 'nothing of this'"):
+        specification().edited("evict", "nothing of this", "else")
