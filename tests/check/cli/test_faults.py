@@ -1,6 +1,7 @@
 """`kvproof faults` as its users call it."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from typer.testing import CliRunner, Result
 from kvproof.check.cli import faults_run
 from kvproof.check.cli.app import app
 from kvproof.check.search.exhaustive.mutation_score import ALIVE, EXPLORER, PROVER, MutantResult
-from kvproof.models.mutation.operators import changes, deletions
+from kvproof.models.mutation.operators import Mutant, changes, deletions
 
 
 def kvproof_faults(*arguments: str) -> Result:
@@ -57,3 +58,26 @@ def test_the_kind_rules_selects_every_mutant_and_no_other_fault(monkeypatch: pyt
     monkeypatch.setattr(faults_run, "judge_all", judge_none)
     kvproof_faults("--only", "rules")
     assert planted == [*deletions(), *changes()]
+
+
+def test_a_run_goes_on_where_an_earlier_one_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, selected = tmp_path / "faults.jsonl", [one for one in deletions() if one.function == "send_entry"]
+    judged: list[str] = []
+
+    def judge_two(faults: list[Mutant], *_: object) -> Iterator[MutantResult]:
+        for number, fault in enumerate(faults):
+            if number == 2:
+                raise KeyboardInterrupt
+            judged.append(fault.id)
+            yield MutantResult(fault, ALIVE if number else PROVER, "evidence")
+
+    monkeypatch.setattr(faults_run, "judge_all", judge_two)
+    arguments = ["--deletions", "--only", "send_entry", "--out", str(file)]
+    done = kvproof_faults(*arguments)
+    assert (done.exit_code, len(judged)) == (1, 2)
+    done = kvproof_faults(*arguments, "--resume")
+    assert judged == [one.id for one in selected][:4]
+    assert f"2 results are in {file}; {len(selected) - 2} mutants are left" in done.output
+    assert done.output.count("alive: ") == 2
+    assert kvproof_faults(*arguments).exit_code == 2
+    assert "--resume needs the file" in kvproof_faults("--resume").stderr

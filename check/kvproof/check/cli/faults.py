@@ -1,12 +1,13 @@
 """`kvproof faults`: break the specification and the proofs on purpose, and report which judge notices."""
 
 from enum import Enum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kvproof.check.cli.options import JsonOption
-from kvproof.check.runs.errors import error_boundary
+from kvproof.check.runs.errors import UsageError, error_boundary
 
 
 class FaultJudge(str, Enum):
@@ -37,6 +38,17 @@ def faults(
         bool, typer.Option("--deletions", help="Only delete statements; do not change any.")
     ] = False,
     jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Number of processes.")] = 2,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write each result to this file as soon as it is known."),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Use the results in the file of --out again if fault, code, solvers and judges are still the same.",
+        ),
+    ] = False,
     json: JsonOption = None,
 ) -> None:
     """Plant faults in the specification and in the machinery that proves it; report which judge notices each.
@@ -53,4 +65,7 @@ def faults(
         from kvproof.check.cli.faults_run import FaultRequest, run_faults
 
         judges = tuple(one.value for one in FaultJudge if not judge or one in judge)
-        raise typer.Exit(run_faults(FaultRequest(judges, tuple(only or ()), deletions_only, jobs, json)))
+        if resume and out is None:
+            raise UsageError("--resume needs the file of the earlier run; name it with --out")
+        request = FaultRequest(judges, tuple(only or ()), deletions_only, jobs, json, out, resume)
+        raise typer.Exit(run_faults(request))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kvproof.check.runs.arguments import did_you_mean
 from kvproof.check.runs.errors import UsageError
+from kvproof.check.runs.fault_store import FaultStore
 from kvproof.check.runs.run import host, now, version, write_json
 from kvproof.check.runs.session import interruptible
 from kvproof.check.runs.terminal import PLAIN_INTERVAL_SECONDS, Output, output, say
@@ -26,13 +27,19 @@ RULES = "rules"  # the kind of the mutants of rules and steps
 
 @dataclass(frozen=True)
 class FaultRequest:
-    """What the user asked for. only: names or patterns of rules, steps, kinds or faults; empty for all."""
+    """What the user asked for.
+
+    only: names or patterns of rules, steps, kinds or faults; empty for all. out: the file to which results are written
+    as soon as they are known. is_resumed: whether the results of an earlier run in it are used again.
+    """
 
     judges: tuple[str, ...]
     only: tuple[str, ...]
     deletions_only: bool
     num_processes: int
     json: Path | None
+    out: Path | None = None
+    is_resumed: bool = False
 
     def faults(self) -> list[Fault]:
         """The selected faults. Raises UsageError if a pattern selects none."""
@@ -65,6 +72,9 @@ def run_faults(request: FaultRequest) -> Exit:
     """Judge the selected mutants, print the table and write the result. Raises StoreError, UsageError."""
     console = output()
     mutants = request.faults()
+    store = None
+    if request.out is not None:
+        store = FaultStore.opened(request.out, {"judges": request.judges}, request.is_resumed)
     run = Run(version(), FAULTS, "the specification", 0, host(), now())
     result = Result(run)
     say(console, f"kvproof {run.version} faults, {len(mutants):,} mutants, judged by {', '.join(request.judges)}")
@@ -72,7 +82,7 @@ def run_faults(request: FaultRequest) -> Exit:
     began = time.monotonic()
     try:
         with interruptible():
-            _judge(request, mutants, console, found)
+            _judge(request, mutants, store, console, found)
         run.is_complete = True
     except KeyboardInterrupt:
         result.messages.append("interrupted: the result has only the mutants that were judged before")
@@ -86,15 +96,33 @@ def run_faults(request: FaultRequest) -> Exit:
     return result.exit_code()
 
 
-def _judge(request: FaultRequest, mutants: list[Fault], console: Output, found: list[MutantResult]) -> None:
+def _judge(
+    request: FaultRequest, mutants: list[Fault], store: FaultStore | None, console: Output, found: list[MutantResult]
+) -> None:
     printed = time.monotonic()
-    for one in judge_all(mutants, request.judges, request.num_processes):
+    for one in _results(request, mutants, store, console):
         found.append(one)
         if one.by == ALIVE:
             say(console, f"alive: {one.mutant.id}", "bold yellow")
         if time.monotonic() - printed >= PLAIN_INTERVAL_SECONDS:
             printed = time.monotonic()
             say(console, f"faults: {len(found):,} of {len(mutants):,} judged")
+
+
+def _results(
+    request: FaultRequest, mutants: list[Fault], store: FaultStore | None, console: Output
+) -> Iterator[MutantResult]:
+    """The results in the store; then the others, which are added to it."""
+    earlier = [] if store is None else [(fault, one) for fault in mutants if (one := store.find(repr(fault)))]
+    for fault, one in earlier:
+        yield MutantResult(fault, one.by, one.evidence, one.seconds)
+    left = [fault for fault in mutants if store is None or store.find(repr(fault)) is None]
+    if earlier:
+        say(console, f"{len(earlier):,} results are in {request.out}; {len(left):,} mutants are left")
+    for result in judge_all(left, request.judges, request.num_processes):
+        if store is not None:
+            store.add(result.mutant.id, repr(result.mutant), result.by, result.evidence, result.seconds)
+        yield result
 
 
 def _check(one: MutantResult) -> Check:
