@@ -3,6 +3,7 @@
 import pytest
 
 from kvproof.models.crosscheck.specification import Compared, SpecificationCheck
+from kvproof.models.proofs.endless_quantifiers import LENGTHS
 from kvproof.spec.language import COLLECTED
 
 NEVER_FALSE_MAX, NEVER_REFUSED_MAX = 6, 16  # claims and guards for which a million cells need not show both outcomes
@@ -24,6 +25,8 @@ def test_the_terms_of_the_prover_agree_with_native_runs_in_fifty_thousand_cells_
     assert found.num_formulas >= 10_000
     assert sum(found.refused.values()) > 100
     assert sum(found.false.values()) > 60
+    assert found.longest.keys() == LENGTHS.keys()
+    assert min(found.longest.values()) >= 1
 
 
 @pytest.mark.long

@@ -46,10 +46,32 @@ def test_the_specification_breaks_no_lint() -> None:
         ("no-aliasing", "know(state, seq, 0, state.table[0], 1)", "state.table[0] would have two names"),
         ("no-aliasing", "x = [0 for b in BLOCKS]\nstate.pins = x\nstate.pins[0] = 1", "x would have two names"),
         ("one-return", "if seq == 0:\n    return 0\nstate.live[seq] = False", "finish returns; write its statements"),
+        (
+            "stated-bounds",
+            "require(all(state.table[seq][i] != 0 for i in INDEXES), 'x')",
+            "all over INDEXES ends natively",
+        ),
+        (
+            "stated-bounds",
+            "if any(state.table[seq][i] == 0 for i in INDEXES):\n    state.live[seq] = False",
+            "any over",
+        ),
+        ("stated-bounds", "x = all(implies(i < 3, state.table[seq][i] == 0) for i in INDEXES)", "all over INDEXES"),
+        ("stated-bounds", "x = all(implies(i <= state.first[seq], seq == i) for i in INDEXES)", "bound i by a length"),
+        ("stated-bounds", "x = all(implies(k < state.first[seq], seq == k) for k in RANKS)", "(count, pins, refcount)"),
+        ("stated-bounds", "x = all(implies(i < state.first[seq] or seq == 0, seq == i) for i in INDEXES)", "all over"),
+        ("stated-bounds", "x = all(i < state.first[seq] and seq == i for i in INDEXES)", "all over INDEXES"),
+        ("stated-bounds", "x = any(implies(i < state.first[seq], seq == i) for i in INDEXES)", "any over INDEXES"),
+        ("stated-bounds", "x = any(i < state.first[i] for i in INDEXES for i in SEQS)", "any over INDEXES"),
+        ("stated-bounds", "state.first[seq] = 1 if any(k == seq for k in STEPS) else 0", "(there is none)"),
+        ("stated-bounds", "check(any(state.table[seq][i] == 0 for i in INDEXES), 'x')", "any over INDEXES"),
+        ("stated-bounds", "check(not all(state.table[seq][i] == 0 for i in INDEXES), 'x')", "all over INDEXES"),
+        ("stated-bounds", "check(implies(all(seq == i for i in INDEXES), seq == 0), 'x')", "all over INDEXES"),
+        ("stated-bounds", "check(all(seq == i for i in INDEXES) == (seq == 0), 'x')", "all over INDEXES"),
     ],
 )
 def test_a_lint_names_what_breaks_it(name: str, body: str, text: str) -> None:
-    findings = found(with_functions("def finish(state, seq):\n" + textwrap.indent(body, "    ")), name)
+    findings = found(with_functions("def finish(state: State, seq):\n" + textwrap.indent(body, "    ")), name)
     assert [one for one in findings if text in one] != []
 
 
@@ -62,11 +84,32 @@ def test_a_lint_names_what_breaks_it(name: str, body: str, text: str) -> None:
         "state.memory[0] = state.memory[1]",
         "state.table = [state.table[s] for s in SEQS]",
         "require(seq == 0, 'x')\nif seq == 0:\n    require(state.live[seq], 'y')\nstate.live[seq] = False",
+        "require(all(implies(has_entry(state, seq, i), state.table[seq][i] != 0) for i in INDEXES), 'x')",
+        "require(all(implies(0 <= i < state.first[seq], seq == 0) and seq == 1 for i in SEQS), 'x')",
+        "require(all(implies(0 <= i < state.first[seq] and seq == 0, seq == 1) for i in INDEXES), 'x')",
+        "require(any(state.refcount[b] > k and k == seq for b in BLOCKS for k in RANKS), 'x')",
+        "check(seq == 0 or all(state.table[seq][i] == 0 for i in INDEXES), 'x')",
     ],
 )
 def test_a_lint_is_silent_where_nothing_is_wrong(body: str) -> None:
-    changed = with_functions("def finish(state, seq):\n" + textwrap.indent(body, "    "))
+    changed = with_functions("def finish(state: State, seq):\n" + textwrap.indent(body, "    "))
     assert {name: found(changed, name) for name in lint_names()} == {name: [] for name in lint_names()}
+
+
+def test_a_quantifier_without_end_is_found_in_a_function_that_decides_and_not_in_a_claim() -> None:
+    decides = "def holds(state: State, seq, block):\n    return all(state.table[seq][i] == block for i in INDEXES)"
+    claims = "def counters_add_up(state: State):\n    return all(state.table[0][i] == 0 for i in INDEXES)"
+    denies = "def counters_add_up(state: State):\n    return not all(state.table[0][i] == 0 for i in INDEXES)"
+    assert [len(found(with_functions(text), "stated-bounds")) for text in (decides, claims, denies)] == [1, 0, 1]
+
+
+def test_a_bound_by_functions_that_call_each_other_is_none() -> None:
+    text = with_functions(
+        "def has_entry(state: State, seq, index):\n    return can_still_be_read(state, seq, index)\n"
+        "def can_still_be_read(state: State, seq, index):\n    return has_entry(state, seq, index)\n"
+        "def finish(state: State, seq):\n    x = any(has_entry(state, seq, i) for i in INDEXES)"
+    )
+    assert len(found(text, "stated-bounds")) == 1
 
 
 def test_a_guard_in_a_step_is_found() -> None:

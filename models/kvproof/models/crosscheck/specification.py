@@ -28,6 +28,7 @@ from kvproof.models.crosscheck.comparison import (
 from kvproof.models.crosscheck.interpretation import Interpretation, field_rows, shape
 from kvproof.models.crosscheck.obligations import RuleObligations
 from kvproof.models.crosscheck.walk import SIZES, Arguments, Walk, corrupted
+from kvproof.models.proofs.endless_quantifiers import LENGTHS
 from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Parameter
 from kvproof.spec.language import COLLECTED
@@ -48,6 +49,7 @@ class Compared:
     num_cells: of states after a rule. num_values: guards, checks, demands and claims. num_formulas: hypotheses and
     goals of obligations. fired: how often each rule fired in a reached state. refused: how often each guard, by rule
     and text, was the first that did not hold. failed: the same of each check. false: how often each claim was false.
+    longest: the greatest value in a reached state of each field that bounds a quantifier (`LENGTHS`).
     """
 
     num_cells: int
@@ -59,6 +61,7 @@ class Compared:
     refused: Counter[tuple[str, str]]
     failed: Counter[tuple[str, str]]
     false: Counter[str]
+    longest: Counter[str]
 
     def __str__(self) -> str:
         return (
@@ -76,7 +79,7 @@ class SpecificationCheck:
         self.walks = [Walk(self.crosscheck, sizes, seed + place) for place, sizes in enumerate(SIZES)]
         self.random = Random(seed)
         self.num_states = self.num_corrupted = self.num_fixed = 0
-        self.num_fired = Counter[str]()
+        self.num_fired, self.longest = Counter[str](), Counter[str]()
         self._obligations: dict[str, RuleObligations] = {}
 
     def run(self, num_cells: int) -> Compared:
@@ -106,6 +109,7 @@ class SpecificationCheck:
             refused=Counter({(name, text): num for name, one in rules.items() for text, num in one.guards.num_false()}),
             failed=Counter({(name, text): num for name, one in rules.items() for text, num in one.checks.num_false()}),
             false=Counter({name: one.counts[False] for name, one in self.crosscheck.claims.items()}),
+            longest=self.longest,
         )
 
     def obligations(self, rule: SymbolicRule) -> RuleObligations:
@@ -122,6 +126,7 @@ class SpecificationCheck:
         for name in CLAIMS:
             if self.crosscheck.compare_claim(self.crosscheck.claim(name), situation) is not True:
                 raise mismatch(name, "in a reached state", False, True, situation)
+        self._compare_lengths(situation)
         after = self.crosscheck.compare_rule(rule, situation, arguments)
         if after is None:
             raise mismatch(rule.name, "where it fired in a walk", "refused", "fired", situation, arguments)
@@ -139,6 +144,15 @@ class SpecificationCheck:
         for name in CLAIMS:
             with contextlib.suppress(ListEnds):
                 self.crosscheck.compare_claim(self.crosscheck.claim(name), worse)
+
+    def _compare_lengths(self, situation: Situation) -> None:
+        """No field that bounds a quantifier exceeds the size at which the quantifier ends natively."""
+        for name, size in LENGTHS.items():
+            cells_of = field_rows(situation.machine, name, getattr(situation.state, name)).cells()
+            longest, end = max(value for _, value in cells_of), situation.machine.names[size]
+            if longest > end:
+                raise mismatch(name, f"against {size}", end, longest, situation)
+            self.longest[name] = max(self.longest[name], longest)
 
     def _attempt(self, rule: SymbolicRule, situation: Situation, arguments: list[Any]) -> None:
         """Compare a rule that need not be enabled, in a state that need not be reached."""

@@ -7,12 +7,14 @@ one-return          predicates, functions and claims are one `return`; rules and
 no-recursion        no function or step calls itself, directly or through others
 no-aliasing         rows that are changed in place are copied, so two names never stand for one row
 few-parameters      a predicate, function or step has at most six parameters, and reads all of them
+stated-bounds       a quantifier over a domain without end states a bound where more than a claim depends on it
 """
 
 import ast
 import graphlib
 from collections.abc import Callable, Iterator
 
+from kvproof.models.proofs.endless_quantifiers import endless_quantifiers
 from kvproof.models.proofs.ghost_fields import ghost_findings
 from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.translation.dependencies import calls, fields_read, fields_written, reached
@@ -208,4 +210,5 @@ _LINTS: dict[str, Callable[[Text], Iterator[Finding]]] = {
     "no-recursion": _no_recursion,
     "no-aliasing": _no_aliasing,
     "few-parameters": _few_parameters,
+    "stated-bounds": endless_quantifiers,
 }
