@@ -41,6 +41,12 @@ def trace(pytester: pytest.Pytester, manager: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def trusted(pytester: pytest.Pytester) -> None:
+    """The repository trusts its own manager."""
+    (pytester.path / "kvproof.toml").write_text('trusted_subjects = ["broken.py:*"]\n')
+
+
 def mend(manager: Path) -> None:
     manager.write_text(manager.read_text().replace(FORGETS, COUNTS))
 
@@ -49,6 +55,7 @@ def outcomes(result: pytest.RunResult) -> dict[str, int]:
     return result.parseoutcomes()
 
 
+@pytest.mark.usefixtures("trusted")
 def test_a_trace_that_still_refutes_fails_with_its_steps(pytester: pytest.Pytester, trace: Path) -> None:
     result = pytester.runpytest_inprocess(str(trace))
     assert outcomes(result) == {"failed": 1}
@@ -64,6 +71,7 @@ def test_a_trace_that_still_refutes_fails_with_its_steps(pytester: pytest.Pytest
     result.stdout.no_fnmatch_line("*pytest_plugin.py*")
 
 
+@pytest.mark.usefixtures("trusted")
 def test_a_trace_that_is_mended_passes(pytester: pytest.Pytester, manager: Path, trace: Path) -> None:
     mend(manager)
     assert outcomes(pytester.runpytest_inprocess(str(trace))) == {"passed": 1}
@@ -74,6 +82,7 @@ def test_a_trace_may_be_replayed_on_another_subject(pytester: pytest.Pytester, t
     assert outcomes(result) == {"passed": 1}
 
 
+@pytest.mark.usefixtures("trusted")
 def test_a_trace_that_cannot_be_replayed_is_an_error_and_no_failure(
     pytester: pytest.Pytester, manager: Path, trace: Path
 ) -> None:
@@ -84,6 +93,7 @@ def test_a_trace_that_cannot_be_replayed_is_an_error_and_no_failure(
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
+@pytest.mark.usefixtures("trusted")
 def test_every_json_file_under_a_configured_folder_is_a_test(pytester: pytest.Pytester, trace: Path) -> None:
     pytester.makepyprojecttoml('[tool.pytest.ini_options]\nkvproof_traces = ["crashes"]\n')
     deeper = trace.parent / "old"
@@ -92,6 +102,18 @@ def test_every_json_file_under_a_configured_folder_is_a_test(pytester: pytest.Py
     result = pytester.runpytest_inprocess()
     assert outcomes(result) == {"failed": 1, "errors": 1}
     result.stdout.fnmatch_lines(["*torn.json is not JSON*"])
+
+
+@pytest.mark.parametrize("arguments", [(), ("crashes",), ("--rootdir", "crashes")])
+def test_a_trace_chooses_no_code(pytester: pytest.Pytester, trace: Path, arguments: tuple[str, ...]) -> None:
+    pytester.makepyprojecttoml('[tool.pytest.ini_options]\nkvproof_traces = ["crashes"]\n')
+    (trace.parent / "kvproof.toml").write_text('trusted_subjects = ["*"]\n')  # of whoever made the trace
+    evil = json.loads(trace.read_text()) | {"subject": "pipe:touch ran"}
+    trace.write_text(json.dumps(evil))
+    result = pytester.runpytest_inprocess(*arguments)
+    assert outcomes(result) == {"errors": 1}
+    result.stdout.fnmatch_lines(["*type: pytest */crashes/*.json --kvproof-subject 'pipe:touch ran' *"])
+    assert not (pytester.path / "ran").exists()
 
 
 def test_what_no_one_configured_or_named_is_left_alone(pytester: pytest.Pytester, trace: Path) -> None:

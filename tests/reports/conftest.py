@@ -10,7 +10,7 @@ from kvproof.spec.trace import Trace
 from kvproof.spec.verdict import Verdict
 
 TRACE = Trace(
-    subject="vllm-v0 0.2.7",
+    subject="vllm-v0==0.2.7",
     property="refcount-exact",
     text="refcount of block 1: the specification says 1, the subject 2",
     config={"num_gpu_blocks": 3, "window": 8},
@@ -27,7 +27,7 @@ def refuted(tmp_path: Path) -> Result:
     """A refuted run whose trace lies in tmp_path."""
     (tmp_path / "crashes").mkdir()
     write(tmp_path / "crashes" / "one.json", TRACE)
-    result = Result(Run("0.1.0", "verify", "vllm-v0 0.2.7", 7, {"python": "3.11"}, "2026-01-02T03:04:05Z", 2.5))
+    result = Result(Run("0.1.0", "verify", "vllm-v0==0.2.7", 7, {"python": "3.11"}, "2026-01-02T03:04:05Z", 2.5))
     text = TRACE.text
     done = {"operations": 1_000_000, "runs": 40}
     result.checks = [

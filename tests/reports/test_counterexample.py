@@ -21,7 +21,7 @@ TEXT = "refcount of block 1: the specification says 1, the subject 2"
 
 def argument(folder: Path) -> str:
     return f"""\
-refcount-exact is refuted for vllm-v0 0.2.7 at step 2 (walker).
+refcount-exact is refuted for vllm-v0==0.2.7 at step 2 (walker).
   refcount of block 1: the specification says 1, the subject 2
   A block's refcount is the number of block-table entries that name it.
   The steps, with num_gpu_blocks 3, window 8:
@@ -72,7 +72,7 @@ def test_a_lost_trace_is_reported_and_does_not_hide_the_refutation(refuted: Resu
     (tmp_path / "crashes" / "one.json").unlink()
     (found,) = counterexamples(refuted, tmp_path)
     assert found.text() == (
-        "refcount-exact is refuted for vllm-v0 0.2.7 (walker).\n"
+        "refcount-exact is refuted for vllm-v0==0.2.7 (walker).\n"
         "  refcount of block 1: the specification says 1, the subject 2\n"
         "  A block's refcount is the number of block-table entries that name it.\n"
         f"  cannot read {tmp_path}/crashes/one.json: No such file or directory"
@@ -88,7 +88,7 @@ def test_what_broke_in_the_same_way_is_argued_once_by_the_shortest_trace(refuted
     groups = shortest_first(counterexamples(refuted, tmp_path))
     judges = [(first.check.judge, [other.check.judge for other in others]) for first, others in groups]
     assert judges == [("machine", ["walker"]), ("explorer", [])]
-    assert "  Also: refcount-exact is refuted for vllm-v0 0.2.7 at step 2 (walker). " in plain_text(refuted, tmp_path)
+    assert "  Also: refcount-exact is refuted for vllm-v0==0.2.7 at step 2 (walker). " in plain_text(refuted, tmp_path)
 
 
 def test_the_plain_report_is_whole(refuted: Result, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ unsupported: walker: swap-mapping: the subject cannot swap
 
 {argument(tmp_path)}
 
-vllm-v0 0.2.7 is refuted: refcount-exact. 2.5 s, seed 7.
+vllm-v0==0.2.7 is refuted: refcount-exact. 2.5 s, seed 7.
 """
     )
 
@@ -159,7 +159,7 @@ def test_junit_carries_the_argument_the_reasons_and_how_to_repeat_the_run(refute
     ]
     properties = {item.get("name"): item.get("value") for item in suite.iter("property")}
     assert properties["seed"] == "7"
-    assert properties["subject"] == "vllm-v0 0.2.7"
+    assert properties["subject"] == "vllm-v0==0.2.7"
     assert properties["version"] == "0.1.0"
     output = suite.find("testcase[@name='refcount-exact']/system-out")
     assert output is not None
@@ -188,7 +188,7 @@ def test_a_note_is_no_failure_in_junit(passed: Result, tmp_path: Path) -> None:
 def test_the_summary_begins_with_the_verdict_and_folds_the_argument(refuted: Result, tmp_path: Path) -> None:
     text = markdown(refuted, tmp_path)
     assert text.startswith(
-        "## kvproof verify\n\n❌ **vllm-v0 0.2.7 is refuted: refcount-exact.** Seed 7.\n\n| property |"
+        "## kvproof verify\n\n❌ **vllm-v0==0.2.7 is refuted: refcount-exact.** Seed 7.\n\n| property |"
     )
     assert "| read-back | unknown ×1, exhausted ×1 | not refuted |" in text
     assert f"at step 2 (walker).</summary>\n\n```text\n{argument(tmp_path)}\n```\n\n</details>" in text

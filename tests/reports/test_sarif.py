@@ -93,7 +93,7 @@ def test_a_finding_lies_in_its_trace_at_the_step_that_broke(refuted: Result, tmp
     place = ("crashes/one.json", line_of(step, tmp_path / "crashes" / "one.json"))
     assert [place_of(location) for location in finding["locations"]] == [place]
     assert (finding["ruleId"], finding["level"], finding["kind"]) == ("refcount-exact", "error", "fail")
-    assert finding["message"]["text"].startswith("refcount-exact is refuted for vllm-v0 0.2.7 at step 2 (walker).\n")
+    assert finding["message"]["text"].startswith("refcount-exact is refuted for vllm-v0==0.2.7 at step 2 (walker).\n")
     assert "suppressions" not in finding
 
 

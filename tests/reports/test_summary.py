@@ -15,12 +15,12 @@ def test_a_run_without_findings_says_what_was_done(passed: Result) -> None:
 
 
 def test_a_refuted_run_names_the_properties(refuted: Result) -> None:
-    assert sentence(refuted) == "vllm-v0 0.2.7 is refuted: refcount-exact."
+    assert sentence(refuted) == "vllm-v0==0.2.7 is refuted: refcount-exact."
 
 
 def test_an_interrupted_refuted_run_says_both(refuted: Result) -> None:
     refuted.run.is_complete = False
-    assert sentence(refuted) == "vllm-v0 0.2.7 is refuted: refcount-exact; the run did not finish."
+    assert sentence(refuted) == "vllm-v0==0.2.7 is refuted: refcount-exact; the run did not finish."
 
 
 def test_everything_left_open_is_listed(passed: Result) -> None:

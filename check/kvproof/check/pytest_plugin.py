@@ -2,7 +2,9 @@
 
 A trace (`*.json`) that is named on the command line, or that lies under a folder of the ini option `kvproof_traces`, is
 a test of its own: it passes when its replay says FIXED, fails with the steps when it says FAILED, and is an error when
-it cannot be replayed. pytest tells errors from failures by when they come: so the replay is the set-up of the test.
+it cannot be replayed. A trace may not choose code: a subject that is a command, a module or a file must be given by
+`--kvproof-subject`, or be listed in `kvproof.toml` under `trusted_subjects`. pytest tells errors from failures by when
+they come: so the replay is the set-up of the test.
 
 Nothing of kvproof is imported before the first trace runs: who does not use the plugin pays for this file only.
 """
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 TRACES = "kvproof_traces"
 SEED_MAX = 2**63 - 1
 UNLIMITED = 10**12  # operations: the budget ends the walk
+COMMAND = "pytest {file} --kvproof-subject {subject}"
 FIELDS = {"schema_version", "subject", "property", "operations"}  # what every trace has
 
 
@@ -109,9 +112,15 @@ class TraceItem(pytest.Item):
     def setup(self) -> None:
         """Replay it. Raises NotReplayed."""
         from kvproof.check.counterexample.replay import ReplayStatus
+        from kvproof.check.runs.configuration import ConfigurationError
         from kvproof.check.runs.replay import replay
+        from kvproof.check.runs.trust import trust
 
-        self._done = replay(self.path, self.config.getoption("--kvproof-subject"))
+        try:
+            trusted = trust(command=COMMAND)
+        except ConfigurationError as error:
+            raise NotReplayed(str(error)) from error
+        self._done = replay(self.path, self.config.getoption("--kvproof-subject"), trusted=trusted)
         if self._done.status is ReplayStatus.ERROR:
             raise NotReplayed(self._done.text)
 

@@ -13,7 +13,7 @@ from kvproof.reports.document import DocumentError, read
 from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import refuted
 from kvproof.spec.text.properties import MEANINGS
-from kvproof.spec.trace import Trace
+from kvproof.spec.trace import Trace, names_code
 
 NUMBERS = r"[-\d(),.\[\]' ]+"  # findings that differ only in numbers are reported once
 SAME_CHARACTERS = 80
@@ -44,8 +44,14 @@ class Counterexample:
 
     @property
     def replay(self) -> str | None:
-        """The command that replays the trace; None without a trace."""
-        return None if self.path is None else f"kvproof replay {shlex.quote(str(self.path))}"
+        """The command that replays the trace; None without a trace.
+
+        It names a subject that is code, because a trace may not choose the code that runs.
+        """
+        if self.path is None:
+            return None
+        subject = f" --subject {shlex.quote(self.subject)}" if names_code(self.subject) else ""
+        return f"kvproof replay {shlex.quote(str(self.path))}{subject}"
 
     @property
     def headline(self) -> str:

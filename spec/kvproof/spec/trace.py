@@ -4,12 +4,23 @@ An operation is its name and its arguments, in values that JSON has. Operations 
 replayed are passed over, so every subsequence of a trace is a trace; this is what makes shrinking simple.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 TRACE_SCHEMA_VERSION = 1
 
 Operation = tuple[Any, ...]  # name, arguments
+
+IN_TABLE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*(==[A-Za-z0-9]+([.!+_-][A-Za-z0-9]+)*)?")
+
+
+def names_code(subject: str) -> bool:
+    """Whether the name of a subject itself says which code runs: a command (`pipe:...`), a module or a file.
+
+    Any other name, such as `vllm-v1==0.33.0`, is only looked up in kvproof's own table.
+    """
+    return IN_TABLE.fullmatch(subject) is None
 
 
 @dataclass

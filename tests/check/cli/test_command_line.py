@@ -169,10 +169,10 @@ def test_a_hunt_shows_saves_and_replays_what_it_found(faulty: str) -> None:
     assert saved.parent == Path(".kvproof/crashes")
     start = lines.index(f"refcount-exact is refuted for {faulty}:Forgetful at step 4 (explorer).")
     assert lines[start + 2] == "  A block's refcount is the number of block-table entries that name it."
-    assert f"  Again: kvproof replay {saved}" in lines[start:]
+    assert f"  Again: kvproof replay {saved} --subject {faulty}:Forgetful" in lines[start:]
     assert "walker: begins" not in done.output
 
-    again = kvproof("replay", str(saved))
+    again = kvproof("replay", str(saved), "--trust")
     assert again.exit_code == 1
     assert again.output.startswith(f"FAILED  {saved}: refcount-exact is still refuted\n")
     page = saved.with_suffix(".html")

@@ -16,6 +16,7 @@ from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.runs.replay import replay
+from kvproof.check.runs.trust import Trust
 from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation, Trace
 
@@ -34,6 +35,8 @@ STEPS = [
     "run()                      computes 1 token of sequence 1",
     "fork(sequence 1, into 2)   sequence 2: block 1",
 ]
+
+TRUSTED = Trust(is_total=True)
 
 
 @pytest.fixture
@@ -102,9 +105,9 @@ def test_another_file_of_the_same_name_is_kept_and_the_name_grows(trace: Trace, 
 def test_a_replay_fails_while_the_manager_is_broken_and_passes_once_it_is_fixed(
     crash_file: Path, manager: Path
 ) -> None:
-    broken = replay(crash_file)
+    broken = replay(crash_file, trusted=TRUSTED)
     fix(manager)
-    fixed = replay(crash_file)
+    fixed = replay(crash_file, trusted=TRUSTED)
 
     assert broken.status is ReplayStatus.FAILED
     assert broken.text.splitlines()[1:9] == [
@@ -161,7 +164,7 @@ def test_a_replay_on_an_unknown_subject_is_an_error(crash_file: Path, subject: s
 def test_a_replay_in_a_configuration_that_the_subject_refuses_is_an_error(crash_file: Path) -> None:
     edited(crash_file, lambda document: document["config"].update(caching=True))
 
-    assert replay(crash_file).text == (
+    assert replay(crash_file, trusted=TRUSTED).text == (
         "the subject refuses the configuration of the trace: forty-lines has no prefix cache"
     )
 
@@ -169,7 +172,7 @@ def test_a_replay_in_a_configuration_that_the_subject_refuses_is_an_error(crash_
 def test_a_file_of_which_no_operation_is_possible_replays_nothing(crash_file: Path) -> None:
     edited(crash_file, lambda document: document.update(operations=[["append", 1]]))
 
-    done = replay(crash_file)
+    done = replay(crash_file, trusted=TRUSTED)
 
     assert (done.status, done.text) == (
         ReplayStatus.ERROR,
@@ -184,7 +187,7 @@ def test_a_relative_manager_file_is_found_from_a_folder_above_the_crash_file(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
 
-    assert replay(crash_file).status is ReplayStatus.FAILED
+    assert replay(crash_file, trusted=TRUSTED).status is ReplayStatus.FAILED
 
 
 @pytest.mark.parametrize(
@@ -235,13 +238,14 @@ def test_a_file_that_was_edited_into_nonsense_is_refused(
 
 
 def test_the_assertion_of_a_regression_test_carries_the_refutation(crash_file: Path, manager: Path) -> None:
+    name = f"{manager}:Adapter"
     with pytest.raises(AssertionError, match="refcount-exact is still refuted"):
-        assert_fixed(crash_file)
+        assert_fixed(crash_file, name)
     fix(manager)
-    assert_fixed(crash_file)
+    assert_fixed(crash_file, name)
     manager.unlink()
     with pytest.raises(CounterexampleError, match="there is no file"):
-        assert_fixed(crash_file)
+        assert_fixed(crash_file, name)
 
 
 def test_the_regression_test_beside_it_fails_and_then_passes_under_pytest(

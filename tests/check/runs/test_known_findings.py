@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.runs.known_findings import KnownFileError, KnownFindings, known_findings
+from kvproof.check.runs.configuration import ConfigurationError
+from kvproof.check.runs.known_findings import KnownFindings, known_findings
 
 FAULTY = """
 from kvproof.check.protocol.manager import OutsideContract
@@ -101,7 +102,7 @@ def test_an_entry_speaks_of_its_property_signature_and_subject_only(folder: Path
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[[know]]\n", "there is no key 'know'; the only key is [[known]]"),
+        ("[[know]]\n", "there is no key 'know'; there are known and trusted_subjects"),
         ("known = 3\n", "write [[known]] before each finding"),
         ("[[known]\n", "is not TOML"),
         (
@@ -118,7 +119,7 @@ def test_an_entry_speaks_of_its_property_signature_and_subject_only(folder: Path
     ],
 )
 def test_what_the_file_does_not_mean_to_say_is_refused(folder: Path, text: str, said: str) -> None:
-    with pytest.raises(KnownFileError) as refused:
+    with pytest.raises(ConfigurationError) as refused:
         loaded(folder, text)
     assert said in str(refused.value)
 

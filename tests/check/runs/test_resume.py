@@ -12,6 +12,7 @@ from kvproof.check.runs.resume import Bookmark, HuntProgress, resumed
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import StageBudget
 from kvproof.check.runs.store import Store
+from kvproof.check.runs.trust import Trust
 from kvproof.check.runs.walk_stage import walker_stage
 from kvproof.check.search import random_walk
 from kvproof.check.search.random_walk import WalkOptions
@@ -72,7 +73,7 @@ def test_a_hunt_goes_on_with_the_next_run_and_tells_what_it_found_before(folder:
     assert before["next_run"]
     assert found
 
-    assert hunt("--resume", ".kvproof", *options).exit_code == 1
+    assert hunt("--resume", ".kvproof", "--subject", "faulty.py:Forgetful", *options).exit_code == 1
     after = json.loads((folder / ".kvproof" / "hunt.json").read_text())
     assert (after["subject"], after["seed"]) == ("faulty.py:Forgetful", 3)
     assert after["next_run"] > before["next_run"]
@@ -97,7 +98,7 @@ def test_a_hunt_in_two_parts_finds_what_one_long_hunt_finds(folder: Path) -> Non
 
     whole, first = Bookmark(folder / "whole", HuntProgress("faulty.py:Twice", 3)), folder / "parts"
     parts = hunted(Bookmark(first, HuntProgress("faulty.py:Twice", 3)), 700)
-    again = resumed(first, None, None)
+    again = resumed(first, None, None, Trust(is_total=True))
     first_kinds = [one.kind for one in again.progress.findings]
     assert parts | hunted(again, 1_300) == hunted(whole, 2_000)
     kinds = [one.kind for one in whole.progress.findings]

@@ -14,10 +14,12 @@ from kvproof.check.cli.options import (
     KnownOption,
     OutOption,
     SeedOption,
+    TrustOption,
     settled_seed,
 )
 from kvproof.check.runs.errors import UsageError, error_boundary
 
+RESUME = "kvproof hunt --resume {file} --subject {subject}"
 NUM_OPERATIONS_MAX = 10**12  # in effect none: the budget ends the walk
 EXPLORER_SHARE, EXPLORER_SECONDS_MAX = 15.0, 15.0  # percent of the budget; the walker gets the rest
 
@@ -63,6 +65,7 @@ def hunt(
     resume: Annotated[
         Path | None, typer.Option("--resume", metavar="DIR", help="Continue the hunt whose --out folder this is.")
     ] = None,
+    is_trusted: TrustOption = False,
     isolation: IsolationOption = None,
     known: KnownOption = None,
     contract_fails: ContractOption = False,
@@ -80,6 +83,7 @@ def hunt(
         from kvproof.check.runs.explore_stage import subject_stage
         from kvproof.check.runs.resume import Bookmark, HuntProgress, resumed
         from kvproof.check.runs.run import RunOptions, run_stages
+        from kvproof.check.runs.trust import trust
         from kvproof.check.runs.walk_stage import walker_stage
         from kvproof.check.search.strategies import strategy_of
 
@@ -87,7 +91,7 @@ def hunt(
             option = "--fix" if fix else "--property"
             raise UsageError(f"--resume continues with the options of the first hunt; leave {option} out")
         if resume is not None:
-            bookmark = resumed(resume, subject, seed)
+            bookmark = resumed(resume, subject, seed, trust(is_total=is_trusted, command=RESUME))
         elif subject is None:
             raise UsageError("no subject is given: name one with --subject, or continue a hunt with --resume DIR")
         else:

@@ -41,6 +41,14 @@ JsonOption = Annotated[
         "--json", metavar="FILE", help="Also write the result document to this file; - means standard output."
     ),
 ]
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Run the subject that the file names even if it is code: a command, a module, a Python file or a "
+        "checkout. By default a file names only subjects of `kvproof subjects`.",
+    ),
+]
 KnownOption = Annotated[
     Path | None,
     typer.Option(

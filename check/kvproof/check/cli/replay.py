@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvproof.check.cli.options import IsolationOption, JsonOption
+from kvproof.check.cli.options import IsolationOption, JsonOption, TrustOption
 from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.verdict import Exit
 
@@ -21,6 +21,7 @@ def replay(
         str | None,
         typer.Option("--subject", metavar="S", help="Replay on this subject instead of the one named in the file."),
     ] = None,
+    is_trusted: TrustOption = False,
     isolation: IsolationOption = None,
     page: Annotated[
         bool, typer.Option("--page", help="Write the HTML page of each counterexample again, from this replay.")
@@ -34,17 +35,18 @@ def replay(
     with error_boundary():
         from kvproof.check.runs import replay as runs
         from kvproof.check.runs.terminal import output, say
+        from kvproof.check.runs.trust import trust
 
-        console, codes = output(), set()
+        console, codes, trusted = output(), set(), trust(is_total=is_trusted)
         for path in files:
-            done = runs.replay(path, subject, isolation)
+            done = runs.replay(path, subject, isolation, trusted)
             first, *rest = done.text.splitlines() or [""]
             say(console, f"{done.status}  {path}: {first}")
             for line in rest:
                 say(console, f"  {line}")
             codes.add(_code(done))
             if page and str(done.status) != "ERROR":
-                say(console, f"  Page: {runs.redraw(path, subject, isolation)}")
+                say(console, f"  Page: {runs.redraw(path, subject, isolation, trusted)}")
         raise typer.Exit(next(code for code in WORST_FIRST if code in codes))
 
 

@@ -24,7 +24,7 @@ from kvproof.reports.counterexample_page import counterexample_page
 from kvproof.reports.document import DocumentError, encode, read, write, write_atomically
 from kvproof.reports.result import Check
 from kvproof.spec.text.properties import MEANINGS
-from kvproof.spec.trace import Trace
+from kvproof.spec.trace import Trace, names_code
 from kvproof.spec.verdict import Verdict
 
 TEXT = '''"""A regression test, written by kvproof{version}. Keep it beside {file}.
@@ -40,7 +40,7 @@ from kvproof.check import assert_fixed
 
 
 def test_{name}() -> None:
-    assert_fixed(Path(__file__).with_name("{file}"))
+    assert_fixed(Path(__file__).with_name("{file}"){subject})
 '''
 
 
@@ -50,9 +50,15 @@ def path_of_test(path: Path) -> Path:
 
 
 def regression_test(trace: Trace, path: Path, story: str) -> str:
-    """The source of the test; `story` is the refutation as it is printed."""
+    """The source of the test; `story` is the refutation as it is printed.
+
+    The test names a subject that is code, because the trace may not choose it.
+    """
     version = f" {trace.version}" if trace.version else ""
-    return TEXT.format(version=version, file=path.name, name=_identifier(path.stem), story=_quotable(story))
+    subject = f", {trace.subject!r}" if names_code(trace.subject) else ""
+    return TEXT.format(
+        version=version, file=path.name, name=_identifier(path.stem), story=_quotable(story), subject=subject
+    )
 
 
 def _identifier(stem: str) -> str:

@@ -13,31 +13,20 @@ A known finding is reported and saved like any other, and does not fail the run.
 again. An unknown key or property in the file is an error, because it would excuse nothing.
 """
 
-import sys
 from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from kvproof.reports.document import DocumentError
+from kvproof.check.runs import configuration as file
+from kvproof.check.runs.configuration import FILE, ConfigurationError, configuration
 from kvproof.reports.result import KNOWN
 from kvproof.spec.text.properties import MEANINGS
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-FILE = Path("kvproof.toml")
-TABLE = "known"
 NEEDED = ("property", "reason", "expires")
 OPTIONAL = ("signature", "subject")
 ANY = "*"
-
-
-class KnownFileError(DocumentError):
-    """The file of known findings cannot be used; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -80,23 +69,20 @@ class KnownFindings:
 
 
 def known_findings(path: Path | None, today: date | None = None) -> KnownFindings:
-    """The entries of a file; by default of `kvproof.toml` in the working folder, if there. Raises KnownFileError."""
+    """The entries of a file; by default of `kvproof.toml` in the working folder, if it is there.
+
+    Raises ConfigurationError.
+    """
     if path is None:
         if not FILE.is_file():
             return KnownFindings()
         path = FILE
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise KnownFileError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise KnownFileError(f"{path} is not TOML: {error}") from error
-    foreign = sorted(data.keys() - {TABLE})
-    if foreign:
-        raise KnownFileError(f"{path}: there is no key {foreign[0]!r}; the only key is [[{TABLE}]]")
-    tables = data.get(TABLE, [])
+    data = configuration(path)
+    tables = data.get(file.KNOWN, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise KnownFileError(f"{path}: {TABLE!r} must be a list of tables: write [[{TABLE}]] before each finding")
+        raise ConfigurationError(
+            f"{path}: {file.KNOWN!r} must be a list of tables: write [[{file.KNOWN}]] before each finding"
+        )
     entries = tuple(_entry(path, number, table) for number, table in enumerate(tables, start=1))
     return KnownFindings(entries, today or date.today())
 
@@ -105,18 +91,22 @@ def _entry(path: Path, number: int, table: dict[str, Any]) -> Known:
     context = f"{path}: known finding {number}"
     foreign = sorted(table.keys() - {*NEEDED, *OPTIONAL})
     if foreign:
-        raise KnownFileError(f"{context}: there is no key {foreign[0]!r}; there are {', '.join((*NEEDED, *OPTIONAL))}")
+        raise ConfigurationError(
+            f"{context}: there is no key {foreign[0]!r}; there are {', '.join((*NEEDED, *OPTIONAL))}"
+        )
     missing = [key for key in NEEDED if key not in table]
     if missing:
-        raise KnownFileError(f"{context}: {missing[0]!r} is missing")
+        raise ConfigurationError(f"{context}: {missing[0]!r} is missing")
     for key, value in table.items():
         if key == "expires":
             if type(value) is not date:
-                raise KnownFileError(
+                raise ConfigurationError(
                     f"{context}: expires must be a date, such as 2027-01-31 without quotes; it is {value!r}"
                 )
         elif not isinstance(value, str) or not value.strip():
-            raise KnownFileError(f"{context}: {key} must be a text that is not empty; it is {value!r}")
+            raise ConfigurationError(f"{context}: {key} must be a text that is not empty; it is {value!r}")
     if table["property"] not in MEANINGS:
-        raise KnownFileError(f"{context}: there is no property {table['property']!r}; there are {', '.join(MEANINGS)}")
+        raise ConfigurationError(
+            f"{context}: there is no property {table['property']!r}; there are {', '.join(MEANINGS)}"
+        )
     return Known(**table)

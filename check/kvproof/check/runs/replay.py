@@ -11,19 +11,23 @@ from kvproof.check.counterexample.trace_schema import CounterexampleError
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Unsupported
+from kvproof.check.runs.trust import Trust, found_above, trust
 from kvproof.check.subjects import UnknownSubject
 
 Subject = str | Callable[[], Any]  # the name of a subject, or its factory
 
 
-def replay(path: Path, subject: Subject | None = None, isolation: bool | None = None) -> Replay:
+def replay(
+    path: Path, subject: Subject | None = None, isolation: bool | None = None, trusted: Trust | None = None
+) -> Replay:
     """Replay a counterexample file on its own subject, or on another one.
 
     isolation: whether a subject that is named runs in a process of its own; None isolates every subject but kvproof's.
+    trusted: which code the file may name; by default what `kvproof.toml` in the working folder trusts.
     """
     try:
         trace = load(path)
-        make = _factory(path, trace.subject if subject is None else subject, isolation, is_default=subject is None)
+        make = _factory((trusted or trust()).subject_of(path, trace.subject) if subject is None else subject, isolation)
         return replay_trace(path, trace, make, subject if isinstance(subject, str) else trace.subject)
     except (CounterexampleError, UnknownSubject) as error:
         return Replay(ReplayStatus.ERROR, str(error), is_misnamed=True)
@@ -35,41 +39,31 @@ def replay(path: Path, subject: Subject | None = None, isolation: bool | None = 
         return Replay(ReplayStatus.ERROR, f"a fault of kvproof, not of the subject: {error}")
 
 
-def redraw(path: Path, subject: str | None = None, isolation: bool | None = None) -> Path:
+def redraw(path: Path, subject: str | None = None, isolation: bool | None = None, trusted: Trust | None = None) -> Path:
     """Write the page of a counterexample file again, replayed on its own subject or on another one.
 
     Raises CounterexampleError, UnknownSubject, OSError.
     """
     trace = load(path)
-    name = subject or trace.subject
-    make = _factory(path, name, isolation, is_default=subject is None)
-    return draw(path, replace(trace, subject=name), make)
+    make = _factory(subject or (trusted or trust()).subject_of(path, trace.subject), isolation)
+    return draw(path, replace(trace, subject=subject or trace.subject), make)
 
 
 def assert_fixed(path: Path, subject: Subject | None = None) -> None:
     """Raise AssertionError, whose text is the refutation, unless the counterexample is fixed.
 
-    Raises CounterexampleError if it cannot be replayed.
+    subject: the factory of the subject, or its name; `file.py:factory` is also looked for in the folders above the
+    trace. Needed if the trace names code, which a file may not choose. Raises CounterexampleError if the trace cannot
+    be replayed.
     """
     __tracebackhide__ = True
-    done = replay(path, subject)
+    named = found_above(path, subject) if isinstance(subject, str) else subject
+    done = replay(path, named, trusted=trust(command="assert_fixed(path, {name!r})"))
     if done.status is ReplayStatus.FAILED:
         raise AssertionError(done.text)
     if done.status is ReplayStatus.ERROR:
         raise CounterexampleError(done.text)
 
 
-def _factory(path: Path, subject: Subject, isolation: bool | None, *, is_default: bool) -> Callable[[], Any]:
-    if not isinstance(subject, str):
-        return subject
-    return factory_for(_found_from(path, subject) if is_default else subject, isolation)
-
-
-def _found_from(path: Path, subject: str) -> str:
-    """A subject `path/to/file.py:factory` is looked for in the working folder, then in each folder above the file."""
-    file, separator, factory = subject.rpartition(":")
-    if separator and file.endswith(".py") and not Path(file).exists():
-        for folder in path.resolve().parents:
-            if (folder / file).is_file():
-                return f"{folder / file}:{factory}"
-    return subject
+def _factory(subject: Subject, isolation: bool | None) -> Callable[[], Any]:
+    return factory_for(subject, isolation) if isinstance(subject, str) else subject

@@ -16,6 +16,7 @@ from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import RESULT, StoreError, explained
+from kvproof.check.runs.trust import Trust, UntrustedSubject
 from kvproof.check.runs.verdicts import ReportedFinding
 from kvproof.check.search.suppression import KnownFailure
 from kvproof.reports.document import DocumentError, read, write_atomically
@@ -93,18 +94,26 @@ class Bookmark:
         return Stage(BEFORE, 1e-9, [], run)
 
 
-def resumed(folder: Path, subject: str | None, seed: int | None) -> Bookmark:
-    """The bookmark that a hunt left in its folder. Raises UsageError if there is none, or if it is of another hunt."""
+def resumed(folder: Path, subject: str | None, seed: int | None, trusted: Trust) -> Bookmark:
+    """The bookmark that a hunt left in its folder.
+
+    Raises UsageError if there is none, or if it is of another hunt, or if it names code that is not trusted.
+    """
     try:
         progress = msgspec.json.decode((folder / FILE).read_bytes(), type=HuntProgress)
         result = read(folder / RESULT, Result)
     except FileNotFoundError as error:
         raise UsageError(f"{folder} holds no hunt that can be resumed: it has no {FILE}") from error
-    except (OSError, msgspec.MsgspecError, DocumentError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, DocumentError) as error:
         raise UsageError(f"the hunt in {folder} cannot be resumed: {error}") from error
     for name, given, kept in (("subject", subject, progress.subject), ("seed", seed, progress.seed)):
         if given is not None and given != kept:
             raise UsageError(f"the hunt in {folder} has {name} {kept}; leave --{name} out, or begin another hunt")
+    if subject is None:
+        try:
+            trusted.subject_of(folder, progress.subject)
+        except UntrustedSubject as error:
+            raise UsageError(str(error)) from error
     bookmark = Bookmark(folder, progress)
     bookmark.earlier = [check for check in result.checks if check.verdict is Verdict.REFUTED and check.trace]
     return bookmark

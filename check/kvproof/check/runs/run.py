@@ -39,7 +39,7 @@ class RunOptions:
     contract_fails: bool = False
 
     def saving(self, make: Callable[[], ManagerSubject]) -> Saving:
-        """The saver of this run's counterexamples. Raises KnownFileError."""
+        """The saver of this run's counterexamples. Raises ConfigurationError."""
         known = known_findings(self.known)
         seconds = SHORTEN_SECONDS_MAX
         if self.seconds is not None:
