@@ -5,12 +5,13 @@ Prompts are cut from and continue earlier ones, over one to three tokens, so tha
 
 from random import Random
 
+from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.manager.base import Limits
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.search.operations_by_kind import OperationsByKind
-from kvproof.check.search.prompts import draw_images, draw_key
+from kvproof.check.search.prompts import Chats, draw_key_and_images
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 80
@@ -47,11 +48,14 @@ class ManagerOperations(OperationsByKind):
         self.chunk_max = 2 * config.block_size + 1
         self.num_seqs = self.num_groups = 0
         self.prompts: list[tuple[int, ...]] = []
+        self.chats = Chats(random, self.judge.seqs)
         self.samples = [tuple(random.randrange(self.num_tokens) for _ in range(GROUP_MEMBERS_MAX)) for _ in range(4)]
 
     def concrete(self, kind: str, about: list[int]) -> Operation:
         """An operation of the kind, about one of these groups or sequences."""
         random = self.random
+        if self.chats.newest:
+            self.chats.follow()
         one = about[int(random.random() * len(about))] if about else 0
         match kind:
             case "new":
@@ -72,13 +76,15 @@ class ManagerOperations(OperationsByKind):
 
     def _new(self) -> Operation:
         random, config = self.random, self.config
-        tokens = self._prompt()
+        chat = self.chats.next_turn()
+        tokens = self._prompt(chat)
         seqs = []
         for _ in range(config.group_size):
             self.num_seqs += 1
             seqs.append(self.num_seqs)
         self.num_groups += 1
-        key, images = draw_key(random, config), draw_images(random, config, len(tokens))
+        self.chats.newest = seqs[0]
+        key, images = draw_key_and_images(random, config, len(tokens), chat)
         operation: Operation = ("new", self.num_groups, tuple(seqs), tokens, key, images)
         if config.cross and random.random() < 0.7:
             self.num_seqs += 1
@@ -86,10 +92,10 @@ class ManagerOperations(OperationsByKind):
             return (*operation, (self.num_seqs, tuple(random.randrange(self.num_tokens) for _ in range(length))))
         return operation
 
-    def _prompt(self) -> tuple[int, ...]:
+    def _prompt(self, chat: ExpectedSequence | None) -> tuple[int, ...]:
         random, size = self.random, self.config.block_size
-        tokens: list[int] = []
-        if self.prompts and random.random() < 0.7:
+        tokens = chat.tokens[:] if chat else []
+        if not tokens and self.prompts and random.random() < 0.7:
             tokens = list(random.choice(self.prompts))
             if random.random() < 0.5:
                 tokens = tokens[: random.randint(0, len(tokens))]

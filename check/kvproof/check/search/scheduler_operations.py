@@ -11,7 +11,7 @@ from kvproof.check.oracle.scheduler.base import unfinished
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.oracle.scheduler.stepping import GROUP_MEMBERS_MAX
 from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
-from kvproof.check.search.prompts import Prompts, draw_images, draw_key
+from kvproof.check.search.prompts import Chats, Prompts, draw_key_and_images
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 120  # operations before the drain
@@ -41,7 +41,7 @@ class SchedulerOperations:
         self.num_generated_max = pick((1, 4, 12, 30))
         fitting = min(config.max_model_len, config.num_gpu_blocks * config.block_size)
         longest = max(1, int(fitting * pick((0.2, 0.4, 0.7, 1.2))))  # long ones are ignored, short ones fill the pool
-        self.prompts = Prompts(random, config.block_size, longest)
+        self.prompts, self.chats = Prompts(random, config.block_size, longest), Chats(random, self.judge.seqs)
         self.samples = [self.prompts.some(NUM_SAMPLES) for _ in range(4)]
         self.num_seqs = self.num_requests = self.num_to_come = 0
 
@@ -49,6 +49,8 @@ class SchedulerOperations:
         """The next operation; it is enabled."""
         random, judge = self.random.random, self.judge
         requests = judge.requests
+        if self.chats.newest:
+            self.chats.follow()
         if judge.is_enabled("add"):
             must_arrive = not requests and not judge.under_way
             may_arrive = not self.num_to_come and len(requests) < self.num_requests_max
@@ -102,17 +104,19 @@ class SchedulerOperations:
         if len(self.judge.seqs) + config.group_size + 1 > NUM_SEQS_MAX:
             self.num_to_come = 0
             return self._step()
-        tokens = self.prompts.draw()
+        chat = self.chats.next_turn()
+        tokens = self.prompts.draw(chat)
         self.num_requests += 1
         seqs = []
         for _ in range(random.randint(1, config.group_size)):
             self.num_seqs += 1
             seqs.append(self.num_seqs)
-        key, images = draw_key(random, config), draw_images(random, config, len(tokens))
+        key, images = draw_key_and_images(random, config, len(tokens), chat)
         encoder = None
         if config.cross and random.random() < 0.7:
             self.num_seqs += 1
             encoder = (self.num_seqs, self.prompts.some(random.randint(1, 2 * config.block_size)))
+        self.chats.newest = seqs[0]
         max_tokens = random.randint(1, self.num_generated_max)
         whole = "add", self.num_requests, tuple(seqs), tokens, max_tokens, key, images, encoder
         if not config.transfers:

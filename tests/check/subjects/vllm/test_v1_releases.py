@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from kvproof.check.protocol.finding import AdapterError
-from kvproof.check.subjects.vllm.v1_fakes import PLACEHOLDER, FakeRequest
+from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
 from kvproof.check.subjects.vllm.v1_loader import STAND_INS, content_hash, images_in
 from kvproof.check.subjects.vllm.v1_manager import Calls
-from kvproof.spec.text.identity import Image, Key
+from kvproof.spec.text.identity import Key
 
 
 class AsOf065:
@@ -62,13 +62,6 @@ def test_hashes_differ_where_content_does_and_agree_where_it_does_not() -> None:
 def test_the_images_in_a_range_are_those_with_a_row_in_it(start: int, end: int, expected: tuple[int, int]) -> None:
     images = [SimpleNamespace(mm_position=SimpleNamespace(offset=o, length=n)) for o, n in ((2, 2), (5, 1))]
     assert images_in(images, start, end) == expected
-
-
-def test_tokens_under_an_image_are_placeholders_that_no_text_has_also_those_sampled_later() -> None:
-    request = FakeRequest(1, [5, 6, 7], Key(), (Image("P", 1, 1), Image("Q", 3, 1)), None)
-    request.append_token(8)
-    request.append_token(9)
-    assert request.all_token_ids == [5, PLACEHOLDER + 6, 7, PLACEHOLDER + 8, 9]
 
 
 def test_a_request_hashes_its_blocks_when_it_is_made_and_with_each_token() -> None:

@@ -10,8 +10,6 @@ from typing import Any
 
 from kvproof.spec.text.identity import Image, Key
 
-PLACEHOLDER = 1 << 20  # the first of the token ids for images; no text has them
-
 
 class Position:
     """Where an image lies; a mapping in releases before 0.8.3."""
@@ -57,8 +55,7 @@ class FakeRequest:
         self, seq_id: int, tokens: list[int], key: Key, images: tuple[Image, ...], hasher: Callable[[Any], Any] | None
     ) -> None:
         self.request_id = str(seq_id)
-        self._images = images
-        self.all_token_ids: list[int] = []
+        self.all_token_ids = tokens[:]
         self.num_prompt_tokens = len(tokens)
         self.num_computed_tokens = 0
         self.status: Any = None
@@ -71,22 +68,15 @@ class FakeRequest:
         self.mm_inputs = self.mm_features
         self.block_hashes: list[Any] = []
         self.kv_block_hashes: list[Any] = []
-        for token in tokens:
-            self._add_token(token)
         self._hasher = hasher
         self._hash()
-
-    def _add_token(self, token: int) -> None:
-        position = len(self.all_token_ids)
-        is_image = any(image.start <= position < image.start + image.length for image in self._images)
-        self.all_token_ids.append(PLACEHOLDER + token if is_image else token)
 
     def _hash(self) -> None:
         if self._hasher is not None:
             self.block_hashes.extend(self._hasher(self))
 
     def append_token(self, token: int) -> None:
-        self._add_token(token)
+        self.all_token_ids.append(token)
         self._hash()
 
     @property

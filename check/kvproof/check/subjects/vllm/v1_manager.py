@@ -36,7 +36,6 @@ ASSUMPTIONS = (
     Assumption("one-request-at-a-time", "A request is allocated to once in a step; what is freed is not in the step."),
     Assumption("adapter-ids", "Two adapters never have the same id; their names may be equal."),
     Assumption("image-rows", "An image's name fixes its number of rows; images do not overlap and come in order."),
-    Assumption("image-placeholders", "Where an image lies, the token is a placeholder, which no text has."),
     Assumption("lookahead-constant", "The number of lookahead slots is the same in every call."),
     Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
     Assumption("synchronous", "A step is over before the next is scheduled; frees come between steps."),

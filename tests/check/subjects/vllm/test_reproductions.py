@@ -1,0 +1,40 @@
+"""The scripts that show a fault with vLLM alone: they fail on the faulty release, and pass on the repaired one.
+
+Here vLLM is what the adapters import of a release, so that the scripts run without its dependencies.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvproof.check.subjects.loading import download
+
+pytestmark = pytest.mark.engine
+SCRIPTS = Path(__file__).parents[4] / "examples" / "reproductions"
+RUN = """
+import runpy, sys
+from kvproof.check.subjects.registry import find
+
+find(sys.argv[1])()
+runpy.run_path(sys.argv[2])
+"""
+
+
+def exit_code(script: str, subject: str) -> int:
+    download.add(f"vllm=={subject.partition('==')[2]}")
+    command = [sys.executable, "-c", RUN, subject, str(SCRIPTS / script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode
+
+
+@pytest.mark.parametrize(
+    ("script", "faulty", "repaired"),
+    [("vllm_image_position_not_in_key.py", "vllm-v1==0.18.1", "vllm-v1==0.19.0")],
+)
+def test_a_script_fails_on_the_faulty_release_and_passes_on_the_repaired_one(
+    script: str, faulty: str, repaired: str
+) -> None:
+    assert (exit_code(script, faulty), exit_code(script, repaired)) == (1, 0)
