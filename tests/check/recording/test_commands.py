@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
+from kvproof.check.recording import import_hook
 from kvproof.reports import result as documents
 from kvproof.spec import verdict
 
@@ -96,16 +98,78 @@ def test_a_command_records_every_manager_that_it_makes(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     program = "from kvproof.check.cli.app import main; main()"
     command = [sys.executable, "-c", program, "record", "--out", "live.jsonl", "--", sys.executable, "program.py"]
-    for _ in range(2):
+    for names in ("live.jsonl live-2.jsonl", "live.jsonl live-3.jsonl"):
         done = subprocess.run(
             command, cwd=tmp_path, capture_output=True, text=True, env=environment(), check=False, timeout=60
         )
         assert done.returncode == 0, done.stderr
-        assert sorted(path.name for path in tmp_path.glob("*.jsonl")) == ["live-2.jsonl", "live.jsonl"]
+        assert f"judge with: kvproof validate {names}\n" in done.stdout
+    assert sorted(path.name for path in tmp_path.glob("*.jsonl")) == ["live-2.jsonl", "live-3.jsonl", "live.jsonl"]
     for number, name in enumerate(("live.jsonl", "live-2.jsonl"), 1):
         lines = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
         assert lines[1]["seqs"][0]["seq"] == number
         assert lines[-1]["call"] == "recording ended"
+
+
+def test_a_python_with_an_install_of_its_own_records_each_manager_once(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    theirs, recorders = tmp_path / "theirs", tmp_path / "recorders"
+    theirs.mkdir()
+    (theirs / "sitecustomize.py").write_text("print('their sitecustomize')")
+    shutil.copytree(import_hook.PLACE, recorders)  # of the kvproof that records, which is another install
+    command = [sys.executable, "program.py"]
+    given = import_hook.environment(tmp_path / "live.jsonl", shows_pool=False, digest_key=None)
+    path = os.pathsep.join([str(recorders), str(theirs), environment()["PYTHONPATH"]])
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=given | {"PYTHONPATH": path},
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "their sitecustomize\n", "")
+    assert sorted(path.name for path in tmp_path.glob("*.jsonl")) == ["live-2.jsonl", "live.jsonl"]
+
+
+def test_a_recording_that_is_begun_twice_in_a_process_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(import_hook.FILE, "live.jsonl")
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    before = len(sys.meta_path)
+    import_hook.install()
+    import_hook.install()
+    assert len(sys.meta_path) == before + 1
+
+
+def test_files_that_are_no_recordings_are_kept(kvproof: Callable[..., Result], tmp_path: Path) -> None:
+    for name in ("run-777.jsonl", "run-2.jsonl", "run.jsonl"):
+        (tmp_path / name).write_text("mine")
+    refused = kvproof("record", "--out", "run.jsonl", "--", "true")
+    assert refused.exit_code == 2
+    assert "run.jsonl exists and is not a recording of kvproof; name another file, or remove it" in refused.stderr
+    assert kvproof("record", "--subject", "kvproof", "--steps", "5", "--out", "run.jsonl").exit_code == 2
+    assert (tmp_path / "run.jsonl").read_text() == "mine"
+    assert kvproof("record", "--subject", "kvproof", "--steps", "5", "--out", "/proc/none").exit_code == 2
+    (tmp_path / "run.jsonl").unlink()
+    assert kvproof("record", "--out", "run.jsonl", "--", "true").exit_code == 0
+    assert [(tmp_path / f"run-{number}.jsonl").read_text() for number in (777, 2)] == ["mine", "mine"]
+
+
+def test_a_recording_is_kept_if_the_command_cannot_be_started(kvproof: Callable[..., Result], tmp_path: Path) -> None:
+    assert kvproof("record", "--subject", "kvproof", "--steps", "5", "--out", "run.jsonl").exit_code == 0
+    before = (tmp_path / "run.jsonl").read_bytes()
+    assert kvproof("record", "--out", "run.jsonl", "--", "./no-such-command").exit_code == 2
+    assert (tmp_path / "run.jsonl").read_bytes() == before
+
+
+def test_a_recorded_process_does_not_record_its_commands_again(
+    kvproof: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(import_hook.FILE, "live.jsonl")
+    refused = kvproof("record", "--", "true")
+    assert refused.exit_code == 2
+    assert "this process is being recorded by kvproof already" in refused.stderr
 
 
 def test_the_exit_code_of_a_recorded_command_is_kept(kvproof: Callable[..., Result]) -> None:

@@ -34,16 +34,18 @@ def record(
         str | None,
         typer.Option("--digest-key", metavar="KEY", envvar="KVPROOF_DIGEST_KEY", help="Store tokens as keyed digests."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The recording; an existing file is replaced.")] = (
-        DEFAULT_FILE
-    ),
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FILE", help="The recording; an earlier recording of this name is replaced."),
+    ] = (DEFAULT_FILE),
 ) -> None:
     """Record the calls and answers of a live block manager; `kvproof validate FILE` judges the recording.
 
     Give a command after --. Every Python process that it starts records each block manager of vLLM V0, vLLM V1 or
-    kvproof that it creates, from its creation. The first manager is recorded to FILE, the second to FILE-2, and so on.
-    kvproof must be installed in that Python. The exit code is that of the command. Two lines in your own process do the
-    same without environment variables: `from kvproof.check.recording import record`, `record(manager, FILE)`.
+    kvproof that it creates, from its creation. The first manager is recorded to FILE, the second to FILE-2, and so on;
+    a number that a file has already is left out. kvproof must be installed in that Python. The exit code is that of the
+    command. Two lines in your own process do the same without environment variables: `from kvproof.check.recording
+    import record`, `record(manager, FILE)`.
 
     With --subject, one of kvproof's own subjects is driven in this process, with a configuration drawn from the seed.
     This makes an example, and serves as a check in a CI.
@@ -57,25 +59,36 @@ def record(
 
 
 def _recorded_command(command: list[str], out: Path, shows_pool: bool, digest_key: str | None) -> int:
+    import shlex
+    import shutil
     import subprocess
 
-    from kvproof.check.recording.import_hook import environment
+    from kvproof.check.recording.import_hook import environment, is_recorded, numbered
+    from kvproof.check.recording.recorder import RecordingRefused, require_replaceable
     from kvproof.check.runs.store import explained
     from kvproof.check.runs.terminal import output, say
 
+    if is_recorded():
+        raise UsageError("this process is being recorded by kvproof already, so its commands are, too")
+    if shutil.which(command[0]) is None:
+        raise UsageError(f"{command[0]} cannot be run: there is no such program")
     with explained(out):
         out.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            require_replaceable(out)
+        except RecordingRefused as error:
+            raise UsageError(str(error)) from error
         out.unlink(missing_ok=True)
-        for earlier in out.parent.glob(f"{out.stem}-*{out.suffix}"):
-            if earlier.stem.removeprefix(f"{out.stem}-").isdigit():
-                earlier.unlink()
+        earlier = set(numbered(out))
     try:
         code = subprocess.run(command, env=environment(out, shows_pool, digest_key), check=False).returncode
     except OSError as error:
         raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
     console = output()
-    if out.exists():
-        say(console, f"recorded: {out}; judge it with: kvproof validate {out}")
+    written = [path for path in (out, *numbered(out)) if path.exists() and path not in earlier]
+    if written:
+        names = shlex.join(str(path) for path in written)
+        say(console, f"recorded: {', '.join(str(path) for path in written)}; judge with: kvproof validate {names}")
     else:
         say(console, "nothing was recorded: no Python process of the command created a block manager")
     return code if code >= 0 else 128 - code

@@ -53,14 +53,24 @@ def record_run(
         )
     random = Random(seed)
     begun: list[Recorder] = []
+    refused: list[RecordingRefused] = []
     open_subject = subject.open
 
     def opened(config: Config) -> None:
         open_subject(config)
-        begun.append(record(_manager_of(subject), path, **options))
+        try:
+            begun.append(record(_manager_of(subject), path, **options))
+        except RecordingRefused as error:
+            refused.append(error)
+            raise
 
     subject.open = opened
-    driver, config = _driver(subject, random, fixed)
+    try:
+        driver, config = _driver(subject, random, fixed)
+    except Finding:
+        if refused:  # for the judge, `open` raised; the reason is the file or the kind of manager
+            raise refused[0] from None
+        raise
     operations: list[Operation] = []
     finding = None
     try:

@@ -21,7 +21,7 @@ MANAGERS = {
     "vllm.v1.core.kv_cache_manager": "KVCacheManager",
     "kvproof.impl.block_manager": "SelfAttnBlockSpaceManager",
 }
-PLACE = Path(__file__).with_name("on_start")
+PLACE = Path(__file__).with_name("on_start")  # of this install; the recorded Python may have another one
 
 
 class _Finder(MetaPathFinder):
@@ -78,6 +78,8 @@ def _record(manager: Any) -> None:
         record(manager, path, digest_key=key.encode() if key else None, shows_pool=SHOWS_POOL in os.environ)
     except (RecordingRefused, OSError) as error:
         print(f"kvproof: not recorded: {error}", file=sys.stderr)
+    except Exception as error:
+        print(f"kvproof: not recorded, by a fault of kvproof: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def _claimed(path: Path) -> Path:
@@ -92,15 +94,38 @@ def _claimed(path: Path) -> Path:
             name = path.with_name(f"{path.stem}-{number}{path.suffix}")
 
 
+def numbered(path: Path) -> list[Path]:
+    """The files that have the names of the second and later managers of a recording to this path, in order."""
+    found = {}
+    for file in path.parent.iterdir():
+        stem, separator, number = file.name.removesuffix(path.suffix).rpartition("-")
+        if separator and stem == path.stem and file.suffix == path.suffix and number.isdecimal():
+            found[int(number)] = path.with_name(file.name)
+    return [found[number] for number in sorted(found)]
+
+
+def is_recorded() -> bool:
+    """Whether the managers of this process are recorded by the environment that `environment` made."""
+    return FILE in os.environ
+
+
 def install() -> None:
-    """Record the managers of modules that are imported from now on, if the environment names a file."""
-    if FILE in os.environ:
+    """Record the managers of modules that are imported from now on, if the environment names a file.
+
+    A second call changes nothing, so that no manager is recorded twice.
+    """
+    if is_recorded() and not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
-def run_shadowed() -> None:
-    """Run the `sitecustomize` that Python would have found without this one."""
-    elsewhere = [entry for entry in sys.path if Path(entry).resolve() != PLACE.resolve()]
+def run_shadowed(own: str) -> None:
+    """Run the `sitecustomize` that Python would have found without this one.
+
+    own: the file of the one that runs now. It belongs to the kvproof that records, which may be another install than
+    the one that this module is of.
+    """
+    folders = {Path(own).resolve().parent, PLACE.resolve()}
+    elsewhere = [entry for entry in sys.path if Path(entry).resolve() not in folders]
     found = PathFinder.find_spec("sitecustomize", elsewhere)
     if found is not None and found.loader is not None:
         module = ModuleType("sitecustomize")

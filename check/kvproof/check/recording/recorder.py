@@ -23,11 +23,25 @@ from kvproof.check.recording.format import DIGESTS, ENDED, IDS, STOPPED, Header,
 from kvproof.check.subjects.loading.partial_import import installed_version
 
 DIGEST_BYTES = 8
+FIRST_BYTES = b'{"kvproof_recording":'  # of every recording
 POSITIVE = (1 << 63) - 1
 
 
 class RecordingRefused(Exception):
     """The object cannot be recorded; the message gives the reason."""
+
+
+def require_replaceable(path: Path) -> None:
+    """Raise RecordingRefused if the file exists and is neither empty nor a recording: it would be lost."""
+    try:
+        if not path.is_file():
+            return
+        with path.open("rb") as file:
+            first = file.read(len(FIRST_BYTES))
+    except OSError as error:
+        raise RecordingRefused(f"{path} cannot be read: {error.strerror}") from error
+    if first not in (b"", FIRST_BYTES):
+        raise RecordingRefused(f"{path} exists and is not a recording of kvproof; name another file, or remove it")
 
 
 class Written:
@@ -64,6 +78,7 @@ class Recorder:
         if shows_pool:
             header.refs, header.free_ids = self.pool()
         header.started = datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
+        require_replaceable(path)
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
         except OSError as error:

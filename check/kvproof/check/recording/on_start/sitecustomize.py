@@ -8,4 +8,4 @@ except ImportError:
     print(f"kvproof: {sys.executable} has no kvproof installed; nothing is recorded", file=sys.stderr)
 else:
     install()
-    run_shadowed()
+    run_shadowed(__file__)
