@@ -130,10 +130,22 @@ EXPRESSIONS = (
     "move(state)",
     "BLOCKS == 1",
 )
+WITHOUT_A_VALUE = (  # names that stand for no value, there or anywhere
+    "q = 1\nif state.f1[0]:\n    if not state.f1[0]:\n        q = [1 for p in SLOTS]\nx = q",
+    "x = BLOCKS",
+    "if state.f1[0]:\n    x = BLOCKS\nelse:\n    x = SEQS",
+    "x = BLOCKS if state.f1[0] else SEQS",
+    "x = any(q == 1 for q in (BLOCKS if state.f1[0] else SEQS))",
+    "x = [1 for q in (BLOCKS if state.f1[0] else SEQS)]",
+    "x = all(q >= 0 for q in COUNTS)",
+    "x = amount(BLOCKS, 1)",
+    "other = state if state.f1[0] else state",
+)
 PIECES = (
     *STATEMENTS,
     *FOUND_BY_A_LINT,
     *(f"x = {one} == 1" if one == "BLOCKS" else f"x = {one}" for one in EXPRESSIONS),
+    *WITHOUT_A_VALUE,
 )
 BODIES = (  # of a function, in place of one `return`
     "x = 1\nreturn x",

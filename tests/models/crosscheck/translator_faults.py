@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 TRANSLATION = "kvproof.models.translation"
+LOSES_ITS_VALUE = "q = 1\nif state.f1[0]:\n    if not state.f1[0]:\n        q = [1 for p in SLOTS]\nx = q"
 NAME = "{len(_BOUND) + further}{SERIAL}{next(_SERIALS)}"  # of a bound variable, after that of the text
 
 
@@ -245,8 +246,16 @@ OUTSIDE = (  # found on programs outside the language
         "a name of one side of a branch has a value after it",
         "rules",
         "Run._branch",
-        "names = dict(frame.names)",
+        "names: dict[str, Any] = {}",
         "names = {**yes.names, **no.names}",
         piece="if state.f1[0]:\n    q = 1\nx = q",
+    ),
+    fault(
+        "a name that lost its value in a branch has the value of before",
+        "rules",
+        "Run._branch",
+        "names: dict[str, Any] = {}",
+        "names = dict(frame.names)",
+        piece=LOSES_ITS_VALUE,
     ),
 )

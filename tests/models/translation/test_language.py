@@ -84,7 +84,7 @@ def run(source: str) -> Any:
         ("state.live[seq] = state.refcount[seq] and state.live[seq]", "a condition that is no truth value"),
         ("if state.refcount[seq]:\n        pass", "a condition that is no truth value"),
         ("state.refcount[seq] = state.refcount[seq] // 0", "division by 0"),
-        ("state.refcount = [1 for s in range(seq)]", "range is no function of the language"),
+        ("state.refcount = [1 for s in range(seq)]", "the generator does not run over a domain"),
         ("state.refcount = [1 for b in BLOCKS if b > 1]", "a comprehension with an `if` or over two domains"),
         ("state.live[seq] = all([state.live[s] for s in SEQS])", "all of no generator"),
         ("state.live[seq] = any(state.live[s] for s in SEQS if s)", "an `if` in a generator"),

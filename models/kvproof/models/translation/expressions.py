@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kvproof.models.translation.conditions import Conditions
-from kvproof.models.translation.maps import Value, chosen, shape
+from kvproof.models.translation.errors import NotInLanguage
+from kvproof.models.translation.maps import Value, chosen, is_value, shape
 from kvproof.models.translation.terms import (
     COMPARISONS,
     Number,
@@ -49,7 +50,7 @@ class Expressions:
                 return node.value
             case ast.Name(id=name):
                 if name not in frame.names:
-                    raise frame.error(node, f"the name {name} has no value here", "assign it on every path")
+                    raise self.without_value(name, node, frame)
                 return frame.names[name]
             case ast.UnaryOp(op=ast.Not()):
                 return negation(self.truth(node.operand, frame))
@@ -76,7 +77,7 @@ class Expressions:
         if name in ("min", "max") and len(node.args) > 1 and not node.keywords:
             numbers = [self.number(argument, frame) for argument in node.args]
             return least(*numbers) if name == "min" else greatest(*numbers)
-        if name == "abs" and len(node.args) == 1:
+        if name == "abs" and len(node.args) == 1 and not node.keywords:
             one = self.number(node.args[0], frame)
             return greatest(one, -one)
         raise frame.error(
@@ -92,6 +93,10 @@ class Expressions:
             node, f"{kind} is not in the language", "write it with numbers, comparisons, `and`/`or`/`not` and calls"
         )
 
+    def without_value(self, name: str, node: ast.expr, frame: Frame) -> NotInLanguage:
+        """The error that a name has no value."""
+        return frame.error(node, f"the name {name} has no value here", "assign it on every path")
+
     def truth(self, node: ast.expr, frame: Frame) -> Truth:
         """The value of a condition. Raises NotInLanguage if it is no truth value."""
         found = self.value(node, frame)
@@ -102,7 +107,10 @@ class Expressions:
 
     def term(self, node: ast.expr, frame: Frame) -> Term:
         """The value of an expression that is a number or a truth value. Raises NotInLanguage."""
-        found = self.value(node, frame)
+        return self.as_term(self.value(node, frame), node, frame)
+
+    def as_term(self, found: Any, node: ast.expr, frame: Frame) -> Term:
+        """The value of an expression as a number or truth value. Raises NotInLanguage."""
         if not is_unknown(found) and not isinstance(found, int):
             raise frame.error(node, "a number or a truth value is needed here", "give it all of its indexes")
         term: Term = found
@@ -158,8 +166,11 @@ class Expressions:
             return COMPARISONS[name](self.number(one, frame), self.number(other, frame))
         if name not in ("Eq", "NotEq"):
             raise frame.error(node, f"the comparison {name} is not in the language", "use == != < <= > >=")
-        are_equal = equal(self.term(one, frame), self.term(other, frame))
+        are_equal = self._are_equal(one, other, frame)
         return are_equal if name == "Eq" else negation(are_equal)
+
+    def _are_equal(self, one: ast.expr, other: ast.expr, frame: Frame) -> Truth:
+        return equal(self.term(one, frame), self.term(other, frame))
 
     def _choice(self, node: ast.IfExp, frame: Frame) -> Value:
         condition = self.truth(node.test, frame)
@@ -167,6 +178,10 @@ class Expressions:
             return self.value(node.body if condition else node.orelse, frame)  # type: ignore[no-any-return]
         yes = self.assuming(condition, node.body, frame)
         no = self.assuming(negation(condition), node.orelse, frame)
+        if not is_value(yes) or not is_value(no):
+            raise frame.error(
+                node, "a choice between states or records", "choose between numbers, truth values or rows"
+            )
         if shape(yes) != shape(no):
             raise frame.error(node, "a choice between values of different shapes", "choose between values of one shape")
         return chosen(condition, yes, no)

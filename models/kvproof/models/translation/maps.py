@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
+
+import z3
 
 from kvproof.models.translation.terms import Term, Truth, choice, conjunction, equal
 from kvproof.spec.language import Domain
@@ -59,6 +61,11 @@ class Map:
 
 
 Value = Term | Map
+
+
+def is_value(found: Any) -> TypeGuard[Value]:
+    """Whether it is a value: a number, a truth value or a map; no state and no record."""
+    return isinstance(found, (int, z3.ExprRef, Map))
 
 
 def shape(value: Value) -> tuple[Domain, ...]:

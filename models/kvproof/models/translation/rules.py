@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvproof.models.translation.conditions import Conditions, Demand
-from kvproof.models.translation.maps import Map, SymbolicState, Value, chosen, merged, shape
+from kvproof.models.translation.maps import Map, SymbolicState, Value, chosen, is_value, merged, shape
 from kvproof.models.translation.sizes import Universe
 from kvproof.models.translation.states import StateExpressions
 from kvproof.models.translation.terms import Truth, conjunction, negation
@@ -163,17 +163,15 @@ class Run:
             yes = self._block(node.body, frame)
         with self.conditions.under(negation(condition)):
             no = self._block(node.orelse, frame)
-        names = dict(frame.names)
+        names: dict[str, Any] = {}  # a name without a value on one side has none afterwards
         for name in yes.names.keys() & no.names.keys():
             one, other = yes.names[name], no.names[name]
             if one is other:
                 names[name] = one
             elif isinstance(one, SymbolicState):
                 names[name] = merged(condition, one, other)
-            elif shape(one) == shape(other):
+            elif shape(one) == shape(other):  # else a row on one side and a number on the other: it has no value
                 names[name] = chosen(condition, one, other)
-            else:  # a row on one side, a number on the other: the name has no value afterwards
-                names.pop(name, None)
         return Frame(frame.file, names, frame.chain)
 
     def _require_own_lists(self, node: ast.expr, value: Any, frame: Frame, target: str = "") -> None:
@@ -183,8 +181,8 @@ class Run:
             raise frame.error(node, what, "write copied(…) of a row, or a comprehension over the rows")
 
     def _assigned(self, target: ast.expr, value: Value | SymbolicState, frame: Frame) -> Frame:
-        if isinstance(value, SymbolicState):
-            what = f"{ast.unparse(target)} is another name for a state"
+        if not is_value(value):
+            what = f"{ast.unparse(target)} is another name for a state or record"
             raise frame.error(target, what, "use the parameter itself")
         if isinstance(target, ast.Name):
             if isinstance(frame.names.get(target.id), SymbolicState):

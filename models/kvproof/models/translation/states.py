@@ -39,7 +39,9 @@ class StateExpressions(Expressions):
     def __init__(self, text: Text, universe: Universe, conditions: Conditions) -> None:
         super().__init__(conditions)
         self.text, self.universe = text, universe
-        self.constants: dict[str, Any] = {**text.constants, **universe.numbers}
+        found = {**text.constants, **universe.numbers}
+        self.domains = {name: one for name, one in found.items() if isinstance(one, Domain)}
+        self.constants: dict[str, Any] = {name: one for name, one in found.items() if name not in self.domains}
 
     def other(self, node: ast.expr, frame: Frame) -> Any:
         """Fields, subscripts and comprehensions."""
@@ -173,7 +175,7 @@ class StateExpressions(Expressions):
         """Refuse a local name that is also a constant, or a function that is called here: Python takes the local."""
         called = names_called(function)
         for node, name in names_bound(function):
-            if name in self.constants or name in called:
+            if name in self.constants or name in self.domains or name in called:
                 what = f"{name} is a local name here, and also a constant or a function that is used here"
                 raise NotInLanguage(file, node, what, "use another name")
         if function.args.defaults:
@@ -186,12 +188,22 @@ class StateExpressions(Expressions):
     # Quantifiers and comprehensions
 
     def _domain(self, generator: ast.comprehension, frame: Frame) -> tuple[str, Domain]:
-        domain = self.value(generator.iter, frame)
-        if not isinstance(generator.target, ast.Name) or not isinstance(domain, Domain) or generator.is_async:
+        domain = self.domains.get(generator.iter.id) if isinstance(generator.iter, ast.Name) else None
+        if not isinstance(generator.target, ast.Name) or domain is None or generator.is_async:
             raise frame.error(
                 generator.iter, "the generator does not run over a domain", "write `for b in BLOCKS` or the like"
             )
+        if domain.size is None:
+            raise frame.error(
+                generator.iter, f"{domain.name} is a domain without end", "name a domain of ids or places"
+            )
         return generator.target.id, domain
+
+    def without_value(self, name: str, node: ast.expr, frame: Frame) -> NotInLanguage:
+        """The error that a name has no value; the name of a domain has none outside `for … in`."""
+        if name in self.domains:
+            return frame.error(node, f"{name} is a domain, not a value", "name it in `for … in` only")
+        return super().without_value(name, node, frame)
 
     def _quantified(self, name: str, node: ast.Call, frame: Frame) -> Truth:
         match node.args:
