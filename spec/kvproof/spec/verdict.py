@@ -24,3 +24,4 @@ class Exit(IntEnum):
     INCONCLUSIVE = 4
     NOTHING_CHECKED = 5
     WORSE_THAN_BASELINE = 6
+    INTERRUPTED = 130  # before anything was decided; later, an interrupted run is inconclusive

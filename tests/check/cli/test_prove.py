@@ -54,6 +54,8 @@ def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kvproof.check.cli.prove_run.RULES", {})
     monkeypatch.setattr("kvproof.check.cli.prove_run.refutation_of", refute_wrong)
     monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda: pinned(mixed()))
+    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_names", lambda: {one.id for one in mixed()})
+    monkeypatch.setattr("kvproof.check.cli.prove_run.lints", lambda text=None: iter([]))
 
 
 def pinned(obligations: Iterable[Obligation]) -> list[str]:
@@ -73,7 +75,7 @@ def test_the_selected_obligations_are_proved_and_printed(tmp_path: Path) -> None
     schema = json.loads((Path(kvproof.reports.__path__[0]) / "result.schema.json").read_text())
     jsonschema.validate(document, schema)
     assert {check["verdict"] for check in document["checks"]} == {"proved"}
-    *proved, pin = document["checks"]
+    *proved, pin = (check for check in document["checks"] if check["judge"] != "lint")
     assert {check["judge"] for check in proved} == {"prover"}
     assert {check["id"].split("/")[3] for check in proved} == {"begin_swap"}
     assert (pin["id"], pin["counts"]) == ("pin/obligations", {"differences": 0})
@@ -87,14 +89,17 @@ def test_lints_are_part_of_it() -> None:
     assert "lints: 8 of 8 hold" in done.output
 
 
-def test_a_broken_lint_is_a_refutation(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("mixed_suite")
+@pytest.mark.parametrize("only", ["lint", "mixed/right"])
+def test_a_broken_lint_is_a_refutation_of_whatever_is_selected(only: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from kvproof.models.proofs.lint_error import Finding
 
     findings = [("no-recursion", [Finding("kvproof/spec/rules.py:7", "calls in a circle: a < a")])]
     monkeypatch.setattr("kvproof.check.cli.prove_run.lints", lambda text=None: iter(findings))
-    done = kvproof_prove("--only", "lint")
+    done = kvproof_prove("--only", only)
     assert done.exit_code == 1
     assert "refuted: lint/no-recursion: kvproof/spec/rules.py:7: calls in a circle: a < a" in done.output
+    assert "lints: 0 of 1 hold" in done.output
 
 
 @pytest.mark.usefixtures("mixed_suite")
@@ -181,7 +186,7 @@ def test_another_text_is_proved_or_refuted_with_a_state_before_and_after(tmp_pat
     assert done.exit_code == 1, done.output
     sentence = "A free or reserved block is not cached, and no slot of it counts as written."
     assert f"refuted: {name}\n  {sentence}\n" in done.output
-    (check,) = json.loads(file.read_text())["checks"]
+    (check,) = (one for one in json.loads(file.read_text())["checks"] if one["judge"] != "lint")
     assert check["counterexample"]["before"]["num_written"] == check["counterexample"]["after"]["num_written"]
     assert check["text"].splitlines()[1].startswith("Afterwards this is false for b = ")
 
@@ -302,3 +307,38 @@ def test_solvers_that_contradict_each_other_refute_the_obligation() -> None:
         assert check.verdict is Verdict.REFUTED
         assert "the solvers contradict each other" in check.text
     assert compare_answers(proved, proved).verdict is Verdict.PROVED
+
+
+@pytest.mark.usefixtures("mixed_suite")
+def test_an_interrupt_before_the_first_obligation_is_named_and_has_its_own_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> Iterator[ProofOutcome]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr("kvproof.check.cli.prove_run.decide_all", interrupted)
+    done = kvproof_prove()
+    assert done.exit_code == 130
+    assert "note: interrupted" in done.output
+    assert "No obligation was decided." in done.output
+    assert "selects nothing" not in done.output
+
+
+@pytest.mark.usefixtures("mixed_suite")
+def test_pinned_names_decide_whether_a_pattern_matches_and_new_names_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def obligations_of(suite: str) -> Iterator[Obligation]:
+        made.append(suite)
+        return mixed()
+
+    monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", obligations_of)
+    assert kvproof_prove("--only", "mixed/right", "--only", "nosuch").exit_code == 2
+    assert made == []
+    assert kvproof_prove("--only", "mixed/right").exit_code == 0
+    assert made == ["mixed"]
+    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_names", lambda: set())
+    assert kvproof_prove("--only", "mixed/right").exit_code == 0
+    assert made == ["mixed"] * 3
+    assert kvproof_prove("--only", "mixed/right", "--only", "mixed/nosuch").exit_code == 2

@@ -17,10 +17,12 @@ from kvproof.check.cli.report import report
 from kvproof.check.cli.subjects import engines, subjects
 from kvproof.check.cli.validate import validate
 from kvproof.check.cli.verify import verify
+from kvproof.check.runs.errors import discard, lost_output
+from kvproof.spec.verdict import Exit
 
 EXIT_CODES = (
     "Exit codes: 0 ok, 1 refuted, 2 usage, 3 internal error, 4 inconclusive, 5 nothing checked, "
-    "6 worse than the baseline."
+    "6 worse than the baseline, 130 interrupted before anything was decided."
 )
 
 app = typer.Typer(
@@ -62,7 +64,16 @@ def main() -> None:
             stream.reconfigure(
                 errors="backslashreplace"
             )  # a character that the terminal cannot show must not end the command
-    app()
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:  # from --help or --version; `error_boundary` handles those of the commands
+        discard(sys.stdout)
+        if isinstance(error, BrokenPipeError):
+            sys.exit(Exit.INCONCLUSIVE)
+        sys.exit(lost_output(error).exit_code)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from pathlib import Path
 from kvproof.check.runs.arguments import did_you_mean
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.fault_store import FaultStore
-from kvproof.check.runs.run import host, now, version, write_json
+from kvproof.check.runs.run import close, host, now, version
 from kvproof.check.runs.session import interruptible
+from kvproof.check.runs.store import StoreError
 from kvproof.check.runs.terminal import PLAIN_INTERVAL_SECONDS, Output, output, say
 from kvproof.check.search.exhaustive.mutation_score import ALIVE, COLUMNS, JUDGES, Fault, MutantResult, judge_all
 from kvproof.models.mutation.handmade import handmade
@@ -79,6 +80,7 @@ def run_faults(request: FaultRequest) -> Exit:
     result = Result(run)
     say(console, f"kvproof {run.version} faults, {len(mutants):,} mutants, judged by {', '.join(request.judges)}")
     found: list[MutantResult] = []
+    unwritten: StoreError | None = None
     began = time.monotonic()
     try:
         with interruptible():
@@ -86,14 +88,15 @@ def run_faults(request: FaultRequest) -> Exit:
         run.is_complete = True
     except KeyboardInterrupt:
         result.messages.append("interrupted: the result has only the mutants that were judged before")
+    except StoreError as error:
+        unwritten = error
     run.seconds = round(time.monotonic() - began, 3)
     result.checks += [_check(one) for one in sorted(found, key=lambda one: _place(one.mutant))]
     result.count_totals()
-    if request.json is not None:
-        write_json(result, Path(), request.json)
     for line, style in _lines(result, found):
         say(console, line, style)
-    return result.exit_code()
+    code = result.exit_code() if found or run.is_complete or unwritten is not None else Exit.INTERRUPTED
+    return close(result, request.json, code, unwritten)
 
 
 def _judge(

@@ -194,6 +194,7 @@ def _totals(result: Result, outcomes: list[ProofOutcome]) -> Iterator[Line]:
     solver = f"z3 {result.run.host['z3']}, seed {result.run.seed}"
     if not outcomes:
         checked = "No obligation was selected." if result.checks else "Nothing was checked: --only selects nothing."
+        checked = checked if result.run.is_complete else "No obligation was decided."
         yield f"{checked} {result.run.seconds:.1f} s, {solver}.{end}", style
         return
     verdicts = Counter(one.answer.verdict for one in outcomes)

@@ -3,6 +3,9 @@
 Order: the lints, the vacuity checks of rules and contracts, the obligations, whether they are the pinned ones, the
 vacuity check of their hypotheses, then the optional parts. An obligation that the solver does not prove is refuted only
 if a run of the specification (or of the code) confirms it; otherwise it is unknown, whatever the solver answered.
+
+Proofs mean what they say only if the lints find nothing in the text. So every lint is run with any obligation, whatever
+`--only` selects.
 """
 
 import time
@@ -17,11 +20,12 @@ from kvproof.check.cli.prove_options import ProofOptions
 from kvproof.check.cli.prove_report import ProofProgress, core_text, proof_lines
 from kvproof.check.runs.arguments import did_you_mean
 from kvproof.check.runs.errors import UsageError
-from kvproof.check.runs.run import host, now, version, write_json
+from kvproof.check.runs.run import close, host, now, version
 from kvproof.check.runs.session import interruptible
+from kvproof.check.runs.store import StoreError
 from kvproof.check.runs.terminal import output, say
 from kvproof.models.counterexamples.case import RULES
-from kvproof.models.pin import Pin, pinned_lines
+from kvproof.models.pin import Pin, pinned_lines, pinned_names
 from kvproof.models.proofs.contract_instances import runs
 from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.proofs.lints import lint_names, lints
@@ -96,16 +100,24 @@ class Selection:
         """Whether a name in that suite may be selected."""
         return not self.patterns or any(_first_part_matches(pattern, suite) for pattern in self.patterns)
 
-    def require_matched(self, suites: Iterable[str] = ()) -> None:
-        """Raise UsageError if a pattern has matched nothing, unless a name in one of these suites may match it."""
+    def require_names(self, suites: Iterable[str], text: Text | None) -> None:
+        """Raise UsageError if a pattern has matched nothing so far, and matches no obligation of these suites.
+
+        The pinned names decide this at once. Only for a pattern that matches none of them, which may be the name of a
+        new obligation, the obligations of the suites that it may select are made.
+        """
         suites = list(suites)
+        known = [name for name in pinned_names() if name.partition("/")[0] in suites]
         for pattern in self.unmatched:
-            if not any(_first_part_matches(pattern, suite) for suite in suites):
-                known = _known_names()
-                raise UsageError(
-                    f"nothing is named {pattern}{did_you_mean(pattern, known)}; "
-                    "names are suite/subject/claim, * stands for anything"
-                )
+            if not any(matches(name, pattern) for name in known):
+                made = (one.id for suite in suites if _first_part_matches(pattern, suite) for one in _made(suite, text))
+                if not any(matches(name, pattern) for name in made):
+                    raise _no_such_name(pattern)
+
+    def require_matched(self) -> None:
+        """Raise UsageError if a pattern has matched nothing."""
+        for pattern in self.unmatched:
+            raise _no_such_name(pattern)
 
 
 def matches(name: str, pattern: str) -> bool:
@@ -118,12 +130,22 @@ def _first_part_matches(pattern: str, suite: str) -> bool:
     return first == suite or any(sign in first for sign in "*?[")
 
 
-def _known_names() -> list[str]:
-    """Every name that `--only` can select, and the names of suites and subjects."""
-    names = [one.id for suite in SUITES for one in obligations_of(suite)]
+def _no_such_name(pattern: str) -> UsageError:
+    """The error of a pattern that matches nothing; it suggests names that are similar."""
+    names = sorted(pinned_names())
     subjects = [name.rpartition("/")[0] for name in names]
     fire = [*(f"{VACUITY}/{FIRES}/{rule}" for rule in RULES), *(f"{VACUITY}/{RUNS}/{one.name}" for one in CONTRACTS)]
-    return list(dict.fromkeys([*SUITES, VACUITY, *subjects, *names, *fire, f"{VACUITY}/{HYPOTHESES}"]))
+    others = [*(f"{LINT}/{name}" for name in lint_names()), f"{VACUITY}/{HYPOTHESES}"]
+    known = list(dict.fromkeys([*SUITES, VACUITY, LINT, *subjects, *names, *fire, *others]))
+    return UsageError(
+        f"nothing is named {pattern}{did_you_mean(pattern, known)}; "
+        "names are suite/subject/claim, * stands for anything"
+    )
+
+
+def _made(suite: str, text: Text | None) -> Iterable[Obligation]:
+    """The obligations of a suite. Raises NotInLanguage."""
+    return obligations_of(suite) if text is None else obligations_of(suite, text)
 
 
 def run_proofs(request: ProofRequest) -> Exit:
@@ -137,6 +159,7 @@ def run_proofs(request: ProofRequest) -> Exit:
     seconds = settings.effort_max / EFFORT_PER_SECOND
     say(console, f"kvproof {run.version} prove, seed {run.seed}, at most {seconds:g} s of effort each")
     outcomes: list[ProofOutcome] = []
+    unwritten: StoreError | None = None
     try:
         with interruptible():
             with ProofProgress(console) as progress:
@@ -149,24 +172,29 @@ def run_proofs(request: ProofRequest) -> Exit:
         run.is_complete = True
     except KeyboardInterrupt:
         result.messages.append("interrupted: the result has only the obligations that were decided before")
+    except StoreError as error:
+        unwritten = error
     run.seconds = round(time.monotonic() - began, 3)
     result.count_totals()
     result.totals["bounded obligations"] = sum(one.obligation.suite in BOUNDED for one in outcomes)
-    if request.json is not None:
-        write_json(result, Path(), request.json)
     for line, style in (*proof_lines(result, outcomes), *options.lines(result)):
         say(console, line, style)
-    return options.exit_code(result.exit_code())
+    code = options.exit_code(result.exit_code())
+    if not run.is_complete and not outcomes and code is not Exit.REFUTED and unwritten is None:
+        code = Exit.INTERRUPTED
+    return close(result, request.json, code, unwritten)
 
 
 def _checks(request: ProofRequest) -> Iterator[tuple[ProofOutcome | None, Check]]:
     """Every check that was asked for, with the obligation that it is about, if it is about one."""
     selection, text = Selection(request.only), request.text
     linted = [name for name in lint_names() if selection.has(f"{LINT}/{name}")]
+    if any(map(selection.may_have, request.suites)):
+        linted = lint_names()
     rules = [name for name in RULES if selection.has(f"{VACUITY}/{FIRES}/{name}")]
     contracts = [one.name for one in CONTRACTS if selection.has(f"{VACUITY}/{RUNS}/{one.name}")]
     wants_hypotheses = selection.has(f"{VACUITY}/{HYPOTHESES}")
-    selection.require_matched(request.suites)
+    selection.require_names(request.suites, text)
     if linted:
         found = lints() if text is None else lints(text)
         yield from ((None, _lint_check(name, findings)) for name, findings in found if name in linted)
@@ -192,7 +220,7 @@ def _selected(
     for suite in request.suites:
         if not selection.may_have(suite):
             continue
-        for one in obligations_of(suite) if request.text is None else obligations_of(suite, request.text):
+        for one in _made(suite, request.text):
             if selection.has(one.id):
                 hypotheses.setdefault(suite, Hypotheses()).note(one)
                 pin.add(one)

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
 
 import typer
 
@@ -23,28 +24,56 @@ def fail(message: str, code: Exit) -> typer.Exit:
     return typer.Exit(code)
 
 
+_lost_output: list[OSError] = []  # at most one error of this command
+
+
+def report_lost_output(error: OSError) -> None:
+    """Report once that standard output cannot be written. The command goes on, but it does not succeed."""
+    if not _lost_output:
+        _lost_output.append(error)
+        lost_output(error)
+
+
+def lost_output(error: OSError) -> typer.Exit:
+    """Report that standard output cannot be written, and return the exception to raise."""
+    return fail(f"standard output cannot be written ({error.strerror}); what follows is not printed", Exit.INTERNAL)
+
+
+def discard(stream: IO[Any]) -> None:
+    """Let what is written to a stream from now on go nowhere, and what it still holds too."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 @contextmanager
 def error_boundary(json: Path | None = None) -> Iterator[None]:
-    """Run the body of a command, and turn what it raises into an exit code. json: the file of its result document."""
+    """Run the body of a command, and turn what it raises into an exit code. json: the file of its result document.
+
+    If a part of the output was lost, the command does not succeed; a refutation stays one.
+    """
     from kvproof.check.protocol.finding import AdapterError
     from kvproof.check.runs.json_output import document_to
     from kvproof.check.runs.store import StoreError
     from kvproof.reports.document import DocumentError
 
+    _lost_output.clear()
     try:
         with document_to(json):
             yield
-    except typer.Exit:
+        if _lost_output:
+            raise typer.Exit(Exit.INTERNAL)
+    except typer.Exit as done:
+        if _lost_output and done.exit_code != Exit.REFUTED:
+            raise typer.Exit(Exit.INTERNAL) from done
         raise
     except StoreError as error:
         raise fail(str(error), error.exit_code) from error
     except (UsageError, DocumentError, AdapterError) as error:
         raise fail(str(error), Exit.USAGE) from error
     except KeyboardInterrupt as error:
-        raise fail("interrupted", Exit.INCONCLUSIVE) from error
+        raise fail("interrupted", Exit.INTERRUPTED) from error
     except BrokenPipeError as error:  # the reader has closed the pipe: nobody reads the rest
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         raise typer.Exit(Exit.INCONCLUSIVE) from error
     except (Exception, SystemExit) as error:  # SystemExit too: only this function decides the exit code
         what = f"{type(error).__name__}: {error}".splitlines()[0]

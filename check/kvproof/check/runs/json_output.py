@@ -40,8 +40,13 @@ def write_document(json: Path, data: bytes) -> None:
             write_atomically(json, data)
         return
     stream = _document_stream.get(None) or sys.stdout.buffer
-    stream.write(data)
-    stream.flush()
+    try:
+        stream.write(data)
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StoreError(f"standard output cannot be written ({error.strerror})", Exit.INTERNAL) from error
 
 
 def require_writable(json: Path) -> None:

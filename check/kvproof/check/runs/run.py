@@ -85,6 +85,21 @@ def run_stages(
     return code
 
 
+def close(result: Result, json: Path | None, code: Exit, unwritten: StoreError | None = None) -> Exit:
+    """Write the result document, if `json` names a file, and return the exit code of the run, which is `code`.
+
+    Raises StoreError if that fails, or if an earlier write has failed; its exit code is 1 if the run refutes.
+    """
+    try:
+        if json is not None:
+            write_json(result, Path(), json)
+    except StoreError as error:
+        unwritten = error
+    if unwritten is not None:
+        raise StoreError(str(unwritten), code if code is Exit.REFUTED else unwritten.exit_code)
+    return code
+
+
 def version() -> str:
     return installed_version("kvproof") or "unknown"
 

@@ -1,27 +1,39 @@
-"""Terminal output of a running command: colours and a progress line on a terminal, plain lines in CI or a pipe."""
+"""Terminal output of a running command: colours and a progress line on a terminal, plain lines in CI or a pipe.
+
+If standard output can no longer be written, because its reader has closed the pipe or the disk is full, the command
+goes on without it: the run and its files matter more. Unless the reader left on purpose, that is reported once, and
+`kvproof.check.runs.errors` decides the exit code.
+"""
 
 import os
 import sys
 import time
-from contextlib import suppress
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from kvproof.check.runs.errors import discard, report_lost_output
 from kvproof.reports.terminal import WIDTH_OF_PLAIN_TEXT
 
 PLAIN_INTERVAL_SECONDS = 5.0
 
 
 class Output(Console):
-    """A console that becomes silent when its reader closes the pipe: the run and its files matter more."""
+    """A console that becomes silent when it can no longer be written."""
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        try:
+            super().__exit__(kind, value, trace)
+        except OSError as error:
+            self.on_broken_pipe()
+            report_lost_output(error)
 
     def on_broken_pipe(self) -> None:
         """Print nothing from now on."""
         self.quiet = True
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+        discard(self.file)
 
 
 def output() -> Output:

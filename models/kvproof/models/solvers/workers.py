@@ -3,7 +3,7 @@
 Questions are sent as text, a batch at a time, to a process that has answered all of its own. Answers are yielded as
 soon as they arrive, in any order. If a process ends, or does not answer for much longer than the timeout, the question
 it was working on is unknown, and the rest of its batch is given to a new process. Closing the generator kills the
-processes.
+processes. A Ctrl-C at the terminal is for all processes; they leave it to the one that started them.
 """
 
 import multiprocessing
@@ -11,8 +11,9 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -48,9 +49,19 @@ def decide_all(
         pool.stop()
 
 
+@contextmanager
+def deaf_to_interrupts() -> Iterator[None]:
+    """Processes that are started in the block, and theirs, never get SIGINT, not even while they start."""
+    resource_tracker.ensure_running()  # started later, it would end the effect of this block
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve(connection: Connection, settings: Settings, asker: Asker) -> None:
-    """The main function of a solver process: answer until the connection closes. The parent handles interrupts."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """The main function of a solver process: answer until the connection closes."""
     with suppress(EOFError, OSError):
         while True:
             questions: list[Question] = connection.recv()
@@ -125,7 +136,8 @@ class _Pool:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, self.settings, self.asker), daemon=True)
-        process.start()
+        with deaf_to_interrupts():
+            process.start()
         theirs.close()
         return _Worker(process, ours, heard=time.monotonic())
 

@@ -6,10 +6,13 @@ that asks less is noticed by the pin. Anything else is alive: no judge watches w
 """
 
 import multiprocessing
+import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from time import monotonic
+from types import FrameType
 
 from kvproof.check.search.exhaustive.mutants import noticed
 from kvproof.models.mutation.handmade import HANDMADE
@@ -19,6 +22,7 @@ from kvproof.models.mutation.planting import CROSSCHECK, pin_notices, suite_noti
 from kvproof.models.mutation.prover import MutantProver
 from kvproof.models.mutation.text_judges import TextJudges
 from kvproof.models.mutation.weakenings import GUARDS, Weakening
+from kvproof.models.solvers.workers import deaf_to_interrupts
 from kvproof.models.translation.errors import NotInLanguage
 
 Fault = Mutant | Weakening | Plant
@@ -41,14 +45,22 @@ class MutantResult:
 
 
 def judge_all(mutants: Iterable[Fault], judges: tuple[str, ...], num_processes: int) -> Iterator[MutantResult]:
-    """Judge every mutant; results come in the order in which they are done."""
+    """Judge every mutant; results come in the order in which they are done. Closing it ends the processes."""
     asked = ((mutant, judges) for mutant in mutants)
-    with multiprocessing.get_context("spawn").Pool(num_processes) as pool:
+    with deaf_to_interrupts():  # also the thread that replaces a process
+        pool = multiprocessing.get_context("spawn").Pool(num_processes)
+    with pool:
         yield from pool.imap_unordered(_judged, asked)
 
 
 def _judged(asked: tuple[Fault, tuple[str, ...]]) -> MutantResult:
+    """Judge one mutant in a process of the pool. If that is ended, it ends the process of a test before."""
+    signal.signal(signal.SIGTERM, _leave if isinstance(asked[0], Plant) else signal.SIG_DFL)
     return judged(*asked)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 def judged(mutant: Fault, judges: tuple[str, ...] = JUDGES) -> MutantResult:
