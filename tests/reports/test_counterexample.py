@@ -1,5 +1,6 @@
 """A refutation for people, in every report: the same argument, whole."""
 
+import os
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -212,3 +213,45 @@ def test_the_summary_stays_below_its_limit_and_says_what_it_left_out(refuted: Re
     num_listed = text.count("<details>")
     assert num_listed > 5
     assert f"{40 - num_listed} more counterexamples are in report.txt." in text
+
+
+@pytest.mark.parametrize(
+    ("trace", "problem"),
+    [
+        ("../one.json", "'../one.json' is not in the folder"),
+        ("/etc/passwd", "'/etc/passwd' is not in the folder"),
+        ("crashes/link.json", "'crashes/link.json' is not in the folder"),
+        ("crashes/loop.json", "loop.json"),
+        ("a\0b", "is no file name"),
+        ("a" * 5_000, "cannot read"),
+        ("crashes", "crashes: Is a directory"),
+        ("crashes/pipe.json", "pipe.json: it is not a regular file"),
+        ("crashes/long.json", "long.json: it has more than 67,108,864 bytes"),
+        ("crashes/empty.json", "empty.json is not JSON"),
+        ("crashes/deep.json", "deep.json is not JSON"),
+    ],
+)
+def test_a_report_reads_only_regular_files_of_its_folder(
+    refuted: Result, tmp_path: Path, trace: str, problem: str
+) -> None:
+    crashes, outside = tmp_path / "run" / "crashes", tmp_path / "one.json"
+    crashes.mkdir(parents=True)
+    outside.write_bytes((tmp_path / "crashes" / "one.json").read_bytes())
+    (crashes / "link.json").symlink_to(outside)
+    (crashes / "loop.json").symlink_to(crashes / "loop.json")
+    os.mkfifo(crashes / "pipe.json")
+    with (crashes / "long.json").open("wb") as file:
+        file.truncate((1 << 26) + 1)
+    (crashes / "empty.json").touch()
+    (crashes / "deep.json").write_text("[" * 100_000)
+    checks = [replace(check, trace=trace if check.trace else None) for check in refuted.checks]
+    (found,) = counterexamples(replace(refuted, checks=checks), tmp_path / "run")
+    assert (found.trace, found.path) == (None, None)
+    assert problem in found.problem
+
+
+def test_an_operation_of_a_trace_that_is_empty_is_shown(refuted: Result, tmp_path: Path) -> None:
+    path = tmp_path / "crashes" / "one.json"
+    write(path, replace(read(path, Trace), steps=[], operations=[[]]))
+    (found,) = counterexamples(refuted, tmp_path)
+    assert "    1  nothing()\n" in found.text()

@@ -10,7 +10,7 @@ import jsonschema  # type: ignore[import-untyped]
 import msgspec
 import pytest
 
-from kvproof.reports.document import DocumentError, decode, encode, read, write
+from kvproof.reports.document import DocumentError, decode, encode, read, write, write_atomically
 from kvproof.reports.result import SCHEMA_VERSION, Check, Result, Run
 from kvproof.reports.schemas import FILES, FOLDER, text
 from kvproof.spec.trace import Trace
@@ -107,9 +107,9 @@ def test_a_file_is_left_as_it_was_when_the_new_one_cannot_be_put_there(
     assert {entry.name: entry.read_text() for entry in tmp_path.iterdir()} == {"result.json": "before"}
 
 
-def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
+def test_a_link_is_followed_where_the_user_named_it_and_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "link.json").symlink_to(tmp_path / "file.json")
-    write(tmp_path / "link.json", TRACE)
+    write_atomically(tmp_path / "link.json", encode(TRACE), follows_links=True)
     assert (tmp_path / "link.json").is_symlink()
     assert read(tmp_path / "file.json", Trace) == TRACE
 

@@ -112,13 +112,13 @@ class TraceItem(pytest.Item):
     def setup(self) -> None:
         """Replay it. Raises NotReplayed."""
         from kvproof.check.counterexample.replay import ReplayStatus
-        from kvproof.check.runs.configuration import ConfigurationError
         from kvproof.check.runs.replay import replay
         from kvproof.check.runs.trust import trust
+        from kvproof.reports.document import DocumentError
 
         try:
             trusted = trust(command=COMMAND)
-        except ConfigurationError as error:
+        except DocumentError as error:
             raise NotReplayed(str(error)) from error
         self._done = replay(self.path, self.config.getoption("--kvproof-subject"), trusted=trusted)
         if self._done.status is ReplayStatus.ERROR:

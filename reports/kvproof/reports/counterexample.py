@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvproof.reports.document import DocumentError, read
+from kvproof.reports.document import DocumentError, inside, read
 from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import refuted
 from kvproof.spec.text.properties import MEANINGS
@@ -95,7 +95,8 @@ def page_of(trace: Path) -> Path:
 
 
 def _as_call(operation: list[object]) -> str:
-    name, *arguments = operation
+    """The operation as text; a trace that nobody has checked may hold an empty one."""
+    name, *arguments = operation or ("nothing",)
     return f"{name}({', '.join(repr(argument) for argument in arguments)})"
 
 
@@ -117,8 +118,8 @@ def shortest_first(examples: list[Counterexample]) -> list[tuple[Counterexample,
 def _read(check: Check, result: Result, folder: Path) -> Counterexample:
     if check.trace is None:
         return Counterexample(check, result.run.subject)
-    path = folder / check.trace
     try:
+        path = inside(folder, check.trace)
         return Counterexample(check, result.run.subject, read(path, Trace), path)
     except DocumentError as error:
         return Counterexample(check, result.run.subject, problem=str(error))

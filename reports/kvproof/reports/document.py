@@ -6,6 +6,7 @@ gave.
 """
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,13 +17,52 @@ from kvproof.reports.result import SCHEMA_VERSION, Result
 from kvproof.spec.trace import TRACE_SCHEMA_VERSION, Trace
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+class DocumentError(Exception):
+    """The file cannot be read, or is not a valid document of its kind; the message is for the user."""
+
+
+DOCUMENT_BYTES_MAX = 1 << 26  # 64 MiB; the result of a run of hours has a few
+
+
+def read_bytes(path: Path, bytes_max: int = DOCUMENT_BYTES_MAX) -> bytes:
+    """The content of a regular file. Never waits for a pipe, and never reads more than `bytes_max`.
+
+    Raises DocumentError, which names the file and says what is wrong with it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise DocumentError(f"cannot read {path}: it is not a regular file")
+            data = file.read(bytes_max + 1)
+    except OSError as error:
+        raise DocumentError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValueError as error:  # a NUL in the name
+        raise DocumentError(f"cannot read {str(path)!r}: {error}") from None
+    if len(data) > bytes_max:
+        raise DocumentError(f"cannot read {path}: it has more than {bytes_max:,} bytes")
+    return data
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The path of a file that a document names in its folder. Raises DocumentError if it leads out of the folder."""
+    try:
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise DocumentError(f"{name!r} is not in the folder {folder}")
+    except (ValueError, OSError, RuntimeError) as error:  # a NUL, a name that is too long, a loop of links
+        raise DocumentError(f"{name!r} is no file name: {error}") from None
+    return path
+
+
+def write_atomically(path: Path, data: bytes, *, follows_links: bool = False) -> None:
     """Replace the content of the file by `data`, or leave it unchanged. Raises OSError.
 
-    A path that is not a regular file (a pipe, /dev/stdout) cannot be replaced; the data is written into it.
+    A path that is not a regular file (a pipe, /dev/stdout) cannot be replaced; the data is written into it. A symbolic
+    link is replaced itself, so that nothing outside the folder is written, unless `follows_links`.
     """
-    target = Path(os.path.realpath(path))
-    if path.is_relative_to("/dev") or (target.exists() and not target.is_file()):
+    target = Path(os.path.realpath(path)) if follows_links else path
+    if path.is_relative_to("/dev") or (not target.is_symlink() and target.exists() and not target.is_file()):
         path.write_bytes(data)
         return
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
@@ -41,10 +81,6 @@ NOUNS: dict[type, str] = {Result: "result", Trace: "trace"}
 SCHEMA_VERSIONS: dict[type, int] = {Result: SCHEMA_VERSION, Trace: TRACE_SCHEMA_VERSION}
 
 
-class DocumentError(Exception):
-    """The file is not a valid document of the expected kind; the message is for the user."""
-
-
 def encode(document: Result | Trace) -> bytes:
     """The document as indented JSON with a final newline."""
     try:
@@ -59,7 +95,7 @@ def decode(data: bytes, kind: type[Document], name: str) -> Document:
     noun = NOUNS[kind]
     try:
         raw = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise DocumentError(f"{name} is not JSON ({error}); it must be a complete {noun} of kvproof") from None
     _require_known_version(raw, kind, name)
     try:
@@ -79,11 +115,7 @@ def write(path: Path, document: Result | Trace) -> None:
 
 def read(path: Path, kind: type[Document]) -> Document:
     """Read a document of this kind from a file. Raises DocumentError."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DocumentError(f"cannot read {path}: {error.strerror or error}") from None
-    return decode(data, kind, str(path))
+    return decode(read_bytes(path), kind, str(path))
 
 
 def _require_known_version(raw: Any, kind: type, name: str) -> None:

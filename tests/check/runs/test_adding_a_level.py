@@ -240,9 +240,9 @@ def test_a_hunt_finds_the_fault_shrinks_it_and_saves_a_trace_that_replays() -> N
     assert [operation[2] for operation in trace.operations if operation[0] == "put"] == [0, 0, 1]
     assert trace.steps[4].endswith("page 1")
     assert f"key {trace.operations[4][1]}" in path.with_suffix(".html").read_text()
-    assert kvproof("replay", str(path), "--no-isolation")[0] == 1
+    assert kvproof("replay", str(path), "--no-isolation", "--trust")[0] == 1
     Path(FILE).write_text(SUBJECTS.replace("return len(self.place)", "return super().slot()"))
-    code, output = kvproof("replay", str(path), "--no-isolation")
+    code, output = kvproof("replay", str(path), "--no-isolation", "--trust")
     assert (code, "FIXED" in output) == (0, True)
 
 

@@ -1,5 +1,6 @@
 """The folder of a run: readable at any time, nothing of anyone else's replaced, one message when it cannot be used."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -73,10 +74,18 @@ def test_a_name_that_no_file_can_have_is_a_mistake_of_the_user(tmp_path: Path, r
     assert refusal(tmp_path / name, result)[1] is Exit.USAGE
 
 
-def test_a_full_disk_is_an_error_and_leaves_the_old_file(tmp_path: Path, result: Result) -> None:
+def test_a_full_disk_is_an_error_and_leaves_the_old_file(
+    tmp_path: Path, result: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = os.replace
+
+    def full(draft: Path, target: Path) -> None:
+        if target.name == "junit.xml":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(draft, target)
+
     Store(tmp_path).open(result)
-    (tmp_path / "junit.xml").unlink()
-    (tmp_path / "junit.xml").symlink_to("/dev/full")
+    monkeypatch.setattr(os, "replace", full)
     before = (tmp_path / "summary.md").read_bytes()
     result.run.subject = "another"
     message = (
@@ -97,3 +106,17 @@ def test_a_folder_without_write_permission_is_an_error(
     monkeypatch.setattr(Path, "write_bytes", refuse)
     message = f"{tmp_path}/result.json cannot be written (Permission denied); name another path"
     assert refusal(tmp_path, result) == (message, Exit.INTERNAL)
+
+
+@pytest.mark.parametrize("there", ["mine.xml", "/dev/full"])
+def test_a_link_in_the_folder_is_replaced_and_what_it_points_to_is_kept(
+    tmp_path: Path, result: Result, there: str
+) -> None:
+    (tmp_path / "mine.xml").write_text("mine")
+    store = Store(tmp_path / "run")
+    store.open(result)
+    (tmp_path / "run" / "junit.xml").unlink()
+    (tmp_path / "run" / "junit.xml").symlink_to(tmp_path / there)
+    store.write_all(result)
+    assert (tmp_path / "mine.xml").read_text() == "mine"
+    assert not (tmp_path / "run" / "junit.xml").is_symlink()

@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
-from kvproof.check.runs.configuration import ConfigurationError, configuration, trusted_subjects
+from kvproof.check.runs.configuration import configuration, trusted_subjects
 from kvproof.check.runs.trust import Trust, UntrustedSubject, trust
+from kvproof.reports.document import DocumentError
 
 EVIL = """
 from pathlib import Path
@@ -163,17 +164,17 @@ def test_a_trusted_file_is_that_of_the_configuration_and_not_one_beside_the_trac
         ("trusted_subject = []", "there is no key 'trusted_subject'; there are known and trusted_subjects"),
         ("known = " + "1" * 5_000, "is not TOML"),
         ("known = " + "[" * 100_000, "is not TOML"),
-        ("# " + "x" * (1 << 20), "is longer than"),
+        ("# " + "x" * (1 << 20), "it has more than 1,048,576 bytes"),
     ],
     ids=("number", "numbers", "key", "digits", "depth", "length"),
 )
 def test_a_configuration_that_cannot_be_used_is_refused(folder: Path, text: str, message: str) -> None:
     (folder / "kvproof.toml").write_text(text)
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(DocumentError) as refused:
         trusted_subjects(folder)
     assert message in str(refused.value)
 
 
 def test_a_configuration_that_is_no_regular_file_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="it is no regular file"):
+    with pytest.raises(DocumentError, match="it is not a regular file"):
         configuration(Path("/dev/zero"))

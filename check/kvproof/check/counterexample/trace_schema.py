@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from kvproof.check.oracle.level import MANAGER, Level, level_of_operation
+from kvproof.check.oracle.level import MANAGER, Level, level_of_operation, require_possible
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.operations import PLAIN_KEY, TypedOperation
 from kvproof.reports.document import DocumentError
@@ -32,9 +32,13 @@ def config_of(trace: Trace, path: Path) -> Config:
         config = msgspec.convert(trace.config, kind)
     except msgspec.ValidationError as error:
         raise _not(path, f"its configuration is wrong: {error}") from None
-    sizes = (config.num_gpu_blocks, config.num_host_blocks)
-    if config.block_size < 1 or min(sizes) < 0 or max(*sizes, config.block_size) > NUM_BLOCKS_MAX:
-        raise _not(path, f"its configuration is wrong: block size {config.block_size}, blocks {sizes}")
+    try:
+        require_possible(config)
+    except ValueError as error:
+        raise _not(path, f"its configuration is wrong: {error}") from None
+    sizes = (config.block_size, config.num_gpu_blocks, config.num_host_blocks)
+    if max(sizes) > NUM_BLOCKS_MAX:
+        raise _not(path, f"its configuration is wrong: a size of {max(sizes):,} is more than {NUM_BLOCKS_MAX:,}")
     return config
 
 

@@ -29,6 +29,7 @@ from kvproof.check.protocol.adapter_check import MANAGER_CALLS, RequiredCalls, c
 from kvproof.check.protocol.features import Setting
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import (
+    KINDS,
     Admitted,
     Capabilities,
     Config,
@@ -285,6 +286,18 @@ def level_of_operation(name: str) -> Level | None:
 
 
 # What every level has ---------------------------------------------------------------------------------------------
+
+
+def require_possible(config: Config) -> None:
+    """Raise ValueError if a field of the configuration has a value that no manager can have."""
+    for setting in settings_of(config):
+        value = getattr(config, setting.field)
+        if setting.least is not None and value is not None and value < setting.least:
+            raise ValueError(f"{setting.field} is at least {setting.least}; {value} was given")
+    if not 0 <= config.watermark <= 1:
+        raise ValueError(f"watermark is a fraction of the GPU blocks, 0 to 1; {config.watermark} was given")
+    if not config.kv_groups or not set(config.kv_groups) <= set(KINDS):
+        raise ValueError(f"kv_groups are of {' or '.join(KINDS)}; {', '.join(config.kv_groups)} was given")
 
 
 def settings_of(config: Config) -> tuple[Setting, ...]:

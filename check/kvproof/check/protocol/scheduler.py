@@ -71,18 +71,19 @@ def rank_of_budget(num_tokens: int) -> float:
 
 LIMITS = (  # the settings that a scheduler has in addition to the features and sizes of its manager
     Setting("transfers", lambda config: (False,)),
-    Setting("async_steps", lambda config: range(config.async_steps)),
+    Setting("async_steps", lambda config: range(config.async_steps), least=0),
     Setting("preemption", lambda config: ("auto",), rank=lambda mode: mode != "auto"),
     Setting(
         "max_num_batched_tokens", lambda config: (config.max_num_batched_tokens + ENOUGH_TOKENS,), rank=rank_of_budget
     ),
-    Setting("max_num_seqs", lambda config: range(1, config.max_num_seqs)),
+    Setting("max_num_seqs", lambda config: range(1, config.max_num_seqs), least=1),
     Setting(
         "max_num_batched_tokens",
         lambda config: range(config.max_num_seqs, min(config.max_num_batched_tokens, ENOUGH_TOKENS)),
+        least=1,
         rank=rank_of_budget,
     ),
-    Setting("max_model_len", lambda config: range(1, config.max_model_len)),
+    Setting("max_model_len", lambda config: range(1, config.max_model_len), least=1),
 )
 
 

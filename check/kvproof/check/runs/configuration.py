@@ -8,12 +8,11 @@
 An unknown key is an error, because it would have no effect.
 """
 
-import stat
 import sys
 from pathlib import Path
 from typing import Any
 
-from kvproof.reports.document import DocumentError
+from kvproof.reports.document import DocumentError, read_bytes
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -31,16 +30,8 @@ class ConfigurationError(DocumentError):
 
 
 def configuration(path: Path) -> dict[str, Any]:
-    """The keys of the file, of which only the names are checked. Raises ConfigurationError."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise ConfigurationError(f"cannot read {path}: it is no regular file")
-        with path.open("rb") as file:
-            data = file.read(BYTES_MAX + 1)
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from error
-    if len(data) > BYTES_MAX:
-        raise ConfigurationError(f"{path} is longer than {BYTES_MAX:,} bytes, which no configuration is")
+    """The keys of the file, of which only the names are checked. Raises DocumentError, or its ConfigurationError."""
+    data = read_bytes(path, BYTES_MAX)
     try:
         found = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # ValueError: what is not TOML, not UTF-8, or a number too long

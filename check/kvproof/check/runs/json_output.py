@@ -37,7 +37,7 @@ def write_document(json: Path, data: bytes) -> None:
     """Write the document; call this within `document_to`. Raises StoreError."""
     if json != STANDARD_OUTPUT:
         with explained(json):
-            write_atomically(json, data)
+            write_atomically(json, data, follows_links=True)
         return
     stream = _document_stream.get(None) or sys.stdout.buffer
     try:

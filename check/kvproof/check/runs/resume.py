@@ -19,7 +19,7 @@ from kvproof.check.runs.store import RESULT, StoreError, explained
 from kvproof.check.runs.trust import Trust, UntrustedSubject
 from kvproof.check.runs.verdicts import ReportedFinding
 from kvproof.check.search.suppression import KnownFailure
-from kvproof.reports.document import DocumentError, read, write_atomically
+from kvproof.reports.document import DocumentError, read, read_bytes, write_atomically
 from kvproof.reports.result import Check, Result
 from kvproof.spec.verdict import Verdict
 
@@ -99,12 +99,13 @@ def resumed(folder: Path, subject: str | None, seed: int | None, trusted: Trust)
 
     Raises UsageError if there is none, or if it is of another hunt, or if it names code that is not trusted.
     """
+    if not (folder / FILE).exists():
+        raise UsageError(f"{folder} holds no hunt that can be resumed: it has no {FILE}")
     try:
-        progress = msgspec.json.decode((folder / FILE).read_bytes(), type=HuntProgress)
+        data = read_bytes(folder / FILE)
+        progress = msgspec.json.decode(data, type=HuntProgress)
         result = read(folder / RESULT, Result)
-    except FileNotFoundError as error:
-        raise UsageError(f"{folder} holds no hunt that can be resumed: it has no {FILE}") from error
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, DocumentError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError, DocumentError) as error:
         raise UsageError(f"the hunt in {folder} cannot be resumed: {error}") from error
     for name, given, kept in (("subject", subject, progress.subject), ("seed", seed, progress.seed)):
         if given is not None and given != kept:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kvproof.reports.device_page import PAGE, device_page
-from kvproof.reports.document import encode, write_atomically
+from kvproof.reports.document import DocumentError, encode, read_bytes, write_atomically
 from kvproof.reports.junit import junit
 from kvproof.reports.markdown import markdown
 from kvproof.reports.result import Result
@@ -118,7 +118,7 @@ class Store:
     def _holds_a_result(self) -> bool:
         """Whether the folder holds a result document, of any version of kvproof."""
         try:
-            document = json.loads((self.folder / RESULT).read_bytes())
-        except (OSError, ValueError, RecursionError):
+            document = json.loads(read_bytes(self.folder / RESULT))
+        except (DocumentError, ValueError, RecursionError):
             return False
         return isinstance(document, dict) and {"schema_version", "run", "checks"} <= document.keys()

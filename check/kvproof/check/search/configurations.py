@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from kvproof.check.oracle.firing import NUM_ENTRIES_MAX
-from kvproof.check.protocol.features import NUM_BLOCKS_MAX, SIZES, in_config_order, in_draw_order, window_drawn
-from kvproof.check.protocol.manager import FULL, KINDS, WINDOW, Capabilities, Config, PromptKeys
+from kvproof.check.oracle.level import require_possible
+from kvproof.check.protocol.features import NUM_BLOCKS_MAX, in_draw_order, window_drawn
+from kvproof.check.protocol.manager import FULL, WINDOW, Capabilities, Config, PromptKeys
 from kvproof.check.protocol.scheduler import SchedulerConfig
 
 BLOCK_SIZES = (1, 2, 2, 3, 4)
@@ -72,17 +73,10 @@ def check_fixed(fixed: dict[str, Any], kind: type[Config] = Config) -> None:
     if "keys" in fixed and fixed["keys"] not in [*PromptKeys]:
         raise ValueError(f"keys is 1 (tokens only), 2 (adapters) or 3 (adapters and salts); {fixed['keys']} was given")
     try:
-        config = asdict(msgspec.convert({**asdict(kind()), **fixed}, kind))
+        config = msgspec.convert({**asdict(kind()), **fixed}, kind)
     except msgspec.ValidationError as error:
         raise ValueError(f"this is not a valid configuration: {error}") from None
-    for setting in (*SIZES, *in_config_order()):
-        value = config[setting.field]
-        if setting.least is not None and value is not None and value < setting.least:
-            raise ValueError(f"{setting.field} is at least {setting.least}; {value} was given")
-    if not 0 <= config["watermark"] <= 1:
-        raise ValueError(f"watermark is a fraction of the GPU blocks, 0 to 1; {config['watermark']} was given")
-    if not config["kv_groups"] or not set(config["kv_groups"]) <= set(KINDS):
-        raise ValueError(f"kv_groups are of {' or '.join(KINDS)}; {', '.join(config['kv_groups'])} was given")
+    require_possible(config)
 
 
 def settled(drawn: dict[str, Any], caps: Capabilities, fixed: dict[str, Any]) -> dict[str, Any]:
