@@ -218,7 +218,8 @@ class Oracle:
         if hit >= (len(seq.tokens) - 1) // size * size:
             return
         gpu = range(self.config.num_gpu_blocks)
-        rows = [operations.row_of(part.identities, hit // size, size) for part in seq.parts]
+        missed = hit // size + self.config.drafting
+        rows = [operations.row_of(part.identities, missed, size) for part in seq.parts]
         if all(any(state.computed[b] and state.content[b] == row for b in gpu) for row in rows):
             self.notes["hit-complete"] += 1
 

@@ -75,6 +75,9 @@ class Explainer(SpecRunner):
         if not self.machine.function("may_hit")(hit, len(seq.tokens)):
             sentence = "a hit of $observed tokens on a prompt of $expected"
             raise Finding("hit-computed", sentence, call=context, expected=len(seq.tokens), observed=hit)
+        if self.config.drafting and not self.machine.function("leaves_last_found")(hit, self._num_found(seq, hit)):
+            sentence = "a hit of $observed tokens, and the cache has no block after them to compute again for the draft"
+            raise Finding("hit-computed", sentence, call=context, observed=hit)
         tables = [self.table_of(part, context) for part in seq.parts]
         for part, table in zip(seq.parts, tables, strict=True):
             if hit // size > len(table):
@@ -87,6 +90,14 @@ class Explainer(SpecRunner):
             self._compare_table(part, table, context)
             if self._num_done(part) >= hit:
                 self._widen(part, context)
+
+    def _num_found(self, seq: ExpectedSequence, hit: int) -> int:
+        """The tokens of a prompt that the cache has, its first `hit` tokens and the block after them considered."""
+        state, size = self.state, self.block_size
+        rows = [operations.row_of(part.identities, hit // size, size) for part in seq.parts]
+        gpu = range(self.config.num_gpu_blocks)
+        is_found = all(any(operations.holds_content(state, block, row) for block in gpu) for row in rows)
+        return hit + size if is_found else hit
 
     def _widen(self, seq: ExpectedSequence, context: str) -> None:
         """Set the window of a part once everything that was hit behind a smaller one may be read."""

@@ -110,6 +110,14 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         uses=lambda groups: len(groups) > 1,
     ),
     Feature(
+        "drafting",
+        lambda config: (False,),
+        phrase="drafting",
+        capability="drafting",
+        draw=lambda random, drawn, fixed: drawn["caching"] and random.random() < 0.3,
+        draw_order=12,
+    ),
+    Feature(
         "group_size",
         lambda config: (1,),
         least=1,

@@ -79,6 +79,7 @@ class Config:
     images: bool = False  # prompts may have images
     cross: bool = False  # groups may have an encoder sequence, with a cross-attention table
     kv_groups: tuple[str, ...] = (FULL,)  # one entry for each group of layers that has its own tables
+    drafting: bool = False  # with a draft model: of the blocks found in the cache, the last is computed again
 
     @property
     def windows(self) -> tuple[int, ...]:
@@ -118,6 +119,7 @@ class Capabilities:
     evicts_lru: bool = False  # evicts the least recently used block; of equally old ones, that of the longest prefix
     same_step_hits: bool = False  # a hit may name blocks that are computed in the very step of the reader
     kv_groups: bool = False  # several groups of layers, each with its own tables, over one pool of GPU blocks
+    drafting: bool = False  # a look-up drops the last block that it finds, for a draft model such as EAGLE
     steps_in_order: bool = False  # the device starts no step before the previous one has ended
     double_free_errors: tuple[str, ...] = ()  # names of the exceptions by which the subject reports a double free
     dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content

@@ -97,6 +97,18 @@ def may_hit(num_hit: int, num_tokens: int) -> bool:
 
 
 @predicate
+def leaves_last_found(num_hit: int, num_found: int) -> bool:
+    """With a draft model, the last block of the `num_found` tokens that the cache has is computed again.
+
+    A draft model computes its KV at a position from the model's output there and the next token. The next token of the
+    last slot of a block is in the next block; only if that one is found too, the draft's KV is known to be right.
+
+    Source: `use_eagle` of vLLM's V1 manager.
+    """
+    return num_hit == 0 or num_hit + BLOCK_SIZE <= num_found
+
+
+@predicate
 def have_slots(num_blocks: int, num_tokens: int, num_lookahead: int) -> bool:
     """A table of `num_blocks` entries has a slot for each of the tokens, and the lookahead slots after them."""
     return num_tokens + num_lookahead <= num_blocks * BLOCK_SIZE

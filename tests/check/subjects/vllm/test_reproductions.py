@@ -32,7 +32,10 @@ def exit_code(script: str, subject: str) -> int:
 
 @pytest.mark.parametrize(
     ("script", "faulty", "repaired"),
-    [("vllm_image_position_not_in_key.py", "vllm-v1==0.18.1", "vllm-v1==0.19.0")],
+    [
+        ("vllm_image_position_not_in_key.py", "vllm-v1==0.18.1", "vllm-v1==0.19.0"),
+        ("vllm_draft_drops_block_of_window.py", "vllm-v1==0.8.5", "vllm-v1==0.9.0"),
+    ],
 )
 def test_a_script_fails_on_the_faulty_release_and_passes_on_the_repaired_one(
     script: str, faulty: str, repaired: str

@@ -85,6 +85,7 @@ class VllmV1(ManagerAdapter):
             window_drop_when_refused=True,
             same_step_hits=True,
             kv_groups=self._by_config and hasattr(release.manager, "get_kv_cache_coordinator"),
+            drafting="use_eagle" in calls.options,
         )
         self.assumptions = ASSUMPTIONS
 
@@ -97,6 +98,7 @@ class VllmV1(ManagerAdapter):
             "max_model_len": MODEL_LENGTH_MAX,
             "enable_caching": config.caching,
             "num_preallocate_tokens": 0,
+            "use_eagle": config.drafting,
         }
         if self._by_config:
             wanted["kv_cache_config"] = cache_config(self._release.interface, config)
