@@ -44,6 +44,7 @@ FLOOR = {
     "isolation": 4,
     "recording": 4,
     "data_plane": 4,
+    "faults": 5,
     "runs": 5,
     "cli": 6,
     "conformance": 6,

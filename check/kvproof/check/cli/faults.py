@@ -10,6 +10,13 @@ from kvproof.check.cli.options import JsonOption
 from kvproof.check.runs.errors import UsageError, error_boundary
 
 
+class Faulty(str, Enum):
+    """What the faults are planted in."""
+
+    SPECIFICATION = "spec"
+    IMPLEMENTATION = "impl"
+
+
 class FaultJudge(str, Enum):
     """A judge that can be asked."""
 
@@ -21,9 +28,17 @@ class FaultJudge(str, Enum):
 
 
 def faults(
+    of: Annotated[
+        Faulty,
+        typer.Option(
+            "--of",
+            help="Plant faults in the specification and its proofs (spec), or in block managers (impl): those of "
+            "kvproof, and those of the engines that are downloaded.",
+        ),
+    ] = Faulty.SPECIFICATION,
     judge: Annotated[
         list[FaultJudge] | None,
-        typer.Option("--judge", help="Judge to ask. Repeatable; by default all of them."),
+        typer.Option("--judge", help="Judge of the specification to ask. Repeatable; by default all of them."),
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -31,7 +46,8 @@ def faults(
             "--only",
             metavar="PATTERN",
             help="Plant only these faults: those of a rule or step, of a kind such as 'rules' or 'machinery', or "
-            "those that match a pattern such as 'drop_*' or 'guards/*'. Repeatable.",
+            "those that match a pattern such as 'drop_*' or 'guards/*'. With --of impl: those of a subject, of a kind, "
+            "or that match a pattern such as 'kvproof/swap-*'. Repeatable.",
         ),
     ] = None,
     deletions_only: Annotated[
@@ -60,12 +76,23 @@ def faults(
     The other kinds of faults are theorems, invariants, contracts, guards and checks that ask less, changes by hand, and
     faults of the machinery. They are noticed by a proof, the explorer, the pin, the cross-check or a test. Faults of
     the machinery need a checkout, because tests judge them.
+
+    With --of impl, each fault of a shipped catalogue is planted in a copy of a block manager, and the searches of
+    kvproof verify judge the copy. A fault that they do not find has a reason in the catalogue: nobody can notice it, or
+    docs/blind-spots.md names what is not looked at. If one has no reason, or is found in spite of it, the exit code is
+    1. Faults of engines that are not downloaded are not judged.
     """
     with error_boundary(json):
+        if resume and out is None:
+            raise UsageError("--resume needs the file of the earlier run; name it with --out")
+        if of is Faulty.IMPLEMENTATION:
+            from kvproof.check.cli.faults_impl_run import run_catalogue
+
+            if judge or deletions_only:
+                raise UsageError("--judge and --deletions choose faults of the specification; leave them out")
+            raise typer.Exit(run_catalogue(tuple(only or ()), jobs, json, out, resume))
         from kvproof.check.cli.faults_run import FaultRequest, run_faults
 
         judges = tuple(one.value for one in FaultJudge if not judge or one in judge)
-        if resume and out is None:
-            raise UsageError("--resume needs the file of the earlier run; name it with --out")
         request = FaultRequest(judges, tuple(only or ()), deletions_only, jobs, json, out, resume)
         raise typer.Exit(run_faults(request))

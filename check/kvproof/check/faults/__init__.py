@@ -1,0 +1,1 @@
+"""Small faults of block managers, and which judge of `kvproof verify` finds each of them."""
