@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test soak proofs-accept check-certificates lint format typecheck bench engines-test peers clean help .venv
+.PHONY: verify test soak faults proofs-accept check-certificates lint format typecheck bench engines-test peers clean help .venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,10 @@ test: $(READY) ## lint, types and the test suite: what CI runs
 soak: $(READY) ## what takes minutes: two solvers, every seed, every fault of the rules
 	$(BIN)/kvproof prove --second-solver
 	$(BIN)/pytest -m long
+
+faults: $(READY) ## plant the catalogue of faults in block managers; continues a run that was stopped
+	@mkdir -p build
+	$(BIN)/kvproof faults --of impl --out build/faults.jsonl --resume
 
 proofs-accept: $(READY) ## pin what kvproof prove proves and assumes today; review the diff
 	$(BIN)/python -m kvproof.models.pin

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from kvproof.check.faults.judging import EQUIVALENT, NOBODY, NOT_JUDGED, START, WALK, Effort, judged
+from kvproof.check.faults.judging import EQUIVALENT, NOBODY, NOT_JUDGED, WALK, Effort, judged
 from kvproof.check.faults.planting import Fault
 
 SHORT = Effort(walk=300, rounds=0)
@@ -36,11 +36,11 @@ def test_a_fault_that_is_not_found_has_a_reason_or_nobody() -> None:
     assert named.is_as_stated
 
 
-def test_a_copy_that_cannot_be_imported_is_found_at_the_start() -> None:
+def test_a_copy_that_cannot_be_imported_is_not_judged() -> None:
     broken = replace(
         LEAK, function="DeviceBlocks", old="class DeviceBlocks:", new="raise ImportError\nclass DeviceBlocks:"
     )
-    assert judged(broken, SHORT).by == START
+    assert judged(broken, SHORT).by == NOT_JUDGED
 
 
 def test_a_text_that_is_not_there_is_not_judged() -> None:

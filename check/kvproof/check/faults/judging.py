@@ -26,9 +26,9 @@ from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure
 from kvproof.check.subjects import UnknownSubject
 
-WALK, SCOPES, HYPOTHESIS, START = "walk", "scopes", "hypothesis", "start"
+WALK, SCOPES, HYPOTHESIS = "walk", "scopes", "hypothesis"
 NOBODY, EQUIVALENT, BLIND_SPOT, NOT_JUDGED = "nobody", "equivalent", "blind spot", "not judged"
-JUDGES = (WALK, SCOPES, HYPOTHESIS, START)
+JUDGES = (WALK, SCOPES, HYPOTHESIS)
 COLUMNS = (*JUDGES, EQUIVALENT, BLIND_SPOT, NOBODY, NOT_JUDGED)
 
 SEED = 1
@@ -95,9 +95,7 @@ def judged(fault: Fault, effort: Effort | None = None) -> Found:
                 monotonic() - began,
                 (str(finding.text) if finding else "").partition("\n")[0],
             )
-    except UnknownSubject as error:
-        return Found(fault, START, "", 0, monotonic() - began, str(error))
-    except NotPlanted as error:
+    except (NotPlanted, UnknownSubject) as error:
         return Found(fault, NOT_JUDGED, "", 0, monotonic() - began, str(error))
 
 
