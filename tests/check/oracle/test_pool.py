@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,8 @@ def test_a_hit_is_by_the_whole_prefix_and_evictable_blocks_are_hit() -> None:
 
 def test_a_missed_hit_is_a_note() -> None:
     class Blind(OwnPool):
+        capabilities = replace(OwnPool.capabilities, lost_hits=None)
+
         def find(self, pages: list[int]) -> list[int]:
             return []
 
@@ -198,6 +201,7 @@ def test_what_needs_tables_is_unsupported_and_not_passed() -> None:
         "no-leak-at-rest",
         "hit-computed",
         "hit-complete",
+        "hit-found",
         "sharing-equal",
         "evict-unreferenced",
         "lists-agree",

@@ -53,6 +53,10 @@ SWAP = Need(lambda facts: facts.can.swap, "the subject cannot swap")
 COPIES = Need(lambda facts: facts.can.fork or facts.can.swap, "the subject copies nothing: no fork, no swap")
 WINDOW = Need(lambda facts: facts.can.window, "the subject has no sliding window")
 CACHE = Need(lambda facts: facts.can.caching, "the subject has no prefix cache")
+HITS = Need(
+    lambda facts: facts.can.caching and facts.can.lost_hits is not None,
+    "the subject does not declare how many blocks of a cached prefix a look-up may miss",
+)
 LRU = Need(lambda facts: facts.can.evicts_lru, "the subject does not declare least-recently-used eviction")
 SHARING = Need(
     lambda facts: facts.can.caching or facts.can.fork, "the subject shares nothing: no fork, no prefix cache"
@@ -87,6 +91,7 @@ PROPERTIES: dict[str, dict[str, Need]] = {
     "cache-content": _row(CACHE),
     "hit-computed": _row(CACHE),
     "hit-complete": _row(CACHE),
+    "hit-found": _row(HITS),
     "sharing-equal": _row(SHARING, recording=NOTHING),
     "evict-unreferenced": _row(CACHE),
     "eviction-order": _row(LRU, recording=never("the times at which blocks were used are not recorded")),

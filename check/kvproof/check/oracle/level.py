@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from kvproof.check.oracle.coverage import (
     CACHE,
+    HITS,
     NOTHING,
     PROPERTIES,
     REFCOUNTS,
@@ -212,6 +213,7 @@ POOL_NEEDS = {
     "no-leak-at-rest": NOTHING,
     "hit-computed": CACHE,
     "hit-complete": CACHE,
+    "hit-found": HITS,
     "sharing-equal": SHARING,
     "evict-unreferenced": CACHE,
     "lists-agree": NOTHING,

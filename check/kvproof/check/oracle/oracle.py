@@ -212,16 +212,60 @@ class Oracle:
         seq.is_encoder, seq.window = True, 0
         return seq
 
-    def note_missed_hit(self, seq: ExpectedSequence, hit: int) -> None:
-        """Count a look-up that found less than the cache holds: this is no fault, but slow."""
-        state, size = self.state, self.config.block_size
-        if hit >= (len(seq.tokens) - 1) // size * size:
+    def judge_lookup(self, seq: ExpectedSequence, hit: int, context: str) -> None:
+        """A look-up reported that the first `hit` tokens of a waiting sequence need no computation: so it is, now."""
+        if not self.explainer.machine.function("may_hit")(hit, len(seq.tokens)):
+            sentence = "a hit of $observed tokens on a prompt of $expected"
+            raise Finding("hit-computed", sentence, call=context, expected=len(seq.tokens), observed=hit)
+        if not hit:
             return
-        gpu = range(self.config.num_gpu_blocks)
-        missed = hit // size + self.config.drafting
-        rows = [operations.row_of(part.identities, missed, size) for part in seq.parts]
-        if all(any(state.computed[b] and state.content[b] == row for b in gpu) for row in rows):
+        size = self.config.block_size
+        hittable = operations.hittable_identities(
+            self.state, self.config.num_gpu_blocks, self.capabilities.same_step_hits
+        )
+        for part in seq.parts:
+            entry = operations.entry_not_hittable(hittable, size, part.identities, hit // size, part.window)
+            if entry is not None:
+                raise Finding(
+                    "hit-computed",
+                    f"a hit of $observed tokens, but no computed block holds tokens {entry * size} to "
+                    f"{(entry + 1) * size - 1} of $sequence",
+                    call=context,
+                    observed=hit,
+                    sequence=part.name,
+                )
+
+    def judge_missed_hit(self, seq: ExpectedSequence, hit: int, context: str) -> None:
+        """Compare a hit with the longest one: a miss is slow, and a fault if the subject declares that it loses less.
+
+        At least one token of a prompt is computed, so a hit of the last block of a prompt is not missed. With a window
+        of one token nothing before a token is read, so that there is nothing to find. With drafting the last block of
+        a hit is dropped.
+        """
+        size, declared = self.config.block_size, self.capabilities.lost_hits
+        num_hit, num_dropped = hit // size, int(self.config.drafting)
+        longest = (len(seq.tokens) - 1) // size - num_dropped
+        if num_hit >= longest or not self.config.caching or 1 in self.config.windows:
+            return
+        hittable = operations.hittable_identities(self.state, self.config.num_gpu_blocks, False)
+        while longest > num_hit and any(
+            operations.entry_not_hittable(hittable, size, part.identities, num_entries, part.window) is not None
+            for part in seq.parts
+            for num_entries in range(longest, longest + num_dropped + 1)
+        ):
+            longest -= 1
+        if longest > num_hit:
             self.notes["hit-complete"] += 1
+        if declared is not None and longest - num_hit > declared:
+            raise Finding(
+                "hit-found",
+                f"a hit of $observed tokens of $sequence, but $expected are cached; the subject declares that a "
+                f"look-up misses at most {declared} blocks",
+                call=context,
+                expected=longest * size,
+                observed=hit,
+                sequence=seq.name,
+            )
 
     def judge_window(self, seq: ExpectedSequence, num_done: int, context: str) -> None:
         """After a growth a part with a window holds at most the blocks that its window needs.

@@ -185,13 +185,27 @@ class PoolJudge(Oracle, RuledJudge):
         self.explainer.run(operations.free_sequence(state, slot), context)
         self.coverage.clear()
         self.coverage.update(coverage)
-        row = operations.row_of(self._identities(pages), len(blocks), ONE_PAGE)
-        if len(blocks) < len(pages):
-            self.notes["hit-complete"] += any(
-                state.computed[block] and state.content[block] == row for block in range(self.explainer.num_blocks)
-            )
+        self._judge_missed(pages, len(blocks), context)
         self.answer = _named(blocks)
         return blocks
+
+    def _judge_missed(self, pages: Sequence[int], num_found: int, context: str) -> None:
+        """Compare what was found with the longest cached prefix; the subject may declare how much it misses at most."""
+        hittable = operations.hittable_identities(self.state, self.config.num_gpu_blocks, False)
+        declared, missed = self.capabilities.lost_hits, 0
+        for identity in self._identities(pages)[num_found:]:
+            if identity not in hittable:
+                break
+            missed += 1
+        self.notes["hit-complete"] += missed > 0
+        if declared is not None and missed > declared:
+            raise Finding(
+                "hit-found",
+                f"{context} gave $observed blocks, but $expected are cached; the subject declares that a look-up "
+                f"misses at most {declared} blocks",
+                expected=num_found + missed,
+                observed=num_found,
+            )
 
     def _hit(self, slot: int, pages: Sequence[int], blocks: list[int]) -> Iterator[RuleCall]:
         known = self._identities(pages)[: len(blocks)]

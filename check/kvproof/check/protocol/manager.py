@@ -121,6 +121,7 @@ class Capabilities:
     kv_groups: bool = False  # several groups of layers, each with its own tables, over one pool of GPU blocks
     drafting: bool = False  # a look-up drops the last block that it finds, for a draft model such as EAGLE
     steps_in_order: bool = False  # the device starts no step before the previous one has ended
+    lost_hits: int | None = None  # blocks of a cached prefix that a look-up may miss; None: any number
     double_free_errors: tuple[str, ...] = ()  # names of the exceptions by which the subject reports a double free
     dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content
 

@@ -270,6 +270,37 @@ def is_rehit(state: State, block_size: int, seq: int, index: int, block: int) ->
     return state.status[block] == USED or state.num_written[state.table[seq][index]] == block_size
 
 
+def hittable_identities(state: State, num_gpu_blocks: int, is_same_step: bool) -> set[int]:
+    """The identities up to which a prefix can be hit now: those of the last slots of the computed blocks on the GPU.
+
+    is_same_step: a hit may also name a block that the step under way computes.
+    """
+    return {
+        state.content[block][-1]
+        for block in range(num_gpu_blocks)
+        if state.computed[block] or (is_same_step and state.cached[block])
+    }
+
+
+def first_entry_read(block_size: int, num_done: int, window: int) -> int:
+    """The first entry that the tokens after the first `num_done` ones read. window: in tokens, 0 for no window."""
+    return max(0, (num_done + 1 - window) // block_size) if window else 0
+
+
+def entry_not_hittable(
+    hittable: set[int], block_size: int, tokens: Sequence[int], num_hit: int, window: int
+) -> int | None:
+    """The first entry of a prefix of `num_hit` entries that is read and cannot be hit; None if the prefix can be hit.
+
+    The last token of a prompt is computed even if all of it is hit, so it reads as far back as its window.
+    """
+    num_done = min(num_hit * block_size, len(tokens) - 1)
+    for index in range(first_entry_read(block_size, num_done, window), num_hit):
+        if tokens[(index + 1) * block_size - 1] not in hittable:
+            return index
+    return None
+
+
 def set_aside(state: State, block: int) -> Program:
     """The manager reserves a block for itself."""
     yield from take(state, block)

@@ -60,6 +60,10 @@ MEANINGS: dict[str, Meaning] = {
         "A prefix that is cached, computed and equal is found.",
         "Nothing wrong, only slow: this property is a note, not a failure.",
     ),
+    "hit-found": Meaning(
+        "A look-up misses no more blocks of a cached prefix than the manager declares.",
+        "Prompts are computed again although their KV is there.",
+    ),
     "sharing-equal": Meaning(
         "Two sequences share a block only if tokens, adapter, images with their positions, and salt are equal.",
         "Text leaks between users, tenants or adapters.",

@@ -45,19 +45,29 @@ class Admitting(ManagerBase):
 
     def op_lookup(self, gid: int) -> bool:
         """A waiting group is looked up in the prefix cache, and not admitted."""
-        before = self.explainer.observed
-        self.answer = f"hit {self.call('total-calls', 'hits', gid)}"
+        before, context = self.explainer.observed, f"hits({gid})"
+        hit = self._looked_up(gid)
+        self.answer = f"hit {hit}"
         self.call("total-calls", "forget", gid)
         self.require_unchanged(before, "a look-up only asks")
+        self.judge_lookup(self.groups[gid].members[0], hit, context)
+        self.judge_missed_hit(self.groups[gid].members[0], hit, context)
         return True
+
+    def _looked_up(self, gid: int) -> int:
+        hit = self.call("total-calls", "hits", gid)
+        check_answer("hits", hit, int)
+        return hit  # type: ignore[no-any-return]
 
     def op_admit(self, gid: int, chunk: int) -> bool:
         """Admit a waiting group, and schedule the first `chunk` tokens that are not hit (all, if not chunked)."""
         self._enter(ADMITTING)
         group, context, before = self.groups[gid], f"admit({gid})", self.explainer.observed
+        first, looked_up = group.members[0], None
         if self.capabilities.has_admission_query:
             if self.config.caching:
-                self.call("total-calls", "hits", gid)
+                looked_up = self._looked_up(gid)
+                self.judge_lookup(first, looked_up, f"hits({gid})")
             answer = self.ask("can_admit", group)
             if answer is not Admission.OK:
                 self.judge_refusal(group, answer, f"can_admit({gid})")
@@ -82,6 +92,8 @@ class Admitting(ManagerBase):
             if not self.may_end_for_good(group):
                 self.judge_refusal(group, Admission.LATER, context)
             return True
+        if looked_up is not None and looked_up != result.hit:
+            self.judge_missed_hit(first, looked_up, f"hits({gid})")
         self._admitted(group, result.hit, chunk, context)
         return True
 
@@ -94,7 +106,7 @@ class Admitting(ManagerBase):
             seq.status = Status.RUNNING
         self.observe(context, touched)
         if caching:
-            self.note_missed_hit(first, hit)
+            self.judge_missed_hit(first, hit, context)
         explainer.admitted(first, hit, caching, context, self.capabilities.same_step_hits)
         for seq in group.members[1:]:
             explainer.forked(first, seq, context)

@@ -278,7 +278,7 @@ class StepExplainer:
             for seq in request.everyone():
                 seq.status = RUNNING
             if caching and not (self.config.async_steps or self.config.transfers):  # else it may learn of KV later
-                scheduler.note_missed_hit(first, hit)
+                scheduler.judge_missed_hit(first, hit, SCHEDULE)
             explainer.admitted(first, hit, caching, SCHEDULE, self.capabilities.same_step_hits)
             for chunk in chunks[1:]:
                 seq = scheduler.seqs[chunk.seq]

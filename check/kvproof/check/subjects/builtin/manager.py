@@ -116,6 +116,7 @@ class BuiltIn(ManagerAdapter):
         waiting_groups=True,
         watermark=True,
         evicts_lru=True,
+        lost_hits=0,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 

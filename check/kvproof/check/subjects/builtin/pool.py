@@ -12,7 +12,9 @@ class OwnPool:
     """`kvproof.impl.DeviceBlocks`, or `CachedBlocks` with caching, behind the protocol."""
 
     name = "kvproof-pool"
-    capabilities = Capabilities(fork=True, caching=True, reset=True, double_free_errors=(DoubleFreeError.__name__,))
+    capabilities = Capabilities(
+        fork=True, caching=True, reset=True, lost_hits=0, double_free_errors=(DoubleFreeError.__name__,)
+    )
     assumptions: tuple[Assumption, ...] = (
         Assumption("holds-what-it-frees", "The caller frees and shares only blocks that are held or found."),
     )

@@ -84,6 +84,7 @@ class VllmV1(ManagerAdapter):
             reset=calls.resets,
             window_drop_when_refused=True,
             same_step_hits=True,
+            lost_hits=0 if hasattr(release.manager, "get_kv_cache_coordinator") else None,
             kv_groups=self._by_config and hasattr(release.manager, "get_kv_cache_coordinator"),
             drafting="use_eagle" in calls.options,
         )

@@ -32,7 +32,7 @@ ASSUMPTIONS = (
 class VllmV1Pool:
     """`vllm.v1.core.block_pool.BlockPool`."""
 
-    capabilities = Capabilities(fork=True, caching=True, reset=True)
+    capabilities = Capabilities(fork=True, caching=True, reset=True, lost_hits=0)
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
     def __init__(self, version: str) -> None:
