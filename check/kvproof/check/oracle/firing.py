@@ -58,6 +58,7 @@ class SpecRunner:
         self.free_slots = list(range(num_tables - 1, -1, -1))
         self.copied: list[Pair] = []
         self.num_reserved = 0
+        self.maybe_evicted: set[int] = set()  # cached blocks that a prompt got again, perhaps as new ones
         self.coverage = coverage
         self.observed = first
         self.order: EvictionOrder | None = None
@@ -80,6 +81,10 @@ class SpecRunner:
                 self.worker.fresh.append(arguments[1])
             elif name == "hit" and arguments[1] < self.num_blocks and state.status[arguments[1]] == EVICTABLE:
                 coverage["hit on an evictable block"] += 1
+            elif name == "share" and state.status[arguments[1]] == EVICTABLE:
+                self.maybe_evicted.add(arguments[1])
+            elif name == "evict":
+                self.maybe_evicted.discard(arguments[0])
             refusal = rules[name](state, *arguments)
             if refusal is not None:
                 raise self._refused(refusal, name, arguments, context)

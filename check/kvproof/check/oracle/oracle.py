@@ -221,7 +221,7 @@ class Oracle:
             return
         size = self.config.block_size
         hittable = operations.hittable_identities(
-            self.state, self.config.num_gpu_blocks, self.capabilities.same_step_hits
+            self.state, range(self.config.num_gpu_blocks), self.capabilities.same_step_hits
         )
         for part in seq.parts:
             entry = operations.entry_not_hittable(hittable, size, part.identities, hit // size, part.window)
@@ -247,7 +247,8 @@ class Oracle:
         longest = (len(seq.tokens) - 1) // size - num_dropped
         if num_hit >= longest or not self.config.caching or 1 in self.config.windows:
             return
-        hittable = operations.hittable_identities(self.state, self.config.num_gpu_blocks, False)
+        cached = [b for b in range(self.config.num_gpu_blocks) if b not in self.explainer.maybe_evicted]
+        hittable = operations.hittable_identities(self.state, cached, False)
         while longest > num_hit and any(
             operations.entry_not_hittable(hittable, size, part.identities, num_entries, part.window) is not None
             for part in seq.parts

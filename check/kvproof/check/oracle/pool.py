@@ -191,7 +191,7 @@ class PoolJudge(Oracle, RuledJudge):
 
     def _judge_missed(self, pages: Sequence[int], num_found: int, context: str) -> None:
         """Compare what was found with the longest cached prefix; the subject may declare how much it misses at most."""
-        hittable = operations.hittable_identities(self.state, self.config.num_gpu_blocks, False)
+        hittable = operations.hittable_identities(self.state, range(self.config.num_gpu_blocks), False)
         declared, missed = self.capabilities.lost_hits, 0
         for identity in self._identities(pages)[num_found:]:
             if identity not in hittable:

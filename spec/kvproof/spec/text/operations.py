@@ -270,15 +270,13 @@ def is_rehit(state: State, block_size: int, seq: int, index: int, block: int) ->
     return state.status[block] == USED or state.num_written[state.table[seq][index]] == block_size
 
 
-def hittable_identities(state: State, num_gpu_blocks: int, is_same_step: bool) -> set[int]:
-    """The identities up to which a prefix can be hit now: those of the last slots of the computed blocks on the GPU.
+def hittable_identities(state: State, blocks: Iterable[int], is_same_step: bool) -> set[int]:
+    """The identities up to which a prefix can be hit now: those of the last slots of those blocks that are computed.
 
     is_same_step: a hit may also name a block that the step under way computes.
     """
     return {
-        state.content[block][-1]
-        for block in range(num_gpu_blocks)
-        if state.computed[block] or (is_same_step and state.cached[block])
+        state.content[block][-1] for block in blocks if state.computed[block] or (is_same_step and state.cached[block])
     }
 
 
