@@ -172,7 +172,7 @@ def test_junit_is_readable_whatever_an_engine_says(refuted: Result, tmp_path: Pa
     refuted.checks[2].text = "raised '\x00\x1b[31m <&> ]]> \ud800 \uffff é'"
     failure = junit_of(refuted, tmp_path).find(".//failure")
     assert failure is not None
-    assert "raised '\\x00\\x1b[31m <&> ]]> \\xd800 \\xffff é'" in (failure.text or "")
+    assert "raised '\\x00\\x1b[31m <&> ]]> \\ud800 \\xffff é'" in (failure.text or "")
 
 
 def test_a_note_is_no_failure_in_junit(passed: Result, tmp_path: Path) -> None:

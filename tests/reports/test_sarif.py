@@ -225,4 +225,4 @@ def test_a_run_that_checked_nothing_was_not_successful(tmp_path: Path, checks: l
 
 def test_the_log_is_readable_whatever_an_engine_says(refuted: Result, tmp_path: Path) -> None:
     refuted.checks[2].text = "raised '\x00 \ud800 é'"
-    assert "raised '\x00 \\ud800 é'" in finding_of(refuted, tmp_path)["message"]["text"]
+    assert "raised '\\x00 \\ud800 é'" in finding_of(refuted, tmp_path)["message"]["text"]

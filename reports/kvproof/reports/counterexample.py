@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvproof.reports.document import DocumentError, inside, read
+from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import refuted
 from kvproof.spec.text.properties import MEANINGS
@@ -40,7 +41,7 @@ class Counterexample:
         """Each operation of the trace and its result, as text; only the operation if the trace has no step texts."""
         if self.trace is None:
             return []
-        return self.trace.steps or [_as_call(operation) for operation in self.trace.operations]
+        return [cut(step) for step in self.trace.steps or map(_as_call, self.trace.operations)]
 
     @property
     def replay(self) -> str | None:
@@ -58,13 +59,13 @@ class Counterexample:
         """The property that broke, the subject, and the step."""
         verb = "is refuted" if self.check.is_failure else "is noted"
         at = "" if self.num_steps is None else f" at step {self.num_steps}"
-        return f"{self.check.property} {verb} for {self.subject}{at} ({self.check.judge})."
+        return printable(f"{self.check.property} {verb} for {self.subject}{at} ({self.check.judge}).")
 
     def lines(self) -> Iterator[str]:
         yield self.headline
         if self.check.excused:
             yield f"  No failure: {self.check.excused}"
-        yield from (f"  {line}" for line in self.check.text.splitlines())
+        yield from (f"  {cut(line)}" for line in self.check.text.splitlines())
         if self.check.property in MEANINGS:
             yield f"  {MEANINGS[self.check.property].sentence}"
         if self.trace is not None:
@@ -84,10 +85,10 @@ class Counterexample:
             yield f"  Saved: {' · '.join([str(self.path), *beside])}"
             yield f"  Again: {self.replay}"
         if self.check.signature:
-            yield f"  Signature: {self.check.signature}"
+            yield f"  Signature: {cut(self.check.signature)}"
 
     def text(self) -> str:
-        return "\n".join(self.lines())
+        return printable("\n".join(self.lines()))
 
 
 def page_of(trace: Path) -> Path:

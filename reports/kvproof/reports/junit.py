@@ -11,6 +11,7 @@ from pathlib import Path
 from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from kvproof.reports.counterexample import Counterexample, counterexamples
+from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import scope_of, sentence
 from kvproof.spec.verdict import Verdict
@@ -51,7 +52,7 @@ def _test_case(check: Check, found: Counterexample | None) -> TestCase:
         case.result = [failure]
     elif check.verdict in (Verdict.UNKNOWN, Verdict.UNSUPPORTED):
         reason = f"{check.verdict.value}: {check.text}" if check.text else check.verdict.value
-        case.result = [Skipped(_safe(reason), check.verdict.value)]
+        case.result = [Skipped(_safe(cut(reason)), check.verdict.value)]
     case.system_out = _safe(_output(check, found))
     return case
 
@@ -66,4 +67,4 @@ def _output(check: Check, found: Counterexample | None) -> str:
 
 
 def _safe(text: str) -> str:
-    return NOT_IN_XML.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+    return NOT_IN_XML.sub(lambda match: f"\\x{ord(match.group()):02x}", printable(text))

@@ -5,6 +5,7 @@ from html import escape
 from pathlib import Path
 
 from kvproof.reports.counterexample import Counterexample, counterexamples
+from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Result
 from kvproof.reports.summary import cell, judges, properties, sentence, work, work_line
 from kvproof.spec.text.properties import MEANINGS
@@ -20,7 +21,7 @@ def markdown(result: Result, folder: Path) -> str:
     verdict = f"{MARKS.get(result.exit_code(), '⚠️')} **{_inline(sentence(result))}** Seed {result.run.seed}."
     done = [f"{judge}: {work_line(counts)}" for judge, counts in work(result).items() if counts]
     unmet = [f"never reached: {witness.name} ({witness.judge})" for witness in result.unmet_witnesses()]
-    facts = "\n".join(f"- {_inline(line)}" for line in (*done, *unmet, *result.messages))
+    facts = "\n".join(f"- {_inline(line)}" for line in map(cut, (*done, *unmet, *result.messages)))
     head = [f"## kvproof {_inline(result.run.command)}", verdict, _table(result), _explained(result), facts]
     return _fitted([part for part in head if part], [_folded(found) for found in counterexamples(result, folder)])
 
@@ -67,4 +68,4 @@ def _cut(text: str, bytes_max: int) -> str:
 
 def _inline(text: str) -> str:
     """The text on one line, with Markdown and HTML characters escaped."""
-    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", escape(" ".join(text.split()), quote=False))
+    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", escape(" ".join(printable(text).split()), quote=False))

@@ -21,6 +21,7 @@ import msgspec
 
 from kvproof.reports.counterexample import NUMBERS, Counterexample, counterexamples
 from kvproof.reports.document import encodable
+from kvproof.reports.printable import cut
 from kvproof.reports.result import KNOWN, Check, Result
 from kvproof.reports.summary import properties, scope_of, sentence
 from kvproof.spec.text.properties import MEANINGS, NOTES
@@ -107,7 +108,7 @@ def _notifications(result: Result, places: dict[str, int]) -> Iterator[dict[str,
     for check in result.checks:
         if check.verdict in (Verdict.UNKNOWN, Verdict.UNSUPPORTED):
             search = f"{check.judge} {scope_of(check)}".rstrip()
-            text = f"{check.property} is {check.verdict.value} ({search}): {check.text or 'no reason is given'}"
+            text = f"{check.property} is {check.verdict.value} ({search}): {cut(check.text) or 'no reason is given'}"
             level = "warning" if check.verdict is Verdict.UNKNOWN else "note"
             rule = {"id": check.property, "index": places[check.property]}
             yield {"level": level, "message": {"text": text}, "associatedRule": rule}
@@ -116,7 +117,7 @@ def _notifications(result: Result, places: dict[str, int]) -> Iterator[dict[str,
     if not result.run.is_complete:
         yield {"level": "error", "message": {"text": "The run did not finish."}}
     for message in result.messages:
-        yield {"level": "warning", "message": {"text": message}}
+        yield {"level": "warning", "message": {"text": cut(message)}}
 
 
 # What was found ---------------------------------------------------------------------------------------------------
@@ -133,7 +134,7 @@ def _finding(found: Counterexample, places: dict[str, int], folder: Path) -> dic
         "message": {"text": found.text()},
         "locations": [_location(check.trace or WITHOUT_TRACE, _last_line(found))],
         "partialFingerprints": {MECHANISM: fingerprint, LINE_HASH: fingerprint},
-        "properties": {"check": check.id, "judge": check.judge, "signature": check.signature},
+        "properties": {"check": check.id, "judge": check.judge, "signature": cut(check.signature)},
     }
     if check.excused:
         finding["properties"]["excused"] = check.excused

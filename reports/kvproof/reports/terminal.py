@@ -1,4 +1,4 @@
-"""The report at a terminal, and the same report as plain text for a log. Nothing is cut or abbreviated."""
+"""The report at a terminal, and the same report as plain text for a log. Only lines of absurd length are cut."""
 
 import io
 from collections import Counter
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from kvproof.reports.counterexample import counterexamples, shortest_first
 from kvproof.reports.data_plane_result import Bandwidth, Comparison, DataPlane, Speed
+from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Result
 from kvproof.reports.summary import cell, judges, properties, scope_of, sentence, work, work_line
 from kvproof.spec.verdict import Exit, Verdict
@@ -34,7 +35,7 @@ def print_report(result: Result, folder: Path, console: Console) -> None:
     if console.is_terminal:
         _print(result, folder, console)
     else:
-        _say(console, plain_text(result, folder).rstrip("\n"))
+        say(console, plain_text(result, folder).rstrip("\n"))
 
 
 def plain_text(result: Result, folder: Path) -> str:
@@ -46,13 +47,14 @@ def plain_text(result: Result, folder: Path) -> str:
 def _print(result: Result, folder: Path, console: Console) -> None:
     if result.checks:
         console.print(_table(result, is_plain=not console.is_terminal))
-        _say(console)
+        say(console)
     for line, style in _lines(result, folder):
-        _say(console, line, style)
+        say(console, cut(line), style)
 
 
-def _say(console: Console, line: str = "", style: str = "") -> None:
-    console.print(Text(line, style=style), soft_wrap=True)
+def say(console: Console, line: str = "", style: str = "") -> None:
+    """Print a line without markup and wrapping; what would act on a terminal or in a log of CI is escaped."""
+    console.print(Text(printable(line), style=style), soft_wrap=True)
 
 
 def _table(result: Result, is_plain: bool) -> Table:
@@ -61,11 +63,11 @@ def _table(result: Result, is_plain: bool) -> Table:
     for judge in judges(result):
         table.add_column(judge, overflow="fold")
     for name in properties(result):
-        row = [Text(name)]
+        row = [Text(printable(name))]
         for judge in judges(result):
             words, weakest = cell(result, name, judge)
             style = "yellow" if words == "note" else STYLES[weakest]
-            row.append(Text(words, style=style))
+            row.append(Text(printable(words), style=style))
         table.add_row(*row)
     return table
 

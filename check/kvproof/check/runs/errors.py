@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import typer
 
+from kvproof.reports.printable import printable
 from kvproof.spec.verdict import Exit
 
 
@@ -20,7 +21,7 @@ class UsageError(Exception):
 def fail(message: str, code: Exit) -> typer.Exit:
     """Print the message on standard error, and return the exception to raise."""
     with suppress(OSError):
-        print(f"kvproof: {message}", file=sys.stderr, flush=True)
+        print(f"kvproof: {printable(message)}", file=sys.stderr, flush=True)
     return typer.Exit(code)
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
 from kvproof.check.runs.errors import discard, report_lost_output
 from kvproof.reports.terminal import WIDTH_OF_PLAIN_TEXT
+from kvproof.reports.terminal import say as say
 
 PLAIN_INTERVAL_SECONDS = 5.0
 
@@ -42,11 +42,6 @@ def output() -> Output:
     if file.isatty() and not os.environ.get("CI"):
         return Output(file=file, highlight=False, soft_wrap=False)
     return Output(file=file, width=WIDTH_OF_PLAIN_TEXT, force_terminal=False, no_color=True, highlight=False)
-
-
-def say(console: Console, line: str, style: str = "") -> None:
-    """Print one line unchanged: no markup, no wrapping."""
-    console.print(Text(line, style=style), soft_wrap=True)
 
 
 class PlainProgress:
