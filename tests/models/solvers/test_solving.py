@@ -80,6 +80,14 @@ def test_processes_decide_every_obligation_once() -> None:
     assert multiprocessing.active_children() == []
 
 
+def test_a_question_that_waits_for_its_answer_is_asked_once_for_all_obligations_that_share_it() -> None:
+    same = [obligation(f"number {number}", F(F(Y)) > Y, grows=GROWS) for number in range(50)]
+    decided = list(decide_all([*same, WRONG], Settings(), num_processes=1))
+    assert len({one.obligation.claim for one in decided}) == len(decided) == 51
+    assert [one.answer.verdict for one in decided].count(Verdict.PROVED) == 50
+    assert len({id(one.answer) for one in decided}) == 2
+
+
 def test_a_process_that_ends_costs_one_question_and_the_others_are_asked_again() -> None:
     def asked() -> Iterator[Obligation]:
         yield OPEN

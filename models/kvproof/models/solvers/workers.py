@@ -1,8 +1,9 @@
 """Decide many obligations with several solver processes.
 
-Questions are sent as text, a batch at a time, to a process that has answered all of its own. Answers are yielded as
-soon as they arrive, in any order. If a process ends, or does not answer for much longer than the timeout, the question
-it was working on is unknown, and the rest of its batch is given to a new process. Closing the generator kills the
+Questions are sent as text, a batch at a time, to a process that has answered all of its own. A question that is not yet
+answered is not asked a second time: its answer decides every obligation that waits for it. Answers are yielded as soon
+as they arrive, in any order. If a process ends, or does not answer for much longer than the timeout, the question it
+was working on is unknown, and the rest of its batch is given to a new process. Closing the generator kills the
 processes. A Ctrl-C at the terminal is for all processes; they leave it to the one that started them.
 """
 
@@ -26,8 +27,8 @@ STRATEGIES_MAX = 3  # tried by a solver for one question
 GRACE_SECONDS = 10.0  # a solver checks the time only now and then
 
 Asker = Callable[[str, str, Settings], Answer]  # hypotheses, negated goal; a function that a process can import
-Printer = Callable[[Obligation], tuple[str, str]]  # hypotheses, negated goal
-Question = tuple[int, str, str]  # number, hypotheses, negated goal; a batch sends equal hypotheses once
+Question = tuple[str, str]  # hypotheses, negated goal; a batch sends equal hypotheses once
+Printer = Callable[[Obligation], Question]
 
 
 def decide_all(
@@ -65,8 +66,8 @@ def _serve(connection: Connection, settings: Settings, asker: Asker) -> None:
     with suppress(EOFError, OSError):
         while True:
             questions: list[Question] = connection.recv()
-            for number, assumed, goal in questions:
-                connection.send((number, _answer(asker, assumed, goal, settings)))
+            for assumed, goal in questions:
+                connection.send(_answer(asker, assumed, goal, settings))
 
 
 def _answer(asker: Asker, assumed: str, goal: str, settings: Settings) -> Answer:
@@ -93,12 +94,12 @@ class _Pool:
         self.patience_seconds = STRATEGIES_MAX * settings.timeout_seconds + GRACE_SECONDS
         self.workers: list[_Worker] = []
         self.again: deque[Question] = deque()  # unanswered questions of a process that ended
-        self.asked: dict[int, Obligation] = {}
+        self.waiting: dict[Question, list[Obligation]] = {}
 
     def run(self, obligations: Iterator[Obligation]) -> Iterator[ProofOutcome]:
         """Yields the answers in the order in which they arrive."""
-        next_number, is_over = 0, False
-        while not is_over or self.asked:
+        is_over = False
+        while not is_over or self.waiting:
             batch: list[Question] = []
             while len(batch) < BATCH and (self.again or not is_over):
                 if self.again:
@@ -109,10 +110,11 @@ class _Pool:
                     is_over = True
                 elif obligation.is_trivial():
                     yield ProofOutcome(obligation, TRIVIAL, is_trivial=True)
+                elif (question := self.printer(obligation)) in self.waiting:
+                    self.waiting[question].append(obligation)
                 else:
-                    self.asked[next_number] = obligation
-                    batch.append((next_number, *self.printer(obligation)))
-                    next_number += 1
+                    self.waiting[question] = [obligation]
+                    batch.append(question)
             while batch and (worker := self._idle()) is None:
                 yield from self._answers()
             if batch and worker is not None:
@@ -149,25 +151,28 @@ class _Pool:
         for connection in wait(list(busy), 1.0 if seconds is None else seconds):
             worker = busy[connection]  # type: ignore[index]
             try:
-                number, answer = worker.connection.recv()
+                answer = worker.connection.recv()
             except (EOFError, OSError):
-                yield self._lost(worker, f"the solver process ended with exit code {worker.process.exitcode}")
+                yield from self._lost(worker, f"the solver process ended with exit code {worker.process.exitcode}")
                 continue
-            worker.open.popleft()
             worker.heard = time.monotonic()
-            yield ProofOutcome(self.asked.pop(number), answer)
+            yield from self._decided(worker.open.popleft(), answer)
         for worker in list(busy.values()):
             if worker.open and time.monotonic() - worker.heard > self.patience_seconds:
-                yield self._lost(worker, f"no answer for {self.patience_seconds:.0f} s")
+                yield from self._lost(worker, f"no answer for {self.patience_seconds:.0f} s")
 
-    def _lost(self, worker: _Worker, reason: str) -> ProofOutcome:
+    def _decided(self, question: Question, answer: Answer) -> Iterator[ProofOutcome]:
+        for obligation in self.waiting.pop(question):
+            yield ProofOutcome(obligation, answer)
+
+    def _lost(self, worker: _Worker, reason: str) -> Iterator[ProofOutcome]:
         worker.process.kill()
         worker.process.join()
         worker.connection.close()
         self.workers.remove(worker)
-        number, _, _ = worker.open.popleft()
+        question = worker.open.popleft()
         self.again.extend(worker.open)
-        return ProofOutcome(self.asked.pop(number), Answer(Verdict.UNKNOWN, reason=reason))
+        yield from self._decided(question, Answer(Verdict.UNKNOWN, reason=reason))
 
     def stop(self) -> None:
         """Kill every process."""
