@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kvproof.check.cli.options import DEFAULT_FOLDER, JsonOption, OutOption, SeedOption, settled_seed
+from kvproof.check.cli.options import DEFAULT_FOLDER, JsonOption, OutOption, SeedOption, seconds_option, settled_seed
 from kvproof.check.runs.errors import UsageError, error_boundary
 
 TIMING_SECONDS_MAX = 8.0
@@ -38,9 +38,7 @@ def device(
         Path | None,
         typer.Option("--baseline", metavar="FILE", help="The --json of an earlier run, to compare speeds with."),
     ] = None,
-    budget: Annotated[
-        float, typer.Option("--budget", metavar="SECONDS", min=0.1, help="Time for the whole run.")
-    ] = 45.0,
+    budget: Annotated[float, seconds_option("--budget", "Time for the whole run.")] = 45.0,
     seed: SeedOption = None,
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,

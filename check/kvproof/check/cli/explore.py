@@ -11,6 +11,7 @@ from kvproof.check.cli.options import (
     JsonOption,
     KnownOption,
     OutOption,
+    seconds_option,
 )
 from kvproof.check.runs.errors import UsageError, error_boundary
 
@@ -32,9 +33,7 @@ def explore(
             "--subject", metavar="S", help="Search this subject in lockstep; without it, the specification itself."
         ),
     ] = None,
-    budget: Annotated[
-        float | None, typer.Option("--budget", metavar="SECONDS", min=0.1, help="Time limit; none by default.")
-    ] = None,
+    budget: Annotated[float | None, seconds_option("--budget", "Time limit; none by default.")] = None,
     isolation: IsolationOption = None,
     known: KnownOption = None,
     contract_fails: ContractOption = False,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kvproof.check.cli.options import JsonOption
+from kvproof.check.cli.options import JsonOption, jobs_option
 from kvproof.check.runs.errors import UsageError, error_boundary
 
 
@@ -53,7 +53,7 @@ def faults(
     deletions_only: Annotated[
         bool, typer.Option("--deletions", help="Only delete statements; do not change any.")
     ] = False,
-    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Number of processes.")] = 2,
+    jobs: Annotated[int, jobs_option("Number of processes.")] = 2,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write each result to this file as soon as it is known."),

@@ -1,21 +1,43 @@
-"""Options that several commands share."""
+"""Options that several commands share.
 
+Every option that is a number has a least and a largest value, so that a slip of the pen, `inf` or `nan` is a mistake of
+the caller (exit code 2) and never an overflow in the middle of a run.
+"""
+
+import math
 import secrets
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 DEFAULT_FOLDER = Path(".kvproof")
 SEED_MAX = 2**63 - 1
 DRAWN_SEED_MAX = 2**32 - 1  # short enough to type
+BUDGET_SECONDS_MAX = 1_000_000.0  # eleven days; what waits for a process counts milliseconds in 32 bits
+
+
+def seconds_option(name: str, text: str, least: float = 0.1, most: float = BUDGET_SECONDS_MAX) -> Any:
+    """An option that is a number of seconds."""
+    return typer.Option(name, metavar="SECONDS", min=least, max=most, callback=_number, help=text)
+
+
+def _number(value: float | None) -> float | None:
+    """The value of an option. Raises BadParameter for nan, which is in every range."""
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter(f"{value} is not a number of seconds.")
+    return value
+
+
+def jobs_option(text: str) -> Any:
+    """The option --jobs, a number of processes."""
+    return typer.Option("--jobs", metavar="N", min=1, max=256, help=text)
+
 
 SubjectOption = Annotated[
     str, typer.Option("--subject", metavar="S", help="A name of `kvproof subjects`, or module:factory of your own.")
 ]
-BudgetOption = Annotated[
-    float, typer.Option("--budget", metavar="SECONDS", min=0.1, help="Time limit for all judges together.")
-]
+BudgetOption = Annotated[float, seconds_option("--budget", "Time limit for all judges together.")]
 SeedOption = Annotated[
     int | None,
     typer.Option(

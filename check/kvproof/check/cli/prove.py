@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
-from kvproof.check.cli.options import JsonOption
+from kvproof.check.cli.options import JsonOption, jobs_option, seconds_option
 from kvproof.check.runs.errors import UsageError, error_boundary
 
 PROVER_SEED_MAX = 2**31 - 1  # the largest that Z3 accepts
+PROVER_SECONDS_MAX = 1_400.0  # Z3 counts effort in 32 bits
 
 
 def prove(
@@ -33,15 +34,15 @@ def prove(
     ] = 0,
     timeout: Annotated[
         float,
-        typer.Option(
+        seconds_option(
             "--timeout",
-            metavar="SECONDS",
-            min=0.01,
-            help="Limit for each obligation, as the effort of so many seconds on an idle machine; beyond it, it is "
-            "unknown. A busy machine gives the same answers.",
+            "Limit for each obligation, as the effort of so many seconds on an idle machine; beyond it, it is unknown. "
+            "A busy machine gives the same answers.",
+            least=0.01,
+            most=PROVER_SECONDS_MAX,
         ),
     ] = 20.0,
-    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Number of solver processes.")] = 2,
+    jobs: Annotated[int, jobs_option("Number of solver processes.")] = 2,
     text: Annotated[
         Path | None,
         typer.Option(

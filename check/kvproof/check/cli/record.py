@@ -9,6 +9,7 @@ from kvproof.check.cli.options import SeedOption, settled_seed
 from kvproof.check.runs.errors import UsageError, error_boundary
 
 DEFAULT_FILE = Path("recording.jsonl")
+NUM_STEPS_MAX = 10**9
 
 
 def record(
@@ -20,7 +21,8 @@ def record(
         typer.Option("--subject", metavar="S", help="Instead of a command: a subject of `kvproof subjects`."),
     ] = None,
     steps: Annotated[
-        int, typer.Option("--steps", metavar="N", min=1, help="Operations in the run of the subject.")
+        int,
+        typer.Option("--steps", metavar="N", min=1, max=NUM_STEPS_MAX, help="Operations in the run of the subject."),
     ] = 1000,
     seed: SeedOption = None,
     fix: Annotated[
