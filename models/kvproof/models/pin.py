@@ -16,7 +16,7 @@ sentence about the hypotheses of all rules. `make proofs-accept` prints them, an
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,9 +105,9 @@ def pinned_lines() -> list[str]:
     return FILE.read_text(encoding="utf-8").splitlines()
 
 
-def pinned_names() -> set[str]:
-    """The names of the obligations in the committed file."""
-    return set(_read(pinned_lines()))
+def pinned_names(kinds: Container[str] = (OBLIGATION, TRIVIAL)) -> set[str]:
+    """The names of the obligations in the committed file that are of one of these kinds."""
+    return {name for name, one in _read(pinned_lines()).items() if one.kind in kinds}
 
 
 def _claims(goal: z3.BoolRef | bool) -> list[z3.ExprRef | bool]:

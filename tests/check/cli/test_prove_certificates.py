@@ -3,6 +3,7 @@
 import errno
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,16 @@ from kvproof.check.cli.prove_certificates import CertificateRun
 from kvproof.check.runs.store import StoreError
 from kvproof.check.runs.terminal import output
 from kvproof.models.certificates import proving
-from kvproof.models.certificates.folder import INDEX, PROOF, QUESTION, compressed, file_stem, read_index, read_text
+from kvproof.models.certificates.folder import (
+    INDEX,
+    PROOF,
+    QUESTION,
+    compressed,
+    encode_index,
+    file_stem,
+    read_index,
+    read_text,
+)
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.solvers import second_solver
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
@@ -51,6 +61,7 @@ def in_this_process(
 @pytest.fixture(autouse=True)
 def without_processes(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     ASKED.clear()
+    monkeypatch.setattr(prove_certificates, "pinned_names", lambda _: {one.id for one in (TWICE, BETWEEN, WRONG)})
     if "command" not in request.node.name:
         monkeypatch.setattr(prove_certificates, "decide_all", in_this_process)
 
@@ -86,7 +97,7 @@ def test_the_command_writes_certificates_and_a_second_run_keeps_them(tmp_path: P
     before = content(tmp_path)
     again = kvproof_prove("--only", PART, "--certificates", str(tmp_path))
     assert "certificates: 2 of 2 with a proof" in again.stdout
-    assert "2 from an earlier run" in again.stdout
+    assert "2 from an earlier run, not checked here" in again.stdout
     assert content(tmp_path) == before
 
 
@@ -95,10 +106,11 @@ def test_a_proof_is_made_again_if_its_question_or_the_solver_has_changed_or_a_fi
 ) -> None:
     certify(tmp_path, TWICE, BETWEEN)
     before = content(tmp_path)
-    stem = tmp_path / file_stem(TWICE)
+    stem = tmp_path / file_stem(TWICE.id)
     for file, damaged in (
         (f"{stem}{PROOF}", b""),
         (f"{stem}{PROOF}", compressed("(assume @p1 true)\n")),
+        (f"{stem}{PROOF}", compressed(read_text(Path(f"{stem}{PROOF}")) + "; another proof\n")),
         (f"{stem}{QUESTION}", compressed("(assert true)\n")),
     ):
         ASKED.clear()
@@ -107,7 +119,7 @@ def test_a_proof_is_made_again_if_its_question_or_the_solver_has_changed_or_a_fi
         assert ASKED == ["twice"]
         assert content(tmp_path) == before
     changed = obligation("twice", F(F(F(Y))) > Y, *TWICE.hypotheses)
-    assert certify(tmp_path, changed, BETWEEN) == {"twice": Verdict.PROVED, "between": Verdict.PROVED}
+    assert certify(tmp_path, changed, BETWEEN) == {"twice": Verdict.PROVED, "between": Verdict.NOT_REFUTED}
     assert ASKED == ["twice", "twice"]
     ASKED.clear()
     monkeypatch.setattr(second_solver, "version", lambda: "9.9")
@@ -141,6 +153,27 @@ def test_a_run_of_a_part_keeps_the_other_rows_and_a_run_of_everything_does_not(t
     assert indexed(tmp_path) == {"between": True}
 
 
+def test_a_kept_proof_is_not_called_proved(tmp_path: Path) -> None:
+    assert certify(tmp_path, TWICE) == {"twice": Verdict.PROVED}
+    assert certify(tmp_path, TWICE, BETWEEN) == {"twice": Verdict.NOT_REFUTED, "between": Verdict.PROVED}
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_rows_that_no_obligation_has_or_whose_files_are_wrong_are_dropped_and_named(
+    tmp_path: Path, is_whole: bool
+) -> None:
+    certify(tmp_path, TWICE, BETWEEN, WRONG)
+    index = read_index(tmp_path)
+    invented = replace(index.obligations[0], id="suite/subject/nothing is ever freed twice")
+    (tmp_path / INDEX).write_bytes(encode_index(replace(index, obligations=[*index.obligations, invented])))
+    (tmp_path / f"{file_stem(TWICE.id)}{PROOF}").unlink()
+    run = CertificateRun(tmp_path, Settings(), 1, is_whole)
+    list(run.outcomes([ProofOutcome(BETWEEN, Answer(Verdict.PROVED))], output()))
+    assert indexed(tmp_path) == {"between": True} | ({} if is_whole else {"wrong": False})
+    assert run.dropped == sorted([invented.id, TWICE.id, *([WRONG.id] if is_whole else [])])
+    assert any("they are dropped: suite/subject/nothing is ever freed twice" in line for line, _ in run.lines())
+
+
 def test_an_obligation_without_a_proof_is_unknown_and_the_index_gives_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +201,7 @@ def test_a_claim_that_needs_an_instance_of_a_hypothesis_is_certified_with_it(
     assert row.instances == ["kept, where it is denied"]
     assert "denied_0" in read_text(tmp_path / row.question)
     ASKED.clear()
-    assert certify(tmp_path, one) == {"kept": Verdict.PROVED}
+    assert certify(tmp_path, one) == {"kept": Verdict.NOT_REFUTED}
     assert ASKED == []
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import z3
@@ -79,9 +80,10 @@ def write(tmp_path: Path, proofs: dict[str, str]) -> Write:
 
     def written(one: Obligation, proof: str | None = None) -> Row:
         question = Questions().text(one)
-        origin = Origin(sha256(question), SOLVER, {})
-        text = proof_file(origin, proofs[one.id] if proof is None else proof)
-        found = row(one, origin, text)
+        lines = proofs[one.id] if proof is None else proof
+        origin = Origin(sha256(question), sha256(lines), SOLVER, {})
+        text = proof_file(origin, lines)
+        found = row(one.id, origin, text)
         for name, content in ((found.question, question), (found.proof, text)):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_bytes(compressed(content))
@@ -171,6 +173,27 @@ def test_every_obligation_of_today_needs_a_certificate_and_every_certificate_an_
         "between": (Verdict.UNKNOWN, "it is not in the index"),
         "sum": (Verdict.UNKNOWN, "no proof: "),
     }
+
+
+def test_a_row_that_differs_from_the_first_line_of_its_proof_is_rejected(tmp_path: Path, write: Write) -> None:
+    right = write(TWICE)
+    changes: tuple[dict[str, Any], ...] = (
+        {"proof": write(SUM).proof, "proof_sha256": write(SUM).proof_sha256},
+        {"question": write(SUM).question},
+        {"options": {"seed": "1"}},
+        {"instances": ["grows, where it is denied"]},
+    )
+    for change in changes:
+        found = checked(tmp_path, [replace(right, **change)], ACCEPTS_ALL)["twice"]
+        assert found.verdict is Verdict.REFUTED, change
+    of_another = check_index(Index("cvc5 9.9", [right]), tmp_path, ACCEPTS_ALL, [TWICE])
+    assert [one.verdict for one in of_another] == [Verdict.REFUTED]
+    assert checked(tmp_path, [right], ACCEPTS_ALL)["twice"].verdict is Verdict.PROVED
+
+
+def test_an_obligation_that_is_in_the_index_twice_is_rejected(tmp_path: Path, write: Write) -> None:
+    found = list(check_index(Index(SOLVER, [write(TWICE)] * 2), tmp_path, ACCEPTS_ALL, [TWICE]))
+    assert [one.verdict for one in found] == [Verdict.REFUTED, Verdict.PROVED]
 
 
 def test_an_outdated_question_is_rejected(tmp_path: Path, write: Write) -> None:

@@ -14,14 +14,14 @@ with it, and fails if a proof has become much harder: proofs get slow before the
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 
 import msgspec
 import z3
 
-from kvproof.check.cli.prove_certificates import CERTIFICATES, CertificateRun
+from kvproof.check.cli.prove_certificates import CERTIFICATES, KEPT, CertificateRun
 from kvproof.check.cli.prove_report import Line, ProofProgress
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained
@@ -98,7 +98,8 @@ class ProofOptions:
         if self.certificates is not None:
             self.certified = CertificateRun(self.certificates, settings, num_processes, is_whole)
             for first, second in self.certified.outcomes(outcomes, console):
-                result.checks.append(compare_answers(first, second, CERTIFICATES))
+                check = compare_answers(first, second, CERTIFICATES)
+                result.checks.append(replace(check, text=KEPT) if check.verdict is Verdict.NOT_REFUTED else check)
         if self.before is not None:
             self.harder = list(worse(self.before, outcomes))
             result.messages += [f"harder than the baseline: {one}" for one in self.harder]
@@ -112,7 +113,7 @@ class ProofOptions:
         """The lines of the report about the optional parts."""
         yield from second_solver_lines(result.checks, self.second_outcomes)
         if self.certified is not None:
-            yield self.certified.line()
+            yield from self.certified.lines()
         if self.before is not None and not self.harder:
             yield f"no obligation is harder than in {self.baseline}", ""
 
@@ -187,7 +188,7 @@ def require_folder(folder: Path, option: str) -> None:
 
 def write_question(obligation: Obligation, folder: Path) -> Path:
     """Write the question to `folder/suite/subject/claim-hash.smt2`, and return the path. Raises StoreError."""
-    file = folder / f"{file_stem(obligation)}.smt2"
+    file = folder / f"{file_stem(obligation.id)}.smt2"
     name = " ".join(obligation.id.split())
     head = f"; {name}\n; property: {obligation.property}\n(set-logic ALL)\n(set-info :status unsat)\n"
     with explained(file):

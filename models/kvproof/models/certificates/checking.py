@@ -2,8 +2,9 @@
 
 For each obligation of the index:
 
-1. The question is the one that kvproof asks today, so a proof of another question, or of an outdated one, is rejected.
-2. The files have the hashes of the index.
+1. The question is the one that kvproof asks today. It is made again from the text, and no file is believed: a proof of
+   another question, or of an outdated one, is rejected, and so is a row without an obligation.
+2. The index, the file of the question and the file of the proof agree in every hash and in how the proof was made.
 3. The proof has no commands but assumptions, definitions and steps. Others could give it rules of its own.
 4. No step is taken on trust.
 5. ethos accepts every step, each assumption is an assertion of the question, and the last step is `false`.
@@ -23,9 +24,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kvproof.models.certificates.folder import CertificateError, Index, Row, read_text, sha256
+from kvproof.models.certificates.folder import (
+    INDEX,
+    PROOF,
+    QUESTION,
+    CertificateError,
+    Index,
+    Row,
+    file_stem,
+    origin_of,
+    read_text,
+    sha256,
+)
+from kvproof.models.certificates.folder import row as row_of
 from kvproof.models.certificates.proving import unsound_rules
-from kvproof.models.certificates.questions import Questions, with_instances
+from kvproof.models.certificates.questions import Questions, instances, with_instances
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.spec.verdict import Verdict
 
@@ -125,34 +138,46 @@ def check_index(
     index: Index, folder: Path, ethos: Ethos, obligations: Iterable[Obligation], num_threads: int = 2
 ) -> Iterator[Checked]:
     """Check every row of the index. obligations: those for which kvproof asks a solver today."""
-    rows = {row.id: row for row in index.obligations}
+    rows: dict[str, Row] = {}
+    for row in index.obligations:
+        if row.id in rows:
+            yield Checked(row.id, Verdict.REFUTED, "it is in the index twice")
+        rows[row.id] = row
     questions, running = Questions(), deque[Future[Checked]]()
     with ThreadPoolExecutor(num_threads) as pool:
         for one in obligations:
-            row = rows.pop(one.id, None)
-            if row is None:
+            found = rows.pop(one.id, None)
+            if found is None:
                 yield Checked(one.id, Verdict.UNKNOWN, "it is not in the index")
                 continue
-            question = questions.text(with_instances(one) if row.instances else one)
-            running.append(pool.submit(check_row, row, folder, ethos, question))
+            if found.instances and found.instances != instances(one):
+                yield Checked(one.id, Verdict.REFUTED, "the index names other instances than the question has")
+                continue
+            question = questions.text(with_instances(one) if found.instances else one)
+            running.append(pool.submit(check_row, found, folder, ethos, question, index.solver))
             if len(running) > WAITING_MAX:
                 yield running.popleft().result()
         yield from (one.result() for one in running)
     yield from (Checked(id, Verdict.REFUTED, "kvproof has no such obligation today") for id in rows)
 
 
-def check_row(row: Row, folder: Path, ethos: Ethos, question: str) -> Checked:
-    """Check one certificate for the question that kvproof asks."""
+def check_row(row: Row, folder: Path, ethos: Ethos, question: str, solver: str) -> Checked:
+    """Check one certificate for the question that kvproof asks. solver: the one that the index names."""
     if row.question_sha256 != sha256(question):
         return Checked(row.id, Verdict.REFUTED, "its question is not the one that kvproof asks today")
     if not row.proof:
         return Checked(row.id, Verdict.UNKNOWN, f"no proof: {row.reason}")
     try:
-        proof = read_text(folder / row.proof)
-        if read_text(folder / row.question) != question:
-            return Checked(row.id, Verdict.REFUTED, f"{row.question} has another question")
+        stem = file_stem(row.id)
+        proof = read_text(folder / (stem + PROOF))
+        if read_text(folder / (stem + QUESTION)) != question:
+            return Checked(row.id, Verdict.REFUTED, f"{stem}{QUESTION} has another question")
         if sha256(proof) != row.proof_sha256:
-            return Checked(row.id, Verdict.REFUTED, f"{row.proof} has another proof")
+            return Checked(row.id, Verdict.REFUTED, f"{stem}{PROOF} has another proof")
+        origin = origin_of(proof)
+        is_bound = (origin.solver, origin.proof_sha256) == (solver, sha256(proof.partition("\n")[2]))
+        if not is_bound or row_of(row.id, origin, proof, row.reason) != row:
+            return Checked(row.id, Verdict.REFUTED, f"{INDEX} and the first line of {stem}{PROOF} do not agree")
         if rules := unsound_rules(proof):
             return Checked(row.id, Verdict.UNKNOWN, f"steps without a justification: {', '.join(rules)}")
         answer = ethos.answer(question, without_declarations(proof))

@@ -4,8 +4,10 @@
     <suite>/<subject>/<claim>-<hash>.smt2.gz the question in SMT-LIB: unsatisfiable exactly if the obligation holds
     <suite>/<subject>/<claim>-<hash>.cpc.gz  the proof in cvc5's calculus CPC, that the question is unsatisfiable
 
-Hashes are SHA-256 of the uncompressed text. The first line of a proof is a comment with the hash of its question and
-how the proof was made. So the index can be written again from the files, and a proof of an outdated question is known.
+Hashes are SHA-256 of the uncompressed text. The first line of a proof is a comment with the hashes of its question and
+of the lines after it, and with how the proof was made. So the index can be written again from the files, and a file
+that is damaged, or belongs to another question or solver, is known. Hashes do not show who has written a file: only a
+checker can say whether it is a proof.
 """
 
 import gzip
@@ -16,8 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-
-from kvproof.models.proofs.obligation import Obligation
 
 INDEX = "index.json"
 QUESTION, PROOF = ".smt2.gz", ".cpc.gz"
@@ -35,12 +35,13 @@ class CertificateError(Exception):
 class Origin:
     """How a proof was made; the first line of its file.
 
-    question_sha256: the question. solver: name and version. options: all options of the solver that were set.
-    instances: the hypotheses in the question that are instances of hypotheses of the obligation. trusted_steps: the
-    rules of steps that the proof does not justify, each once.
+    question_sha256: the question. proof_sha256: the lines after the first. solver: name and version. options: all
+    options of the solver that were set. instances: the hypotheses in the question that are instances of hypotheses of
+    the obligation. trusted_steps: the rules of steps that the proof does not justify, each once.
     """
 
     question_sha256: str
+    proof_sha256: str
     solver: str
     options: dict[str, str]
     instances: list[str] = field(default_factory=list)
@@ -80,13 +81,13 @@ class Index:
     schema_version: int = SCHEMA_VERSION
 
 
-def file_stem(obligation: Obligation) -> str:
-    """The path of the obligation's files in a folder, without their endings: `suite/subject/claim-hash`.
+def file_stem(id: str) -> str:
+    """The path of an obligation's files in a folder, without their endings: `suite/subject/claim-hash`.
 
-    The hash keeps names apart, since a claim may be too long for a file name and is cut.
+    id: of the obligation. The hash keeps names apart, since a claim may be too long for a file name and is cut.
     """
-    digest = hashlib.sha256(obligation.id.encode()).hexdigest()[:8]
-    suite, subject, claim = map(_file_name, (obligation.suite, obligation.subject, obligation.claim))
+    digest = hashlib.sha256(id.encode()).hexdigest()[:8]
+    suite, subject, claim = map(_file_name, id.split("/", 2))
     return f"{suite}/{subject}/{claim}-{digest}"
 
 
@@ -147,27 +148,28 @@ def read_index(folder: Path) -> Index:
     return index
 
 
-def earlier_proof(folder: Path, obligation: Obligation, solver: str) -> tuple[Origin, str] | None:
-    """How an earlier run made the proof of an obligation, and the file of the proof.
+def earlier_proof(folder: Path, id: str, solver: str) -> tuple[Origin, str] | None:
+    """How an earlier run made the proof of the obligation with this id, and the file of the proof.
 
-    None if there is none, or it is damaged, incomplete, or of another solver; or if its question is missing or another.
+    None if there is none, or it is damaged, or of another solver; or if its question is missing or another.
     """
-    stem = file_stem(obligation)
+    stem = file_stem(id)
     try:
         proof = read_text(folder / (stem + PROOF))
         origin = origin_of(proof)
         question = read_text(folder / (stem + QUESTION))
     except CertificateError:
         return None
-    is_right = origin.solver == solver and origin.question_sha256 == sha256(question) and not origin.trusted_steps
+    hashes = sha256(question), sha256(proof.partition("\n")[2])
+    is_right = origin.solver == solver and (origin.question_sha256, origin.proof_sha256) == hashes
     return (origin, proof) if is_right else None
 
 
-def row(obligation: Obligation, origin: Origin, proof: str, reason: str = "") -> Row:
-    """The row of an obligation that has this proof file."""
-    stem = file_stem(obligation)
+def row(id: str, origin: Origin, proof: str, reason: str = "") -> Row:
+    """The row of the obligation with this id that has this proof file."""
+    stem = file_stem(id)
     return Row(
-        obligation.id,
+        id,
         stem + QUESTION,
         origin.question_sha256,
         stem + PROOF,
