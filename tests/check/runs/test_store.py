@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,7 +33,7 @@ def refusal(folder: Path, result: Result) -> tuple[str, Exit]:
 def test_a_new_folder_holds_a_whole_unfinished_result_at_once(tmp_path: Path, result: Result) -> None:
     folder = tmp_path / "a" / "b"
     Store(folder).open(result)
-    assert sorted(os.listdir(folder)) == FILES
+    assert sorted(os.listdir(folder)) == [".lock", *FILES]
     stored = read(folder / "result.json", Result)
     assert (stored, stored.run.is_complete) == (result, False)
 
@@ -120,3 +122,25 @@ def test_a_link_in_the_folder_is_replaced_and_what_it_points_to_is_kept(
     store.write_all(result)
     assert (tmp_path / "mine.xml").read_text() == "mine"
     assert not (tmp_path / "run" / "junit.xml").is_symlink()
+
+
+def test_a_second_run_is_refused_while_another_process_writes_to_the_folder(tmp_path: Path, result: Result) -> None:
+    program = (
+        "import sys; from pathlib import Path; from kvproof.check.runs.store import Store;"
+        "from kvproof.reports.result import Result, Run;"
+        "store = Store(Path(sys.argv[1])); store.open(Result(Run('0', 'hunt', 'kvproof', 1)));"
+        "print('open', flush=True); sys.stdin.read()"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as first:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        assert first.stdout.readline() == "open\n"
+        before = (tmp_path / "result.json").read_bytes()
+        message = f"another run of kvproof (process {first.pid}) writes to {tmp_path}; name another folder with --out"
+        assert refusal(tmp_path, result) == (message, Exit.USAGE)
+        assert (tmp_path / "result.json").read_bytes() == before
+        first.stdin.close()
+    Store(tmp_path).open(result)
+    assert read(tmp_path / "result.json", Result) == result

@@ -1,11 +1,15 @@
 """The result folder of a run: the result document, its reports, and the counterexamples.
 
 `result.json` is replaced atomically after every finished check. A run that is interrupted or killed therefore leaves a
-readable document with `is_complete` false. Counterexamples of earlier runs stay in the folder.
+readable document with `is_complete` false. Counterexamples of earlier runs stay in the folder. While a run writes to a
+folder, it holds a lock on it, so that two runs never mix their documents.
 """
 
 import errno
+import fcntl
 import json
+import os
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +27,7 @@ RESULT = "result.json"
 REPORTS = ("junit.xml", "result.sarif", "summary.md", "report.txt")
 CRASHES = "crashes"
 LOG = "fault.log"
+LOCK = ".lock"
 
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -71,6 +76,7 @@ class Store:
         with explained(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         self._require_ours()
+        self._take()
         self.write_all(result)
 
     def write_result(self, result: Result) -> None:
@@ -106,6 +112,27 @@ class Store:
         with explained(path):
             write_atomically(path, text.encode("utf-8", "backslashreplace"))
         return path
+
+    def _take(self) -> None:
+        """Lock the folder until this process ends. Raises StoreError if another process holds the lock."""
+        path = self.folder / LOCK
+        with explained(path):
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of this process only, not of those that it forks
+        except OSError as error:
+            holder = os.read(lock, 20).decode("ascii", "replace").strip() or "?"
+            os.close(lock)
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                return  # a file system without locks
+            raise StoreError(
+                f"another run of kvproof (process {holder}) writes to {self.folder}; name another folder with --out",
+                Exit.USAGE,
+            ) from error
+        with explained(path):
+            os.ftruncate(lock, 0)
+            os.write(lock, f"{os.getpid()}\n".encode())
+        weakref.finalize(self, os.close, lock)
 
     def _require_ours(self) -> None:
         """Refuse a folder in which files of the same names are not kvproof's. Raises StoreError."""
