@@ -12,6 +12,7 @@ from typing import Any
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.messages import Connection, pack, text_of, unpack
 from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
 from kvproof.check.protocol.scopes import Scope
@@ -52,6 +53,10 @@ def _call(subject: Any, name: str, arguments: list[Any]) -> list[Any]:
     except Finding as finding:
         return ["finding", pack(finding)]
     except BaseException as error:  # SystemExit too: it is the judge who says what that means
+        try:
+            require_fault_of_subject(error, name)
+        except StandInError as fault:
+            return ["stand-in", _text(fault)]
         return ["raised", type(error).__name__, _text(error)]
 
 
@@ -71,6 +76,8 @@ def _search(subject: Any, name: str, arguments: list[Any], journal: Journal) -> 
         return ["unsupported", _text(error)]
     except AdapterError as error:
         return ["adapter", _text(error)]
+    except StandInError as error:
+        return ["stand-in", _text(error)]
     except MemoryError:
         return ["memory"]
     except Exception as error:

@@ -14,6 +14,7 @@ from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import CALLS_ONLY, SEARCH, pack, unpack
 from kvproof.check.oracle.level import level_named
+from kvproof.check.protocol.fault_attribution import StandInError
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
 from kvproof.check.subjects import UnknownSubject
@@ -104,6 +105,8 @@ def answered(answer: list[Any]) -> Any:
             raise Unsupported(text)
         case ["adapter", text]:
             raise AdapterError(text)
+        case ["stand-in", text]:
+            raise StandInError(text)
         case ["finding", finding]:
             raise unpack(finding)
         case ["contract", assumption, sentence]:

@@ -15,6 +15,7 @@ from kvproof.check.oracle.firing import NUM_ENTRIES_MAX
 from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.protocol.adapter_check import check_observation
+from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
 from kvproof.check.protocol.finding import CONTRACT, AdapterError, Finding
 from kvproof.check.protocol.manager import (
     KINDS,
@@ -60,7 +61,7 @@ class Oracle:
         num_flights: int = 0,
         judges_eviction_order: bool = False,
     ) -> None:
-        """Open the subject. Raises Unsupported, Finding, and AdapterError.
+        """Open the subject. Raises Unsupported, Finding, AdapterError, and StandInError.
 
         num_flights: accesses of one block each that may be pending at once.
         """
@@ -89,22 +90,28 @@ class Oracle:
     def _open(self) -> None:
         try:
             self.subject.open(self.config)
-        except (Unsupported, AdapterError, Finding):
+        except (Unsupported, AdapterError, StandInError, Finding):
             raise
         except (Exception, SystemExit) as error:  # a subject that ends the process gives no answer
-            text = f"open({self.config.as_dict()}) raised {type(error).__name__}: {error}"
+            call = f"open({self.config.as_dict()})"
+            require_fault_of_subject(error, call)
+            text = f"{call} raised {type(error).__name__}: {error}"
             raise Finding("total-calls", text[:CALL_CHARACTERS], f"open {type(error).__name__}") from error
 
     def call(self, property: str, name: str, *arguments: Any) -> Any:
-        """Call the subject. An exception refutes `property`; a double free refutes `no-double-free`."""
+        """Call the subject. An exception refutes `property`; a double free refutes `no-double-free`.
+
+        Raises Finding, AdapterError, and StandInError if the exception is a fault of kvproof.
+        """
         try:
             return getattr(self.subject, name)(*arguments)
-        except (Finding, AdapterError):
+        except (Finding, AdapterError, StandInError):
             raise
         except OutsideContract as error:
             text = f"{call_text(name, arguments)}: {error.sentence}"
             raise Finding("total-calls", text, f"{CONTRACT}{error.assumption}") from error
         except (Exception, SystemExit) as error:  # a subject that ends the process gives no answer
+            require_fault_of_subject(error, call_text(name, arguments))
             if is_double_free(error, self.capabilities):
                 property = "no-double-free"
             message = ADDRESS.sub("", f"{type(error).__name__}: {error}".removesuffix(": "))

@@ -22,6 +22,7 @@ from kvproof.reports.result import Check, Result, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
 
 NOT_RUN = "not run"
+INTERRUPTED = "interrupted"
 
 
 class Progress(Protocol):
@@ -96,7 +97,7 @@ class Session:
                 code = self._run_stages(begin)
         except KeyboardInterrupt:
             code = Exit.INCONCLUSIVE
-            self._note("interrupted: the checks that were not decided are unknown")
+            self._note(f"{INTERRUPTED}: the checks that were not decided are unknown")
         except AdapterError as error:
             code = Exit.USAGE
             self._note(f"the adapter of {self.result.run.subject} breaks the protocol: {error}")
@@ -144,7 +145,7 @@ class Session:
                 self._take(output)
             reason = f"{stage.name} did not decide it"
         except KeyboardInterrupt:
-            reason = f"interrupted after {self._done:,}" if self._done else "interrupted"
+            reason = f"{INTERRUPTED} after {self._done:,}" if self._done else INTERRUPTED
             raise
         finally:
             for check in stage.planned_checks:

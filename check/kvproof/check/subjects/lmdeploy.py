@@ -23,7 +23,6 @@ driven, nor is the block manager's swap, which the scheduler no longer calls.
 import logging
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ import numpy as np
 from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, Config, Scheduled
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.subjects.loading import download, stub_modules
+from kvproof.check.subjects.loading.stub_modules import StubObject
 
 PACKAGE = "lmdeploy"
 REAL = (
@@ -54,12 +54,12 @@ ASSUMPTIONS = (
 )
 
 
-def import_modules(version: str, cache: Path | None = None) -> SimpleNamespace:
+def import_modules(version: str, cache: Path | None = None) -> StubObject:
     """Import from its sources what the adapter uses of a release. Raises EngineError if it was not downloaded."""
     root = download.find(PACKAGE, version, cache) / PACKAGE
     module = stub_modules.mount_real(PACKAGE, root, REAL, {"utils": {"get_logger": logging.getLogger}})
-    module("pytorch.paging.block_manager.base_block_manager").time = SimpleNamespace(perf_counter=count(1).__next__)
-    return SimpleNamespace(
+    module("pytorch.paging.block_manager.base_block_manager").time = StubObject(perf_counter=count(1).__next__)
+    return StubObject(
         block=module("pytorch.block"),
         manager=module("pytorch.paging.block_manager.default_block_manager"),
         trie=module("pytorch.paging.block_trie.trie"),

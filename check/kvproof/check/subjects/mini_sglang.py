@@ -20,13 +20,12 @@ salts, windows, forks, swaps or resets of the cache.
 """
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Scheduled
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.subjects.loading import EngineError, stub_modules
-from kvproof.check.subjects.loading.stub_modules import WithoutPinning
+from kvproof.check.subjects.loading.stub_modules import StubObject, WithoutPinning
 from kvproof.check.subjects.sglang.manager import first_slots
 from kvproof.spec.native import sized_function
 
@@ -59,7 +58,7 @@ def num_equal(one: Any, other: Any) -> int:
     return int(differ[0]) if len(differ) else length
 
 
-def import_checkout(path: str) -> SimpleNamespace:
+def import_checkout(path: str) -> StubObject:
     """Import the modules of a checkout that the adapter uses. Raises EngineError if the folder is not a checkout."""
     folder = Path(path).expanduser()
     roots = [root for root in (folder / "python" / PACKAGE, folder / PACKAGE) if (root / MANAGER).is_file()]
@@ -73,7 +72,7 @@ def import_checkout(path: str) -> SimpleNamespace:
     cache = module("scheduler.cache")
     if not isinstance(cache.torch, WithoutPinning):
         cache.torch = WithoutPinning(cache.torch)
-    return SimpleNamespace(core=module("core"), cache=cache, table=module("scheduler.table"))
+    return StubObject(core=module("core"), cache=cache, table=module("scheduler.table"))
 
 
 class MiniSGLang(ManagerAdapter):

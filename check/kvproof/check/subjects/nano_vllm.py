@@ -21,7 +21,6 @@ nano-vllm has no fork, swap, sliding window, lookahead or adapters, so these are
 
 import hashlib
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation, Scheduled, Unsupported
@@ -29,6 +28,7 @@ from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAda
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading import EngineError, partial_import, stub_modules
+from kvproof.check.subjects.loading.stub_modules import StubObject
 
 PACKAGE = "nanovllm"
 HASH_BYTES = 8
@@ -188,7 +188,7 @@ class NanoVllmScheduler(SchedulerAdapter):
         self._seqs: dict[int, Any] = {}
         self._number: dict[int, int] = {}  # the judge's id of a sequence, by the id that the sequence gave itself
         return self._module.Scheduler(
-            SimpleNamespace(
+            StubObject(
                 max_num_seqs=config.max_num_seqs,
                 max_num_batched_tokens=config.max_num_batched_tokens,
                 eos=None,
@@ -198,7 +198,7 @@ class NanoVllmScheduler(SchedulerAdapter):
         )
 
     def add(self, request: Request) -> None:
-        sampling = SimpleNamespace(temperature=1.0, max_tokens=self.num_to_generate(request), ignore_eos=True)
+        sampling = StubObject(temperature=1.0, max_tokens=self.num_to_generate(request), ignore_eos=True)
         seq = self._seqs[request.seq] = self._sequence_of_size(request.tokens, sampling)
         self._number[seq.seq_id] = request.seq
         self.scheduler.add(seq)

@@ -32,7 +32,11 @@ def installed_version(package: str) -> str:
         return ""
 
 
-class StubModule(ModuleType):
+class StandInModule(ModuleType):
+    """A module of an engine that kvproof replaces. Its type shows that it is ours if a name is missing in it."""
+
+
+class StubModule(StandInModule):
     """A module in which every name that is asked for is one and the same thing."""
 
     def __init__(self, name: str, filling: Any) -> None:
@@ -69,12 +73,12 @@ def mount(
             f"this process has imported {package} already ({which}); use one process for each release and subject"
         )
     _mounted[package] = wanted
-    shell = sys.modules[package] = ModuleType(package)
+    shell = sys.modules[package] = StandInModule(package)
     shell.__path__ = [str(root)]
     for name in stubs:
         sys.modules[f"{package}.{name}"] = StubModule(f"{package}.{name}", filling)
     for name, names in stand_ins.items():
-        module = sys.modules[f"{package}.{name}"] = ModuleType(f"{package}.{name}")
+        module = sys.modules[f"{package}.{name}"] = StandInModule(f"{package}.{name}")
         module.__dict__.update(names)
         setattr(shell, name, module)
     return partial(module_of, package)

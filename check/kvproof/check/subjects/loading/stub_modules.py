@@ -14,12 +14,12 @@ from abc import ABCMeta
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.fault_attribution import StandInError
 from kvproof.check.subjects.loading import EngineError
-from kvproof.check.subjects.loading.partial_import import StubModule
+from kvproof.check.subjects.loading.partial_import import StandInModule, StubModule
 
 _mounted: dict[str, Path] = {}
 
@@ -37,7 +37,7 @@ class Unused(metaclass=Constants):
     """A stub type for annotations, base classes and code that is not used; it cannot be instantiated."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        raise AdapterError("the engine uses a part of itself that kvproof does not stand in for")
+        raise StandInError("the engine uses a part of itself that kvproof does not stand in for")
 
 
 class _Rest(MetaPathFinder, Loader):
@@ -74,7 +74,7 @@ class _Rest(MetaPathFinder, Loader):
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         name = spec.name[len(self.package) + 1 :]
         if spec.submodule_search_locations:
-            module = ModuleType(spec.name)
+            module = StandInModule(spec.name)
         else:
             module = StubModule(spec.name, self.filling)
         module.__dict__.update(self.stand_ins.get(name, {}))
@@ -119,9 +119,13 @@ def provide(modules: Mapping[str, Mapping[str, Any]]) -> None:
     if package in sys.modules or importlib.util.find_spec(package) is not None:
         return
     for name, names in modules.items():
-        module = sys.modules[name] = ModuleType(name)
+        module = sys.modules[name] = StandInModule(name)
         module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
         module.__dict__.update(names, __path__=[])
+
+
+class StubObject(SimpleNamespace):
+    """An object with the attributes that are given. Its type shows that it is ours if one is missing."""
 
 
 def nothing(*arguments: Any, **options: Any) -> None:

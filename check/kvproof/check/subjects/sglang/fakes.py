@@ -6,8 +6,9 @@ the pool state of a request in a separate record, `req.kv`; here this record is 
 
 from array import array
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
+
+from kvproof.check.subjects.loading.stub_modules import StubObject
 
 
 class FakeRequest:
@@ -80,7 +81,7 @@ class FakeRequest:
 
     @property
     def extend_range(self) -> Any:
-        return SimpleNamespace(start=self.prefix_len, end=self.computed)
+        return StubObject(start=self.prefix_len, end=self.computed)
 
     @property
     def seqlen(self) -> int:

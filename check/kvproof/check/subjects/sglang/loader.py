@@ -10,11 +10,10 @@ runs), no speculative decoding, and every environment variable has its default.
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from kvproof.check.subjects.loading import download, partial_import, stub_modules
-from kvproof.check.subjects.loading.stub_modules import no
+from kvproof.check.subjects.loading.stub_modules import StubObject, no
 from kvproof.check.subjects.vllm.v0_loader import ceil_div
 
 PACKAGE = "sglang"
@@ -61,7 +60,7 @@ class Environment:
         if name.startswith("__"):
             raise AttributeError(name)
         answer = "python" if name == "SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND" else None
-        return SimpleNamespace(get=lambda: answer)
+        return StubObject(get=lambda: answer)
 
 
 class NoSaver:
@@ -97,9 +96,9 @@ def unchanged(function: Function | None = None, **options: Any) -> Any:
     return function if function is not None else lambda wrapped: wrapped
 
 
-def plain_settings() -> SimpleNamespace:
+def plain_settings() -> StubObject:
     """The settings of a server without any option."""
-    return SimpleNamespace(
+    return StubObject(
         disaggregation_mode="null",
         disaggregation_decode_retraction_backup="none",
         page_size=1,
@@ -133,9 +132,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "kernels.ops.quantization.fp8_kernel": {"is_fp8_fnuz": no},
     "srt.layers.quantization.fp8_kernel": {"is_fp8_fnuz": no},
     "srt.environ": {"envs": Environment()},
-    "srt.platforms": {
-        "current_platform": SimpleNamespace(capabilities=SimpleNamespace(supports_triton=False), is_cuda_alike=no)
-    },
+    "srt.platforms": {"current_platform": StubObject(capabilities=StubObject(supports_triton=False), is_cuda_alike=no)},
     "srt.runtime_context": dict.fromkeys(SETTINGS, plain_settings),
     "srt.server_args": dict.fromkeys(SETTINGS, plain_settings),
     "srt.utils": UTILS,
@@ -146,7 +143,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
 }
 
 
-def import_release(version: str, cache: Path | None = None) -> SimpleNamespace:
+def import_release(version: str, cache: Path | None = None) -> StubObject:
     """Import the modules of a release that the adapter uses, from its sources; None where the release has no module.
 
     Raises EngineError if it was not downloaded.
@@ -164,7 +161,7 @@ def import_release(version: str, cache: Path | None = None) -> SimpleNamespace:
         return submodule(whole) if _is_there(root, whole) else None
 
     is_unified = _is_there(root, f"{MEM_CACHE}.unified_cache.tree_core_registry")
-    return SimpleNamespace(
+    return StubObject(
         allocator=module("allocator"),
         base=module("base_prefix_cache"),
         params=module("cache_init_params"),

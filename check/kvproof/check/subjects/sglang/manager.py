@@ -24,6 +24,7 @@ the exact number that is required here.
 
 from typing import Any
 
+from kvproof.check.protocol.fault_attribution import EngineFailure
 from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, Config, Scheduled, Unsupported
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.subjects.sglang.fakes import FakeRequest
@@ -280,8 +281,8 @@ class SGLang(ManagerAdapter):
 
 
 def first_slots(row: list[int], page_size: int, seq: int) -> list[int]:
-    """The first slot of each page in the row of a sequence. Raises ValueError if a page's slots are not in order."""
+    """The first slot of each page in the row of a sequence. Raises EngineFailure if a page's slots are not in order."""
     for place, slot in enumerate(row):
         if slot - place % page_size != row[place - place % page_size]:
-            raise ValueError(f"position {place} of sequence {seq} is in slot {slot}, not in its page: {row}")
+            raise EngineFailure(f"position {place} of sequence {seq} is in slot {slot}, not in its page: {row}")
     return row[::page_size]

@@ -12,11 +12,10 @@ which the engine puts its work on the one stream that it computes and copies on.
 import logging
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from kvproof.check.subjects.loading import download, stub_modules
-from kvproof.check.subjects.loading.stub_modules import no
+from kvproof.check.subjects.loading.stub_modules import StubObject, no
 
 PACKAGE = "transformers"
 FOLDER = "generation.continuous_batching"
@@ -63,13 +62,13 @@ STAND_INS: dict[str, dict[str, Any]] = {
 }
 
 
-def import_modules(version: str, cache: Path | None = None) -> SimpleNamespace:
+def import_modules(version: str, cache: Path | None = None) -> StubObject:
     """The modules of a release's continuous batching, from its sources. Raises EngineError if they are not here."""
     root = download.find(PACKAGE, version, cache) / PACKAGE
     stub_modules.provide(BARS)
     submodule = stub_modules.mount_real(PACKAGE, root, [f"{FOLDER}.{name}" for name in REAL], STAND_INS)
     logging.getLogger(LOGGER).setLevel(logging.CRITICAL)
-    modules = SimpleNamespace(
+    modules = StubObject(
         cache=submodule(f"{FOLDER}.cache"),
         api=submodule(f"{FOLDER}.continuous_api"),
         distributed=submodule(f"{FOLDER}.distributed"),

@@ -23,12 +23,12 @@ Limits: one group of layers of full attention; no windows, no padding, no block 
 import queue
 from collections.abc import Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Pair, Unsupported
 from kvproof.check.protocol.scheduler import Access, Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
+from kvproof.check.subjects.loading.stub_modules import StubObject
 from kvproof.check.subjects.transformers.loader import import_modules
 from kvproof.check.subjects.transformers.worker import NO_PROCESSORS, Batch, make_ios, make_model, make_settings
 
@@ -168,11 +168,9 @@ class Transformers(SchedulerAdapter):
             inputs_and_outputs=self._ios,
             distributed_helper=alone,
             offloading_manager=self._offloading.manager,
-            model_runner=SimpleNamespace(
-                maybe_pad_inputs=lambda queries, keys, fast: (queries, keys), pad_inputs=False
-            ),
+            model_runner=StubObject(maybe_pad_inputs=lambda queries, keys, fast: (queries, keys), pad_inputs=False),
             logit_processor=NO_PROCESSORS,
-            output_router=SimpleNamespace(deliver_batch=lambda outputs: None),
+            output_router=StubObject(deliver_batch=lambda outputs: None),
             background_thread_status=modules.api.BackgroundThreadStatus(),
             input_queue=self._inbox,
             cancel_queue=queue.Queue(),

@@ -12,20 +12,17 @@ has them; its constructor asks for an accelerator, so the pairs are put together
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 from kvproof.check.protocol.scheduler import Access
-from kvproof.check.subjects.loading.stub_modules import nothing
+from kvproof.check.subjects.loading.stub_modules import StubObject, nothing
 
 FILLER = 0  # sampled of whom nobody will ask
 
 
 # A stream, or an event on it: what is waited for has happened.
-AT_ONCE = SimpleNamespace(record_event=nothing, wait_event=nothing, synchronize=nothing)
-NO_PROCESSORS = SimpleNamespace(
-    tensors_required=0, fill_defaults=nothing, prepare_tensor_args=nothing, check_kwargs=nothing
-)
+AT_ONCE = StubObject(record_event=nothing, wait_event=nothing, synchronize=nothing)
+NO_PROCESSORS = StubObject(tensors_required=0, fill_defaults=nothing, prepare_tensor_args=nothing, check_kwargs=nothing)
 
 
 def make_ios(modules: Any, cache: Any, model: Any, settings: Any) -> Any:
@@ -129,9 +126,9 @@ def _numbers(found: Any) -> list[int]:
     return [int(number) for number in found.tolist()]
 
 
-def make_settings(config: Any) -> SimpleNamespace:
+def make_settings(config: Any) -> StubObject:
     """What the cache and the tensors read of the engine's configuration; config: that of the loop."""
-    return SimpleNamespace(
+    return StubObject(
         page_size=config.block_size,
         num_blocks=config.num_gpu_blocks,
         allow_block_sharing=config.caching,
@@ -146,10 +143,10 @@ def make_settings(config: Any) -> SimpleNamespace:
     )
 
 
-def make_model(config: Any) -> SimpleNamespace:
+def make_model(config: Any) -> StubObject:
     """One layer, of which a sector holds two blocks where the blocks are even in number."""
     is_odd = config.num_gpu_blocks % 2 or config.num_host_blocks % 2
-    return SimpleNamespace(
+    return StubObject(
         num_hidden_layers=1,
         num_attention_heads=1,
         num_key_value_heads=1,

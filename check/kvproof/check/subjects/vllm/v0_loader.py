@@ -12,10 +12,10 @@ Of the rest of vLLM the managers take: which device a block is on, two ways of c
 import enum
 import logging
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from kvproof.check.subjects.loading import EngineError, download, partial_import
+from kvproof.check.subjects.loading.stub_modules import StubObject, no
 
 # For each generation: where a release has its manager, the first that it has.
 MANAGERS: dict[int, tuple[tuple[str, str], ...]] = {
@@ -56,16 +56,17 @@ def pieces(items: list[Any], length: int) -> list[list[Any]]:
     return [items[first : first + length] for first in range(0, len(items), length)]
 
 
-def silent_logger(name: str) -> logging.Logger:
+class SilentLogger(logging.Logger):
     """A logger that says nothing: a judge calls the manager a million times."""
-    logger = logging.getLogger(f"kvproof.engine.{name}")
-    logger.disabled = True
-    return logger
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"kvproof.engine.{name}")
+        self.disabled = True
 
 
 STAND_INS: dict[str, dict[str, Any]] = {
-    "logger": {"init_logger": silent_logger},
-    "platforms": {"current_platform": SimpleNamespace(is_hpu=lambda: False)},
+    "logger": {"init_logger": SilentLogger},
+    "platforms": {"current_platform": StubObject(is_hpu=no)},
     "sequence": {"Sequence": object, "SequenceGroup": object, "SequenceStatus": SequenceStatus},
     "utils": {
         "Device": Device,

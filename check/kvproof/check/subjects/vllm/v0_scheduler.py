@@ -15,13 +15,13 @@ the watermark is the manager's default, which is no block here.
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading import EngineError, download, partial_import
+from kvproof.check.subjects.loading.stub_modules import StubObject
 from kvproof.check.subjects.vllm.v0_loader import STAND_INS as OF_THE_MANAGER
 from kvproof.check.subjects.vllm.v0_loader import ceil_div
 from kvproof.check.subjects.vllm.v0_observation import Pools, observation_of
@@ -47,7 +47,7 @@ class Named:
         return bool(any(self.arguments))
 
 
-class InputsAdapter(SimpleNamespace):
+class InputsAdapter(StubObject):
     """The inputs of a sequence as attributes, until 0.8.4."""
 
     prompt_embeds = None
@@ -70,14 +70,14 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "pooling_params": {"PoolingParams": Named},
     "prompt_adapter": {},
     "prompt_adapter.request": {"PromptAdapterRequest": Named},
-    "sampling_params": {"SamplingParams": Named, "RequestOutputKind": SimpleNamespace(DELTA=object())},
+    "sampling_params": {"SamplingParams": Named, "RequestOutputKind": StubObject(DELTA=object())},
     "spec_decode": {},
     "spec_decode.metrics": {"SpecDecodeWorkerMetrics": Named},
     "utils": {**OF_THE_MANAGER["utils"], "PyObjectCache": NoObjectCache},
 }
 
 
-def import_scheduler(version: str, cache: Path | None = None) -> SimpleNamespace:
+def import_scheduler(version: str, cache: Path | None = None) -> StubObject:
     """The modules of a release's scheduler and of its sequences, from its unpacked sources. Raises EngineError.
 
     The scheduler, `vllm.sequence` (requests, their sequences and stages) and the block manager are the release's own.
@@ -88,7 +88,7 @@ def import_scheduler(version: str, cache: Path | None = None) -> SimpleNamespace
     manager = getattr(module("core.block_manager"), "SelfAttnBlockSpaceManager", None)
     if not hasattr(manager, "get_num_cached_tokens"):
         raise EngineError(f"the scheduler of vLLM {version} is driven from 0.6.5 on; `vllm-v0=={version}` is there")
-    return SimpleNamespace(scheduler=module("core.scheduler"), sequence=module("sequence"))
+    return StubObject(scheduler=module("core.scheduler"), sequence=module("sequence"))
 
 
 MODES = {"auto": None, "recompute": "recompute", "swap": "swap"}
@@ -129,7 +129,7 @@ class VllmV0Scheduler(SchedulerAdapter):
     def __init__(self, version: str) -> None:
         self.name = f"vllm-v0-scheduler {version}"
         self._release = release = import_scheduler(version)
-        release.scheduler.time = SimpleNamespace(time=self._time, perf_counter=self._time)
+        release.scheduler.time = StubObject(time=self._time, perf_counter=self._time)
 
     def _time(self) -> float:
         return float(self.now)
@@ -168,9 +168,9 @@ class VllmV0Scheduler(SchedulerAdapter):
         manager.allocate, manager.append_slots = allocate_in_order, append_in_order
 
     @staticmethod
-    def _scheduling(config: SchedulerConfig) -> SimpleNamespace:
+    def _scheduling(config: SchedulerConfig) -> StubObject:
         """What vLLM's scheduler reads of its configuration."""
-        return SimpleNamespace(
+        return StubObject(
             runner_type="generate",
             task="generate",
             embedding_mode=False,
@@ -191,8 +191,8 @@ class VllmV0Scheduler(SchedulerAdapter):
         )
 
     @staticmethod
-    def _caching(config: SchedulerConfig) -> SimpleNamespace:
-        return SimpleNamespace(
+    def _caching(config: SchedulerConfig) -> StubObject:
+        return StubObject(
             block_size=config.block_size,
             enable_prefix_caching=config.caching,
             is_attention_free=False,
@@ -206,7 +206,7 @@ class VllmV0Scheduler(SchedulerAdapter):
         inputs = {"type": "token", "prompt_token_ids": request.tokens}
         made = self._release.sequence.Sequence(request.seq, inputs, self.config.block_size, None, adapter)
         # `n` is the name of a parameter that the scheduler asks for; without it, it assumes one sequence.
-        sampling = SimpleNamespace(n=1, best_of=None, max_tokens=request.max_tokens, use_beam_search=False)
+        sampling = StubObject(n=1, best_of=None, max_tokens=request.max_tokens, use_beam_search=False)
         group = self._release.sequence.SequenceGroup(str(request.number), [made], 0.0, sampling, adapter)
         self.scheduler.add_seq_group(group)
 
@@ -244,7 +244,7 @@ class VllmV0Scheduler(SchedulerAdapter):
             seq = group.first_seq
             if seq.seq_id in sampled:
                 token = sampled[seq.seq_id]
-                seq.append_token_id(token, {token: SimpleNamespace(logprob=0.0)})
+                seq.append_token_id(token, {token: StubObject(logprob=0.0)})
             if seq.seq_id in finished:
                 seq.status = self._release.sequence.SequenceStatus.FINISHED_STOPPED
                 self.scheduler.free_seq(seq)

@@ -5,9 +5,9 @@ on), the release's own hasher makes them; before, the manager itself hashes what
 """
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
+from kvproof.check.subjects.loading.stub_modules import StubObject
 from kvproof.spec.text.identity import Image, Key
 
 
@@ -45,7 +45,7 @@ class Adapter:
 class FakeRequest:
     """What a manager reads of a request."""
 
-    sampling_params = SimpleNamespace(prompt_logprobs=None, skip_reading_prefix_cache=False)
+    sampling_params = StubObject(prompt_logprobs=None, skip_reading_prefix_cache=False)
     pooling_params = prompt_embeds = kv_transfer_params = session_id = None
     num_external_computed_tokens = num_in_flight_tokens = num_output_placeholders = num_preemptions = 0
     shared_prefix_boundary = 0

@@ -14,12 +14,11 @@ import hashlib
 import logging
 from operator import attrgetter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from kvproof.check.subjects.loading import download, partial_import
-from kvproof.check.subjects.loading.stub_modules import Unused, nothing
-from kvproof.check.subjects.vllm.v0_loader import ceil_div, silent_logger
+from kvproof.check.subjects.loading.stub_modules import StubObject, Unused, nothing
+from kvproof.check.subjects.vllm.v0_loader import SilentLogger, ceil_div
 
 
 class RequestStatus(enum.Enum):
@@ -66,7 +65,7 @@ def images_in(images: list[Any], start: int, end: int) -> tuple[int, int]:
 
 def quiet_logger(name: str) -> logging.Logger:
     """A logger that says nothing, nor once."""
-    logger = silent_logger(name)
+    logger = SilentLogger(name)
     for level in ("debug_once", "info_once", "warning_once"):
         setattr(logger, level, logger.debug)
     return logger
@@ -95,7 +94,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "logger": {"init_logger": quiet_logger},
     "multimodal": {"MULTIMODAL_REGISTRY": Unused},
     "multimodal.utils": {"get_mm_features_in_window": images_in},
-    "platforms": {"current_platform": SimpleNamespace(register_custom_kv_cache_specs=nothing)},
+    "platforms": {"current_platform": StubObject(register_custom_kv_cache_specs=nothing)},
     "utils": UTILS,
     **{f"utils.{part}": UTILS for part in ("hashing", "math_utils", "mem_constants", "mem_utils", "torch_utils")},
     "v1.attention": {},
@@ -118,14 +117,14 @@ STAND_INS: dict[str, dict[str, Any]] = {
 }
 
 
-def import_release(version: str, cache: Path | None = None) -> SimpleNamespace:
+def import_release(version: str, cache: Path | None = None) -> StubObject:
     """The modules of a release's manager, and the statuses of a request, from its unpacked sources.
 
     Before 0.7, `interface` is None. Raises EngineError if the release is not here, or has no V1 manager.
     """
     module = partial_import.mount("vllm", download.find("vllm", version, cache), STAND_INS)
     has_interface = partial_import.has_module("vllm", "v1.kv_cache_interface")
-    return SimpleNamespace(
+    return StubObject(
         manager=module("v1.core.kv_cache_manager"),
         utils=module("v1.core.kv_cache_utils"),
         interface=module("v1.kv_cache_interface") if has_interface else None,

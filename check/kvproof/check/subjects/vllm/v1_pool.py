@@ -7,12 +7,12 @@ connectors that hold blocks while they copy them touch and free the blocks of se
 """
 
 import inspect
-from types import SimpleNamespace
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Refused, Unsupported
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.subjects.loading import EngineError, partial_import
+from kvproof.check.subjects.loading.stub_modules import StubObject
 from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
 from kvproof.check.subjects.vllm.v1_loader import content_hash, import_release
 from kvproof.check.subjects.vllm.v1_observation import ManagerReader, call_with
@@ -50,7 +50,7 @@ class VllmV1Pool:
             raise Unsupported("the null block would be all")
         wanted = {"num_gpu_blocks": config.num_gpu_blocks, "enable_caching": config.caching, "hash_block_size": 1}
         self._pool = call_with(self._class, wanted)
-        self._reader = ManagerReader(SimpleNamespace(block_pool=self._pool, req_to_blocks={}))
+        self._reader = ManagerReader(StubObject(block_pool=self._pool, req_to_blocks={}))
 
     def allocate(self, num_blocks: int) -> list[int] | Refused:
         num_free = self._pool.get_num_free_blocks()

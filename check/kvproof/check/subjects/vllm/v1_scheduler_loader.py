@@ -8,11 +8,11 @@ read is the list itself, events are published to nobody, no output has a structu
 
 import contextlib
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+from kvproof.check.protocol.fault_attribution import OPTIONS_LEFT_OUT
 from kvproof.check.subjects.loading import EngineError, download, partial_import
-from kvproof.check.subjects.loading.stub_modules import no, nothing
+from kvproof.check.subjects.loading.stub_modules import StubObject, no, nothing
 from kvproof.check.subjects.vllm.v1_loader import STAND_INS as OF_THE_MANAGER
 from kvproof.check.subjects.vllm.v1_loader import UTILS
 
@@ -53,6 +53,7 @@ class Options:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        OPTIONS_LEFT_OUT.add(name)
         return None
 
 
@@ -100,6 +101,16 @@ def length_of(tokens: list[int] | None, embeds: Any) -> int:
     return len(tokens or ())
 
 
+def zero(model_config: Any) -> int:
+    """The length of the longest encoder input; a model that takes text only has no encoder."""
+    return 0
+
+
+def connector_of(config: Any, **options: Any) -> Any:
+    """The connector that the adapter gave in the configuration."""
+    return config.kv_transfer_config.connector
+
+
 def itself(value: Any) -> Any:
     """The value itself: a stub for functions that return a view of it or mark it."""
     return value
@@ -110,8 +121,8 @@ def no_context(name: str) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
-CONNECTORS = SimpleNamespace(create_connector=lambda config, **options: config.kv_transfer_config.connector)
-PLATFORM = SimpleNamespace(register_custom_kv_cache_specs=nothing, is_xpu=no)
+CONNECTORS = StubObject(create_connector=connector_of)
+PLATFORM = StubObject(register_custom_kv_cache_specs=nothing, is_xpu=no)
 MORE_UTILS = {**UTILS, "is_list_of": isinstance, "length_from_prompt_token_ids_or_embeds": length_of}
 STAND_INS: dict[str, dict[str, Any]] = {
     **{name: names for name, names in OF_THE_MANAGER.items() if name not in ("v1.request", "v1.utils", "config")},
@@ -120,18 +131,18 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "distributed.kv_transfer.kv_connector.factory": {"KVConnectorFactory": CONNECTORS},
     "distributed.kv_transfer.kv_connector.v1": {
         "KVConnectorBase_V1": Hollow,
-        "KVConnectorRole": SimpleNamespace(SCHEDULER=0),
+        "KVConnectorRole": StubObject(SCHEDULER=0),
         "SupportsHMA": NoStructure,
         "supports_hma": bool,
     },
     "platforms": {"current_platform": PLATFORM},
     "distributed.kv_events": {
         **OF_THE_MANAGER["distributed.kv_events"],
-        "EventPublisherFactory": SimpleNamespace(create=lambda *options: SimpleNamespace(publish=nothing)),
+        "EventPublisherFactory": StubObject(create=lambda *options: StubObject(publish=nothing)),
         "KVEventBatch": Hollow,
     },
     "multimodal": {
-        "MULTIMODAL_REGISTRY": SimpleNamespace(supports_multimodal_inputs=no),
+        "MULTIMODAL_REGISTRY": StubObject(supports_multimodal_inputs=no, get_encdec_max_encoder_len=zero),
         "MultiModalKwargs": Hollow,
         "MultiModalKwargsItem": Hollow,
         "MultiModalRegistry": Hollow,
@@ -158,13 +169,13 @@ STAND_INS: dict[str, dict[str, Any]] = {
 }
 
 
-def import_modules(version: str, cache: Path | None = None) -> SimpleNamespace:
+def import_modules(version: str, cache: Path | None = None) -> StubObject:
     """The modules of a release's scheduler, from its unpacked sources. Raises EngineError.
 
     `ahead` is the scheduler that goes on while a step is under way.
     """
     module = partial_import.mount("vllm", download.find("vllm", version, cache), STAND_INS, HOLLOW, Hollow)
-    modules = SimpleNamespace(
+    modules = StubObject(
         scheduler=module("v1.core.sched.scheduler"),
         ahead=module("v1.core.sched.async_scheduler"),
         request=module("v1.request"),
