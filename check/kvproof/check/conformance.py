@@ -9,17 +9,19 @@ unlimited memory is a finding too, and does not end the test run.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, NoReturn, cast
 
-from kvproof.check.counterexample.store import make_trace, refutation, save
+from kvproof.check.counterexample.keeping import KeptFinding
+from kvproof.check.counterexample.store import refutation
 from kvproof.check.isolation.factory import isolated
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_search import explore, shortest, walk
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.level import level_named
-from kvproof.check.oracle.replay import Counterexample, confirm
+from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.search.configurations import check_fixed
@@ -115,9 +117,15 @@ def _fail(
 ) -> NoReturn:
     """Shrink and save the counterexample, and raise AssertionError with it as text."""
     __tracebackhide__ = True
-    found = confirm(make, cast(Counterexample, done.counterexample))
-    if found.finding.property != "nondeterministic":
-        found = shortest(strategy, make, found, seconds=SHORTEN_SECONDS_MAX, seed=seed)
-    trace = make_trace(name, found, judge, seed, make=make, num_operations_before=done.num_operations)
-    path = save(folder, trace, make, found.finding)
-    raise AssertionError(refutation(trace, path))
+    kept = KeptFinding(cast(Counterexample, done.counterexample))
+    kept.keep(
+        folder,
+        name,
+        judge,
+        seed,
+        make=make,
+        shorten=lambda found: shortest(strategy, make, found, seconds=SHORTEN_SECONDS_MAX, seed=seed),
+        num_operations_before=done.num_operations,
+    )
+    text = kept.text if kept.trace is None else refutation(replace(kept.trace, text=kept.text), kept.path or kept.raw)
+    raise AssertionError(text if kept.unsaved is None else f"{text}\nNot all is saved: {kept.unsaved}")

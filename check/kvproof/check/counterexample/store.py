@@ -8,6 +8,7 @@ it up before (`runs.replay`).
 import hashlib
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,7 @@ def _quotable(text: str) -> str:
 
 
 HEX_MIN, HEX_MAX = 4, 8
+RAW = "raw-"  # how the name of a file begins that holds a run as it was found
 Factory = Callable[[], Any]  # makes a subject, of any level
 
 
@@ -84,15 +86,20 @@ def make_trace(
     found: Counterexample,
     judge: str,
     seed: int,
+    num_operations_before: int = 0,
     *,
     make: Factory,
-    num_operations_before: int = 0,
 ) -> Trace:
     """The counterexample as data. `make` gives the subject that is run for the text of the steps."""
+    trace = raw_trace(subject, found, judge, seed, num_operations_before)
+    return replace(trace, steps=describe_steps(make, found.config, found.operations, found.finding))
+
+
+def raw_trace(subject: str, found: Counterexample, judge: str, seed: int, num_operations_before: int = 0) -> Trace:
+    """The counterexample as data, without the text of its steps. The subject is not run."""
     config, finding = found.config, found.finding
     fields = {"block_size": config.block_size, "num_gpu_blocks": config.num_gpu_blocks} | config.as_dict()
     listed = msgspec.json.decode(msgspec.json.encode(found.operations))
-    steps = describe_steps(make, config, found.operations, finding)
     return Trace(
         subject,
         finding.property,
@@ -102,8 +109,7 @@ def make_trace(
         judge,
         seed,
         num_operations_before,
-        steps,
-        installed_version("kvproof"),
+        version=installed_version("kvproof"),
     )
 
 
@@ -114,13 +120,44 @@ def save(folder: Path, trace: Trace, make: Factory | None = None, finding: Findi
     same file. With `make`, the trace is also replayed on that subject and its page is written; `finding` is what the
     replay is expected to find.
     """
+    path = save_trace(folder, trace)
+    save_test(path, trace)
+    if make is not None:
+        draw(path, trace, make, finding)
+    return path
+
+
+def save_trace(folder: Path, trace: Trace) -> Path:
+    """Write the trace, and return its path. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     path = _path_for(folder, trace)
     write(path, trace)
+    return path
+
+
+def save_test(path: Path, trace: Trace) -> None:
+    """Write the regression test of a saved trace. Raises OSError."""
     test = regression_test(trace, path, refutation(trace))
     write_atomically(path_of_test(path), test.encode())
-    if make is not None:
-        draw(path, trace, make, finding)
+
+
+def save_raw(folder: Path, subject: str, found: Counterexample, judge: str, seed: int, num_before: int) -> Path:
+    """Write a finding as it was found, before anything else is done with it, and return the path. Raises OSError.
+
+    The file is a trace; if the run cannot be written as one, it is a text with the same data.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{RAW}{_word(found.finding.property)}-{seed}-{num_before}"
+    try:
+        data = encode(raw_trace(subject, found, judge, seed, num_before))
+        path = folder / f"{name}.json"
+    except OSError:
+        raise
+    except Exception:  # for example an argument of a type that JSON does not have
+        lines = subject, f"{judge}, seed {seed}", found.finding.text, found.config, *found.operations
+        data = "\n".join(map(str, lines)).encode("utf-8", "backslashreplace")
+        path = folder / f"{name}.txt"
+    write_atomically(path, data)
     return path
 
 
@@ -131,8 +168,13 @@ def draw(path: Path, trace: Trace, make: Factory, finding: Finding | None = None
     return page_of(path)
 
 
+def _word(property: str) -> str:
+    """The property as part of the name of a file."""
+    return "".join(c if c.isascii() and c.isalnum() else "-" for c in property) or "unnamed"
+
+
 def _path_for(folder: Path, trace: Trace) -> Path:
-    name = "".join(c if c.isascii() and c.isalnum() else "-" for c in trace.property) or "unnamed"
+    name = _word(trace.property)
     digits = hashlib.sha256(_content(trace)).hexdigest()
     for length in range(HEX_MIN, HEX_MAX):
         path = folder / f"{name}-{digits[:length]}.json"

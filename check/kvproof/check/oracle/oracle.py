@@ -27,6 +27,7 @@ from kvproof.check.protocol.manager import (
     Pair,
     Unsupported,
 )
+from kvproof.reports.document import encodable
 from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities, Image, Key
 from kvproof.spec.text.state import GPU
@@ -95,7 +96,7 @@ class Oracle:
         except (Exception, SystemExit) as error:  # a subject that ends the process gives no answer
             call = f"open({self.config.as_dict()})"
             require_fault_of_subject(error, call)
-            text = f"{call} raised {type(error).__name__}: {error}"
+            text = encodable(f"{call} raised {type(error).__name__}: {error}")
             raise Finding("total-calls", text[:CALL_CHARACTERS], f"open {type(error).__name__}") from error
 
     def call(self, property: str, name: str, *arguments: Any) -> Any:
@@ -114,7 +115,7 @@ class Oracle:
             require_fault_of_subject(error, call_text(name, arguments))
             if is_double_free(error, self.capabilities):
                 property = "no-double-free"
-            message = ADDRESS.sub("", f"{type(error).__name__}: {error}".removesuffix(": "))
+            message = ADDRESS.sub("", encodable(f"{type(error).__name__}: {error}").removesuffix(": "))
             text = f"{call_text(name, arguments)} raised {message[:ERROR_CHARACTERS]}"
             raise Finding(property, text, f"{name} {type(error).__name__}") from error
 

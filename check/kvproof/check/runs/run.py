@@ -12,7 +12,7 @@ from kvproof.check.runs.json_output import STANDARD_OUTPUT, write_document
 from kvproof.check.runs.known_findings import known_findings
 from kvproof.check.runs.save_findings import SHORTEN_SECONDS_MAX, SHORTEN_SECONDS_MIN, Saving
 from kvproof.check.runs.session import Session, Stage
-from kvproof.check.runs.store import Store, StoreError
+from kvproof.check.runs.store import RESULT, Store, StoreError, fault_of_kvproof
 from kvproof.check.runs.terminal import output, progress_on, say
 from kvproof.check.subjects.loading.partial_import import installed_version
 from kvproof.reports.data_plane_result import DataPlane
@@ -74,7 +74,12 @@ def run_stages(
     seconds = WITHOUT_LIMIT_SECONDS if options.seconds is None else options.seconds
     code = Session(result, options.store, stages, seconds, progress_on(console), stops_at_first).run()
     say(console, "")
-    print_report(result, options.folder, console)
+    try:
+        print_report(result, options.folder, console)
+    except Exception as error:
+        message = fault_of_kvproof("the printed report", error)
+        say(console, f"kvproof: {message}; the result is in {options.folder / RESULT}")
+        code = code if code is Exit.REFUTED else Exit.INTERNAL
     try:
         options.store.write_device_page(result)
         if options.json is not None:

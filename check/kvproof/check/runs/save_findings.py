@@ -1,22 +1,27 @@
 """From a finding to a saved counterexample: repeat it, shrink it, describe its steps, save it."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from kvproof.check.counterexample.keeping import KeptFinding
 from kvproof.check.oracle.level import level_of_config
-from kvproof.check.oracle.replay import Counterexample, confirm
+from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.known_findings import KnownFindings
+from kvproof.check.runs.session import InterruptedFinding
 from kvproof.check.runs.store import Store, StoreError, explained
-from kvproof.check.runs.verdicts import ReportedFinding
-from kvproof.check.search.suppression import KnownFailure, features_of, is_duplicate
+from kvproof.check.runs.verdicts import JudgeOutcome, ReportedFinding, refuted_by
+from kvproof.check.search.suppression import Features, KnownFailure, features_of, is_duplicate
 from kvproof.spec.trace import Trace
+from kvproof.spec.verdict import Verdict
 
 SHORTEN_SECONDS_MIN, SHORTEN_SECONDS_MAX = 2.0, 10.0
 NOT_WANTED = "not what is hunted for"
 LONG = 12  # operations; for a longer run, other walks look for a shorter one
 NUM_WALKS_MAX = 4  # of these walks
+STOPPED_HERE = JudgeOutcome(Verdict.UNKNOWN, {}, 0.0)  # of a judge that was interrupted in a finding
 
 
 @dataclass
@@ -43,30 +48,65 @@ class Saving:
         """Save the shortest run that can be found, if the subject repeats itself.
 
         num_before: operations of the search before this run. A run that cannot be saved is reported with its steps.
+        Raises AdapterError, and InterruptedFinding if the user interrupts it.
         """
-        from kvproof.check.counterexample import store
-
         for by, kind, saved in self._saved:
-            if by == judge and is_duplicate([kind], found):
+            if by == judge and self._is_same(kind, found):
                 return replace(saved)
-        short = confirm(self.make, found)
-        if short.finding.property != "nondeterministic":
-            short = self._shortest(short)
-        trace = store.make_trace(
-            self.subject, short, judge, self.seed, make=self.make, num_operations_before=num_before
-        )
-        reported = ReportedFinding(trace.property, trace.text, signature=short.kind[1])
+        kept, folder = KeptFinding(found), self.store.crashes
         try:
-            with explained(self.store.crashes):
-                path = store.save(self.store.crashes, trace, self.make, short.finding)
-            reported.trace = str(path.relative_to(self.store.folder))
-        except StoreError as error:
-            reported.text += f"\n{steps_of(trace)}\nThis run is not saved: {error}"
-        used = features_of(short.config, short.operations)  # another walk may have found it, with other features
-        reported.features = tuple(name for name in features_of(found.config, found.operations) if name in used)
-        self._excuse(reported, short.finding)
+            kept.keep(
+                folder,
+                self.subject,
+                judge,
+                self.seed,
+                make=self.make,
+                shorten=self._shortest,
+                num_operations_before=num_before,
+            )
+        except KeyboardInterrupt as error:
+            reported = self._report(kept)
+            raise InterruptedFinding(refuted_by(judge, reported, STOPPED_HERE)) from error
+        reported = self._report(kept)
+        reported.features = self._features(found, kept.found)
+        self._excuse(reported, kept.found.finding)
         self._saved.append((judge, (*found.kind, reported.features), reported))
         return replace(reported)
+
+    @staticmethod
+    def _is_same(kind: KnownFailure, found: Counterexample) -> bool:
+        try:
+            return is_duplicate([kind], found)
+        except Exception:  # a fault of kvproof: the finding counts as a new one
+            return False
+
+    @staticmethod
+    def _features(found: Counterexample, short: Counterexample) -> Features:
+        """The features of both runs: another walk may have found the shorter one, with other features."""
+        try:
+            used = features_of(short.config, short.operations)
+            return tuple(name for name in features_of(found.config, found.operations) if name in used)
+        except Exception:  # a fault of kvproof: then later runs avoid no feature for it
+            return ()
+
+    def _report(self, kept: KeptFinding) -> ReportedFinding:
+        """The finding with its file, or with its steps if it has none; and what could not be done with it."""
+        finding = kept.found.finding
+        reported = ReportedFinding(finding.property, kept.text, signature=kept.found.kind[1])
+        if kept.unsaved is not None and kept.path is None:
+            try:
+                with explained(self.store.crashes):
+                    raise kept.unsaved
+            except StoreError as error:
+                steps = f"\n{steps_of(kept.trace)}" if kept.trace is not None else ""
+                raw = "" if kept.raw is None else f"\nThe run as it was found is in {kept.raw}"
+                reported.text += f"{steps}\nThis run is not saved: {error}{raw}"
+        elif (path := kept.path or kept.raw) is not None:
+            reported.trace = str(path.relative_to(self.store.folder))
+        if kept.tracebacks:
+            with suppress(StoreError):
+                self.store.write_log("\n".join(kept.tracebacks))
+        return reported
 
     def _excuse(self, found: ReportedFinding, finding: Finding) -> None:
         """Say why the finding is no failure, or that it was none until a day."""

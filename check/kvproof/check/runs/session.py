@@ -17,7 +17,7 @@ from typing import Protocol
 
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption
-from kvproof.check.runs.store import Store, StoreError
+from kvproof.check.runs.store import Store, StoreError, fault_of_kvproof
 from kvproof.reports.result import Check, Result, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -73,6 +73,14 @@ class Stage:
     assumptions: tuple[Assumption, ...] = ()
 
 
+class InterruptedFinding(KeyboardInterrupt):
+    """The run was interrupted while a finding was shrunk or saved. check: the finding as it is."""
+
+    def __init__(self, check: Check) -> None:
+        super().__init__()
+        self.check = check
+
+
 @dataclass
 class Session:
     """Runs the stages; collects their output in the result and writes it to the store."""
@@ -95,8 +103,10 @@ class Session:
         try:
             with interruptible():
                 code = self._run_stages(begin)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             code = Exit.INCONCLUSIVE
+            if isinstance(error, InterruptedFinding):
+                self._take(error.check)
             self._note(f"{INTERRUPTED}: the checks that were not decided are unknown")
         except AdapterError as error:
             code = Exit.USAGE
@@ -113,12 +123,12 @@ class Session:
         """Write the result; on failure note the reason once, and go on."""
         try:
             write(self.result)
-        except StoreError as error:
-            if self._write_error is None:
-                self._note(str(error))
-            self._write_error = error
-        else:
             self._write_error = None
+        except Exception as error:
+            known = error if isinstance(error, StoreError) else StoreError(fault_of_kvproof("a write", error))
+            if self._write_error is None:
+                self._note(str(known))
+            self._write_error = known
 
     def _run_stages(self, begin: float) -> Exit | None:
         code = None
@@ -181,12 +191,11 @@ class Session:
                 return
 
     def _report_fault(self, stage: Stage, error: BaseException) -> None:
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
         try:
             log = str(self.store.write_log("".join(traceback.format_exception(error))))
         except StoreError as unwritten:
             log = f"it ({unwritten})"
-        self._note(f"{stage.name} failed by a fault of kvproof, not of the subject: {what}; please report {log}")
+        self._note(f"{fault_of_kvproof(stage.name, error)}; please report {log}")
 
     def _note(self, message: str) -> None:
         self.result.messages.append(message)

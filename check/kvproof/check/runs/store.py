@@ -10,8 +10,8 @@ import fcntl
 import json
 import os
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kvproof.reports.device_page import PAGE, device_page
@@ -24,7 +24,12 @@ from kvproof.reports.terminal import plain_text
 from kvproof.spec.verdict import Exit
 
 RESULT = "result.json"
-REPORTS = ("junit.xml", "result.sarif", "summary.md", "report.txt")
+REPORTS: dict[str, Callable[[Result, Path], str | bytes]] = {
+    "junit.xml": junit,
+    "result.sarif": sarif,
+    "summary.md": markdown,
+    "report.txt": plain_text,
+}
 CRASHES = "crashes"
 LOG = "fault.log"
 LOCK = ".lock"
@@ -37,9 +42,19 @@ NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, e
 class StoreError(Exception):
     """The folder or a file in it cannot be used; the message says why."""
 
-    def __init__(self, message: str, exit_code: Exit) -> None:
+    def __init__(self, message: str, exit_code: Exit = Exit.INTERNAL) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class RenderError(StoreError):
+    """A report could not be rendered; the others are written."""
+
+
+def fault_of_kvproof(step: str, error: BaseException) -> str:
+    """The message that a step of a run failed, and not by a fault of the subject."""
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    return f"{step} failed by a fault of kvproof, not of the subject: {what}"
 
 
 @contextmanager
@@ -77,7 +92,8 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
         self._require_ours()
         self._take()
-        self.write_all(result)
+        with suppress(RenderError):  # it is reported when the run has something to write
+            self.write_all(result)
 
     def write_result(self, result: Result) -> None:
         """Write the result document only; the reports are rendered from it. Raises StoreError."""
@@ -91,13 +107,19 @@ class Store:
         self.write_reports(result)
 
     def write_reports(self, result: Result) -> None:
-        """Render every report again. Raises StoreError."""
-        summary, text = markdown(result, self.folder), plain_text(result, self.folder)
-        data = [junit(result, self.folder), sarif(result, self.folder)]
-        data += [part.encode("utf-8", "backslashreplace") for part in (summary, text)]
-        for name, content in zip(REPORTS, data, strict=True):
+        """Render every report again; one that fails does not keep the others from it. Raises StoreError."""
+        failures = []
+        for name, render in REPORTS.items():
+            try:
+                content = render(result, self.folder)
+            except Exception as error:
+                failures.append(fault_of_kvproof(name, error))
+                continue
             with explained(self.folder / name):
-                write_atomically(self.folder / name, content)
+                data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+                write_atomically(self.folder / name, data)
+        if failures:
+            raise RenderError("; ".join(failures))
 
     def write_device_page(self, result: Result) -> None:
         """Write the page of the data plane, if the run has one. Raises StoreError."""

@@ -41,7 +41,13 @@ class WalkOptions:
 
     def ends(self, found: Counterexample) -> bool:
         """Whether the walk ends with this counterexample."""
-        return self.wanted in (None, found.finding.kind) and not suppression.is_duplicate(self.known, found)
+        return self.wanted in (None, found.finding.kind) and not self._is_known(found)
+
+    def _is_known(self, found: Counterexample) -> bool:
+        try:
+            return suppression.is_duplicate(self.known, found)
+        except Exception:  # a fault of kvproof: the finding must not be lost with it, so it counts as a new one
+            return False
 
 
 DEFAULT_OPTIONS = WalkOptions()

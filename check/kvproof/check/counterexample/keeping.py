@@ -1,0 +1,107 @@
+"""Keep a finding in any case: write it down as it was found, then replay, shrink, describe and save it.
+
+A finding must not be lost because a later step fails. So the raw run (seed, configuration, operations) is on disk
+before anything else is done with it. If a step fails by a fault of kvproof, the finding is kept as the steps before
+have left it, the failure is reported with the finding, and the raw run stays. Otherwise the raw run is removed when
+the counterexample is saved.
+
+An `AdapterError` is raised: then what the subject showed cannot be believed. The raw run stays also then.
+"""
+
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from kvproof.check.counterexample.store import (
+    Factory,
+    draw,
+    make_trace,
+    raw_trace,
+    save_raw,
+    save_test,
+    save_trace,
+)
+from kvproof.check.oracle.replay import Counterexample, confirm
+from kvproof.check.protocol.finding import AdapterError
+from kvproof.spec.trace import Trace
+
+T = TypeVar("T")
+
+
+@dataclass
+class KeptFinding:
+    """A finding that is kept.
+
+    found: its shortest run so far. trace: this run as data. path: the file of the trace, if it is saved. raw: the file
+    of the run as it was found, while it is there. problems: the steps that failed, as sentences; tracebacks: of these
+    failures. unsaved: why the disk refused a file.
+    """
+
+    found: Counterexample
+    trace: Trace | None = None
+    path: Path | None = None
+    raw: Path | None = None
+    problems: list[str] = field(default_factory=list)
+    tracebacks: list[str] = field(default_factory=list)
+    unsaved: OSError | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of the finding, and the steps that failed."""
+        lines = [self.found.finding.text, *self.problems]
+        if self.problems and self.raw is not None:
+            lines.append(f"the run as it was found is in {self.raw}")
+        return "\n".join(lines)
+
+    def keep(
+        self,
+        folder: Path,
+        subject: str,
+        judge: str,
+        seed: int,
+        *,
+        make: Factory,
+        shorten: Callable[[Counterexample], Counterexample],
+        num_operations_before: int = 0,
+    ) -> None:
+        """Save the shortest run that `shorten` gives, if the subject repeats the finding. Raises AdapterError."""
+        found, context = self.found, (judge, seed, num_operations_before)
+        with suppress(OSError):  # then what is saved below fails too, and that is reported
+            self.raw = save_raw(folder, subject, found, *context)
+        self.found = self._attempt("the replay", lambda: confirm(make, found), found)
+        if self.found.finding.property != "nondeterministic":
+            self.found = self._attempt("shrinking", lambda: shorten(self.found), self.found)
+        short = self.found
+        self.trace = self._attempt("the conversion to data", lambda: raw_trace(subject, short, *context), None)
+        if self.trace is not None:
+            self.trace = self._attempt(
+                "the description of the steps", lambda: make_trace(subject, short, *context, make=make), self.trace
+            )
+            self._save(folder, self.trace, make)
+        if self.raw is not None and self.path is not None and not self.problems:
+            with suppress(OSError):
+                self.raw.unlink()
+            self.raw = None
+
+    def _save(self, folder: Path, trace: Trace, make: Factory) -> None:
+        path = self.path = self._attempt("saving", lambda: save_trace(folder, trace), None)
+        if path is not None:
+            self._attempt("the regression test", lambda: save_test(path, trace), None)
+            self._attempt("the page", lambda: draw(path, trace, make, self.found.finding), path)
+
+    def _attempt(self, step: str, do: Callable[[], T], otherwise: T) -> T:
+        """The result of a step, or `otherwise` if it fails. Raises AdapterError."""
+        try:
+            return do()
+        except AdapterError:
+            raise
+        except OSError as error:
+            self.unsaved = self.unsaved or error
+        except (Exception, SystemExit) as error:
+            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            self.problems.append(f"{step} failed by a fault of kvproof: {what}")
+            self.tracebacks.append("".join(traceback.format_exception(error)))
+        return otherwise
