@@ -18,7 +18,7 @@ from kvproof.check.counterexample.trace_schema import config_of, operations_of
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.features import FEATURES
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Admission, Capabilities, Config, Observation
+from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, Config, Observation
 from kvproof.check.runs import run as running
 from kvproof.check.runs import save_findings, store
 from kvproof.check.runs.run import RunOptions, run_stages
@@ -40,7 +40,7 @@ class Willing:
 
     name = "willing"
     capabilities = EVERY
-    assumptions = ()
+    assumptions: tuple[Assumption, ...] = ()
     failing = ""
 
     def open(self, config: Config) -> None:

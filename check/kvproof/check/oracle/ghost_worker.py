@@ -5,14 +5,15 @@ without content are cleared before the model writes, so that the old content of 
 KV. Slots that are reserved beyond the known tokens are filled with junk, as a draft model would fill them.
 """
 
-from collections.abc import Iterable
-from itertools import combinations
+from collections.abc import Iterable, Iterator
+from itertools import combinations, permutations
 
 from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.protocol.manager import Pair
 from kvproof.spec.text import mapping
 
 EMPTY, JUNK = -1, -2
+EVERY_ORDER_MAX = 4  # pairs of a list that do not commute: of so many every order is tried, of more some orders
 
 
 class Worker:
@@ -32,18 +33,35 @@ class Worker:
         """Whether a step was begun and not executed."""
         return bool(self.writes or self.copies or self.swap_in or self.swap_out)
 
-    def order_may_matter(self) -> bool:
-        """Whether two copies of this step give other bytes in the other order."""
-        return not all(mapping.commute(*one, *other) for one, other in combinations(self.copies, 2))
+    def in_other_orders(self, lookahead: int) -> list[tuple[str, "Worker"]]:
+        """Workers that have executed the same step with the pairs of one list in another order, each with that order.
 
-    def in_other_order(self, lookahead: int) -> "Worker":
-        """A worker that has executed the same step with its copies in reverse order."""
+        A worker runs the lists one after another, but may run the pairs of a list in any order, so only pairs that do
+        not commute are rearranged. Empty if every two pairs of every list commute.
+        """
+        found: list[tuple[str, Worker]] = []
+        if len(self.copies) > 1:
+            found += [self._with(lookahead, "copies", order) for order in _other_orders(self.copies)]
+        if len(self.swap_in) > 1:
+            found += [self._with(lookahead, "swap_in", order) for order in _other_orders(self.swap_in)]
+        if len(self.swap_out) > 1:
+            found += [self._with(lookahead, "swap_out", order) for order in _other_orders(self.swap_out)]
+        return found
+
+    def disturbs_load(self, block: int) -> Pair | None:
+        """A pair of this step that reads or writes a block that a load from elsewhere writes meanwhile, if any does."""
+        pairs = (*self.swap_in, *self.swap_out, *self.copies)
+        return next((pair for pair in pairs if not mapping.are_apart(*pair, mapping.ELSEWHERE, block)), None)
+
+    def _with(self, lookahead: int, name: str, order: list[Pair]) -> tuple[str, "Worker"]:
+        """A worker that has executed the step with the named list in that order, and the text of the order."""
         other = Worker(0, self.block_size)
         other.slots = [row[:] for row in self.slots]
-        other.swap_in, other.swap_out, other.copies = self.swap_in[:], self.swap_out[:], self.copies[::-1]
+        other.swap_in, other.swap_out, other.copies = self.swap_in[:], self.swap_out[:], self.copies[:]
+        setattr(other, name, order[:])
         other.fresh, other.writes = self.fresh[:], self.writes[:]
         other.execute(lookahead)
-        return other
+        return f"{name} in the order {order}", other
 
     def execute(self, lookahead: int) -> None:
         """Execute the step."""
@@ -80,3 +98,25 @@ class Worker:
         """The blocks whose slots differ from what the specification says was written there."""
         slots = self.slots
         return [b for b, w in enumerate(num_written) if w and slots[b][:w] != memory[b][:w]]
+
+
+def _other_orders(pairs: list[Pair]) -> Iterator[list[Pair]]:
+    """Other orders of a list that may give other bytes. The reverse comes first."""
+    disturbing = {
+        place
+        for (i, one), (j, other) in combinations(enumerate(pairs), 2)
+        if not mapping.commute(*one, *other)
+        for place in (i, j)
+    }
+    if not disturbing:
+        return
+    yield pairs[::-1]
+    some, others = [pairs[i] for i in sorted(disturbing)], [p for i, p in enumerate(pairs) if i not in disturbing]
+    if len(some) <= EVERY_ORDER_MAX:
+        orders = [*permutations(some)][1:-1]  # without the order itself, and its reverse
+        yield from ([*order, *others] for order in orders)
+        return
+    for at, pair in enumerate(some):
+        rest = [*some[:at], *some[at + 1 :], *others]
+        yield [pair, *rest]
+        yield [*rest, pair]

@@ -24,7 +24,6 @@ from kvproof.check.protocol.manager import (
     Config,
     Observation,
     OutsideContract,
-    Pair,
     Unsupported,
 )
 from kvproof.reports.document import encodable
@@ -296,17 +295,21 @@ class Oracle:
 
     # Memory ---------------------------------------------------------------------------------------------------------
 
-    def compare_memory(self, other: Worker | None, copies: list[Pair]) -> None:
-        """After a step every block holds what was written there, also in the worker with the copies reversed."""
+    def compare_memory(self, others: Sequence[tuple[str, Worker]]) -> None:
+        """After a step every block holds what was written there, also in the workers that took another order.
+
+        others: these workers, each with its order as text.
+        """
         memory, written = self.state.memory, self.state.num_written
         wrong = self.worker.wrong_blocks(memory, written)
         if wrong:
             raise self._wrong_content(wrong[0], self.worker.slots, "read-back", "")
-        if other is not None:
-            self.coverage["copies that touch each other"] += 1
+        for name in {order.partition(" ")[0] for order, _ in others}:
+            self.coverage[f"{name} that touch each other"] += 1
+        for order, other in others:
             wrong = other.wrong_blocks(memory, written)
             if wrong:
-                raise self._wrong_content(wrong[0], other.slots, "mapping-hazard-free", f"copies {copies} in reverse")
+                raise self._wrong_content(wrong[0], other.slots, "mapping-hazard-free", order)
         if max(self.state.refcount) >= 3:
             self.coverage["three holders"] += 1
         if self.explainer.observed.free[GPU] == 0:

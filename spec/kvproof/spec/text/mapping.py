@@ -5,12 +5,16 @@ or read as a whole before it is written, or by a kernel whose threads read and w
 when two pairs give the same bytes in all these ways; a list does if every two of its pairs do. Where the pairs of a
 list go from one pool to the other, the ids are those of one numbering of both pools.
 
+A load of KV from elsewhere writes its blocks at any time while the step runs: it is a pair whose source is `ELSEWHERE`,
+which no other pair writes, and must be apart from every pair of the step.
+
 Source: vLLM 0.6, worker/worker.py, execute_worker.
 """
 
 from kvproof.spec.language import predicate
 
 SWAP_IN, SWAP_OUT, COPY = WORKER_ORDER = "swap_in", "swap_out", "copy"
+ELSEWHERE = -1  # in place of the source of a load: it is in neither pool
 
 
 @predicate

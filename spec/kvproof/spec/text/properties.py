@@ -89,7 +89,7 @@ MEANINGS: dict[str, Meaning] = {
         "Wrong text after a preemption.",
     ),
     "mapping-hazard-free": Meaning(
-        "The copies of one step give the same bytes in every order in which the worker may execute them.",
+        "The swaps and copies of one step give the same bytes in every order in which the worker may execute them.",
         "Wrong text, on some GPUs, sometimes.",
     ),
     "admission-sound": Meaning(

@@ -206,8 +206,7 @@ class ManagerBase(Oracle, OperationJudge):
         if explainer.order is not None:
             slots = [part.slot for seq, _, _ in writes if not seq.is_encoder for part in seq.parts]
             explainer.order.used(slots, self.now)
-        other = worker.in_other_order(lookahead) if worker.order_may_matter() else None
-        copies = worker.copies[:]
+        others = worker.in_other_orders(lookahead)
         worker.execute(lookahead)
         explainer.executed(writes)
         self.call("total-calls", "step_done", step)
@@ -216,7 +215,7 @@ class ManagerBase(Oracle, OperationJudge):
         for seq in self.seqs.values():
             seq.is_busy = False
         self.preempted_in_step, self.phase = False, GROWING
-        self.compare_memory(other, copies)
+        self.compare_memory(others)
         return True
 
     def _explain_exchanges(self, seqs: list[ExpectedSequence]) -> None:

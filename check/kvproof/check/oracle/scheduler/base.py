@@ -171,11 +171,10 @@ class SchedulerState(Oracle, RuledJudge):
         """The worker executes what was scheduled, and every reader reads back."""
         worker, lookahead = self.worker, self.config.lookahead
         if worker.is_pending:
-            writes, copies = worker.writes[:], worker.copies[:]
-            other = worker.in_other_order(lookahead) if worker.order_may_matter() else None
+            writes, others = worker.writes[:], worker.in_other_orders(lookahead)
             worker.execute(lookahead)
             self.explainer.executed(writes)
-            self.compare_memory(other, copies)
+            self.compare_memory(others)
         worker.fresh.clear()
 
     def observe_released(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:

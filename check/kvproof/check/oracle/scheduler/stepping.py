@@ -45,6 +45,7 @@ class Stepping(SchedulerState):
         has_moved = self.step_explainer.explain(step)
         self.worker.copies += step.copies
         self.settle(SCHEDULE)
+        self._judge_loads(step)
         self._judge_budgets(step)
         self._judge_progress(has_moved)
         flights = self.pending.launch(self.used_by_step.values(), SCHEDULE)
@@ -54,6 +55,21 @@ class Stepping(SchedulerState):
         if self.config.chunked or self.worker.swap_in:
             self._note_mixture(step)
         return True
+
+    def _judge_loads(self, step: ScheduledStep) -> None:
+        """A load that begins with a step may write its blocks before or after the step moves blocks."""
+        for load in step.loads:
+            seq = self.seqs[load.seq]
+            first, last = load.hit // self.config.block_size, self.explainer.blocks_for(load.stop)
+            for block in seq.observed_table[first:last]:
+                if (pair := self.worker.disturbs_load(block)) is not None:
+                    raise Finding(
+                        "mapping-hazard-free",
+                        f"the load of $sequence writes block {block} while the step copies {pair[0]} -> {pair[1]}",
+                        call=SCHEDULE,
+                        blocks=[block],
+                        sequence=seq.name,
+                    )
 
     def _judge_budgets(self, step: ScheduledStep) -> None:
         num_tokens = sum([chunk.stop - chunk.start for chunk in step.chunks])
