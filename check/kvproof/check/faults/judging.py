@@ -95,7 +95,7 @@ def judged(fault: Fault, effort: Effort | None = None) -> Found:
                 monotonic() - began,
                 (str(finding.text) if finding else "").partition("\n")[0],
             )
-    except (NotPlanted, UnknownSubject) as error:
+    except (NotPlanted, UnknownSubject, AssertionError) as error:  # the last is a fault of a judge, not of the subject
         return Found(fault, NOT_JUDGED, "", 0, monotonic() - began, str(error))
 
 

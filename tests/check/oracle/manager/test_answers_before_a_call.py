@@ -7,7 +7,7 @@ import pytest
 
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.manager import Admission, Config, Observation, Refused, Reserved
+from kvproof.check.protocol.manager import Admission, Admitted, Config, Observation, Refused, Reserved
 from kvproof.check.protocol.time_limit import time_limit
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.spec.trace import Operation
@@ -48,6 +48,20 @@ def test_lookahead_slots_that_were_promised_and_not_given_are_refuted() -> None:
     operations: list[Operation] = [("new", 1, (1,), (0,)), ("admit", 1, 1), ("run", 1), ("sample", 1, (0,))]
     found = run(Short(), Config(block_size=2, lookahead=3), [*operations, ("append", 1)])
     assert (found.property, found.text) == ("admission-sound", "append(1): 2 slots for 2 tokens and 3 beyond")
+
+
+class RoundingDown(BuiltIn):
+    """Gives no block to the last token of a prompt that fills its other blocks."""
+
+    def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
+        (member,) = self.fakes[group].members
+        member.tokens = member.tokens[:-1]
+        return super().admit(group, num_tokens)
+
+
+def test_a_prompt_without_slots_for_all_its_tokens_is_refuted() -> None:
+    found = run(RoundingDown(), Config(block_size=2), [("new", 1, (1,), (0,) * 3), ("admit", 1, 3)])
+    assert (found.property, found.text) == ("admission-sound", "admit(1): 2 slots for 3 tokens and 0 beyond")
 
 
 class Refusing(BuiltIn):

@@ -120,6 +120,9 @@ class Admitting(ManagerBase):
         stop = self._chunk_end(first, start, chunk) if self.config.chunked else len(first.tokens)
         self.answer = f"hit {hit}" if hit else "admitted"
         self.coverage["admitted"] += 1
+        if group.encoder:
+            self.require_slots(group.encoder, len(group.encoder.tokens), 0, context)
         for seq in group.members:
+            self.require_slots(seq, stop, 0, context)
             seq.hit, seq.computed, seq.is_busy = hit, stop, True
             self.worker.writes.append((seq, start if seq is first else stop, stop))

@@ -225,6 +225,19 @@ class ManagerBase(Oracle, OperationJudge):
             self.explainer.exchanged(seq, f"run: sequence {seq.id}")
         self.settle("run")
 
+    def require_slots(self, seq: ExpectedSequence, stop: int, num_beyond: int, context: str) -> None:
+        """Raise Finding unless the tables have slots up to position `stop`, and `num_beyond` further ones."""
+        num_entries = min(map(len, seq.tables))
+        if not self.explainer.machine.function("have_slots")(num_entries, stop, num_beyond):
+            raise Finding(
+                "admission-sound",
+                f"$observed slots for {stop} tokens and {num_beyond} beyond",
+                call=context,
+                expected=stop + num_beyond,
+                observed=num_entries * self.config.block_size,
+                sequence=seq.name,
+            )
+
     def op_reset(self) -> bool:
         """Reset the prefix cache; a manager refuses this while any block is in use."""
         before = self.explainer.observed

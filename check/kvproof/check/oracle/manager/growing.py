@@ -57,17 +57,9 @@ class Growing(ManagerBase):
             self._exchange_filled(seq, context)
         self.explainer.extended(seq, copies, self.config.caching, context)
         self.settle(context)
-        num_entries, have_slots = min(map(len, seq.tables)), self.explainer.machine.function("have_slots")
         is_decode = start >= seq.num_prompt  # only then are there drafts; a prompt's last chunk needs no room for them
-        if is_decode and stop == len(seq.tokens) and not have_slots(num_entries, stop, self.config.lookahead):
-            raise Finding(
-                "admission-sound",
-                f"$observed slots for {stop} tokens and {self.config.lookahead} beyond",
-                call=context,
-                expected=stop + self.config.lookahead,
-                observed=num_entries * self.config.block_size,
-                sequence=seq.name,
-            )
+        is_last = is_decode and stop == len(seq.tokens)
+        self.require_slots(seq, stop, self.config.lookahead if is_last else 0, context)
         seq.computed, seq.is_busy = stop, True
         self.worker.copies.extend(copies)
         self.worker.writes.append((seq, start, stop))
