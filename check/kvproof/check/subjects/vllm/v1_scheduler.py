@@ -9,7 +9,7 @@ The engine core takes aborts between steps only; one that comes within a step is
 or, scheduling asynchronously, when it is launched. Steps run on the device one after another, so that a block given up
 while a step writes to it may be given away at once.
 
-With transfers (from 0.31 on) the scheduler has a KV connector (`Connector`).
+With transfers the scheduler has a KV connector (`Connector`).
 
 Limits: one sequence for each request, no images, no drafting; KV cache groups of full attention and of one sliding
 window; transfers only with one group of full attention, and one step at a time.
@@ -74,7 +74,9 @@ class Connector:
         return has_ended and int(request.request_id) in self.sent, None
 
     # The judge reports the transfers: there is no worker's side, and there are no figures and no events.
-    bind_kv_cache_manager = on_new_request = build_connector_meta = update_connector_output = staticmethod(nothing)
+    bind_gpu_block_pool = bind_kv_cache_manager = on_new_request = build_connector_meta = update_connector_output = (
+        staticmethod(nothing)
+    )
     get_external_cache_hit_sources = get_kv_connector_stats = staticmethod(nothing)
     get_loaded_kv_cache_group_ids = take_events = staticmethod(lambda *request: ())
     has_pending_block_frees = staticmethod(no)  # what is being sent may be held for long: that is no reason to wait
@@ -111,6 +113,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         window_with_caching=True,
         kv_groups=True,
         steps_in_order=True,
+        transfers=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
@@ -119,8 +122,6 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._modules = modules = import_modules(version)
         if "num_stale_output_tokens" in inspect.getsource(modules.scheduler):
             self.capabilities = replace(self.capabilities, async_steps=1)
-        if "kv_holding_waiting" in inspect.getsource(modules.scheduler):
-            self.capabilities = replace(self.capabilities, transfers=True)
         modules.utils.init_none_hash(content_hash)
 
     def make(self, config: SchedulerConfig) -> Any:
