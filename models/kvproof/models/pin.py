@@ -19,8 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-import z3
+from typing import Any
 
 from kvproof.models.proofs.digests import Digests
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
@@ -32,6 +31,7 @@ OBLIGATION, TRIVIAL, ASSUMPTION, GIVEN, HYPOTHESIS = "obligation", "trivial", "a
 INVARIANTS = {one.name for one in COLLECTED.invariants}
 OF_THE_STATEMENT = ("sizes: ", "parameter ")  # the other hypotheses of rules and contracts are the specification's text
 NAMES_MAX = 4  # named in one sentence
+REPAIR = "take it from version control, or write it again with make proofs-accept"
 
 WHOLE = "every one of "  # before the name of a group
 OBLIGATION_LINE = re.compile(r"(.*) \[([0-9a-f]{8}), given (\d+)\]")
@@ -50,6 +50,10 @@ class Pinned:
     given: Given
 
 
+class PinError(Exception):
+    """The committed file is missing, cannot be read, or has a line that is wrong. The message has file and line."""
+
+
 class Pin:
     """What is pinned of some obligations."""
 
@@ -62,8 +66,7 @@ class Pin:
     def add(self, obligation: Obligation) -> None:
         """Add an obligation and its assumptions."""
         kind = TRIVIAL if obligation.is_trivial() else OBLIGATION
-        goals = _claims(obligation.goal) if obligation.suite == OF_CODE else [obligation.goal]
-        goal = self._digests.of(goals, obligation.property)
+        goal = self._digests.of([obligation.goal], obligation.property)
         given = frozenset(self._hypothesis(obligation.suite, one) for one in obligation.hypotheses)
         self._obligations[_one_line(obligation.id)] = Pinned(kind, goal, given)
 
@@ -101,23 +104,18 @@ class Pin:
 
 
 def pinned_lines() -> list[str]:
-    """The lines of the committed file."""
-    return FILE.read_text(encoding="utf-8").splitlines()
+    """The lines of the committed file. Raises PinError."""
+    try:
+        lines = FILE.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PinError(f"{FILE} cannot be read ({error}), so nothing says what is to be proved; {REPAIR}") from error
+    _read(lines)
+    return lines
 
 
 def pinned_names(kinds: Container[str] = (OBLIGATION, TRIVIAL)) -> set[str]:
     """The names of the obligations in the committed file that are of one of these kinds."""
     return {name for name, one in _read(pinned_lines()).items() if one.kind in kinds}
-
-
-def _claims(goal: z3.BoolRef | bool) -> list[z3.ExprRef | bool]:
-    """The claims about the endings of a method, without the conditions of the paths that lead to them.
-
-    A condition depends on the order in which the solver finds the values of numbers, which differs between runs.
-    """
-    if isinstance(goal, bool) or not (z3.is_and(goal) or z3.is_implies(goal)):
-        return []
-    return [one.arg(1) for one in (goal.children() if z3.is_and(goal) else [goal]) if z3.is_implies(one)]
 
 
 def _is_assumption(suite: str, hypothesis: Hypothesis) -> bool:
@@ -209,33 +207,54 @@ def _written(obligations: dict[str, Pinned]) -> Iterator[str]:
 
 
 def _read(lines: Iterable[str]) -> dict[str, Pinned]:
-    """The obligations that lines of the file pin."""
-    by_kind: dict[str, list[str]] = defaultdict(list)
-    for line in lines:
+    """The obligations that lines of the file pin. Raises PinError."""
+    by_kind: dict[str, list[str]] = {kind: [] for kind in (OBLIGATION, TRIVIAL, ASSUMPTION, GIVEN, HYPOTHESIS)}
+    known: set[str] = set()
+    for place, line in enumerate(lines, 1):
         kind, _, rest = line.partition(": ")
+        if kind not in by_kind:
+            raise PinError(f"{FILE}:{place}: no kind of line begins so: {line[:80]!r}; {REPAIR}")
+        if line in known:
+            raise PinError(f"{FILE}:{place}: the line stands there twice: {line[:80]}; {REPAIR}")
+        known.add(line)
         by_kind[kind].append(rest)
-    groups: dict[str, set[str]] = defaultdict(set)
+    groups, used = defaultdict[str, set[str]](set), set[Any]()
     for group, _, entry in (rest.partition(": ") for rest in by_kind[HYPOTHESIS]):
         groups[group].add(entry)
     givens: dict[tuple[str, str], Given] = {}
     for subject, number, entries in (_parts(GIVEN_LINE, rest) for rest in by_kind[GIVEN]):
         found = ENTRY.findall(entries)
-        whole = (groups[entry.removeprefix(WHOLE)] for entry in found if entry.startswith(WHOLE))
-        givens[subject, number] = frozenset(one for one in found if not one.startswith(WHOLE)).union(*whole)
-    obligations = {}
+        whole = [entry.removeprefix(WHOLE) for entry in found if entry.startswith(WHOLE)]
+        if unknown := [group for group in whole if group not in groups]:
+            raise _wrong(f"{subject} [{number}]", f"names the group {unknown[0]}, which has no hypothesis")
+        if "; ".join(found) != entries or (subject, number) in givens:
+            raise _wrong(f"{subject} [{number}]", "is listed twice, or has another form than `NAME [DIGEST]; …`")
+        used.update(whole)
+        others = frozenset(one for one in found if not one.startswith(WHOLE))
+        givens[subject, number] = others.union(*(groups[group] for group in whole))
+    obligations: dict[str, Pinned] = {}
     for kind in (OBLIGATION, TRIVIAL):
         for name, goal, number in (_parts(OBLIGATION_LINE, rest) for rest in by_kind[kind]):
+            if name in obligations:
+                raise _wrong(name, "is listed twice")
+            if (subject_of(name), number) not in givens:
+                raise _wrong(name, f"has the hypotheses {number}, which are not listed")
+            used.add((subject_of(name), number))
             obligations[name] = Pinned(kind, goal, givens[subject_of(name), number])
+    if unused := [one for one in (*givens, *groups) if one not in used]:
+        raise _wrong(" ".join(unused[0]) if isinstance(unused[0], tuple) else unused[0], "has no obligation")
     return obligations
 
 
+def _wrong(name: str, what: str) -> PinError:
+    return PinError(f"{FILE}: {name} {what}; {REPAIR}")
+
+
 def _parts(line: re.Pattern[str], text: str) -> tuple[str, ...]:
-    """The parts of a line of the file. Raises ValueError if it has another form."""
+    """The parts of a line of the file. Raises PinError if it has another form."""
     found = line.fullmatch(text)
     if found is None:
-        raise ValueError(
-            f"{FILE.name} has a line that cannot be read: {text}; delete the file and run make proofs-accept"
-        )
+        raise PinError(f"{FILE}: a line has another form than it must have: {text[:80]}; {REPAIR}")
     return found.groups()
 
 
@@ -245,7 +264,12 @@ def accept() -> None:
     for suite in SUITES:
         for one in obligations_of(suite):
             pin.add(one)
-    for sentence in pin.differences(pinned_lines() if FILE.exists() else ()):
+    try:
+        pinned = pinned_lines()
+    except PinError as error:
+        print(f"{error}\nthe file is written as if it were new")
+        pinned = []
+    for sentence in pin.differences(pinned):
         print(sentence)
     FILE.write_text("".join(f"{line}\n" for line in sorted(pin.lines)), encoding="utf-8")
 

@@ -5,12 +5,17 @@ the earlier ones. One answer is given at once and the other later, depth first. 
 question with only one possible answer is not a fork. If the solver gives up, an answer counts as possible: a
 superfluous path costs time but hides nothing, so the solver need not be asked at all.
 
-The run must be deterministic: after the same answers it must ask the same questions. The solver has a context of its
-own and a fixed effort, so the paths, and their order, are the same in every process.
+The run must be deterministic: after the same answers it must ask the same questions. The exploration raises
+NotRepeatable if it does not. At the end of every question, it asserts that both answers led to a path, or that the
+solver excluded the one that did not.
+
+The solver has a context of its own and a fixed effort, so the paths, and their order, are the same in every process. A
+condition has the questions as the run asked them. Of the values of a number it has the one that the path takes, and not
+those that were taken before. So it does not depend on the order in which the solver finds the values.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import z3
 
@@ -33,20 +38,34 @@ class GaveUp(Exception):
     """The solver did not find an answer within its effort."""
 
 
+class NotRepeatable(Exception):
+    """After the same answers the run asked other questions."""
+
+
 @dataclass
 class Fork:
     """One question on the path, and its answer.
 
-    is_open: the other answer is still to be tried. is_forced: the other answer is impossible. value: the number, if the
-    question is whether a term equals it. other: a model for the other answer.
+    asked: the question of the run. question: the same for the solver, in its context. is_open: the other answer is
+    still to be tried. is_forced: the other answer is impossible. value: the number, if the question is whether a term
+    equals it. other: a model for the other answer. explored: the answers that led to a path.
     """
 
+    asked: z3.BoolRef
     question: z3.BoolRef
     answer: bool
     is_open: bool
     is_forced: bool
     value: int | None
     other: z3.ModelRef | None
+    explored: set[bool] = field(default_factory=set)
+
+    @property
+    def condition(self) -> tuple[z3.BoolRef, ...]:
+        """What the answer adds to the condition of the path: nothing, if it follows, or excludes only one value."""
+        if self.value is not None:
+            return (self.asked,) if self.answer else ()
+        return () if self.is_forced else (_given(self.asked, self.answer),)
 
 
 class Exploration:
@@ -70,7 +89,10 @@ class Exploration:
         self._found: z3.ModelRef | None = None  # by the latest check that had an answer
 
     def paths(self, run: Callable[[], None]) -> Iterator[tuple[z3.BoolRef, ...]]:
-        """Run once for each path; yields the condition of the path after its run. Raises NoSuchState, TooManyPaths."""
+        """Run once for each path; yields the condition of the path after its run.
+
+        Raises NoSuchState, TooManyPaths, NotRepeatable.
+        """
         for _ in range(PATHS_MAX):
             self._position = 0
             self._known.clear()
@@ -78,8 +100,11 @@ class Exploration:
             if self._asks_solver:
                 self._first_model()
             self._is_first = False
-            forks = [fork for fork in self._forks if not fork.is_forced]
-            yield tuple(_given(fork.question, fork.answer).translate(z3.main_ctx()) for fork in forks)
+            if self._position != len(self._forks):
+                raise NotRepeatable(f"the run ended before it asked {self._forks[self._position].asked} again")
+            for fork in self._forks:
+                fork.explored.add(fork.answer)
+            yield tuple(part for fork in self._forks for part in fork.condition)
             if not self._next_path():
                 return
         raise TooManyPaths(f"more than {PATHS_MAX} paths")
@@ -118,7 +143,7 @@ class Exploration:
             return z3.is_true(plain)
         known = self._known.get(plain.get_id())
         if known is None:
-            known = self._known[plain.get_id()] = self._answer(plain, None)
+            known = self._known[plain.get_id()] = self._answer(question, plain, None)
         return known
 
     def value_of(self, term: z3.ArithRef) -> int:
@@ -137,32 +162,34 @@ class Exploration:
                 if model is None:
                     raise GaveUp(f"the solver finds no value for {plain}")
                 value = model.eval(plain, model_completion=True).as_long()
-            if self._answer(plain == value, value):
+            if self._answer(term == value, plain == value, value):
                 return int(value)
         raise TooManyPaths(f"{plain} is used as a concrete number, and has more than {VALUES_MAX} possible values")
 
-    def _answer(self, question: z3.BoolRef, value: int | None) -> bool:
+    def _answer(self, asked: z3.BoolRef, question: z3.BoolRef, value: int | None) -> bool:
         if self._position == len(self._forks):
-            self._forks.append(self._ask(question, value))
+            self._forks.append(self._ask(asked, question, value))
         fork = self._forks[self._position]
+        if not fork.question.eq(question):
+            raise NotRepeatable(f"the run asked {asked}, and after the same answers before {fork.asked}")
         self._position += 1
         return fork.answer
 
-    def _ask(self, question: z3.BoolRef, value: int | None) -> Fork:
+    def _ask(self, asked: z3.BoolRef, question: z3.BoolRef, value: int | None) -> Fork:
         if not self._asks_solver:
             self._solver.push()
-            return Fork(question, True, True, False, value, None)
+            return Fork(asked, question, True, True, False, value, None)
         model = self._first_model()
         answer = model is None or z3.is_true(model.eval(question, model_completion=True))
         if model is None and self._check(question) == z3.unsat:
-            return Fork(question, False, False, True, value, None)
+            return Fork(asked, question, False, False, True, value, None)
         result = self._check(_given(question, not answer))
         if result == z3.unsat:
-            return Fork(question, answer, False, True, value, None)
+            return Fork(asked, question, answer, False, True, value, None)
         other = self._found if result == z3.sat else None
         self._solver.push()
         self._solver.add(_given(question, answer))
-        return Fork(question, answer, True, False, value, other)
+        return Fork(asked, question, answer, True, False, value, other)
 
     def _next_path(self) -> bool:
         while self._forks:
@@ -173,6 +200,8 @@ class Exploration:
                 self._solver.push()
                 self._solver.add(_given(fork.question, fork.answer))
                 return True
+            outcomes = {fork.answer} if fork.is_forced else {True, False}
+            assert fork.explored == outcomes, f"{fork.asked} led to a path for {fork.explored}, not for {outcomes}"
             if not fork.is_forced:
                 self._solver.pop()
             self._forks.pop()

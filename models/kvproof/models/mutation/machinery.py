@@ -207,8 +207,8 @@ OBLIGATIONS = [
         ),
         (
             "False is assumed",
-            "enabled = known + hypotheses(",
-            'enabled = (*known, Hypothesis("no harm", z3.BoolVal(False))) + hypotheses(',
+            "enabled = known + guards(",
+            'enabled = (*known, Hypothesis("no harm", z3.BoolVal(False))) + guards(',
         ),
         (
             "an invariant is assumed of the state after",

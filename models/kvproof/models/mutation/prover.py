@@ -14,7 +14,7 @@ import z3
 
 from kvproof.models.mutation.operators import Mutant, changed
 from kvproof.models.proofs.contracts import obligations as contracts
-from kvproof.models.proofs.induction import Induction, Rule, hypotheses
+from kvproof.models.proofs.induction import Induction, Rule, guards, hypotheses
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.translation.dependencies import reached
 from kvproof.models.translation.rules import Outcome
@@ -80,7 +80,7 @@ class MutantProver:
         theirs = Translator(text=text).run(name, before, *values)
         same = equal(ours.guard, theirs.guard)
         yield Obligation(EQUIVALENCE, name, "enabled in the same states", "well-defined", known, same)
-        enabled = known + hypotheses((f"guard: {guard.text}", guard.formula) for guard in ours.guards)
+        enabled = known + guards(ours)
         yield from self._same_after(name, ours, theirs, enabled)
 
     def _same_after(

@@ -13,7 +13,7 @@ from typing import Any
 
 import z3
 
-from kvproof.models.proofs.induction import Induction, hypotheses
+from kvproof.models.proofs.induction import Induction, guards, hypotheses
 from kvproof.models.proofs.least_element_lemma import by_lemma
 from kvproof.models.proofs.multiplication_lemma import by_lemma_where_divided
 from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
@@ -226,7 +226,7 @@ class Proof:
             firing += hypotheses([("choice", self.now.truth(one.choice, state=self.state, **one.arguments))])
         for guard in one.outcome.guards:
             yield self._of(f"is enabled{by}: {guard.text}", firing, guard.formula)
-        fired = firing + hypotheses((f"guard: {guard.text}", guard.formula) for guard in one.outcome.guards)
+        fired = firing + guards(one.outcome)
         for text, part in self.afterwards.parts(contract.loop_invariant, start=self.start, state=after):
             yield self._of(f"keeps on{by}: {text}", fired, part)
         left_after = self.afterwards.term(contract.variant, state=after)

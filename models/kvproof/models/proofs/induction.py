@@ -109,7 +109,7 @@ class Induction:
         known = self.assumed + hypotheses((f"parameter {one.name}", one.known) for one in parameters)
         outcome = self.translator.run(name, self.before, *(one.value for one in parameters))
         yield from defined(SUITE, name, outcome.demands, known)
-        enabled = known + hypotheses((f"guard: {guard.text}", guard.formula) for guard in outcome.guards)
+        enabled = known + guards(outcome)
         yield from checked(SUITE, name, outcome.checks, enabled)
         for claim in COLLECTED.invariants:
             goal = self._invariant(claim.name, outcome.state)
@@ -132,6 +132,13 @@ def hypotheses(named: Iterable[tuple[str, Truth]]) -> tuple[Hypothesis, ...]:
         elif not formula:
             found.append(Hypothesis(name, z3.BoolVal(False)))
     return tuple(found)
+
+
+def guards(outcome: Outcome) -> tuple[Hypothesis, ...]:
+    """The guards of a rule as hypotheses. Each name has the property of the guard, so that the pin has it too."""
+    properties = [f" ({guard.property})" if guard.property else "" for guard in outcome.guards]
+    named = zip(outcome.guards, properties, strict=True)
+    return hypotheses((f"guard: {guard.text}{property}", guard.formula) for guard, property in named)
 
 
 def defined(
