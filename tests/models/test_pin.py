@@ -1,11 +1,16 @@
 """The pin notices what no proof notices: an obligation that vanishes or asks less, and a stronger assumption."""
 
 from collections.abc import Callable
+from pathlib import Path
 
+import pytest
 import z3
 
-from kvproof.models.pin import INVARIANTS, Pin
+from kvproof.models.pin import INVARIANTS, Pin, PinError, pinned_lines
+from kvproof.models.proofs.induction import guards
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.translation.maps import SymbolicState
+from kvproof.models.translation.rules import Outcome, Required
 
 X = z3.Int("x")
 SIZES = Hypothesis("sizes: x >= 1", X >= 1)
@@ -115,3 +120,84 @@ def test_in_a_partial_run_only_selected_obligations_can_vanish() -> None:
     part = pin_of(obligation("a", X > 0))
     assert list(part.differences(BEFORE, lambda name: name.endswith("/a"))) == []
     assert list(part.differences(BEFORE, lambda name: True)) == ["vanished obligation: specification/subject/b"]
+
+
+def test_another_property_of_a_guard_is_a_difference() -> None:
+    def with_guard(*properties: str) -> Pin:
+        required = [Required("x > 5", one, ("rule",), "rules.py:1", X > 5) for one in properties]
+        return pin_of(obligation("a", X > 0, SIZES, *guards(Outcome(SymbolicState({}), guards=required))))
+
+    before = with_guard("read-back").lines
+    assert list(with_guard("conservation").differences(before)) == [
+        "the hypotheses of specification/subject/a changed: + guard: x > 5 (conservation); - guard: x > 5 (read-back)"
+    ]
+    assert list(with_guard("").differences(before)) == [
+        "the hypotheses of specification/subject/a changed: + guard: x > 5; - guard: x > 5 (read-back)"
+    ]
+
+
+def test_a_path_condition_of_code_is_pinned() -> None:
+    def path(condition: z3.BoolRef) -> Pin:
+        return pin_of(obligation("where it returns", z3.Implies(condition, X > 0), suite="concolic"))
+
+    found = path(X > 3).differences(path(X > 2).lines)
+    assert list(found) == ["the goal of concolic/subject/where it returns changed"]
+
+
+GIVEN = "given: specification/subject [1]: sizes: x >= 1"
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("obligations: specification/subject/c", "no kind of line begins so: 'obligations: specification/subject/c'"),
+        ("", "no kind of line begins so: ''"),
+        ("obligation: specification/subject/c", "a line has another form than it must have: specification/subject/c"),
+        (
+            "obligation: specification/other/c [12345678, given 1]",
+            "specification/other/c has the hypotheses 1, which are",
+        ),
+        ("trivial: specification/subject/a [12345678, given 1]", "specification/subject/a is listed twice"),
+        ("given: specification/other [1]: x [12345678]", "has hypotheses that no obligation has"),
+        ("given: specification/other [1]: every one of all", "names the group all, which has no hypothesis"),
+        ("given: specification/other [1]: x", "or has another form than `NAME [DIGEST]; …`"),
+        ("hypothesis: specification, invariants: x [12345678]", "has hypotheses that no obligation has"),
+    ],
+)
+def test_a_line_that_means_nothing_is_refused(
+    line: str, what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "pinned.txt"
+    monkeypatch.setattr("kvproof.models.pin.FILE", file)
+    file.write_text("\n".join(sorted(BEFORE)))
+    assert set(pinned_lines()) == BEFORE
+    file.write_text("\n".join([*sorted(BEFORE), line, ""]))
+    with pytest.raises(PinError) as refusal:
+        pinned_lines()
+    assert what in str(refusal.value)
+    assert str(refusal.value).startswith(str(file))
+    assert str(refusal.value).endswith("take it from version control, or write it again with make proofs-accept")
+
+
+def test_a_line_that_stands_there_twice_is_refused_with_its_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "pinned.txt"
+    monkeypatch.setattr("kvproof.models.pin.FILE", file)
+    lines = sorted(BEFORE)
+    for one in lines:
+        file.write_text("\n".join([*lines, one]))
+        with pytest.raises(PinError, match=f"pinned.txt:{len(lines) + 1}: the line stands there twice"):
+            pinned_lines()
+
+
+@pytest.mark.parametrize("content", [None, b"\xff"])
+def test_a_file_that_cannot_be_read_is_named(
+    content: bytes | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "pinned.txt"
+    monkeypatch.setattr("kvproof.models.pin.FILE", file)
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(PinError, match=r"pinned.txt cannot be read \(.+\), so nothing says what is to be proved"):
+        pinned_lines()

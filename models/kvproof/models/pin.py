@@ -241,8 +241,9 @@ def _read(lines: Iterable[str]) -> dict[str, Pinned]:
                 raise _wrong(name, f"has the hypotheses {number}, which are not listed")
             used.add((subject_of(name), number))
             obligations[name] = Pinned(kind, goal, givens[subject_of(name), number])
-    if unused := [one for one in (*givens, *groups) if one not in used]:
-        raise _wrong(" ".join(unused[0]) if isinstance(unused[0], tuple) else unused[0], "has no obligation")
+    for one in (*givens, *groups):
+        if one not in used:
+            raise _wrong(str(one), "has hypotheses that no obligation has")
     return obligations
 
 

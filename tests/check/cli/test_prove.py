@@ -342,3 +342,11 @@ def test_pinned_names_decide_whether_a_pattern_matches_and_new_names_are_found(m
     assert kvproof_prove("--only", "mixed/right").exit_code == 0
     assert made == ["mixed"] * 3
     assert kvproof_prove("--only", "mixed/right", "--only", "mixed/nosuch").exit_code == 2
+
+
+def test_a_missing_pin_is_named_before_anything_is_decided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("kvproof.models.pin.FILE", tmp_path / "pinned.txt")
+    done = kvproof_prove("--only", "lint/guards-first")
+    assert done.exit_code == 2
+    assert f"{tmp_path / 'pinned.txt'} cannot be read" in done.stderr
+    assert "make proofs-accept" in done.stderr

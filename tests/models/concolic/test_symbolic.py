@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import z3
+from tests.conftest import planted
 
-from kvproof.models.concolic.exploration import Exploration, NoSuchState
+from kvproof.models.concolic.exploration import Exploration, NoSuchState, NotRepeatable
 from kvproof.models.concolic.scenario import Inputs, NotAssumed
 from kvproof.models.concolic.symbolic import (
     SymbolicInt,
@@ -88,6 +89,59 @@ def test_paths_are_apart_and_complete() -> None:
             solver.add(one, other)
             assert solver.check() == z3.unsat
     assert len(conditions) > 4
+
+
+def test_a_path_has_its_own_values_and_no_others_whatever_their_order() -> None:
+    exploration, place = Exploration(), z3.Int("place")
+
+    def run() -> None:
+        made = Inputs(assume=exploration.assume).below("place", 3)
+        "abc"[made]
+
+    conditions = [str(z3.And(*condition)) for condition in exploration.paths(run)]
+    assert sorted(conditions) == [str(z3.And(place == value)) for value in range(3)]
+
+
+def test_a_run_that_asks_something_else_after_the_same_answers_is_refused() -> None:
+    asked = iter(("x", "y", "y"))
+
+    def run() -> None:
+        bool(SymbolicInt(z3.Int(next(asked))) > 0)
+
+    with pytest.raises(NotRepeatable, match="the run asked 0 < y, and after the same answers before 0 < x"):
+        list(Exploration().paths(run))
+
+
+def test_a_run_that_ends_before_its_questions_is_refused() -> None:
+    asked = iter((["x"], []))
+
+    def run() -> None:
+        for name in next(asked):
+            bool(SymbolicInt(z3.Int(name)) > 0)
+
+    with pytest.raises(NotRepeatable, match="the run ended before it asked 0 < x again"):
+        list(Exploration().paths(run))
+
+
+@pytest.mark.parametrize("asks_solver", [True, False])
+@pytest.mark.parametrize(
+    ("function", "line", "replacement"),
+    [
+        ("Exploration._next_path", "if fork.is_open:", "if fork.is_open and len(self._forks) < 2:"),
+        ("Exploration._next_path", "self._model = not fork.answer,", "self._model = fork.answer,"),
+    ],
+)
+def test_an_answer_that_is_never_given_is_noticed(
+    asks_solver: bool, function: str, line: str, replacement: str
+) -> None:
+    def run() -> None:
+        for name in "xy":
+            bool(SymbolicInt(z3.Int(name)) > 0)
+
+    module = "kvproof.models.concolic.exploration"
+    assert len(list(Exploration(asks_solver).paths(run))) == 4
+    with planted(module, function, line, replacement), pytest.raises(AssertionError, match="led to a path for"):
+        list(Exploration(asks_solver).paths(run))
 
 
 def test_a_scenario_that_nothing_satisfies_proves_nothing() -> None:

@@ -25,7 +25,7 @@ from kvproof.check.runs.session import interruptible
 from kvproof.check.runs.store import StoreError
 from kvproof.check.runs.terminal import output, say
 from kvproof.models.counterexamples.case import RULES
-from kvproof.models.pin import Pin, pinned_lines, pinned_names
+from kvproof.models.pin import Pin, PinError, pinned_lines, pinned_names
 from kvproof.models.proofs.contract_instances import runs
 from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.proofs.lints import lint_names, lints
@@ -187,7 +187,7 @@ def run_proofs(request: ProofRequest) -> Exit:
 
 def _checks(request: ProofRequest) -> Iterator[tuple[ProofOutcome | None, Check]]:
     """Every check that was asked for, with the obligation that it is about, if it is about one."""
-    selection, text = Selection(request.only), request.text
+    selection, text, pinned = Selection(request.only), request.text, _pinned()
     linted = [name for name in lint_names() if selection.has(f"{LINT}/{name}")]
     if any(map(selection.may_have, request.suites)):
         linted = lint_names()
@@ -207,10 +207,18 @@ def _checks(request: ProofRequest) -> Iterator[tuple[ProofOutcome | None, Check]
         yield judge.check(one)
     if text is None and pin.lines:
         is_selected = None if request.is_whole else selection.has
-        yield None, _pin_check(list(pin.differences(pinned_lines(), is_selected)))
+        yield None, _pin_check(list(pin.differences(pinned, is_selected)))
     if wants_hypotheses:
         states = NativeStates(text)
         yield from ((None, _hypotheses_check(suite, sets, states)) for suite, sets in hypotheses.items())
+
+
+def _pinned() -> list[str]:
+    """The lines of the committed pin. Raises UsageError if it is missing or wrong."""
+    try:
+        return pinned_lines()
+    except PinError as error:
+        raise UsageError(str(error)) from error
 
 
 def _selected(

@@ -474,9 +474,10 @@ AROUND = [
         ),
         (
             "the property of a claim is not pinned",
-            "self._digests.of(goals, obligation.property)",
-            "self._digests.of(goals)",
+            "self._digests.of([obligation.goal], obligation.property)",
+            "self._digests.of([obligation.goal])",
         ),
+        ("a line that stands there twice is accepted", "if line in known:", "if False:"),
     ),
     *_tested(
         f"{MODELS}/proofs/digests.py",
@@ -565,13 +566,13 @@ CODE = [
         "models/concolic/test_symbolic.py",
         (
             "the other answer is not tried",
-            "return Fork(question, answer, True, False, value, other)",
-            "return Fork(question, answer, False, False, value, other)",
+            "return Fork(asked, question, answer, True, False, value, other)",
+            "return Fork(asked, question, answer, False, False, value, other)",
         ),
         (
             "a fork is taken for forced",
-            "        if result == z3.unsat:\n            return Fork(question, answer, False, True, value, None)",
-            "        if result != z3.unknown:\n            return Fork(question, answer, False, True, value, None)",
+            "        if result == z3.unsat:\n            return Fork(asked, question, answer",
+            "        if result != z3.unknown:\n            return Fork(asked, question, answer",
         ),
     ),
 ]

@@ -16,7 +16,7 @@ from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligatio
 from kvproof.models.translation.conditions import Demand
 from kvproof.models.translation.dependencies import fields_read
 from kvproof.models.translation.maps import SymbolicState
-from kvproof.models.translation.rules import Required
+from kvproof.models.translation.rules import Outcome, Required
 from kvproof.models.translation.terms import Truth, are_same, conjunction, equal
 from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Translator
