@@ -508,8 +508,8 @@ AROUND = [
         ),
         (
             "a pattern that matches nothing is accepted",
-            "        for pattern in self.unmatched:\n",
-            "        for pattern in self.unmatched[:0]:\n",
+            'has matched nothing."""\n        for pattern in self.unmatched:\n',
+            'has matched nothing."""\n        for pattern in self.unmatched[:0]:\n',
         ),
         (
             "what is open is proved",
