@@ -247,7 +247,8 @@ def _compiled(
 ) -> tuple[CodeType, dict[str, Any]]:
     """The code of one function, and the constants that it uses. Cached, so that a mutant compiles one function only."""
     constants: dict[str, Any] = {}
-    function = _copied(function) if with_ghosts else without_ghosts(function)
+    has_ghosts = fields_in(function) & GHOSTS
+    function = without_ghosts(function) if has_ghosts and not with_ghosts else _copied(function)
     function = _Runnable(function.name, with_checks, constants).visit(function)
     function.decorator_list, function.returns = [], None
     function.args.defaults, function.args.kw_defaults = [], [None for _ in function.args.kwonlyargs]
@@ -360,7 +361,7 @@ class Machine:
             names = _namespace(sizes, with_ghosts, with_checks)
         else:
             names = _names(sizes, text, with_ghosts, with_checks)
-        self._first = _first_state(sizes, with_ghosts) if text is None else _made(names, with_ghosts)
+        self._first = _first_state(sizes, with_ghosts, with_checks) if text is None else _made(names, with_ghosts)
         self.sizes, self.with_ghosts, self.with_checks = sizes, with_ghosts, with_checks
         self.names = names
         self.null: int = names["NULL"]
@@ -385,8 +386,8 @@ class Machine:
 
 
 @functools.lru_cache(maxsize=4096)
-def _first_state(sizes: Sizes, with_ghosts: bool) -> State:
-    return _made(_namespace(sizes, with_ghosts, with_checks=True), with_ghosts)
+def _first_state(sizes: Sizes, with_ghosts: bool, with_checks: bool) -> State:
+    return _made(_namespace(sizes, with_ghosts, with_checks), with_ghosts)
 
 
 def _made(names: dict[str, Any], with_ghosts: bool) -> State:
