@@ -1,12 +1,14 @@
 """Asking the solver: verdicts, effort and cores; and processes that are watched, replaced and ended."""
 
 import multiprocessing
+import os
+import signal
 from collections.abc import Iterator
 
 import z3
 
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
-from kvproof.models.solvers.solving import Settings, decide
+from kvproof.models.solvers.solving import ProofOutcome, Settings, decide
 from kvproof.models.solvers.workers import decide_all
 from kvproof.spec.verdict import Verdict
 
@@ -70,9 +72,17 @@ def test_the_text_of_an_obligation_asks_the_same_question() -> None:
         assert one.smt2().count("(assert") == len(one.hypotheses) + 1
 
 
-def test_processes_decide_every_obligation_once() -> None:
+def interrupted(answers: Iterator[ProofOutcome]) -> Iterator[ProofOutcome]:
+    """The answers; a Ctrl-C reaches the processes after the first, in which case only this process may stop."""
+    yield next(answers)
+    for process in multiprocessing.active_children():
+        os.kill(process.pid or 0, signal.SIGINT)
+    yield from answers
+
+
+def test_processes_decide_every_obligation_once_and_leave_interrupts_to_their_parent() -> None:
     wanted = [obligation(f"number {number}", Y + number > number, positive=Y > 0) for number in range(40)]
-    decided = list(decide_all([*wanted, WRONG, obligation("true", True)], Settings(), num_processes=2))
+    decided = list(interrupted(decide_all([*wanted, WRONG, obligation("true", True)], Settings(), num_processes=2)))
     verdicts = {one.obligation.claim: one.answer.verdict for one in decided}
     assert len(decided) == 42
     assert verdicts.pop("wrong") is Verdict.REFUTED

@@ -1,5 +1,8 @@
 """Every fault of the rules is noticed by some judge, or proved to be none."""
 
+import multiprocessing
+import signal
+
 import pytest
 
 from kvproof.check.search.exhaustive.mutants import noticed
@@ -28,6 +31,32 @@ def test_a_fault_that_no_judge_looks_at_is_alive() -> None:
 def test_every_fault_of_the_rules_is_noticed_or_changes_nothing() -> None:
     found = list(judge_all([*deletions(), *changes()], JUDGES, num_processes=2))
     assert [one.mutant.id for one in found if one.by == ALIVE] == []
+
+
+def test_the_processes_never_get_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked: list[bool] = []
+
+    class OnePool:
+        imap_unordered = staticmethod(map)
+
+        def __init__(self, num_processes: int) -> None:
+            blocked.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+
+        def __enter__(self) -> "OnePool":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            blocked.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+
+    monkeypatch.setattr(multiprocessing.get_context("spawn"), "Pool", OnePool)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert [one.by for one in judge_all([next(deletions()), PLANTS[0]], (), 1)] == [ALIVE, ALIVE]
+        assert blocked == [True, False]
+        with pytest.raises(SystemExit):  # the process that runs the test of a planted fault ends that test, too
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_stronger_guard_is_noticed_by_the_explorer_and_by_the_pin() -> None:
