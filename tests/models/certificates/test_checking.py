@@ -78,10 +78,10 @@ Write = Callable[..., Row]
 def write(tmp_path: Path, proofs: dict[str, str]) -> Write:
     """Writes the certificate of an obligation, with another proof if one is given, and returns its row."""
 
-    def written(one: Obligation, proof: str | None = None) -> Row:
+    def written(one: Obligation, proof: str | None = None, instances: tuple[str, ...] = ()) -> Row:
         question = Questions().text(one)
         lines = proofs[one.id] if proof is None else proof
-        origin = Origin(sha256(question), sha256(lines), SOLVER, {})
+        origin = Origin(sha256(question), sha256(lines), SOLVER, {}, list(instances))
         text = proof_file(origin, lines)
         found = row(one.id, origin, text)
         for name, content in ((found.question, question), (found.proof, text)):
@@ -186,6 +186,9 @@ def test_a_row_that_differs_from_the_first_line_of_its_proof_is_rejected(tmp_pat
     for change in changes:
         found = checked(tmp_path, [replace(right, **change)], ACCEPTS_ALL)["twice"]
         assert found.verdict is Verdict.REFUTED, change
+    invented = checked(tmp_path, [write(TWICE, instances=("grows, where it is not",))], ACCEPTS_ALL)["twice"]
+    assert invented.verdict is Verdict.REFUTED
+    write(TWICE)
     of_another = check_index(Index("cvc5 9.9", [right]), tmp_path, ACCEPTS_ALL, [TWICE])
     assert [one.verdict for one in of_another] == [Verdict.REFUTED]
     assert checked(tmp_path, [right], ACCEPTS_ALL)["twice"].verdict is Verdict.PROVED
