@@ -24,13 +24,23 @@ from kvproof.check.subjects.loading.partial_import import StandInModule, StubMod
 _mounted: dict[str, Path] = {}
 
 
+class Constant(str):
+    """A constant of a stub type: its name, and the value of an enumeration of that name."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> str:
+        return str(self)
+
+
 class Constants(ABCMeta):
     """Metaclass of the stub type: an attribute in capitals is a constant whose value is its name."""
 
-    def __getattr__(cls, name: str) -> str:
+    def __getattr__(cls, name: str) -> Constant:
         if not name.isupper():
             raise AttributeError(name)
-        return name
+        return Constant(name)
 
 
 class Unused(metaclass=Constants):
