@@ -242,3 +242,19 @@ def test_a_broken_pool_is_refuted_at_its_level(tmp_path: Path) -> None:
 def test_a_subject_of_another_level_is_an_adapter_error(altered: Altered, tmp_path: Path) -> None:
     with pytest.raises(AdapterError, match="is not a scheduler subject: it has no add_request"):
         run_conformance(altered(), level="scheduler", crashes=tmp_path)
+
+
+def test_a_prefix_cache_that_is_declared_must_be_hit(
+    altered: Altered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make() -> ManagerSubject:
+        subject = altered()()
+        subject.capabilities = replace(subject.capabilities, caching=True)
+        return subject
+
+    monkeypatch.setattr(type(altered()()), "hits", lambda self, group: 0, raising=False)
+    monkeypatch.setattr(conformance_module, "NUM_OPERATIONS_FOR_ALL", 500)
+    limits: dict[str, Any] = {"operations": 500, "crashes": tmp_path, "isolation": False}
+    with pytest.raises(AssertionError, match=r"500 operations never reached hit, so this was not checked"):
+        run_conformance(make, config={"caching": True}, **limits)
+    run_conformance(make, config={"caching": False}, **limits)

@@ -24,6 +24,7 @@ from kvproof.check.oracle.level import level_named
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Unsupported
+from kvproof.check.runs.arguments import Narrowed
 from kvproof.check.search.configurations import check_fixed
 from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.result import SearchResult
@@ -33,6 +34,9 @@ from kvproof.check.subjects.own import name_of
 
 EXPLORE_SHARE = 0.2  # of the time
 SHORTEN_SECONDS_MAX = 10.0
+NUM_OPERATIONS_FOR_ALL = 10_000  # of a walk that must use every capability
+# The witness that a capability was used at all; the others are situations that a correct subject may avoid.
+SIGNS_OF_USE = frozenset({"hit", "fork", "slide", "begin_swap", "swap_out", "reserve", "reset", "load", "send"})
 ANSWER_SECONDS_MAX = 5.0  # for what one transition, or one run of a walk, has to do: far more than either needs
 
 
@@ -55,9 +59,11 @@ def run_conformance(
     "scheduler" (or "loop") for a whole scheduler (`SchedulerSubject`), or "pool" for a pool of block ids
     (`PoolSubject`). config fixes fields of the configuration, the others are drawn. expect names what the walk must
     reach, so that it cannot pass by doing nothing (`fork`, `copy-on-write`, `pool full`, ...); left out, it must admit
-    something. crashes is the folder for counterexamples and their regression tests. isolation: whether the subject is
-    made and judged in a process of its own, by the name of its factory; left out, every subject that has a name and is
-    not kvproof's own. A patch of a test does not reach that process: pass False to keep the subject in this one.
+    something, and a walk of 10,000 operations or more must use every declared capability that `config` leaves on: a
+    declared prefix cache must be hit. crashes is the folder for counterexamples and their regression tests. isolation:
+    whether the subject is made and judged in a process of its own, by the name of its factory; left out, every subject
+    that has a name and is not kvproof's own. A patch of a test does not reach that process: pass False to keep the
+    subject in this one.
     Raises AdapterError if the adapter breaks the protocol, ValueError for an argument that makes no sense.
     """
     __tracebackhide__ = True
@@ -81,7 +87,8 @@ def run_conformance(
         done = walk(strategy, subject, seed, max_operations=operations, seconds=seconds, fixed=config, options=options)
         if done.counterexample is not None:
             _fail(strategy, make, name, "walker", done, seed, Path(crashes))
-        _check_reach(subject.name, done, {strategy.level.begins_with} if expect is None else set(expect))
+        expected = _default_witnesses(strategy, subject, config or {}, done) if expect is None else set(expect)
+        _check_reach(subject.name, done, expected)
     finally:
         if make is not factory:
             cast(RemoteFactory, make).close()
@@ -99,6 +106,15 @@ def _explore(strategy: Strategy, make: Callable[[], Any], name: str, seconds: fl
             continue
         if done.counterexample is not None:
             _fail(strategy, make, name, "explorer", done, seed, folder)
+
+
+def _default_witnesses(strategy: Strategy, subject: Any, config: dict[str, Any], done: SearchResult) -> set[str]:
+    """The witnesses that a walk of this length must have reached, by the capabilities that the configuration leaves."""
+    level = strategy.level
+    if done.num_operations < NUM_OPERATIONS_FOR_ALL:
+        return {level.begins_with}
+    expected = level.expected_witnesses(Narrowed(subject, config).capabilities)
+    return {level.begins_with, *(name for name in SIGNS_OF_USE if expected.get(name))}
 
 
 def _check_reach(name: str, done: SearchResult, expect: set[str]) -> None:

@@ -4,7 +4,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from kvproof.check.oracle.replay import Counterexample, confirm, difference, replay
+import pytest
+
+from kvproof.check.oracle.replay import Counterexample, confirm, difference, is_same_failure, replay
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Observation
 from kvproof.spec.trace import Operation
@@ -73,3 +75,33 @@ def test_tables_are_kept_as_they_were_observed(altered: Altered) -> None:
 
     assert done.opening[-1].answer.tables == {}
     assert done.steps[-1].calls[-1].answer.tables == {1: [[1]]}
+
+
+HANG = Finding("total-calls", "fork(1, 2) gave no answer within 3 s", "fork hang")
+
+
+@pytest.mark.parametrize(
+    ("other", "is_same"),
+    [
+        pytest.param(Finding("total-calls", "no answer within 5 s", "hang"), True, id="the clock of the run"),
+        pytest.param(Finding("total-calls", "fork(1, 2) raised MemoryError", "fork MemoryError"), True, id="memory"),
+        pytest.param(Finding("total-calls", "free(1) raised MemoryError", "free MemoryError"), False, id="other call"),
+        pytest.param(Finding("refcount-exact", "wrong"), False, id="other property"),
+        pytest.param(None, False, id="nothing"),
+    ],
+)
+def test_a_slow_call_is_the_same_failure_whichever_limit_ends_it(other: Finding | None, is_same: bool) -> None:
+    assert is_same_failure(HANG, other) is is_same_failure(other, HANG) is is_same
+
+
+def test_a_call_that_two_clocks_watch_repeats_itself(altered: Altered) -> None:
+    ends = itertools.cycle([HANG, MemoryError()])
+
+    def stuck(self: Any, parent: int, child: int) -> None:
+        raise next(ends)
+
+    run = [*RUN[:3], ("fork", 1, 2)]
+    make = altered(fork=stuck)
+    found = replay(make, CONFIG, run).finding
+    assert found is HANG
+    assert confirm(make, Counterexample(CONFIG, run, found)).finding is found

@@ -184,18 +184,30 @@ def is_hang(finding: Finding) -> bool:
 
 def difference(one: ReplayResult, other: ReplayResult) -> str | None:
     """The first difference between two runs of the same operations, as text; None if there is none."""
-    for number, (first, second) in enumerate(zip(one.calls(), other.calls(), strict=False), start=1):
-        if str(first) != str(second):
+    calls, others, ends_alike = one.calls(), other.calls(), is_same_failure(one.finding, other.finding)
+    for number, (first, second) in enumerate(zip(calls, others, strict=False), start=1):
+        if str(first) != str(second) or (ends_alike and number == len(calls) == len(others)):
             break
         if first.text != second.text:
             return f"call {number}, {first}, answered {_cut(first.text)}, then {_cut(second.text)}"
-    if _kind(one.finding) != _kind(other.finding):
+    if not ends_alike:
         return f"first {_outcome(one.finding)}, then {_outcome(other.finding)}"
     return None
 
 
-def _kind(finding: Finding | None) -> tuple[str, str] | None:
-    return None if finding is None else finding.kind
+def is_same_failure(one: Finding | None, other: Finding | None) -> bool:
+    """Whether two runs refute the same property in the same way, or nothing.
+
+    Several limits watch a call: the time of a call, the time of a run, and the memory. Which of them ends a call that
+    does not end by itself depends on the speed of the machine. So a hang is the same failure as another hang, and as
+    an exception of the same call.
+    """
+    if one is None or other is None:
+        return one is other
+    if one.kind == other.kind or (is_hang(one) and is_hang(other)):
+        return True
+    is_limited = is_hang(one) or is_hang(other)
+    return is_limited and one.cause.partition(" ")[0] == other.cause.partition(" ")[0]
 
 
 def _outcome(finding: Finding | None) -> str:
@@ -223,7 +235,7 @@ def unrepeated(
     """
     first, second = (replay(make, config, operations, finding, keeps_answers=False) for _ in range(2))
     parted = difference(first, second)
-    if parted is None and _kind(first.finding) != _kind(finding):
+    if parted is None and not is_same_failure(first.finding, finding):
         parted = f"first {_outcome(finding)}, then, on a fresh subject, {_outcome(first.finding)}"
     return None if parted is None else nondeterministic(parted)
 

@@ -30,7 +30,7 @@ from kvproof.spec.text.identity import Image, Key
 
 BOOLEAN_ADMISSION = Assumption(
     "boolean-admission",
-    "The answer no to a prompt means NEVER if nothing is allocated, and LATER otherwise.",
+    "The answer no to a prompt means NEVER if no group has GPU blocks, and LATER otherwise.",
 )
 
 ALWAYS = ("make", "allocate", "append", "release", "tables", "num_free")
@@ -169,16 +169,23 @@ class ManagerAdapter:
         """Called when a looked-up group was not admitted. Drop what the look-up kept."""
 
     def can_admit(self, group: int) -> Admission:
-        """Ask `can_allocate`. False becomes NEVER if no group is admitted, else LATER."""
+        """Ask `can_allocate`. False becomes NEVER if no group has GPU blocks, else LATER."""
         return self.admission(self.can_allocate(self.tokens[self.groups[group][0]]))
 
     def admission(self, answer: bool | Admission) -> Admission:
-        """The answer to `can_admit` of a manager that says yes or no: no means NEVER if no group is admitted."""
+        """The answer to `can_admit` of a manager that says yes or no: no means NEVER if no group has GPU blocks."""
         if isinstance(answer, Admission):
             return answer
         if answer:
             return Admission.OK
-        return Admission.LATER if self._admitted else Admission.NEVER
+        return Admission.LATER if self._something_runs() else Admission.NEVER
+
+    def _something_runs(self) -> bool:
+        """Whether a group has GPU blocks. Groups that are swapped out have none, and make no room for others."""
+        if not self._admitted or not self.capabilities.swap:
+            return bool(self._admitted)
+        tables, gpu = self.observe().tables.values(), range(self.config.num_gpu_blocks)
+        return any(block in gpu for seq_tables in tables for table in seq_tables for block in table)
 
     def can_append(self, group: int) -> bool:
         """Whether each sequence of the group would get its next slot. Needed with `has_admission_query`."""

@@ -25,7 +25,7 @@ from time import monotonic
 from typing import Any
 
 from kvproof.check.oracle.level import settings_of, typed
-from kvproof.check.oracle.replay import Counterexample, finding_of
+from kvproof.check.oracle.replay import Counterexample, finding_of, is_same_failure
 from kvproof.check.protocol.manager import Config
 from kvproof.check.search.random_walk import WalkOptions, walk
 from kvproof.check.search.strategies import Strategy
@@ -69,7 +69,7 @@ class Shrinker:
         if sort_key(config, operations) >= sort_key(self.best.config, self.best.operations):
             return False
         finding = finding_of(self.subject, config, operations)
-        if finding is None or finding.kind != self.best.finding.kind:
+        if not is_same_failure(finding, self.best.finding) or finding is None:
             return False
         self.best = Counterexample(config, operations, finding)
         return True
