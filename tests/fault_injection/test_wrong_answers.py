@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.manager import Admission, Config
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import strategy_of
-from kvproof.check.subjects.builtin.manager import BuiltIn
+from kvproof.check.subjects.builtin.manager import ANSWERS, BuiltIn, Generation1, blocks_of_ring
 from kvproof.check.subjects.builtin.pool import OwnPool
 
 NUM_OPERATIONS = 20_000
@@ -55,11 +55,81 @@ class PoolThatLosesHits(OwnPool):
         return super().find(pages)[:1]
 
 
+class RefusesTheLastBlock(BuiltIn):
+    """Says no to an append that would take the last free block."""
+
+    def can_append(self, group: int) -> bool:
+        return self.manager.get_num_free_gpu_blocks() > 1 and super().can_append(group)
+
+
+class RefusesToSwapOut(BuiltIn):
+    """Says no to a swap-out that would fill the host."""
+
+    def can_swap_out(self, group: int) -> Admission:
+        answer = super().can_swap_out(group)
+        return answer if self.manager.get_num_free_cpu_blocks() > 3 else Admission.LATER
+
+
+class RefusesToSwapIn(BuiltIn):
+    """Says no to a swap-in while anything runs."""
+
+    def can_swap_in(self, group: int) -> Admission:
+        answer = super().can_swap_in(group)
+        is_idle = self.manager.get_num_free_gpu_blocks() == self.config.num_gpu_blocks
+        return answer if is_idle or answer is not Admission.OK else Admission.LATER
+
+
+class HoldsMoreBack(BuiltIn):
+    """Holds one block more back from an admission than the watermark."""
+
+    def can_admit(self, group: int) -> Admission:
+        answer = super().can_admit(group)
+        needed = -(-len(self.tokens[self.groups[group][0]]) // self.config.block_size)
+        is_idle = self.manager.get_num_free_gpu_blocks() == self.config.num_gpu_blocks
+        is_last = self.manager.get_num_free_gpu_blocks() == needed
+        return Admission.LATER if is_last and not is_idle and answer is Admission.OK else answer
+
+
+class ForgetsTheLookahead(BuiltIn):
+    """Asks for an admission without the lookahead slots."""
+
+    def can_admit(self, group: int) -> Admission:
+        return ANSWERS[self.manager.can_allocate(self.fakes[group], 0)]
+
+
+class NeverAPromptLongerThanThePool(Generation1):
+    """Says NEVER to a prompt that is longer than the pool, although a ring holds it."""
+
+    def can_admit(self, group: int) -> Admission:
+        needed = -(-len(self.tokens[self.groups[group][0]]) // self.config.block_size)
+        return Admission.NEVER if needed > self.config.num_gpu_blocks else super().can_admit(group)
+
+
+class LargerRing(Generation1):
+    """Has one block more in its ring than the window needs."""
+
+    capabilities = replace(Generation1.capabilities, refusal_slack=None)  # it needs more blocks than it should
+
+    def make(self, config: Config) -> Any:
+        num_blocks = blocks_of_ring(config)
+        window = None if num_blocks is None else (num_blocks + 1) * config.block_size
+        return BuiltIn.make(self, replace(config, window=window))
+
+
 CACHED = {"caching": True, "num_host_blocks": 0}
+SWAPPED = {"num_host_blocks": 6}
+RING = {"window": 3, "block_size": 2, "chunked": False, "num_host_blocks": 0}
 LIARS: list[tuple[type, str, str, dict[str, Any]]] = [
     (RemembersItsHits, "hit-computed", "no computed block holds", CACHED),
     (HitsOneBlockMore, "hit-computed", "no computed block holds", CACHED),
     (LosesHits, "hit-found", "misses at most 0 blocks", CACHED),
+    (RefusesTheLastBlock, "admission-exact", "can_append", {}),
+    (RefusesToSwapOut, "admission-exact", "can_swap_out", SWAPPED),
+    (RefusesToSwapIn, "admission-exact", "can_swap_in", SWAPPED),
+    (HoldsMoreBack, "admission-exact", "can_admit", {}),
+    (ForgetsTheLookahead, "admission-sound", "can_admit", {"lookahead": 5, "caching": False, "window": None}),
+    (NeverAPromptLongerThanThePool, "admission-final", "says NEVER", RING),
+    (LargerRing, "window-kept", "holds", RING | {"num_gpu_blocks": 12, "watermark": 0.0}),
     (PoolThatLosesHits, "hit-found", "misses at most 0 blocks", {"caching": True}),
 ]
 

@@ -10,6 +10,7 @@ from kvproof.check.oracle.level import LEVELS, MANAGER, POOL
 from kvproof.check.protocol.manager import Capabilities, Config, Observation, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
 from kvproof.check.subjects.builtin.manager import BuiltIn
+from kvproof.spec.text.eviction_policy import BLOCK_LRU
 from kvproof.spec.text.properties import MEANINGS
 
 
@@ -28,7 +29,7 @@ def test_a_level_without_an_entry_in_the_rows_has_needs_of_its_own() -> None:
 def test_every_property_can_be_decided_at_some_level() -> None:
     names: list[str] = [field for field, value in asdict(Capabilities()).items() if isinstance(value, bool)]
     everything_on: dict[str, Any] = dict.fromkeys(names, True)
-    everything = Facts(replace(Capabilities(), lost_hits=0, **everything_on))
+    everything = Facts(replace(Capabilities(), lost_hits=0, refusal_slack=0, eviction=BLOCK_LRU, **everything_on))
     open_names = {
         name for name, needs in PROPERTIES.items() if any(need.is_fulfilled(everything) for need in needs.values())
     }

@@ -57,7 +57,10 @@ HITS = Need(
     lambda facts: facts.can.caching and facts.can.lost_hits is not None,
     "the subject does not declare how many blocks of a cached prefix a look-up may miss",
 )
-LRU = Need(lambda facts: facts.can.evicts_lru, "the subject does not declare least-recently-used eviction")
+EXACT = Need(
+    lambda facts: facts.can.refusal_slack is not None, "the subject does not declare how exact its refusals are"
+)
+EVICTION = Need(lambda facts: bool(facts.can.eviction), "the subject does not declare what it evicts first")
 SHARING = Need(
     lambda facts: facts.can.caching or facts.can.fork, "the subject shares nothing: no fork, no prefix cache"
 )
@@ -94,7 +97,7 @@ PROPERTIES: dict[str, dict[str, Need]] = {
     "hit-found": _row(HITS),
     "sharing-equal": _row(SHARING, recording=NOTHING),
     "evict-unreferenced": _row(CACHE),
-    "eviction-order": _row(LRU, recording=never("the times at which blocks were used are not recorded")),
+    "eviction-order": _row(EVICTION, recording=never("the times at which blocks were used are not recorded")),
     "lists-agree": _row(recording=RECORDED_POOL),
     "in-flight-held": _row(
         SCHEDULER_LEVEL, scheduler=NOTHING, recording=never("a recording does not say when a step ends on the device")
@@ -103,6 +106,7 @@ PROPERTIES: dict[str, dict[str, Need]] = {
     "mapping-hazard-free": _row(COPIES),
     "admission-sound": _row(ASKED, scheduler=MANAGER_LEVEL),
     "admission-final": _row(),
+    "admission-exact": _row(EXACT, scheduler=MANAGER_LEVEL),
     "failed-call-changes-nothing": _row(scheduler=MANAGER_LEVEL),
     "frame-kept": _row(),
     "total-calls": _row(),

@@ -1,20 +1,28 @@
-"""Judge the eviction order of a subject that declares it evicts the least recently used block first.
+"""Judge the eviction order of a subject that declares its policy.
 
-The rule `evict` leaves the victim open; `kvproof.spec.text.eviction_policy` says which block goes before another. A
-step uses the blocks in the tables of its sequences, at the time of the step. The prefix of a block is as long as the
-number of entries up to its own. A block that is taken for new content counts as never used. A block that a swap fills
-was last used when its sequence was. If the block had that content already, the manager may have evicted and filled it,
-or shared it. These look alike, so the block is not judged until it is used again.
+The rule `evict` leaves the victim open; `kvproof.spec.text.eviction_policy` says which block goes before another, by a
+date and by the length of its prefix, which is the number of entries up to its own. The policy says what dates a block.
+
+*By use* (BLOCK_LRU): a step uses the blocks in the tables of its sequences, at the time of the step. A block that is
+taken for new content counts as never used. A block that a swap fills was last used when its sequence was. If the block
+had that content already, the manager may have evicted and filled it, or shared it. These look alike, so the block is
+not judged until it is used again.
+
+*By release* (SEQUENCE_LRU): the call in which the last sequence that held a block gave it up. What two sequences give
+up in one call is not compared, since either may have gone first.
 
 Each call is judged as a whole, since it may take its victims in any order: no victim may go before a block that could
 have been evicted during the whole call and still can. A block is not judged while another block has the same content:
-its eviction loses nothing, and a manager may treat it as free.
+its eviction loses nothing, and a manager may treat it as free. Nor is a block that a prompt got again although it was
+not hit: the manager may have evicted it for that. With a window of one token no order is judged: nothing is ever read
+back, and a manager need not cache anything.
 """
 
 from collections import Counter
 from collections.abc import Callable
 
 from kvproof.check.protocol.finding import Finding
+from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 from kvproof.spec.text.operations import Program
 from kvproof.spec.text.state import EVICTABLE, FREE, State
 
@@ -26,9 +34,19 @@ class EvictionOrder:
     """The last use and prefix length of each GPU block, and the victims of the current call."""
 
     def __init__(
-        self, state: State, num_gpu_blocks: int, goes_before: Callable[..., bool], coverage: Counter[str]
+        self,
+        policy: str,
+        state: State,
+        num_gpu_blocks: int,
+        goes_before: Callable[..., bool],
+        coverage: Counter[str],
+        maybe_evicted: set[int],
     ) -> None:
-        self.state, self.num_gpu_blocks = state, num_gpu_blocks
+        self.state, self.num_gpu_blocks, self.maybe_evicted = state, num_gpu_blocks, maybe_evicted
+        self.is_by_release = policy == SEQUENCE_LRU
+        self.num_calls = 0
+        self.released_by = [NEVER] * len(state.status)  # the sequence that gave the block up last
+        self._at_start: set[int] | None = None  # blocks that were evictable when the call began, if that was recorded
         self.goes_before, self.coverage = goes_before, coverage
         self.last_used = [NEVER] * len(state.status)
         self.prefix = [0] * len(state.status)
@@ -39,7 +57,41 @@ class EvictionOrder:
         self._victims: list[int] = []
 
     def watched(self, program: Program) -> Program:
-        """The same program; before each rule, record what it says about the use of blocks."""
+        """The same program; before each rule, record what it says about the use or the release of blocks."""
+        return self._watched_releases(program) if self.is_by_release else self._watched_uses(program)
+
+    def _watched_releases(self, program: Program) -> Program:
+        state = self.state
+        for name, arguments in program:
+            match name:
+                case "evict":
+                    self._note_victim(arguments[0])
+                case "drop_last":
+                    self._note_release(arguments[0], state.num_blocks[arguments[0]] - 1)
+                case "slide":
+                    self._note_release(arguments[0], state.first[arguments[0]])
+                case "append":
+                    self._note_release(arguments[0], state.num_full[arguments[0]])
+                case "exchange":
+                    self._note_release(arguments[0], arguments[1])
+                case "move_entry" | "follow_entry" | "rehit_entry":
+                    self._note_release(arguments[0], state.moving[arguments[0]])
+            yield name, arguments
+
+    def _note_release(self, seq: int, index: int) -> None:
+        """The sequence gives up its entry at that index, or writes it."""
+        if 0 <= index < self.state.num_blocks[seq]:
+            block = self.state.table[seq][index]
+            if block < len(self.last_used):
+                self.last_used[block], self.prefix[block] = self.num_calls, index + 1
+                self.released_by[block] = seq
+
+    def call_begins(self) -> None:
+        """Record what is evictable now: in a call that releases and takes in any order, only that is judged."""
+        status = self.state.status
+        self._at_start = {b for b in range(self.num_gpu_blocks) if status[b] == EVICTABLE}
+
+    def _watched_uses(self, program: Program) -> Program:
         state = self.state
         for name, arguments in program:
             if name == "evict":
@@ -86,13 +138,17 @@ class EvictionOrder:
 
     def _is_judged(self, block: int) -> bool:
         """Whether its last use is known, and no other block of the GPU is cached under its content."""
-        if self.is_vague[block]:
+        if self.is_vague[block] or block in self.maybe_evicted:
+            return False
+        if self._at_start is not None and block not in self._at_start:
             return False
         state, row = self.state, self.state.content[block]
         return not any(state.cached[b] and state.content[b] == row for b in range(self.num_gpu_blocks) if b != block)
 
     def used(self, seqs: list[int], now: int) -> None:
         """Record that a step at time `now` uses the blocks of these sequences."""
+        if self.is_by_release:
+            return
         state, last_used = self.state, self.last_used
         for seq in seqs:
             self.seq_used[seq] = now
@@ -102,14 +158,15 @@ class EvictionOrder:
 
     def judge(self, context: str) -> None:
         """The call is over: no victim may have been used later than a block that was kept. Raises Finding."""
-        victims, self._victims = self._victims, []
+        victims, self._victims, self._at_start = self._victims, [], None
+        self.num_calls += 1
         if not victims:
             return
         left = [b for b in self._candidates if b not in victims and self.state.status[b] == EVICTABLE]
         self.coverage[WITNESS] += bool(left)
         for victim in victims:
             for other in left:
-                if self.goes_before(*self._ages, other, victim):
+                if self.goes_before(*self._ages, other, victim) and self._are_comparable(other, victim):
                     raise Finding(
                         "eviction-order",
                         f"block {victim} was evicted ({self._described(victim)}), and block {other} was not "
@@ -120,7 +177,13 @@ class EvictionOrder:
                         blocks=(victim, other),
                     )
 
+    def _are_comparable(self, one: int, other: int) -> bool:
+        """Whether it is known which was dated first, or that one sequence released both in one call."""
+        dates, _ = self._ages
+        return dates[one] != dates[other] or self.released_by[one] == self.released_by[other]
+
     def _described(self, block: int) -> str:
         at, prefix = (ages[block] for ages in self._ages)
-        used = "never used" if at == NEVER else f"last used at {at}"
+        what = "released" if self.is_by_release else "used"
+        used = f"never {what}" if at == NEVER else f"last {what} {'in call' if self.is_by_release else 'at'} {at}"
         return f"{used}, prefix of {prefix} blocks"

@@ -63,10 +63,10 @@ class SpecRunner:
         self.observed = first
         self.order: EvictionOrder | None = None
 
-    def watch_eviction_order(self) -> None:
-        """From now on compare the victims of each call with the policy: least recently used first."""
-        goes_before = self.machine.function("goes_before")
-        self.order = EvictionOrder(self.state, self.config.num_gpu_blocks, goes_before, self.coverage)
+    def watch_eviction_order(self, policy: str) -> None:
+        """From now on compare the victims of each call with the policy."""
+        goes_before, num_blocks = self.machine.function("goes_before"), self.config.num_gpu_blocks
+        self.order = EvictionOrder(policy, self.state, num_blocks, goes_before, self.coverage, self.maybe_evicted)
 
     def run(self, program: Program, context: str) -> None:
         """Run a program that explains the call `context`. Raises Finding if a guard refuses a rule."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from kvproof.check.oracle.coverage import (
     CACHE,
+    EVICTION,
     HITS,
     NOTHING,
     PROPERTIES,
@@ -152,7 +153,7 @@ MANAGER_WITNESSES: Witnesses = {
     "hit": lambda can: can.caching,
     "hit on an evictable block": lambda can: can.caching,
     "evict": lambda can: can.caching,
-    "eviction with a choice": lambda can: can.evicts_lru,
+    "eviction with a choice": lambda can: bool(can.eviction),
     "reset": lambda can: can.reset and can.caching,
     "begin_swap": lambda can: can.swap,
     "move_entry": lambda can: can.swap,
@@ -216,6 +217,7 @@ POOL_NEEDS = {
     "hit-found": HITS,
     "sharing-equal": SHARING,
     "evict-unreferenced": CACHE,
+    "eviction-order": EVICTION,
     "lists-agree": NOTHING,
     "admission-sound": NOTHING,
     "failed-call-changes-nothing": NOTHING,

@@ -59,11 +59,12 @@ class Oracle:
         identities: Identities | None = None,
         *,
         num_flights: int = 0,
-        judges_eviction_order: bool = False,
+        judges_eviction_order: bool = True,
     ) -> None:
         """Open the subject. Raises Unsupported, Finding, AdapterError, and StandInError.
 
-        num_flights: accesses of one block each that may be pending at once.
+        num_flights: accesses of one block each that may be pending at once. judges_eviction_order: whether it is known
+        what the subject has cached whenever it evicts.
         """
         check_kv_groups(config, subject.capabilities)
         self.subject, self.config, self.capabilities = subject, config, subject.capabilities
@@ -81,8 +82,8 @@ class Oracle:
         check_observation(first, len(config.kv_groups))
         self.explainer = Explainer(config, first, self.identities, self.coverage, num_flights)
         self.worker, self.state = self.explainer.worker, self.explainer.state
-        if judges_eviction_order and self.capabilities.evicts_lru and config.caching:
-            self.explainer.watch_eviction_order()
+        if judges_eviction_order and self.capabilities.eviction and config.caching and 1 not in config.windows:
+            self.explainer.watch_eviction_order(self.capabilities.eviction)
         self.explainer.compare_pool("open", self.is_at_rest)
 
     # Calls of the subject -------------------------------------------------------------------------------------------
@@ -174,6 +175,8 @@ class Oracle:
         is_waiting = group.members[0].status is Status.WAITING
         members = group.members[:1] if is_waiting else group.members
         needed: int = sum([blocks_needed(len(seq.tokens), lookahead, num_tables) for seq in members])
+        if self.capabilities.ring_window and self.config.window:
+            needed = min(needed, len(members) * self.explainer.machine.function("blocks_of_ring")(self.config.window))
         return needed + (blocks_needed(len(group.encoder.tokens), 0, 1) if group.encoder else 0)
 
     def num_blocks_kept(self, group: Group) -> int:
@@ -289,6 +292,11 @@ class Oracle:
             slot = part.slot
             held = state.num_blocks[slot] - state.first[slot]
             bound = entries_in_window(num_done, state.num_blocks[slot] * self.config.block_size, part.window)
+            if self.capabilities.ring_window:
+                bound = min(bound, self.explainer.machine.function("blocks_of_ring")(part.window))
+            if (slack := self.capabilities.window_slack) is not None:
+                first = operations.first_entry_read(self.config.block_size, num_done, part.window)
+                bound = min(bound, state.num_blocks[slot] - first + slack)
             if held > bound:
                 sentence = f"$sequence holds $observed blocks, a window of {part.window} $expected"
                 raise Finding("window-kept", sentence, call=context, expected=bound, observed=held, sequence=part.name)

@@ -181,8 +181,10 @@ class PoolJudge(Oracle, RuledJudge):
             sentence = f"{context} gave $observed blocks for $expected pages: {blocks}"
             raise Finding("hit-computed", sentence, expected=len(pages), observed=len(blocks), blocks=blocks)
         state, slot, coverage = self.state, self.explainer.free_slots[-1], Counter(self.coverage)
+        self.explainer.order, order = None, self.explainer.order
         self.explainer.run(self._hit(slot, pages, blocks), context)  # a trial: the sequence is freed at once
         self.explainer.run(operations.free_sequence(state, slot), context)
+        self.explainer.order = order
         self.coverage.clear()
         self.coverage.update(coverage)
         self._judge_missed(pages, len(blocks), context)

@@ -116,12 +116,19 @@ class Capabilities:
     window_drop_when_refused: bool = False  # a refused append may still release blocks that left the window
     ordered_steps: bool = False  # a step first appends and swaps out, then swaps in, then admits
     block_aligned_chunks: bool = False  # with caching, each chunk of a prompt but the last ends at a block boundary
-    evicts_lru: bool = False  # evicts the least recently used block; of equally old ones, that of the longest prefix
+    eviction: str = ""  # what is evicted first: a policy of `spec.text.eviction_policy`; empty: any block
     same_step_hits: bool = False  # a hit may name blocks that are computed in the very step of the reader
     kv_groups: bool = False  # several groups of layers, each with its own tables, over one pool of GPU blocks
     drafting: bool = False  # a look-up drops the last block that it finds, for a draft model such as EAGLE
     steps_in_order: bool = False  # the device starts no step before the previous one has ended
     lost_hits: int | None = None  # blocks of a cached prefix that a look-up may miss; None: any number
+    refusal_slack: int | None = (
+        None  # blocks that may be free, beyond those that a call takes, if it is refused; None: any
+    )
+    counts_touched_blocks: bool = False  # a refusal counts each block that a growth writes, as if all had to be new
+    admits_lookahead: bool = False  # `can_admit` also asks for the lookahead slots
+    ring_window: bool = False  # a window is a ring of blocks: a sequence never takes more blocks than its ring
+    window_slack: int | None = None  # entries that may be held beyond those in reach of a window; None: the usual bound
     double_free_errors: tuple[str, ...] = ()  # names of the exceptions by which the subject reports a double free
     dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content
 

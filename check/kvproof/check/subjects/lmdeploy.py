@@ -120,6 +120,7 @@ class LMDeploy(ManagerAdapter):
         adapters=True,
         same_step_hits=True,
         dedups_after_step=True,
+        refusal_slack=0,
     )
     assumptions = ASSUMPTIONS
 

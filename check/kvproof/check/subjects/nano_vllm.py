@@ -29,6 +29,7 @@ from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConf
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading import EngineError, partial_import, stub_modules
 from kvproof.check.subjects.loading.stub_modules import StubObject
+from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 
 PACKAGE = "nanovllm"
 HASH_BYTES = 8
@@ -86,7 +87,7 @@ class NanoVllm(ManagerAdapter):
     """nano-vllm's `nanovllm.engine.block_manager.BlockManager`."""
 
     name = "nano-vllm"
-    capabilities = Capabilities(caching=True, chunked=True)
+    capabilities = Capabilities(caching=True, chunked=True, refusal_slack=0, eviction=SEQUENCE_LRU)
     assumptions = MANAGER_ASSUMPTIONS
 
     def __init__(self, path: str) -> None:
@@ -175,7 +176,7 @@ class NanoVllmScheduler(SchedulerAdapter):
     """nano-vllm's `nanovllm.engine.scheduler.Scheduler`."""
 
     name = "nano-vllm-scheduler"
-    capabilities = Capabilities(caching=True, chunked=True, aborts=False, bounds_only_steps=True)
+    capabilities = Capabilities(caching=True, chunked=True, aborts=False, bounds_only_steps=True, eviction=SEQUENCE_LRU)
     assumptions = SCHEDULER_ASSUMPTIONS
 
     def __init__(self, path: str) -> None:

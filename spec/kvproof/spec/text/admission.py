@@ -58,6 +58,12 @@ def blocks_needed(num_tokens: int, num_lookahead: int, num_tables: int) -> int:
 
 
 @function
+def blocks_of_ring(window: int) -> int:
+    """Blocks of the smallest ring that holds the last `window` tokens; a ring takes its blocks again for new tokens."""
+    return blocks_for(window - 1) + 1
+
+
+@function
 def blocks_kept(num_reserved: int, has_null: bool) -> int:
     """Blocks that no sequence can get: the reserved ones, and the null block, even before the manager reserves it.
 

@@ -299,6 +299,24 @@ def entry_not_hittable(
     return None
 
 
+def growth_cost_max(state: State, block_size: int, seq: int, num_slots: int, counts_touched: bool) -> int:
+    """At most so many blocks a sequence takes to write its next tokens, up to `num_slots` slots in all.
+
+    These are its missing entries, and copies of the entries that are written and shared. counts_touched: each entry
+    that is written counts, as if it had to be a new block.
+    """
+    written = range(state.num_full[seq], -(-num_slots // block_size))
+    return sum(
+        counts_touched or index >= state.num_blocks[seq] or state.refcount[state.table[seq][index]] > 1
+        for index in written
+    )
+
+
+def blocks_to_move(state: State, seqs: Iterable[int]) -> int:
+    """The blocks that a swap of these sequences takes: one for each block that they hold."""
+    return len({b for seq in seqs for b in state.table[seq][state.first[seq] : state.num_blocks[seq]]})
+
+
 def set_aside(state: State, block: int) -> Program:
     """The manager reserves a block for itself."""
     yield from take(state, block)

@@ -73,7 +73,7 @@ MEANINGS: dict[str, Meaning] = {
         "A running request loses its KV.",
     ),
     "eviction-order": Meaning(
-        "The evicted block is the least recently used one; among equals, the one with the longest prefix.",
+        "The evicted block is the one that the declared policy names; among equals, the one with the longest prefix.",
         "A lower hit rate than promised.",
     ),
     "lists-agree": Meaning(
@@ -99,6 +99,10 @@ MEANINGS: dict[str, Meaning] = {
     "admission-final": Meaning(
         "After the answer NEVER no later state of this pool admits the request; an idle pool does not answer LATER.",
         "A request waits for ever, or is rejected although it fits.",
+    ),
+    "admission-exact": Meaning(
+        "A call is refused only if it may take more blocks than are free, but for the slack that the manager declares.",
+        "Requests wait, or are preempted, while blocks are free.",
     ),
     "failed-call-changes-nothing": Meaning(
         "A refused call leaves the observable state unchanged.",

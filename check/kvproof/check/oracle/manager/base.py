@@ -40,7 +40,7 @@ class ManagerBase(Oracle, OperationJudge):
         self.phase = GROWING
         self.limits = NO_LIMITS
         self._listed: dict[str, list[int]] | None = None  # what was listed since the last operation
-        super().__init__(subject, config, identities, judges_eviction_order=True)
+        super().__init__(subject, config, identities)
 
     # What is enabled ------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,8 @@ class ManagerBase(Oracle, OperationJudge):
         machine = self.explainer.machine
         if self.config.caching or self.config.window or not machine.function("something_runs")(self.state):
             return
-        needed, unused = self.num_blocks_needed(group, 0), self.explainer.unused_in(self.state, GPU)
+        lookahead = self.config.lookahead if self.capabilities.admits_lookahead else 0
+        needed, unused = self.num_blocks_needed(group, lookahead), self.explainer.unused_in(self.state, GPU)
         if not machine.function("may_answer_ok")(needed, unused, self.num_held_back):
             raise Finding(
                 "admission-sound",
@@ -185,6 +186,8 @@ class ManagerBase(Oracle, OperationJudge):
         """NEVER: no later state of the pool could run the group. LATER: something runs that may make room."""
         if answer is Admission.LATER:
             self.judge_later(f"{context} says LATER although nothing runs: it would wait for ever")
+            needed = self.num_blocks_needed(group, self.config.lookahead)
+            self.judge_no(needed, GPU, self.num_held_back, context)
         elif not self.may_end_for_good(group):
             needed, gpu = self.num_blocks_needed(group, self.config.lookahead), self.config.num_gpu_blocks
             sentence = f"{context} says NEVER, but needs $observed blocks of $expected"
@@ -194,6 +197,36 @@ class ManagerBase(Oracle, OperationJudge):
         """The subject answered LATER; `sentence` says what is wrong if it may not."""
         if not self.explainer.machine.function("may_wait")(self.state):
             raise Finding("admission-final", sentence)
+
+    def judge_no(self, num_blocks: int, pool: int, num_held_back: int, context: str) -> None:
+        """A call that takes at most so many blocks was refused: a fault if the subject declares a smaller slack."""
+        slack = self.capabilities.refusal_slack
+        if slack is None:
+            return
+        unused = self.explainer.unused_in(self.state, pool)
+        if self.explainer.machine.function("may_answer_ok")(num_blocks + slack, unused, num_held_back):
+            sentence = f"{context} says no, but takes at most $observed blocks, and $expected are free"
+            sentence += f", {num_held_back} of them held back by the watermark" if num_held_back else ""
+            raise Finding("admission-exact", sentence, expected=unused, observed=num_blocks)
+
+    def growth_cost_max(self, group: Group) -> int:
+        """At most so many blocks the members of a group take for their tokens and lookahead slots."""
+        return sum([self.cost_max(seq, len(seq.tokens)) for seq in group.members])
+
+    def cost_max(self, seq: ExpectedSequence, stop: int) -> int:
+        """At most so many blocks a sequence takes for slots up to `stop` and the lookahead, and for the null block."""
+        num_slots, touched = stop + self.config.lookahead, self.capabilities.counts_touched_blocks
+        is_null_new = self.config.window is not None and not self.explainer.observed.reserved
+        return is_null_new + sum(
+            [
+                operations.growth_cost_max(self.state, self.config.block_size, part.slot, num_slots, touched)
+                for part in seq.parts
+            ]
+        )
+
+    def num_blocks_to_move(self, group: Group) -> int:
+        """Blocks that a swap of the group takes on the other device."""
+        return operations.blocks_to_move(self.state, [part.slot for seq in group.members for part in seq.parts])
 
     def op_run(self, tick: int) -> bool:
         """The step: the manager learns what is scheduled, the worker executes it, and every reader reads back."""

@@ -9,6 +9,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Pair, Refused, Reserved
 from kvproof.spec.text import operations
 from kvproof.spec.text.mapping import is_block_of
+from kvproof.spec.text.state import GPU
 
 
 class Growing(ManagerBase):
@@ -40,6 +41,7 @@ class Growing(ManagerBase):
         if isinstance(result, Refused):
             if self.capabilities.has_admission_query:
                 raise Finding("admission-sound", f"{context} was refused after an OK: {result.reason}")
+            self.judge_no(self.cost_max(seq, stop), GPU, 0, context)
             self.answer = "refused"
             self.coverage["append refused"] += 1
             if not (self.capabilities.window_drop_when_refused and self.config.window):
@@ -101,6 +103,7 @@ class Growing(ManagerBase):
         check_answer("can_append", can, bool)
         self.require_unchanged(before, "can_append only asks")
         if not can:
+            self.judge_no(self.growth_cost_max(group), GPU, 0, f"can_append({group.id})")
             self.answer = "cannot append"
             self.coverage["append refused"] += 1
         return can  # type: ignore[no-any-return]

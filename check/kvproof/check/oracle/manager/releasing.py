@@ -5,7 +5,7 @@ from kvproof.check.oracle.manager.base import GROWING, SWAPPING_IN
 from kvproof.check.oracle.manager.growing import Growing
 from kvproof.check.protocol.adapter_check import check_pairs
 from kvproof.check.protocol.manager import Admission
-from kvproof.spec.text.state import GPU
+from kvproof.spec.text.state import GPU, HOST
 
 
 class Releasing(Growing):
@@ -55,6 +55,7 @@ class Releasing(Growing):
         self._enter(GROWING)
         group = self.groups[gid]
         if self.ask("can_swap_out", group) is not Admission.OK:
+            self.judge_no(self.num_blocks_to_move(group), HOST, 0, f"can_swap_out({gid})")
             self.coverage["swap out refused"] += 1
             return True
         self.preempted_in_step = True
@@ -70,6 +71,9 @@ class Releasing(Growing):
             self.coverage["swap in refused"] += 1
             if answer is Admission.LATER:
                 self.judge_later(f"can_swap_in({gid}) says LATER although nothing runs")
+            if not self.worker.swap_in:  # what was swapped in by this step, and is free again, may have to stay so
+                needed = self.num_blocks_to_move(group) + self.growth_cost_max(group)
+                self.judge_no(needed, GPU, self.num_held_back, f"can_swap_in({gid})")
             return True
         self.worker.swap_in += self._swap(group, "swap_in", Status.RUNNING)
         if self.explainer.unused_in(self.state, GPU) <= 1:

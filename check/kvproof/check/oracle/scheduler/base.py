@@ -135,7 +135,8 @@ class SchedulerState(Oracle, RuledJudge):
         self.num_steps = 0
         self.last_step: int | None = None  # after the last arrival: the step by which all requests must be over
         num_flights = num_flights_max(config.num_gpu_blocks + config.num_host_blocks)
-        super().__init__(subject, config, identities, num_flights=num_flights)
+        knows_cached = not (config.async_steps or config.transfers)  # else a block is cached when its results are known
+        super().__init__(subject, config, identities, num_flights=num_flights, judges_eviction_order=knows_cached)
         self.pending = Pending(self.explainer, num_flights)
 
     @property

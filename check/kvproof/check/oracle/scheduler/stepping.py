@@ -36,6 +36,9 @@ class Stepping(SchedulerState):
     @enabled_when(lambda judge: judge.may_schedule)
     def op_schedule(self) -> bool:
         """The scheduler decides a step; every change of a table is explained."""
+        order = self.explainer.order
+        if order is not None:
+            order.call_begins()
         step = self.call("total-calls", "schedule")
         check_answer("schedule", step, ScheduledStep)
         self.explainer.observed = self.call("total-calls", "observe")
@@ -46,6 +49,8 @@ class Stepping(SchedulerState):
         self.worker.copies += step.copies
         self.settle(SCHEDULE)
         self._judge_loads(step)
+        if order is not None:
+            order.used([part.slot for seq in self.used_by_step.values() for part in seq.parts], self.num_steps)
         self._judge_budgets(step)
         self._judge_progress(has_moved)
         flights = self.pending.launch(self.used_by_step.values(), SCHEDULE)

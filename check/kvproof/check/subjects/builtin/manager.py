@@ -24,6 +24,7 @@ from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.impl import AllocStatus, BlockManager, BlockSpaceManagerV1, Device, SequenceStatus
 from kvproof.impl.errors import DoubleFreeError
 from kvproof.spec.native import sized_function
+from kvproof.spec.text.eviction_policy import BLOCK_LRU
 from kvproof.spec.text.identity import Image, Key
 
 ANSWERS = {
@@ -115,8 +116,10 @@ class BuiltIn(ManagerAdapter):
         reset=True,
         waiting_groups=True,
         watermark=True,
-        evicts_lru=True,
+        eviction=BLOCK_LRU,
         lost_hits=0,
+        refusal_slack=0,
+        admits_lookahead=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
@@ -318,7 +321,7 @@ class Generation1(BuiltIn):
     """
 
     name = "kvproof-generation1"
-    capabilities = replace(BuiltIn.capabilities, lookahead=False)
+    capabilities = replace(BuiltIn.capabilities, lookahead=False, ring_window=True)
     assumptions: tuple[Assumption, ...] = (*ASSUMPTIONS, PROMPT_BESIDE_RING)
 
     def __init__(self) -> None:

@@ -46,7 +46,7 @@ class BuiltInScheduler(SchedulerAdapter):
     """`kvproof.impl.Scheduler`, or one with the same interface."""
 
     name = "kvproof-scheduler"
-    capabilities = replace(BuiltIn.capabilities, reset=False, evicts_lru=False)
+    capabilities = replace(BuiltIn.capabilities, reset=False)
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
     refuses_long_prompts = False
 

@@ -28,6 +28,7 @@ from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
 from kvproof.check.subjects.vllm.v1_loader import content_hash, import_release
 from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, call_with, with_groups
+from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 from kvproof.spec.text.identity import Image, Key
 
 MODEL_LENGTH_MAX = 4096  # tokens; far beyond any run
@@ -71,6 +72,7 @@ class VllmV1(ManagerAdapter):
         self._hashes = hasattr(release.utils, "get_request_block_hasher")
         if hasattr(release.utils, "init_none_hash"):
             release.utils.init_none_hash(content_hash)
+        has_groups = self._by_config and hasattr(release.manager, "get_kv_cache_coordinator")  # from 0.9.1
         self.capabilities = Capabilities(
             has_admission_query=False,
             window=self._by_config and hasattr(release.interface, "SlidingWindowSpec"),
@@ -84,8 +86,11 @@ class VllmV1(ManagerAdapter):
             reset=calls.resets,
             window_drop_when_refused=True,
             same_step_hits=True,
-            lost_hits=0 if hasattr(release.manager, "get_kv_cache_coordinator") else None,
-            kv_groups=self._by_config and hasattr(release.manager, "get_kv_cache_coordinator"),
+            lost_hits=0 if has_groups else None,
+            refusal_slack=0 if has_groups else None,
+            window_slack=0 if has_groups else None,
+            eviction=SEQUENCE_LRU if has_groups else "",
+            kv_groups=has_groups,
             drafting="use_eagle" in calls.options,
         )
         self.assumptions = ASSUMPTIONS

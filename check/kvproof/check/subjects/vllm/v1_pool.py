@@ -16,6 +16,7 @@ from kvproof.check.subjects.loading.stub_modules import StubObject
 from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
 from kvproof.check.subjects.vllm.v1_loader import content_hash, import_release
 from kvproof.check.subjects.vllm.v1_observation import ManagerReader, call_with
+from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 from kvproof.spec.text.identity import Key
 
 GROUP = 0  # of the KV cache groups, the only one
@@ -32,7 +33,7 @@ ASSUMPTIONS = (
 class VllmV1Pool:
     """`vllm.v1.core.block_pool.BlockPool`."""
 
-    capabilities = Capabilities(fork=True, caching=True, reset=True, lost_hits=0)
+    capabilities = Capabilities(fork=True, caching=True, reset=True, lost_hits=0, eviction=SEQUENCE_LRU)
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
     def __init__(self, version: str) -> None:
