@@ -39,6 +39,11 @@ def test_the_specification_breaks_no_lint() -> None:
         ("no-ghost-needed", "n = 0\nif state.place[0] == 0:\n    n = 1\nstate.refcount[0] = n", "refcount is written"),
         ("no-ghost-needed", "require(state.place[0] == 0, 'x')", "a guard depends on a ghost field"),
         ("no-ghost-needed", "forget(state, state.member[0][0][0])", "cached is written depending on a ghost"),
+        (
+            "no-ghost-needed",
+            "x = 1\nif seq == 0:\n    x = state.place[0]\nstate.place[0] = x\nx = 2\nstate.refcount[0] = x",
+            "place is read where a native run without ghosts needs it: state.place",
+        ),
         ("no-aliasing", "state.table[seq] = state.table[0]", "state.table[0] would have two names"),
         ("no-aliasing", "row = state.table[0]", "state.table[0] would have two names"),
         ("no-aliasing", "state.table = [state.table[0] for s in SEQS]", "state.table[0] would have two names"),
@@ -110,6 +115,15 @@ def test_a_bound_by_functions_that_call_each_other_is_none() -> None:
         "def finish(state: State, seq):\n    x = any(has_entry(state, seq, i) for i in INDEXES)"
     )
     assert len(found(text, "stated-bounds")) == 1
+
+
+def test_a_ghost_that_a_step_is_given_only_for_a_ghost_is_found() -> None:
+    text = with_functions(
+        "def forget(state, block):\n    state.place[0] = block\n"
+        "def finish(state, seq):\n    forget(state, state.place[0])"
+    )
+    (one,) = found(text, "no-ghost-needed")
+    assert one.startswith("place is read where a native run without ghosts needs it")
 
 
 def test_a_guard_in_a_step_is_found() -> None:

@@ -9,9 +9,9 @@ import ast
 from collections.abc import Iterator
 
 from kvproof.models.proofs.lint_error import Finding
-from kvproof.models.translation.dependencies import fields_read
-from kvproof.models.translation.text import Text, parameters_of, place_of
-from kvproof.spec.native import GHOSTS, called, target_of
+from kvproof.models.translation.dependencies import fields_read, reached
+from kvproof.models.translation.text import Text, parameters_of, place_of, returned
+from kvproof.spec.native import GHOSTS, called, target_of, without_ghosts
 
 Names = dict[str, bool]  # local name -> whether it is tainted
 
@@ -20,7 +20,27 @@ def ghost_findings(text: Text, name: str) -> list[Finding]:
     """The places at which a real field or a guard of a rule depends on a ghost field."""
     function, file = text.functions[name]
     names = dict.fromkeys(parameters_of(function, file), False)
-    return list(_Flow(text).block(function.body, names, file, is_tainted=False))
+    found = list(_Flow(text).block(function.body, names, file, is_tainted=False))
+    return found or [one for callee in reached(text, name) for one in _left_behind(text, callee)]
+
+
+def _left_behind(text: Text, name: str) -> Iterator[Finding]:
+    """The statements that a native run without ghosts keeps, although they read one: it would stop there."""
+    function, file = text.functions[name]
+    if returned(function) is not None:  # predicates and functions are read where they are called
+        return
+    for node in ast.walk(without_ghosts(function)):
+        match node:
+            case ast.Attribute():
+                fields = frozenset({node.attr})
+            case ast.Call(func=ast.Name(id=callee)) if callee in text.functions:
+                is_step = returned(text.functions[callee][0]) is None
+                fields = frozenset() if is_step else fields_read(text, callee)
+            case _:
+                continue
+        if ghosts := sorted(fields & GHOSTS):
+            what = f"{ghosts[0]} is read where a native run without ghosts needs it: {ast.unparse(node)}"
+            yield Finding(place_of(file, node), f"{what}; read it in the statement that writes a ghost")
 
 
 class _Flow:

@@ -1,7 +1,7 @@
 """What the text of the specification must satisfy for its proofs to mean what they say; decided by its syntax alone.
 
 guards-first        guards stand before every write and every check: a rule that is not enabled changes nothing
-no-ghost-needed     no real field, and no guard, depends on a ghost field
+no-ghost-needed     no real field, and no guard, depends on a ghost field; a run without ghosts reads none
 writes-constrained  for each field that a rule writes, an invariant or a check of the rule reads that field
 one-return          predicates, functions and claims are one `return`; rules and steps have none
 no-recursion        no function or step calls itself, directly or through others

@@ -80,7 +80,9 @@ class Translator:
     def holds(self, claim: str, state: SymbolicState) -> Truth:
         """Whether an invariant or a theorem holds of a state. Raises NotInLanguage."""
         value = self.call(claim, state, has_demands=False).value
-        assert is_truth(value)
+        if not is_truth(value):
+            function, file = self.text.functions[claim]
+            raise NotInLanguage(file, function, f"{claim} is no truth value", "compare it: `return … != 0`")
         found: Truth = value  # type: ignore[assignment]  # a truth value is no map
         return found
 
