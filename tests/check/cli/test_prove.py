@@ -13,12 +13,13 @@ from typer.testing import CliRunner, Result
 import kvproof.reports
 from kvproof.check.cli.app import app
 from kvproof.check.cli.prove_options import compare_answers
+from kvproof.check.runs.store import StoreError
 from kvproof.models import suites
 from kvproof.models.pin import Pin
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings, decide
 from kvproof.models.suites import Refutation
-from kvproof.spec.verdict import Verdict
+from kvproof.spec.verdict import Exit, Verdict
 
 X, Y, Z = z3.Ints("x y z")
 
@@ -350,3 +351,22 @@ def test_a_missing_pin_is_named_before_anything_is_decided(monkeypatch: pytest.M
     assert done.exit_code == 2
     assert f"{tmp_path / 'pinned.txt'} cannot be read" in done.stderr
     assert "make proofs-accept" in done.stderr
+
+
+@pytest.mark.usefixtures("mixed_suite")
+@pytest.mark.parametrize(("only", "code"), [("mixed/right", 3), ("mixed/wrong", 1)])
+def test_what_was_proved_is_reported_if_an_optional_part_finds_no_space(
+    only: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("no space is left", Exit.INTERNAL)
+
+    file = tmp_path / "proofs.json"
+    monkeypatch.setattr("kvproof.check.cli.prove_options.write_question", full)
+    done = kvproof_prove("--only", only, "--smt2", str(tmp_path), "--json", str(file))
+    assert done.exit_code == code
+    assert "of 1 obligations proved" in done.output
+    assert done.stderr.strip() == "kvproof: no space is left"
+    document = json.loads(file.read_text())
+    assert [one["judge"] for one in document["checks"]] == ["prover", "pin"]
+    assert not document["run"]["is_complete"]
