@@ -5,6 +5,10 @@ a `Guard` (so a rule gives None when it was enabled), an obligation raises `Chec
 list operations. Line numbers are kept, so a debugger steps through the text itself. What only ghost fields need may be
 left out: their updates, locals that nothing else reads, branches that became empty. The sizes are globals of the
 compiled functions, so a machine of other sizes costs microseconds.
+
+The judges run machines of large pools after every call, so what a rule does must not cost more in a larger pool. A new
+value for each block that a sequence holds is written by its table (without checks, as in a judge), and where no flight
+is a transfer, the questions whether one fills a block are answered when the text is compiled.
 """
 
 import ast
@@ -15,7 +19,7 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from kvproof.spec import language
 from kvproof.spec.language import COLLECTED, Domain, Field
@@ -37,6 +41,7 @@ class Sizes:
     num_seqs: int
     num_indexes: int
     num_flights: int = 0
+    has_transfers: bool = True  # whether a flight may fill a block; if not, no rule begins such a flight
 
     def names(self) -> dict[str, Any]:
         """The sizes and domains under the names that the text uses."""
@@ -184,8 +189,8 @@ ROW_OPERATIONS = frozenset({"copied", "same", "spliced", "put"})
 class _Runnable(ast.NodeTransformer):
     """Rewrites guards to returns, obligations to exceptions, and operations on rows to list operations."""
 
-    def __init__(self, rule: str, with_checks: bool, constants: dict[str, Any]) -> None:
-        self.rule, self.with_checks, self.constants = rule, with_checks, constants
+    def __init__(self, rule: str, with_checks: bool, has_transfers: bool, constants: dict[str, Any]) -> None:
+        self.rule, self.with_checks, self.has_transfers, self.constants = rule, with_checks, has_transfers, constants
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
         name = called(node)
@@ -211,8 +216,55 @@ class _Runnable(ast.NodeTransformer):
         self.constants[name] = value
         return ast.Name(name, ast.Load())
 
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        self.generic_visit(node)
+        match node:
+            case ast.Assign(
+                [ast.Attribute(_, field) as target],
+                ast.ListComp(
+                    ast.IfExp(
+                        ast.Call(ast.Name("holds"), [state, seq, ast.Name(held)]),
+                        new,
+                        ast.Subscript(ast.Attribute(_, same_field), ast.Name(kept)),
+                    ),
+                    [ast.comprehension(ast.Name(block), ast.Name("BLOCKS"))],
+                ),
+            ) if not self.with_checks and field == same_field and held == kept == block:
+                s, q = ast.unparse(state), ast.unparse(seq)
+                source = f"for {block} in {s}.table[{q}][{s}.first[{q}]:{s}.num_blocks[{q}]]:"
+                source += f" {ast.unparse(target)}[{block}] = {ast.unparse(new)}"
+                return _located(ast.parse(source).body[0], node)
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        match node:
+            case ast.Compare(ast.Subscript(ast.Attribute(_, "fills" | "filler")), [operator], [ast.Name("NONE")]) if (
+                not self.has_transfers
+            ):
+                return ast.copy_location(ast.Constant(isinstance(operator, ast.Eq)), node)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        self.generic_visit(node)
+        decides = isinstance(node.op, ast.Or)
+        known = [value.value for value in node.values if isinstance(value, ast.Constant)]
+        if not known:
+            return node
+        values = [value for value in node.values if not isinstance(value, ast.Constant)]
+        if decides in known or not values:
+            return ast.copy_location(ast.Constant(decides if decides in known else not decides), node)
+        return ast.copy_location(ast.BoolOp(node.op, values) if len(values) > 1 else values[0], node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        self.generic_visit(node)
+        return (node.body if node.test.value else node.orelse) if isinstance(node.test, ast.Constant) else node
+
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
+        match node:
+            case ast.Call(ast.Name("all"), [ast.GeneratorExp(ast.Constant(True))]):
+                return ast.copy_location(ast.Constant(True), node)
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         unparsed = [f"({ast.unparse(a)})" for a in node.args] if name in ROW_OPERATIONS else []
         match name:
@@ -235,21 +287,24 @@ class _Runnable(ast.NodeTransformer):
         return _located(ast.parse(source, mode="eval").body, node)
 
 
-def _located(expression: ast.expr, at: ast.expr) -> ast.expr:
-    for node in ast.walk(expression):
+Node = TypeVar("Node", bound=ast.AST)
+
+
+def _located(parsed: Node, at: ast.AST) -> Node:
+    for node in ast.walk(parsed):
         ast.copy_location(node, at)
-    return expression
+    return parsed
 
 
 @functools.lru_cache(maxsize=4096)
 def _compiled(
-    function: ast.FunctionDef, file: str, with_ghosts: bool, with_checks: bool
+    function: ast.FunctionDef, file: str, with_ghosts: bool, with_checks: bool, has_transfers: bool
 ) -> tuple[CodeType, dict[str, Any]]:
     """The code of one function, and the constants that it uses. Cached, so that a mutant compiles one function only."""
     constants: dict[str, Any] = {}
     has_ghosts = fields_in(function) & GHOSTS
     function = without_ghosts(function) if has_ghosts and not with_ghosts else _copied(function)
-    function = _Runnable(function.name, with_checks, constants).visit(function)
+    function = _Runnable(function.name, with_checks, has_transfers, constants).visit(function)
     function.decorator_list, function.returns = [], None
     function.args.defaults, function.args.kw_defaults = [], [None for _ in function.args.kwonlyargs]
     for argument in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
@@ -271,13 +326,15 @@ def sized_function(name: str, block_size: int) -> Callable[..., Any]:
 
 def _names(sizes: Sizes, text: Functions, with_ghosts: bool, with_checks: bool) -> dict[str, Any]:
     names: dict[str, Any] = {k: v for k, v in vars(state).items() if isinstance(v, int)} | sizes.names()
-    _define(text, names, with_ghosts, with_checks)
+    _define(text, names, with_ghosts, with_checks, sizes.has_transfers)
     return names
 
 
-def _define(text: Functions, names: dict[str, Any], with_ghosts: bool, with_checks: bool) -> None:
+def _define(
+    text: Functions, names: dict[str, Any], with_ghosts: bool, with_checks: bool, has_transfers: bool = True
+) -> None:
     for function, file in text.values():
-        code, constants = _compiled(function, file, with_ghosts, with_checks)
+        code, constants = _compiled(function, file, with_ghosts, with_checks, has_transfers)
         names |= constants
         exec(code, names)
 
@@ -305,6 +362,8 @@ def _written(*texts: ModuleType) -> set[str]:
     }
 
 
+OF_TRANSFERS = ("send_entry", "arrive")
+NUM_KEPT_MAX = 8_192  # positions of blocks in a first state that is kept for the next machine of its sizes
 FLIGHT_FIELDS = _written(flight_rules) - _written(*(text for text in RULE_TEXTS if text is not flight_rules))
 
 
@@ -361,11 +420,16 @@ class Machine:
             names = _namespace(sizes, with_ghosts, with_checks)
         else:
             names = _names(sizes, text, with_ghosts, with_checks)
-        self._first = _first_state(sizes, with_ghosts, with_checks) if text is None else _made(names, with_ghosts)
+        is_kept = text is None and sizes.num_seqs * sizes.num_gpu_blocks <= NUM_KEPT_MAX
+        self._first = _first_state(sizes, with_ghosts, with_checks) if is_kept else _made(names, with_ghosts)
         self.sizes, self.with_ghosts, self.with_checks = sizes, with_ghosts, with_checks
         self.names = names
         self.null: int = names["NULL"]
-        self.rules: dict[str, Rule] = {r.__name__: names[r.__name__] for r in COLLECTED.rules}
+        self.rules: dict[str, Rule] = {
+            r.__name__: names[r.__name__]
+            for r in COLLECTED.rules
+            if sizes.has_transfers or r.__name__ not in OF_TRANSFERS
+        }
         self.copy: Callable[[State], State] = _copier(with_ghosts, sizes.num_flights > 0)
         # A function of the text, by its name. Searches ask for one in every state, so this is one look-up.
         self.function: Callable[[str], Callable[..., Any]] = _Functions(names, with_ghosts, with_checks).__getitem__

@@ -6,17 +6,24 @@ from random import Random
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.search.manager_operations import ManagerOperations
-from kvproof.check.search.prompts import IMAGES, draw_images
+from kvproof.check.search.prompts import PICTURES, Prompts
 from kvproof.check.search.scheduler_operations import SchedulerOperations
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 from kvproof.spec.trace import Operation
 
-DRAWN = [draw_images(Random(seed), Config(images=True), 6) for seed in range(2000)]
+
+def drawn(seed: int) -> tuple[tuple[str, int, int], ...]:
+    prompts = Prompts(Random(seed), Config(images=True), 6)
+    prompts.pictures = PICTURES
+    return prompts.images(6)
+
+
+DRAWN = [drawn(seed) for seed in range(2000)]
 
 
 def test_images_come_in_order_and_do_not_overlap_and_their_names_fix_their_rows() -> None:
-    assert {(name, length) for images in DRAWN for name, _, length in images} == set(IMAGES)
+    assert {(name, length) for images in DRAWN for name, _, length in images} == set(PICTURES)
     for images in DRAWN:
         assert all(start + length <= other for (_, start, length), (_, other, _) in pairwise(images))
         assert all(start + length <= 6 for _, start, length in images)

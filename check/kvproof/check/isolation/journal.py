@@ -20,7 +20,7 @@ from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.protocol.manager import Config
 from kvproof.spec.trace import Operation
 
-SIZE_BYTES = 1 << 22  # a run of 80 operations takes a few thousand
+SIZE_BYTES = 1 << 26  # a short run takes a few thousand, a long one with long prompts some millions
 HEADER = struct.Struct("=QQQ")  # number of runs, number of operations of all runs, end of the last run
 
 

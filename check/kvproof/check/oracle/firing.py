@@ -17,8 +17,9 @@ from kvproof.spec.text.identity import Identities
 from kvproof.spec.text.operations import Program
 from kvproof.spec.text.state import EVICTABLE, State
 
-NUM_SEQS_MAX = 24
-NUM_ENTRIES_MAX = 40
+SMALL_POOL_MAX = 64  # blocks of both devices; the state of a larger pool has room for more
+NUM_SEQS_MAX, NUM_SEQS_OF_LARGE_MAX = 24, 64
+NUM_ENTRIES_MAX, NUM_ENTRIES_SPARE, NUM_ENTRIES_OF_LARGE_MAX = 40, 10, 640
 NAMES_A_BLOCK = {  # rules about one block, and which argument it is
     "reserve": 1,
     "append": 1,
@@ -30,6 +31,22 @@ NAMES_A_BLOCK = {  # rules about one block, and which argument it is
     "move_entry": 1,
     "rehit_entry": 1,
 }
+
+
+def is_large(config: Config) -> bool:
+    """Whether the pools have so many blocks that looking at each of them after every call would take too long."""
+    return config.num_gpu_blocks + config.num_host_blocks > SMALL_POOL_MAX
+
+
+def num_seqs_max(config: Config) -> int:
+    """How many sequences the state of the specification has room for. A small state is opened faster."""
+    return NUM_SEQS_OF_LARGE_MAX if is_large(config) else NUM_SEQS_MAX
+
+
+def num_entries_max(config: Config) -> int:
+    """How many entries a table of the state has room for."""
+    num_blocks = max(config.num_gpu_blocks, config.num_host_blocks)
+    return max(NUM_ENTRIES_MAX, min(num_blocks + NUM_ENTRIES_SPARE, NUM_ENTRIES_OF_LARGE_MAX))
 
 
 class SpecRunner:
@@ -47,8 +64,9 @@ class SpecRunner:
         self.block_size = config.block_size
         self.num_blocks = config.num_gpu_blocks + config.num_host_blocks
         pools = config.num_gpu_blocks, config.num_host_blocks
-        num_tables = NUM_SEQS_MAX * len(config.kv_groups)
-        sizes = Sizes(*pools, config.block_size, num_tables, NUM_ENTRIES_MAX, num_flights)
+        num_tables = num_seqs_max(config) * len(config.kv_groups)
+        num_entries = num_entries_max(config)
+        sizes = Sizes(*pools, config.block_size, num_tables, num_entries, num_flights, has_transfers=False)
         self.machine = Machine(sizes, with_ghosts=False, with_checks=False)
         self.rules = self.machine.rules
         self.blocks_for: Callable[[int], int] = self.machine.function("blocks_for")

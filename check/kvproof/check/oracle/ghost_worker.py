@@ -5,11 +5,11 @@ without content are cleared before the model writes, so that the old content of 
 KV. Slots that are reserved beyond the known tokens are filled with junk, as a draft model would fill them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations, permutations
 
 from kvproof.check.oracle.expected import ExpectedSequence
-from kvproof.check.protocol.manager import Pair
+from kvproof.check.protocol.manager import NULL_BLOCK, Pair
 from kvproof.spec.text import mapping
 
 EMPTY, JUNK = -1, -2
@@ -27,6 +27,7 @@ class Worker:
         self.copies: list[Pair] = []
         self.fresh: list[int] = []
         self.writes: list[tuple[ExpectedSequence, int, int]] = []
+        self.changed: set[int] = set()  # blocks, since `wrong_blocks` was asked last
 
     @property
     def is_pending(self) -> bool:
@@ -56,21 +57,33 @@ class Worker:
     def _with(self, lookahead: int, name: str, order: list[Pair]) -> tuple[str, "Worker"]:
         """A worker that has executed the step with the named list in that order, and the text of the order."""
         other = Worker(0, self.block_size)
-        other.slots = [row[:] for row in self.slots]
+        other.slots = self.slots[:]
+        for block in self._written():  # the other rows are shared: nothing changes them
+            other.slots[block] = self.slots[block][:]
         other.swap_in, other.swap_out, other.copies = self.swap_in[:], self.swap_out[:], self.copies[:]
         setattr(other, name, order[:])
         other.fresh, other.writes = self.fresh[:], self.writes[:]
         other.execute(lookahead)
         return f"{name} in the order {order}", other
 
+    def _written(self) -> set[int]:
+        """The blocks into which the writes of the step may go."""
+        size, found = self.block_size, set[int]()
+        for seq, start, _ in self.writes:
+            for part in seq.parts:
+                found.update(part.observed_table[start // size :])
+        found.discard(NULL_BLOCK)
+        return found
+
     def execute(self, lookahead: int) -> None:
         """Execute the step."""
-        slots = self.slots
+        slots, changed = self.slots, self.changed
         lists = {mapping.SWAP_IN: self.swap_in, mapping.SWAP_OUT: self.swap_out, mapping.COPY: self.copies}
         for name in mapping.WORKER_ORDER:
             queue = lists[name]
             for source, target in queue:
                 slots[target] = slots[source][:]
+                changed.add(target)
             queue.clear()
         for block in self.fresh:
             slots[block] = [EMPTY] * self.block_size
@@ -92,12 +105,22 @@ class Worker:
             block = table[index]
             if 0 <= block:
                 self.slots[block][slot : slot + count] = values[start : start + count] if values else [JUNK] * count
+                self.changed.add(block)
             start += count
 
-    def wrong_blocks(self, memory: list[list[int]], num_written: Iterable[int]) -> list[int]:
-        """The blocks whose slots differ from what the specification says was written there."""
-        slots = self.slots
-        return [b for b, w in enumerate(num_written) if w and slots[b][:w] != memory[b][:w]]
+    def wrong_blocks(self, memory: list[list[int]], num_written: Sequence[int], is_sparse: bool = False) -> list[int]:
+        """The blocks whose slots differ from what the specification says was written there.
+
+        is_sparse: look only at the blocks that changed since this was asked last. The specification writes, too, only
+        where a step writes.
+        """
+        slots, changed = self.slots, self.changed
+        if is_sparse:
+            wrong = [b for b in sorted(changed) if slots[b][: num_written[b]] != memory[b][: num_written[b]]]
+        else:
+            wrong = [b for b, w in enumerate(num_written) if w and slots[b][:w] != memory[b][:w]]
+        changed.clear()
+        return wrong
 
 
 def _other_orders(pairs: list[Pair]) -> Iterator[list[Pair]]:

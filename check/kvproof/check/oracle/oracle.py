@@ -3,6 +3,11 @@
 The oracle calls the subject, observes it after each call, checks that the tables of other sequences did not change, and
 compares the pool and the memory with the specification. It also states the questions that more than one judge asks:
 what a group needs, whether a window is kept, whether a cache may be reset. The rules are those of the specification.
+
+A judge of a large pool may be *sparse*. After a call it then compares only what the call was about: the tables of its
+sequences, the counts of free blocks, and the memory that the step wrote. Who drives it calls `compare_all` from time to
+time and at the end of the run, so that a change of anything else is found too, and repeats the operations since the
+last such comparison with a judge that is not sparse, which names the operation of the change.
 """
 
 import re
@@ -11,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
-from kvproof.check.oracle.firing import NUM_ENTRIES_MAX
+from kvproof.check.oracle.firing import is_large, num_entries_max, num_seqs_max
 from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.protocol.adapter_check import check_observation
@@ -32,6 +37,7 @@ from kvproof.spec.text.identity import Identities, Image, Key
 from kvproof.spec.text.state import GPU
 
 DOUBLE_FREE_PHRASES = "double free", "doublefree", "already freed", "already free"
+BLOCKS_OF_LOOKUP = 64  # that a sparse judge looks at for a look-up, on average
 SPARE_ENTRIES = 8  # of a table: for lookahead slots
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # differs from run to run
 CALL_CHARACTERS, ERROR_CHARACTERS = 300, 160
@@ -71,9 +77,10 @@ class Oracle:
         self.identities = identities or Identities()
         self.seqs: dict[int, ExpectedSequence] = {}
         self.now = 0
-        self.num_tokens_max = (
-            NUM_ENTRIES_MAX - SPARE_ENTRIES
-        ) * config.block_size  # of a prompt, and of what is sampled
+        self.is_sparse, self.num_lookups = False, 0
+        # Tokens of a prompt, and of what is sampled
+        self.num_seqs_max = num_seqs_max(config)
+        self.num_tokens_max = (num_entries_max(config) - SPARE_ENTRIES) * config.block_size
         self.coverage: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
         self.answer = ""  # of the last operation, for people
@@ -82,7 +89,8 @@ class Oracle:
         check_observation(first, len(config.kv_groups))
         self.explainer = Explainer(config, first, self.identities, self.coverage, num_flights)
         self.worker, self.state = self.explainer.worker, self.explainer.state
-        if judges_eviction_order and self.capabilities.eviction and config.caching and 1 not in config.windows:
+        can_judge_order = judges_eviction_order and config.caching and 1 not in config.windows and not is_large(config)
+        if can_judge_order and self.capabilities.eviction:
             self.explainer.watch_eviction_order(self.capabilities.eviction)
         self.explainer.compare_pool("open", self.is_at_rest)
 
@@ -122,6 +130,9 @@ class Oracle:
     def observe(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:
         """Observe the subject, and check the frame: a call changes no table but those of the `touched` sequences."""
         explainer = self.explainer
+        if self.is_sparse:
+            explainer.observed = self.observed_part([seq.id for seq in touched])
+            return
         observed = explainer.observed = self.call("total-calls", "observe")
         tables, num_expected = observed.tables, 0
         for seq_id, seq in self.seqs.items():
@@ -141,13 +152,38 @@ class Oracle:
             if left:
                 raise tables_left(context, left)
 
+    def observed_part(self, seq_ids: list[int]) -> Observation:
+        """The tables that the subject shows for these sequences, or for more, and its counts of free blocks."""
+        if hasattr(self.subject, "observe_part"):
+            part: Observation = self.call("total-calls", "observe_part", seq_ids)
+            return part
+        observed: Observation = self.call("total-calls", "observe")
+        return observed._replace(refs=None, free_ids=None)
+
+    def compare_all(self, context: str) -> None:
+        """Compare every table, refcount, list and slot. Between the calls of a run nothing may have changed."""
+        was_sparse, self.is_sparse = self.is_sparse, False
+        self.observe_all(context)
+        self.settle(context)
+        if not self.worker.is_pending:
+            self.compare_memory(())
+        self.is_sparse = was_sparse
+
+    def observe_all(self, context: str) -> None:
+        """Observe the subject; no table may have changed."""
+        self.observe(context)
+
     def settle(self, context: str) -> None:
         """The call is explained: what the subject shows of its pool must be what the specification has."""
         self.explainer.compare_pool(context, self.is_at_rest)
 
     def require_unchanged(self, before: Observation, context: str) -> None:
         """Observe the subject; a call that refuses, or only asks, changes nothing."""
-        after = self.explainer.observed = self.call("total-calls", "observe")
+        if self.is_sparse:
+            after = self.explainer.observed = self.observed_part([])
+            before = after._replace(free=before.free, reserved=before.reserved)
+        else:
+            after = self.explainer.observed = self.call("total-calls", "observe")
         if after != before:
             for name, old, new in zip(Observation._fields, before, after, strict=True):
                 if old != new:
@@ -227,7 +263,7 @@ class Oracle:
         if not self.explainer.machine.function("may_hit")(hit, len(seq.tokens)):
             sentence = "a hit of $observed tokens on a prompt of $expected"
             raise Finding("hit-computed", sentence, call=context, expected=len(seq.tokens), observed=hit)
-        if not hit:
+        if not hit or self.leaves_out_lookup():
             return
         size = self.config.block_size
         hittable = operations.hittable_identities(
@@ -245,6 +281,13 @@ class Oracle:
                     sequence=part.name,
                 )
 
+    def leaves_out_lookup(self) -> bool:
+        """Whether a sparse judge does not look at every block for this look-up; it does so for one in many."""
+        if not self.is_sparse:
+            return False
+        self.num_lookups += 1
+        return self.num_lookups % max(1, self.config.num_gpu_blocks // BLOCKS_OF_LOOKUP) != 0
+
     def judge_missed_hit(self, seq: ExpectedSequence, hit: int, context: str) -> None:
         """Compare a hit with the longest one: a miss is slow, and a fault if the subject declares that it loses less.
 
@@ -255,7 +298,7 @@ class Oracle:
         size, declared = self.config.block_size, self.capabilities.lost_hits
         num_hit, num_dropped = hit // size, int(self.config.drafting)
         longest = (len(seq.tokens) - 1) // size - num_dropped
-        if num_hit >= longest or not self.config.caching or 1 in self.config.windows:
+        if num_hit >= longest or not self.config.caching or 1 in self.config.windows or self.leaves_out_lookup():
             return
         cached = [b for b in range(self.config.num_gpu_blocks) if b not in self.explainer.maybe_evicted]
         hittable = operations.hittable_identities(self.state, cached, False)
@@ -309,16 +352,16 @@ class Oracle:
         others: these workers, each with its order as text.
         """
         memory, written = self.state.memory, self.state.num_written
-        wrong = self.worker.wrong_blocks(memory, written)
+        wrong = self.worker.wrong_blocks(memory, written, self.is_sparse)
         if wrong:
             raise self._wrong_content(wrong[0], self.worker.slots, "read-back", "")
         for name in {order.partition(" ")[0] for order, _ in others}:
             self.coverage[f"{name} that touch each other"] += 1
         for order, other in others:
-            wrong = other.wrong_blocks(memory, written)
+            wrong = other.wrong_blocks(memory, written, self.is_sparse)
             if wrong:
                 raise self._wrong_content(wrong[0], other.slots, "mapping-hazard-free", order)
-        if max(self.state.refcount) >= 3:
+        if not self.is_sparse and max(self.state.refcount) >= 3:
             self.coverage["three holders"] += 1
         if self.explainer.observed.free[GPU] == 0:
             self.coverage["pool full"] += 1

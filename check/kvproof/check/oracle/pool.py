@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from kvproof.check.oracle.enabled import RuledJudge, enabled_when
+from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.adapter_check import check_adapter, check_answer
 from kvproof.check.protocol.finding import Finding
@@ -37,6 +38,7 @@ class PoolJudge(Oracle, RuledJudge):
 
     def __init__(self, subject: PoolSubject, config: PoolConfig, identities: Identities | None = None) -> None:
         check_adapter(subject, POOL_CALLS)
+        # For exhaustive searches; a sparse judge, which walks only, does not keep them.
         self.stored: list[int] = []  # blocks, in the order in which they were last cached
         self.given_up: list[int] = []  # blocks, in the order in which they were last released
         self.holders: dict[int, int] = {}  # holder -> its number in the specification
@@ -45,6 +47,9 @@ class PoolJudge(Oracle, RuledJudge):
     def is_at_rest(self) -> bool:
         """Whether nothing is held."""
         return not self.holders
+
+    def compare_memory(self, others: Sequence[tuple[str, Worker]]) -> None:
+        """A pool has no worker, and so no memory."""
 
     def blocks_of(self, holder: int) -> list[int]:
         """The blocks of a holder."""
@@ -56,11 +61,11 @@ class PoolJudge(Oracle, RuledJudge):
         return slot
 
     def _settle_pool(self, context: str) -> None:
-        self.explainer.observed = self.call("total-calls", "observe")
+        self.observe(context)
         self.settle(context)
         if not sum(self.explainer.observed.free):
             self.coverage["pool full"] += 1
-        if any(count >= 3 for count in self.state.refcount):
+        if not self.is_sparse and max(self.state.refcount) >= 3:
             self.coverage["three holders"] += 1
 
     def _ids(self, name: str, *arguments: Any) -> list[int] | None:
@@ -78,7 +83,7 @@ class PoolJudge(Oracle, RuledJudge):
     @enabled_when(has_room)
     def op_take(self, holder: int, num_blocks: int) -> bool:
         """A new holder takes blocks without content."""
-        if holder in self.holders:
+        if holder in self.holders or num_blocks > self.num_tokens_max:
             return False
         context = f"allocate({num_blocks})"
         blocks = self._allocated(num_blocks, context)
@@ -95,7 +100,7 @@ class PoolJudge(Oracle, RuledJudge):
     @enabled_when(has_room)
     def op_store(self, holder: int, pages: Sequence[int]) -> bool:
         """A new holder takes blocks, computes these pages in them, and puts them into the cache."""
-        if holder in self.holders:
+        if holder in self.holders or len(pages) > self.num_tokens_max:
             return False
         context = f"allocate({len(pages)})"
         blocks = self._allocated(len(pages), context)
@@ -109,7 +114,8 @@ class PoolJudge(Oracle, RuledJudge):
             self.call("total-calls", "cache", list(blocks), list(pages))
             self.explainer.run(operations.register_entries(self.state, ONE_PAGE, slot), context)
             self._settle_pool(context)
-            _move_to_the_end(self.stored, blocks)
+            if not self.is_sparse:
+                _move_to_the_end(self.stored, blocks)
         return True
 
     def _stored(self, slot: int, known: list[int], blocks: list[int]) -> Iterator[RuleCall]:
@@ -157,13 +163,15 @@ class PoolJudge(Oracle, RuledJudge):
     @enabled_when(has_room)
     def op_find(self, pages: Sequence[int]) -> bool:
         """Look pages up, and do no more: a holder could share the blocks that are found."""
+        if len(pages) > self.num_tokens_max:
+            return False
         self._found(pages)
         return True
 
     @enabled_when(has_room)
     def op_reuse(self, holder: int, pages: Sequence[int]) -> bool:
         """A new holder looks pages up, and shares the blocks that are found."""
-        if holder in self.holders:
+        if holder in self.holders or len(pages) > self.num_tokens_max:
             return False
         blocks = self._found(pages)
         if blocks:
@@ -193,6 +201,8 @@ class PoolJudge(Oracle, RuledJudge):
 
     def _judge_missed(self, pages: Sequence[int], num_found: int, context: str) -> None:
         """Compare what was found with the longest cached prefix; the subject may declare how much it misses at most."""
+        if num_found == len(pages) or self.leaves_out_lookup():
+            return
         hittable = operations.hittable_identities(self.state, range(self.config.num_gpu_blocks), False)
         declared, missed = self.capabilities.lost_hits, 0
         for identity in self._identities(pages)[num_found:]:
@@ -237,7 +247,8 @@ class PoolJudge(Oracle, RuledJudge):
             self.explainer.run(operations.free_sequence(self.state, slot), context)
             self.explainer.free_slots.append(slot)
         self.coverage["a block twice in one call"] += len(set(blocks)) < len(blocks)
-        _move_to_the_end(self.given_up, blocks)
+        if not self.is_sparse:
+            _move_to_the_end(self.given_up, blocks)
         self._settle_pool(context)
         return True
 

@@ -3,13 +3,17 @@
 A finding is believed when two runs of its operations, each on a fresh subject, give it again with the same answers
 in every call. Answers are compared as they come from the subject, in order, so that a manager whose choices depend on
 time, on memory addresses or on an earlier run is not taken for one that is wrong.
+
+A long run of a large pool is replayed by a sparse judge (`oracle.oracle`), which compares everything at intervals only.
+`located` repeats the last part of such a run with a complete comparison after every operation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kvproof.check.oracle.firing import is_large
 from kvproof.check.oracle.level import LevelJudge, level_of_config
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Observation, Unsupported
@@ -17,6 +21,9 @@ from kvproof.check.protocol.time_limit import time_limit
 from kvproof.spec.trace import Operation
 
 SECONDS_MAX, HANG_SECONDS_MAX = 20.0, 5.0
+NUM_TIMED = 80  # operations for which a time limit holds
+NUM_COMPARED_MAX = 200_000  # blocks that the complete comparisons of one run look at before the judge is made sparse
+INTERVAL_MIN, BLOCKS_OF_INTERVAL = 16, 8  # a complete comparison comes after one operation for each so many blocks
 USUAL_CAUSES = "usual causes: state kept from an earlier open, random choices, the clock, or the order of a set"
 
 
@@ -34,6 +41,36 @@ class Counterexample:
         return self.finding.key(self.operations)
 
 
+def interval_of(config: Config) -> int:
+    """After how many operations a sparse judge compares everything: a complete comparison costs as much as the pool."""
+    return max(INTERVAL_MIN, (config.num_gpu_blocks + config.num_host_blocks) // BLOCKS_OF_INTERVAL)
+
+
+def is_sparse(config: Config, num_operations: int) -> bool:
+    """Whether the judge of a run of so many operations is sparse."""
+    num_compared = num_operations * (config.num_gpu_blocks + config.num_host_blocks)
+    return is_large(config) and num_compared > NUM_COMPARED_MAX
+
+
+def applied(
+    judge: Any, config: Config, operations: Sequence[Operation], start_time: Callable[[], None]
+) -> Iterator[bool]:
+    """Apply the operations one by one, and yield whether each was enabled. Raises Finding.
+
+    start_time: starts the time limit again.
+    """
+    sparse, interval = is_sparse(config, len(operations)), interval_of(config)
+    if sparse:
+        judge.is_sparse = True
+    for number, operation in enumerate(operations, start=1):
+        is_enabled = judge.apply(operation)
+        if sparse and (number % interval == 0 or number == len(operations)):
+            judge.compare_all(operation[0])
+        if number % NUM_TIMED == 0:
+            start_time()
+        yield is_enabled
+
+
 def finding_of(subject: Any, config: Config, operations: Sequence[Operation]) -> Finding | None:
     """The finding of a run on the subject, which is opened again; None if nothing is refuted or it refuses to open.
 
@@ -41,15 +78,42 @@ def finding_of(subject: Any, config: Config, operations: Sequence[Operation]) ->
     """
     level = level_of_config(config)
     try:
-        with time_limit(level.replay_seconds_max):
+        with time_limit(level.replay_seconds_max) as start_time:
             judge = level.open(subject, config)
-            for operation in operations:
-                judge.apply(operation)
+            for _ in applied(judge, config, operations, start_time):
+                pass
     except Finding as finding:
         return finding
     except Unsupported:
         return None
     return None
+
+
+def located(subject: Any, found: Counterexample, num_good: int = 0) -> Counterexample:
+    """The counterexample of a run, cut after the operation at which a complete comparison first finds something.
+
+    num_good: after so many operations everything was compared, and found as it must be. The counterexample is returned
+    as it is if a complete comparison after each later operation finds nothing.
+    """
+    config, done = found.config, list[Operation]()
+    if not is_large(config):
+        return found
+    level = level_of_config(config)
+    try:
+        with time_limit(level.replay_seconds_max) as start_time:
+            judge: Any = level.open(subject, config)
+            for operation in found.operations:
+                judge.is_sparse = len(done) < num_good
+                done.append(operation)
+                judge.apply(operation)
+                if not judge.is_sparse:
+                    judge.compare_all(operation[0])
+                start_time()
+    except Finding as finding:
+        return Counterexample(config, done, finding)
+    except Unsupported:
+        pass
+    return found
 
 
 # Replays with every call recorded ---------------------------------------------------------------------------------
@@ -153,14 +217,16 @@ def replay(
     done = ReplayResult()
     judge: LevelJudge | None = None
     try:
-        with time_limit(HANG_SECONDS_MAX if finding is not None and is_hang(finding) else SECONDS_MAX):
+        seconds = HANG_SECONDS_MAX if finding is not None and is_hang(finding) else SECONDS_MAX
+        with time_limit(seconds) as start_time:
             judge = level.open(recorder, config)
             done.opening, recorder.calls = recorder.calls, []
             watch(judge)
+            enabled = applied(judge, config, operations, start_time)
             for operation in operations:
                 step = ReplayedStep(operation, True, "", recorder.calls)
                 done.steps.append(step)
-                step.is_enabled = judge.apply(operation)
+                step.is_enabled = next(enabled)
                 step.answer, recorder.calls = judge.answer, []
                 watch(judge)
     except Finding as finding:

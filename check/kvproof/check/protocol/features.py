@@ -9,7 +9,7 @@ field in `Config` (with its default: the value that switches the feature off) an
 level adds.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from random import Random
@@ -24,6 +24,17 @@ KV_GROUPS = ((FULL, WINDOW), (FULL, WINDOW), (WINDOW, FULL), (FULL, WINDOW, WIND
 def rank_of(value: Any) -> float:
     """A number for the value of a setting; the plainest has the smallest."""
     return len(value) if isinstance(value, tuple | list) else 0 if value is None else float(value)
+
+
+NUM_TRIED_ALL = 20  # of a small number, every smaller one is tried
+
+
+def smaller_sizes(least: int, size: int) -> Sequence[int]:
+    """Sizes to try in the place of a size, the smallest first: all smaller ones, or some if there are many."""
+    if size - least <= NUM_TRIED_ALL:
+        return range(least, size)
+    some = {least, 1, 2, 3, 4, 6, 8, 12, 16, size // 8, size // 4, size // 2, size - size // 4, size - size // 16}
+    return sorted(one for one in some | {size - size // 64, size - 1} if least <= one < size)
 
 
 Fields = Mapping[str, Any]
@@ -190,7 +201,7 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
     ),
     Feature(
         "window",
-        lambda config: (None, *range(1, config.window or 1)),
+        lambda config: (None, *smaller_sizes(1, config.window or 1)),
         least=1,
         phrase="sliding window",
         capability="window",
@@ -199,17 +210,19 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
     ),
     Feature(
         "num_host_blocks",
-        lambda config: range(config.num_host_blocks),
+        lambda config: smaller_sizes(0, config.num_host_blocks),
         least=0,
         phrase="swapping",
         capability="swap",
-        draw=lambda random, drawn, fixed: random.randint(1, NUM_BLOCKS_MAX) if random.random() < 0.5 else 0,
+        draw=lambda random, drawn, fixed: (
+            random.randint(1, max(NUM_BLOCKS_MAX, drawn["num_gpu_blocks"])) if random.random() < 0.5 else 0
+        ),
         draw_order=2,
     ),
 )
 SIZES = (
-    Setting("block_size", lambda config: range(1, config.block_size), least=1),
-    Setting("num_gpu_blocks", lambda config: range(1, config.num_gpu_blocks), least=1),
+    Setting("block_size", lambda config: smaller_sizes(1, config.block_size), least=1),
+    Setting("num_gpu_blocks", lambda config: smaller_sizes(1, config.num_gpu_blocks), least=1),
 )
 
 

@@ -104,7 +104,10 @@ def one_or_one_less(number: int) -> tuple[int, ...]:
 
 def smaller_numbers(number: int) -> list[int]:
     """Some smaller positive numbers, the smallest first."""
-    return [fewer for fewer in sorted({1, number // 2, number - 1}) if 0 < fewer < number]
+    some = {1, number // 2, number - 1}
+    if number > 32:  # one by one would take long
+        some |= {number - number // 4, number - number // 16}
+    return [fewer for fewer in sorted(some) if 0 < fewer < number]
 
 
 def simpler_tokens(tokens: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

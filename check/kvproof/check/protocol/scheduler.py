@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from msgspec import UNSET, UnsetType
 
 from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of
-from kvproof.check.protocol.features import Setting
+from kvproof.check.protocol.features import Setting, smaller_sizes
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation, Pair
 from kvproof.check.protocol.operations import (
     Encoder,
@@ -76,14 +76,14 @@ LIMITS = (  # the settings that a scheduler has in addition to the features and 
     Setting(
         "max_num_batched_tokens", lambda config: (config.max_num_batched_tokens + ENOUGH_TOKENS,), rank=rank_of_budget
     ),
-    Setting("max_num_seqs", lambda config: range(1, config.max_num_seqs), least=1),
+    Setting("max_num_seqs", lambda config: smaller_sizes(1, config.max_num_seqs), least=1),
     Setting(
         "max_num_batched_tokens",
         lambda config: range(config.max_num_seqs, min(config.max_num_batched_tokens, ENOUGH_TOKENS)),
         least=1,
         rank=rank_of_budget,
     ),
-    Setting("max_model_len", lambda config: range(1, config.max_model_len), least=1),
+    Setting("max_model_len", lambda config: smaller_sizes(1, config.max_model_len), least=1),
 )
 
 

@@ -6,7 +6,7 @@ interpreter, nor other threads. There the command hangs; run the subject in its 
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -18,19 +18,25 @@ class Expired(BaseException):
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise a Finding inside the `with` block if it takes longer than `seconds`. No limit outside the main thread."""
+def time_limit(seconds: float) -> Iterator[Callable[[], None]]:
+    """Raise a Finding inside the `with` block if it takes longer than `seconds`. No limit outside the main thread.
+
+    Gives a function that starts the time again, for a block that does many things one after another.
+    """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        yield
+        yield lambda: None
         return
 
     def expired(number: int, frame: FrameType | None) -> None:
         raise Expired
 
+    def start() -> None:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
     before = signal.signal(signal.SIGALRM, expired)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    start()
     try:
-        yield
+        yield start
     except Expired:
         raise Finding("total-calls", f"no answer within {seconds:.0f} s", "hang") from None
     finally:

@@ -13,6 +13,7 @@ from kvproof.check.runs.known_findings import KnownFindings
 from kvproof.check.runs.session import InterruptedFinding
 from kvproof.check.runs.store import Store, StoreError, explained
 from kvproof.check.runs.verdicts import JudgeOutcome, ReportedFinding, refuted_by
+from kvproof.check.search.shrinking_worlds import sizes_needed
 from kvproof.check.search.suppression import Features, KnownFailure, features_of, is_duplicate
 from kvproof.spec.trace import Trace
 from kvproof.spec.verdict import Verdict
@@ -93,6 +94,8 @@ class Saving:
         """The finding with its file, or with its steps if it has none; and what could not be done with it."""
         finding = kept.found.finding
         reported = ReportedFinding(finding.property, kept.text, signature=kept.found.kind[1])
+        if needed := sizes_needed(kept.found.config):
+            reported.text += f"\n{needed}"
         if kept.unsaved is not None and kept.path is None:
             try:
                 with explained(self.store.crashes):

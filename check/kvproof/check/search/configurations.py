@@ -1,34 +1,49 @@
-"""Draw a configuration for each run. Most faults need one flag, so each flag is on in at least a fifth of the runs."""
+"""Draw a configuration for each run. Most faults need one flag, so each flag is on in at least a fifth of the runs.
 
+`worlds` says how large the pools and blocks are.
+"""
+
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from random import Random
 from typing import Any
 
 import msgspec
 
-from kvproof.check.oracle.firing import NUM_ENTRIES_MAX
+from kvproof.check.oracle.firing import num_entries_max
 from kvproof.check.oracle.level import require_possible
 from kvproof.check.protocol.features import NUM_BLOCKS_MAX, in_draw_order, window_drawn
 from kvproof.check.protocol.manager import FULL, WINDOW, Capabilities, Config, PromptKeys
 from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.search.prompts import NUM_TOKENS_MAX
+from kvproof.check.search.worlds import NUM_BLOCKS_MIN, draw_sizes, has_large_sizes
 
-BLOCK_SIZES = (1, 2, 2, 3, 4)
-NUM_BLOCKS_MIN = 3
-NUM_ENTRIES_FOR_TOKENS_MAX = NUM_ENTRIES_MAX - 10  # the rest is for lookahead
+NUM_ENTRIES_FOR_LOOKAHEAD = 10
 MANAGER_FIELDS = frozenset(field.name for field in fields(Config))
 
 
-def draw(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None) -> Config:
-    """A configuration that a subject with these capabilities should accept; `fixed` fields are kept."""
+def draw(
+    random: Random,
+    capabilities: Capabilities,
+    fixed: dict[str, Any] | None = None,
+    sizes: Callable[[Random], tuple[int, int]] = draw_sizes,
+) -> Config:
+    """A configuration that a subject with these capabilities should accept; `fixed` fields are kept.
+
+    sizes: draws the slots of a block and the number of GPU blocks.
+    """
     fixed = fixed or {}
-    block_size = fixed.get("block_size", random.choice(BLOCK_SIZES))
-    drawn: dict[str, Any] = {"block_size": block_size, "num_gpu_blocks": random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX)}
+    block_size, num_blocks = sizes(random)
+    drawn: dict[str, Any] = {
+        "block_size": fixed.get("block_size", block_size),
+        "num_gpu_blocks": fixed.get("num_gpu_blocks", num_blocks),
+    }
     for feature in in_draw_order():
         drawn[feature.field] = feature.off
         if feature.can_be_had(capabilities):
             drawn[feature.field] = feature.draw(random, drawn, fixed)
     if len(groups := drawn["kv_groups"]) > 1:
-        drawn["num_gpu_blocks"] = random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX * len(groups))
+        drawn["num_gpu_blocks"] = max(num_blocks, random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX * len(groups)))
         drawn["window"] = window_drawn(random, drawn) if WINDOW in groups else None
     drawn |= fixed
     drawn["kv_groups"] = tuple(drawn["kv_groups"])
@@ -41,11 +56,13 @@ def draw_for_scheduler(
     """A configuration that a scheduler with these capabilities should accept; `fixed` fields are kept."""
     pick, fixed = random.choice, fixed or {}
     manager_fixed = {name: value for name, value in fixed.items() if name in MANAGER_FIELDS}
-    drawn = asdict(draw(random, capabilities, manager_fixed))
+    config = draw(random, capabilities, manager_fixed)
+    drawn, is_large = asdict(config), has_large_sizes(config)
     num_entries = drawn["num_gpu_blocks"] // len(drawn["kv_groups"]) + 1
-    longest = drawn["block_size"] * min(num_entries, NUM_ENTRIES_FOR_TOKENS_MAX)
+    longest = drawn["block_size"] * min(num_entries, num_entries_max(config) - NUM_ENTRIES_FOR_LOOKAHEAD)
+    longest = min(longest, NUM_TOKENS_MAX) if is_large else longest
     drawn["max_model_len"] = pick((longest, longest, random.randint(1, longest)))
-    drawn["max_num_seqs"] = pick((1, 2, 4, 8, 16))
+    drawn["max_num_seqs"] = pick((1, 8, 16, 32, 64) if is_large else (1, 2, 4, 8, 16))
     if capabilities.transfers:
         drawn["transfers"] = pick((False, False, True))
     if capabilities.async_steps and not drawn.get("transfers"):
@@ -61,7 +78,7 @@ def draw_for_scheduler(
     least = drawn["max_num_seqs"]
     if not drawn["chunked"]:
         least = max(least, drawn["max_model_len"])
-    drawn["max_num_batched_tokens"] = least + pick((0, 0, 1, 3, 8, 40))
+    drawn["max_num_batched_tokens"] = least + pick((0, 3, 40, 256, 2_048) if is_large else (0, 0, 1, 3, 8, 40))
     drawn |= fixed
     return SchedulerConfig(**drawn)
 

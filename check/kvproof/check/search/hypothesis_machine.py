@@ -34,10 +34,12 @@ from kvproof.check.protocol.time_limit import time_limit
 from kvproof.check.search import configurations
 from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.search.result import SearchResult
+from kvproof.check.search.worlds import draw_small_sizes
 from kvproof.spec.trace import Operation
 
 NUM_FRACTIONS = 64  # different random numbers between 0 and 1
 BITS = 16
+PLAIN_SEED = 2  # of the weights and lengths of a shrunk run: they leave short runs possible
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
@@ -135,12 +137,15 @@ class HypothesisRun:
     def open(self, draw: Draw) -> ManagerOperations:
         """Open the subject in a configuration that Hypothesis chooses."""
         self.choices.draw, self.choices.shrinks_to_one = draw, True
-        self.config, self.operations = configurations.draw(self.choices, self.subject.capabilities, self.fixed), []
+        can, sizes = self.subject.capabilities, draw_small_sizes
+        self.config, self.operations = configurations.draw(self.choices, can, self.fixed, sizes), []
         self.choices.shrinks_to_one = False
-        random = Random(self.choices.randrange(1 << 10))  # weights and lengths: how they are drawn need not shrink
+        random = Random(
+            PLAIN_SEED + self.choices.randrange(1 << 10)
+        )  # weights and lengths: their numbers need not shrink
         with self._guarded():
             driver = ManagerOperations(self.subject, random, self.config)
-        driver.random = self.choices
+        driver.random = driver.prompts.random = self.choices
         return driver
 
     def take(self, driver: ManagerOperations | None) -> None:

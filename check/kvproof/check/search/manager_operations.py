@@ -1,17 +1,14 @@
-"""The operations of a random run of a block manager: how prompts, chunks and tokens are drawn.
-
-Prompts are cut from and continue earlier ones, over one to three tokens, so that prefixes meet.
-"""
+"""The operations of a random run of a block manager: how groups, chunks and tokens are drawn."""
 
 from random import Random
 
-from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.manager.base import Limits
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.search.operations_by_kind import OperationsByKind
-from kvproof.check.search.prompts import Chats, draw_key_and_images
+from kvproof.check.search.prompts import Chats, Prompts
+from kvproof.check.search.worlds import NUM_AT_A_TIME, has_large_sizes
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 80
@@ -39,17 +36,16 @@ class ManagerOperations(OperationsByKind):
         self, subject: ManagerSubject, random: Random, config: Config, without: frozenset[str] = frozenset()
     ) -> None:
         super().__init__(MANAGER, WEIGHTS, {}, subject, random, config, without)
-        pick = random.choice
-        self.num_tokens = pick((1, 2, 2, 3))  # different token values
+        pick, is_large = random.choice, has_large_sizes(config)
         self.tick = pick((0.0, 0.5, 1.0))
-        num_groups_max = random.randint(1, 5)
-        self.length_max = config.block_size * min(config.num_gpu_blocks + 2, pick((3, 6, 18)))
-        self.judge.limits = Limits(num_groups_max, self.length_max, GROUP_MEMBERS_MAX)
-        self.chunk_max = 2 * config.block_size + 1
+        num_groups_max = pick(NUM_AT_A_TIME) if is_large else random.randint(1, 5)
+        num_entries = pick((3, 18, 60, 300)) if is_large else pick((3, 6, 18))
+        length_max = config.block_size * min(config.num_gpu_blocks + 2, num_entries)
+        self.judge.limits = Limits(num_groups_max, length_max, GROUP_MEMBERS_MAX)
+        self.chunk_max = config.block_size * (pick((2, 8)) if is_large else 2) + 1
         self.num_seqs = self.num_groups = 0
-        self.prompts: list[tuple[int, ...]] = []
-        self.chats = Chats(random, self.judge.seqs)
-        self.samples = [tuple(random.randrange(self.num_tokens) for _ in range(GROUP_MEMBERS_MAX)) for _ in range(4)]
+        self.prompts, self.chats = Prompts(random, config, length_max), Chats(random, self.judge.seqs)
+        self.samples = [self.prompts.some(GROUP_MEMBERS_MAX) for _ in range(4)]
 
     def concrete(self, kind: str, about: list[int]) -> Operation:
         """An operation of the kind, about one of these groups or sequences."""
@@ -77,34 +73,16 @@ class ManagerOperations(OperationsByKind):
     def _new(self) -> Operation:
         random, config = self.random, self.config
         chat = self.chats.next_turn()
-        tokens = self._prompt(chat)
+        tokens = self.prompts.draw(chat)
         seqs = []
         for _ in range(config.group_size):
             self.num_seqs += 1
             seqs.append(self.num_seqs)
         self.num_groups += 1
         self.chats.newest = seqs[0]
-        key, images = draw_key_and_images(random, config, len(tokens), chat)
+        key, images = self.prompts.key_and_images(len(tokens), chat)
         operation: Operation = ("new", self.num_groups, tuple(seqs), tokens, key, images)
         if config.cross and random.random() < 0.7:
             self.num_seqs += 1
-            length = random.randint(1, 2 * config.block_size)
-            return (*operation, (self.num_seqs, tuple(random.randrange(self.num_tokens) for _ in range(length))))
+            return (*operation, (self.num_seqs, self.prompts.some(random.randint(1, 2 * config.block_size))))
         return operation
-
-    def _prompt(self, chat: ExpectedSequence | None) -> tuple[int, ...]:
-        random, size = self.random, self.config.block_size
-        tokens = chat.tokens[:] if chat else []
-        if not tokens and self.prompts and random.random() < 0.7:
-            tokens = list(random.choice(self.prompts))
-            if random.random() < 0.5:
-                tokens = tokens[: random.randint(0, len(tokens))]
-        if not tokens or random.random() < 0.5:
-            limit = max(1, self.length_max - len(tokens))
-            more = random.randint(1, limit if random.random() < 0.5 else min(limit, 2 * size))
-            value = random.randrange(self.num_tokens)
-            same = random.random() < 0.5
-            tokens += [value if same else random.randrange(self.num_tokens) for _ in range(more)]
-        if len(self.prompts) < 6:
-            self.prompts.append(tuple(tokens))
-        return tuple(tokens)

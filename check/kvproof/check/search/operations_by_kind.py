@@ -10,11 +10,17 @@ from random import Random
 from typing import Any
 
 from kvproof.check.oracle.level import Level
+from kvproof.check.oracle.replay import NUM_TIMED
 from kvproof.check.protocol.manager import Config
+from kvproof.check.search.worlds import ABSENT_SHARE, has_large_sizes
 from kvproof.spec.trace import Operation
 
 USUAL_WEIGHTS = (0.3, 1.0, 3.0)
 Arguments = Callable[[Any], tuple[Any, ...]]  # from the run to further arguments of one kind
+
+
+def do_nothing() -> None:
+    """What a run does after each of its parts, unless a walk wants something."""
 
 
 class OperationsByKind:
@@ -44,7 +50,11 @@ class OperationsByKind:
             for name, kind in level.kinds.items()
         }
         self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
+        if has_large_sizes(config):
+            absent = [name for name, kind in level.kinds.items() if kind.is_optional and random.random() < ABSENT_SHARE]
+            self.weights |= dict.fromkeys(absent, 0.0)
         self.num_named = 0
+        self.pause: Callable[[], None] = do_nothing
 
     def new_number(self) -> int:
         """A number that this run did not use before."""
@@ -69,10 +79,12 @@ class OperationsByKind:
     def run(self, operations: list[Operation], length: int) -> None:
         """Draw and apply so many operations, keeping those that were enabled."""
         draw, apply = self.draw, self.judge.apply
-        for _ in range(length):
-            operation = draw()
-            if operation is None:
-                return
-            operations.append(operation)
-            if not apply(operation):
-                operations.pop()
+        for num_left in range(length, 0, -NUM_TIMED):
+            for _ in range(min(num_left, NUM_TIMED)):
+                operation = draw()
+                if operation is None:
+                    return
+                operations.append(operation)
+                if not apply(operation):
+                    operations.pop()
+            self.pause()

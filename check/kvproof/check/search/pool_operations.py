@@ -1,16 +1,19 @@
 """The operations of a random run of a pool: holders come and go over few blocks and pages, so that pools fill."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from kvproof.check.oracle.pool import PoolJudge
+from kvproof.check.oracle.replay import NUM_TIMED
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
+from kvproof.check.search.operations_by_kind import do_nothing
+from kvproof.check.search.worlds import NUM_AT_A_TIME, draw_sizes, draw_values, has_large_sizes, log_uniform
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 60
-NUM_BLOCKS_MIN, NUM_BLOCKS_MAX = 3, 16
-NUM_HOLDERS_MAX = 8
+NUM_HOLDERS_MAX = 8  # in a small world
 ALONE_SHARE = 0.7  # of the holders that give up
 WEIGHTS = {  # holders end less often than they begin, so that pools fill
     "take": (0.3, 1.0),
@@ -26,7 +29,7 @@ WEIGHTS = {  # holders end less often than they begin, so that pools fill
 def draw_config(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None) -> PoolConfig:
     """A configuration that the pool should accept; `fixed` fields are kept."""
     drawn: dict[str, Any] = {
-        "num_gpu_blocks": random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX),
+        "num_gpu_blocks": draw_sizes(random)[1],
         "caching": capabilities.caching and random.random() < 0.7,
     }
     return PoolConfig(**(drawn | (fixed or {})))
@@ -42,28 +45,32 @@ class PoolOperations:
         self.judge = PoolJudge(subject, config)
         self.weights = {kind: random.choice(choices) for kind, choices in WEIGHTS.items()}
         self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
-        self.num_values = random.choice((1, 2, 2, 3))
-        self.longest = max(1, min(config.num_gpu_blocks + 1, random.choice((2, 4, 8))))
-        self.num_holders = 0
+        is_large, pick = has_large_sizes(config), random.choice
+        self.values = draw_values(random)
+        self.longest = max(1, min(config.num_gpu_blocks + 1, pick((2, 8, 40, 200)) if is_large else pick((2, 4, 8))))
+        self.num_holders, self.num_holders_max = 0, pick(NUM_AT_A_TIME) if is_large else NUM_HOLDERS_MAX
+        self.pause: Callable[[], None] = do_nothing
         self.lists: list[tuple[int, ...]] = []
 
     def run(self, operations: list[Operation], length: int) -> None:
         """Draw and apply so many operations, keeping those that were enabled."""
-        for _ in range(length):
-            operation = self.draw()
-            operations.append(operation)
-            if not self.judge.apply(operation):
-                operations.pop()
+        for num_left in range(length, 0, -NUM_TIMED):
+            for _ in range(min(num_left, NUM_TIMED)):
+                operation = self.draw()
+                operations.append(operation)
+                if not self.judge.apply(operation):
+                    operations.pop()
+            self.pause()
 
     def draw(self) -> Operation:
         """The next operation."""
         random, holders = self.random, list(self.judge.holders)
         kinds = ["find", "forget"]
-        if len(holders) < NUM_HOLDERS_MAX:
+        if len(holders) < self.num_holders_max:
             kinds += ["take", "store", "reuse"]
         if holders:
             kinds.append("give")
-        if holders and len(holders) < NUM_HOLDERS_MAX:
+        if holders and len(holders) < self.num_holders_max:
             kinds.append("share")
         kind = random.choices(kinds, [self.weights[kind] + 1e-9 for kind in kinds])[0]
         if kind == "give":
@@ -80,8 +87,14 @@ class PoolOperations:
         if kind == "share":
             return kind, random.choice(holders), self.num_holders
         if kind == "take":
-            return kind, self.num_holders, random.randint(1, self.longest)
+            return kind, self.num_holders, self._count()
         return kind, self.num_holders, self._pages()
+
+    def _count(self) -> int:
+        """How many blocks or pages an operation asks for."""
+        if self.longest > NUM_HOLDERS_MAX:
+            return log_uniform(self.random, 1, self.longest)
+        return self.random.randint(1, self.longest)
 
     def _pages(self) -> tuple[int, ...]:
         """A list of pages that may begin like an earlier one."""
@@ -90,7 +103,7 @@ class PoolOperations:
         if random.random() < 0.5:
             pages = pages[: random.randint(0, len(pages))]
         if not pages or random.random() < 0.5:
-            pages += [random.randrange(self.num_values) for _ in range(random.randint(1, self.longest))]
+            pages += random.choices(self.values, k=self._count())
         pages = pages[: self.config.num_gpu_blocks + 1]
         if len(self.lists) < 6:
             self.lists.append(tuple(pages))

@@ -1,7 +1,8 @@
-"""What prompts are made of, at every level that has prompts: tokens that repeat earlier ones, keys and images.
+"""The prompts of one run, at every level that has prompts: tokens that repeat earlier ones, keys and images.
 
-Prompts are cut from earlier ones and continue them, over one to three token values, so that prefixes meet in the cache.
-Some are the next turn of a chat: they begin with an earlier prompt and the tokens that were sampled after it.
+Prompts are cut from earlier ones, continue them, or differ from them in one token, over a few token values, so that
+prefixes meet in the cache. Some are the next turn of a chat: they begin with an earlier prompt and the tokens that were
+sampled after it. In a large world most prompts are short too, but some have thousands of tokens.
 """
 
 from collections.abc import Mapping
@@ -9,47 +10,30 @@ from random import Random
 
 from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.protocol.manager import Config, PromptKeys
+from kvproof.check.search.worlds import PLAIN_SHARE, differing_in_one_bit, draw_values, has_large_sizes, log_uniform
 
 NUM_KEPT = 6
-ADAPTERS = ((None, 0), ("X", 1), ("X", 2), ("Y", 3))  # ids are unique, names need not be
-SALTS = (None, "X", "Y")  # one small alphabet for every string, so that any two can be equal
+NUM_TOKENS_MAX, NUM_TOKENS_OF_RUN_MAX = 4_096, 100_000  # of a prompt, and of all of a run; later prompts are short
+ADAPTERS: tuple[tuple[str | None, int], ...] = (
+    (None, 0),
+    ("X", 1),
+    ("X", 2),
+    ("Y", 3),
+)  # ids are unique, names need not be
+SALTS: tuple[str | None, ...] = (None, "X", "Y")  # one small alphabet for every string, so that any two can be equal
+LONG_SALTS: tuple[str | None, ...] = (None, "tenant-0000-0000", "tenant-0000-0001", "tenant-1000-0000")
+PICTURES: tuple[tuple[str, int], ...] = (
+    ("P", 1),
+    ("R", 1),
+    ("Q", 2),
+    ("S", 3),
+)  # the name of an image determines its number of rows
 WITH_IMAGES = 0.8  # of the prompts that are long enough
-IMAGES = (("P", 1), ("R", 1), ("Q", 2), ("S", 3))  # the name of an image determines its number of rows
-NUM_IMAGES_MAX = 3  # of a prompt
+CHANGED_SHARE = 0.2  # of the prompts of a large world that repeat another: those that differ from it in one token
 SAME_CHAT = 0.8  # of the next turns, those with the adapter, salt and images of their chat
+NUM_IMAGES_MAX = 3  # of a prompt, in most runs
 KeyData = tuple[str | None, int, str | None]
 ImagesData = tuple[tuple[str, int, int], ...]
-
-
-def draw_key(random: Random, config: Config) -> KeyData:
-    """An adapter and a salt, as far as prompts of this configuration have them."""
-    name, number = random.choice(ADAPTERS) if config.keys >= PromptKeys.ADAPTERS else ADAPTERS[0]
-    return name, number, random.choice(SALTS) if config.keys >= PromptKeys.ADAPTERS_AND_SALTS else None
-
-
-def draw_images(random: Random, config: Config, num_tokens: int) -> ImagesData:
-    """The images in a prompt of so many tokens: in order, side by side or apart; the first often begins the prompt."""
-    if not (config.images and random.random() < WITH_IMAGES):
-        return ()
-    images, start = list[tuple[str, int, int]](), 0
-    for _ in range(random.randint(1, NUM_IMAGES_MAX)):
-        name, length = random.choice(IMAGES)
-        start += random.choice((0, 0, random.randint(0, num_tokens)))
-        if start + length > num_tokens:
-            break
-        images.append((name, start, length))
-        start += length
-    return tuple(images)
-
-
-def draw_key_and_images(
-    random: Random, config: Config, num_tokens: int, chat: ExpectedSequence | None
-) -> tuple[KeyData, ImagesData]:
-    """What a prompt of so many tokens differs in from others; the next turn of a chat mostly has what the chat has."""
-    if chat is not None and random.random() < SAME_CHAT:
-        adapter, number, salt = chat.key
-        return (adapter, number, salt), tuple((name, start, length) for name, start, length in chat.images)
-    return draw_key(random, config), draw_images(random, config, num_tokens)
 
 
 class Chats:
@@ -75,16 +59,27 @@ class Chats:
 
 
 class Prompts:
-    """The prompts of one run of a scheduler."""
+    """Draws the prompts of one run."""
 
-    def __init__(self, random: Random, block_size: int, length_max: int) -> None:
-        self.random, self.block_size, self.length_max = random, block_size, length_max
-        self.num_values = random.choice((1, 2, 2, 3))
+    def __init__(self, random: Random, config: Config, length_max: int) -> None:
+        self.random, self.config, self.length_max = random, config, min(length_max, NUM_TOKENS_MAX)
+        self.is_large = has_large_sizes(config)
+        self.values = draw_values(random)
         self.kept: list[tuple[int, ...]] = []
+        self.num_left = NUM_TOKENS_OF_RUN_MAX
+        self.adapters, self.salts, self.pictures, self.num_images_max = ADAPTERS, SALTS, PICTURES, NUM_IMAGES_MAX
+        if config.keys > PromptKeys.TOKENS and random.random() > PLAIN_SHARE:
+            first, *others = differing_in_one_bit(random, 3)
+            self.adapters = ((None, 0), ("X", first), *(("Y", number) for number in others))
+            self.salts = LONG_SALTS
+        if config.images and random.random() > PLAIN_SHARE:
+            rows_max = 3 * config.block_size
+            self.pictures = tuple((name, random.randint(1, rows_max)) for name in "ABCD")
+            self.num_images_max = random.choice((2, 4, 16))
 
     def some(self, count: int) -> tuple[int, ...]:
         """So many tokens."""
-        return tuple(self.random.randrange(self.num_values) for _ in range(count))
+        return tuple(self.random.choices(self.values, k=count))
 
     def draw(self, chat: ExpectedSequence | None) -> tuple[int, ...]:
         """The tokens of the next prompt; the next turn of a chat begins with all that the chat has."""
@@ -92,12 +87,62 @@ class Prompts:
         tokens = tuple(chat.tokens) if chat else ()
         if not tokens and self.kept and random.random() < 0.7:
             tokens = random.choice(self.kept)
+            if self.is_large and random.random() < CHANGED_SHARE:
+                at = min(len(tokens) - 1, self._place(len(tokens)))
+                tokens = (*tokens[:at], *self.some(1), *tokens[at + 1 :])
             if random.random() < 0.5:
-                tokens = tokens[: random.randint(0, len(tokens))]
+                tokens = tokens[: self._place(len(tokens))]
         if not tokens or random.random() < 0.5:
-            limit = max(1, self.length_max - len(tokens))
-            count = random.randint(1, limit if random.random() < 0.5 else min(limit, 2 * self.block_size))
+            count = self._num_more(max(1, self.length_max - len(tokens)))
             tokens += self.some(1) * count if random.random() < 0.5 else self.some(count)
+        if self.num_left < len(tokens):
+            tokens = tokens[: 2 * max(4, self.config.block_size // 8)]
+        self.num_left -= len(tokens)
         if len(self.kept) < NUM_KEPT:
             self.kept.append(tokens)
         return tokens
+
+    def _place(self, num_tokens: int) -> int:
+        """A place in a prompt; in a large world often the end of a block, or the last slot before it."""
+        random, size = self.random, self.config.block_size
+        if self.is_large and num_tokens >= size and random.random() < 0.5:
+            return size * random.randint(1, num_tokens // size) - random.randint(0, 1)
+        return random.randint(0, num_tokens)
+
+    def _num_more(self, limit: int) -> int:
+        """By how many tokens a prompt grows, up to a limit."""
+        random, size = self.random, self.config.block_size
+        if not self.is_large:
+            return random.randint(1, limit if random.random() < 0.5 else min(limit, 2 * size))
+        count = log_uniform(random, 1, limit)
+        if random.random() < 0.3:  # whole blocks, or a token more or less
+            count += random.choice((-1, 0, 0, 1)) - count % size
+        return min(limit, max(1, count))
+
+    def key_and_images(self, num_tokens: int, chat: ExpectedSequence | None) -> tuple[KeyData, ImagesData]:
+        """The key and images of a prompt of so many tokens; the next turn of a chat mostly has those of the chat."""
+        if chat is not None and self.random.random() < SAME_CHAT:
+            adapter, number, salt = chat.key
+            return (adapter, number, salt), tuple((name, start, length) for name, start, length in chat.images)
+        return self._key(), self.images(num_tokens)
+
+    def _key(self) -> KeyData:
+        """An adapter and a salt, as far as prompts of this configuration have them."""
+        random, keys = self.random, self.config.keys
+        name, number = random.choice(self.adapters) if keys >= PromptKeys.ADAPTERS else ADAPTERS[0]
+        return name, number, random.choice(self.salts) if keys >= PromptKeys.ADAPTERS_AND_SALTS else None
+
+    def images(self, num_tokens: int) -> ImagesData:
+        """The images of a prompt: in order, side by side or apart; the first often begins the prompt."""
+        random = self.random
+        if not (self.config.images and random.random() < WITH_IMAGES):
+            return ()
+        images, start = list[tuple[str, int, int]](), 0
+        for _ in range(random.randint(1, self.num_images_max)):
+            name, length = random.choice(self.pictures)
+            start += random.choice((0, 0, random.randint(0, num_tokens)))
+            if start + length > num_tokens:
+                break
+            images.append((name, start, length))
+            start += length
+        return tuple(images)

@@ -9,18 +9,20 @@ from random import Random
 from time import monotonic
 from typing import Any
 
-from kvproof.check.oracle.replay import Counterexample, unrepeated
+from kvproof.check.oracle.firing import is_large
+from kvproof.check.oracle.replay import Counterexample, interval_of, located, unrepeated
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.protocol.time_limit import time_limit
 from kvproof.check.search import suppression
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import OperationGenerator, Strategy
+from kvproof.check.search.worlds import draw_length
 from kvproof.spec.trace import Operation
 
 RUN_SECONDS_MAX = 20.0
 NUM_REFUSED_CONFIGS_MAX = 1000
-NUM_REPEATED_RUNS = 20
+NUM_REPEATED_RUNS, NUM_REPEATED_OPERATIONS = 20, 500
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,21 @@ def walk(
         random.getrandbits(64)
     while done.num_operations < max_operations and monotonic() - began < seconds:
         run: OperationGenerator | None = None
+        parts: Parts | None = None
         run_random = Random(random.getrandbits(64))
         without = suppression.disabled_features(run_random, options.known)
         config = strategy.draw_config(run_random, subject.capabilities, suppression.plain(fixed, without))
         operations = options.begin(config)
         done.num_drawn += 1
         try:
-            with time_limit(options.run_seconds):
+            length = min(draw_length(run_random, config, strategy.run_length), max_operations - done.num_operations)
+            with time_limit(options.run_seconds) as start_time:
                 run = strategy.generator(subject, run_random, config, without)
-                run.run(operations, min(strategy.run_length, max_operations - done.num_operations))
-            if done.num_runs < NUM_REPEATED_RUNS:
+                parts = Parts(run.judge, config, operations, start_time)
+                run.pause = parts.end
+                run.run(operations, length)
+                parts.end_run()
+            if done.num_runs < NUM_REPEATED_RUNS and len(operations) <= NUM_REPEATED_OPERATIONS:
                 _check_repetition(subject, config, operations)
         except Unsupported:
             num_refused += 1
@@ -93,7 +100,7 @@ def walk(
                 break
             continue
         except Finding as finding:
-            found = Counterexample(config, operations, finding)
+            found = located(subject, Counterexample(config, operations, finding), parts.num_good if parts else 0)
             if options.ends(found):
                 done.counterexample = found
         done.num_operations += len(operations)
@@ -108,6 +115,33 @@ def walk(
             progress(done.num_operations)
     done.seconds = monotonic() - began
     return done
+
+
+class Parts:
+    """What a walk does after a part of a run: it starts the time again, and lets a sparse judge compare everything."""
+
+    def __init__(self, judge: Any, config: Config, operations: list[Operation], start_time: Callable[[], None]) -> None:
+        self.judge, self.operations, self.start_time = judge, operations, start_time
+        self.interval = interval_of(config)
+        self.num_good = 0  # after so many operations everything was compared
+        self.is_sparse = is_large(config)
+        if self.is_sparse:
+            judge.is_sparse = True
+
+    def end(self) -> None:
+        """A part of the run is over."""
+        self.start_time()
+        if self.is_sparse and len(self.operations) - self.num_good >= self.interval:
+            self._compare()
+
+    def end_run(self) -> None:
+        """The run is over."""
+        if self.is_sparse and self.operations:
+            self._compare()
+
+    def _compare(self) -> None:
+        self.judge.compare_all(self.operations[-1][0])
+        self.num_good = len(self.operations)
 
 
 def _check_repetition(subject: Any, config: Config, operations: list[Operation]) -> None:

@@ -4,14 +4,17 @@ Each run has a configuration and weights of its own. After some operations no re
 until all is done; the judge knows by when that must be. The seed determines everything.
 """
 
+from collections.abc import Callable
 from random import Random
 
-from kvproof.check.oracle.firing import NUM_SEQS_MAX
+from kvproof.check.oracle.replay import NUM_TIMED
 from kvproof.check.oracle.scheduler.base import unfinished
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.oracle.scheduler.stepping import GROUP_MEMBERS_MAX
 from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
-from kvproof.check.search.prompts import Chats, Prompts, draw_key_and_images
+from kvproof.check.search.operations_by_kind import do_nothing
+from kvproof.check.search.prompts import Chats, Prompts
+from kvproof.check.search.worlds import NUM_AT_A_TIME, has_large_sizes
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 120  # operations before the drain
@@ -27,7 +30,8 @@ class SchedulerOperations:
     ) -> None:
         self.random, self.config = random, config
         self.judge = SchedulerJudge(subject, config)
-        pick = random.choice
+        self.pause: Callable[[], None] = do_nothing
+        pick, is_large = random.choice, has_large_sizes(config)
         self.arrives = pick((0.05, 0.2, 0.5))  # before each operation of a step
         self.bursts = pick((0.0, 0.2, 0.6))
         self.aborts = pick((0.0, 0.01, 0.05, 0.2)) * ("abort" not in without and subject.capabilities.aborts)
@@ -37,11 +41,11 @@ class SchedulerOperations:
         if subject.capabilities.runs_ahead:
             self.ahead = 1.0  # a step before the results of another
         self.arrivals = pick((0.2, 0.5, 1.0)) if config.transfers else 0.0
-        self.num_requests_max = random.randint(1, 8)
+        self.num_requests_max = pick(NUM_AT_A_TIME) if is_large else random.randint(1, 8)
         self.num_generated_max = pick((1, 4, 12, 30))
         fitting = min(config.max_model_len, config.num_gpu_blocks * config.block_size)
         longest = max(1, int(fitting * pick((0.2, 0.4, 0.7, 1.2))))  # long ones are ignored, short ones fill the pool
-        self.prompts, self.chats = Prompts(random, config.block_size, longest), Chats(random, self.judge.seqs)
+        self.prompts, self.chats = Prompts(random, config, longest), Chats(random, self.judge.seqs)
         self.samples = [self.prompts.some(NUM_SAMPLES) for _ in range(4)]
         self.num_seqs = self.num_requests = self.num_to_come = 0
 
@@ -91,7 +95,7 @@ class SchedulerOperations:
         for chunk in judge.under_way[0].step.chunks:
             if chunk.seq not in judge.seqs:
                 continue
-            if self.forks and random.random() < self.forks and len(judge.seqs) + len(forks) < NUM_SEQS_MAX:
+            if self.forks and random.random() < self.forks and len(judge.seqs) + len(forks) < judge.num_seqs_max:
                 if len(judge.seqs[chunk.seq].group.members) < GROUP_MEMBERS_MAX:
                     self.num_seqs += 1
                     forks.append((chunk.seq, self.num_seqs))
@@ -101,7 +105,7 @@ class SchedulerOperations:
 
     def _add(self) -> Operation:
         random, config = self.random, self.config
-        if len(self.judge.seqs) + config.group_size + 1 > NUM_SEQS_MAX:
+        if len(self.judge.seqs) + config.group_size + 1 > self.judge.num_seqs_max:
             self.num_to_come = 0
             return self._step()
         chat = self.chats.next_turn()
@@ -111,7 +115,7 @@ class SchedulerOperations:
         for _ in range(random.randint(1, config.group_size)):
             self.num_seqs += 1
             seqs.append(self.num_seqs)
-        key, images = draw_key_and_images(random, config, len(tokens), chat)
+        key, images = self.prompts.key_and_images(len(tokens), chat)
         encoder = None
         if config.cross and random.random() < 0.7:
             self.num_seqs += 1
@@ -136,3 +140,5 @@ class SchedulerOperations:
             operations.append(operation)
             if not apply(operation):
                 operations.pop()
+            elif len(operations) % NUM_TIMED == 0:
+                self.pause()

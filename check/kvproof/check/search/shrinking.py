@@ -25,9 +25,10 @@ from time import monotonic
 from typing import Any
 
 from kvproof.check.oracle.level import settings_of, typed
-from kvproof.check.oracle.replay import Counterexample, finding_of, is_same_failure
+from kvproof.check.oracle.replay import Counterexample, finding_of, is_same_failure, located
 from kvproof.check.protocol.manager import Config
 from kvproof.check.search.random_walk import WalkOptions, walk
+from kvproof.check.search.shrinking_worlds import smaller_worlds
 from kvproof.check.search.strategies import Strategy
 from kvproof.spec.trace import Operation
 
@@ -42,6 +43,8 @@ def sort_key(config: Config, operations: Sequence[Operation]) -> tuple[Any, ...]
 def _size(value: Any) -> tuple[int, int]:
     """How many values an argument holds, and their sum. What is left out or empty counts nothing."""
     if isinstance(value, tuple | list):
+        if set(map(type, value)) == {int}:
+            return len(value), sum(value)
         sizes = [_size(item) for item in value]
         return sum(number for number, _ in sizes), sum(total for _, total in sizes)
     if value is None or value is False:
@@ -54,11 +57,12 @@ class Shrinker:
 
     def __init__(self, subject: Any, found: Counterexample, deadline: float) -> None:
         self.subject, self.best, self.deadline = subject, found, deadline
+        self.num_replays = 0
         self.tried: set[tuple[Config, tuple[Operation, ...]]] = {(found.config, tuple(found.operations))}
 
     def is_out_of_time(self) -> bool:
-        """Whether the deadline has passed."""
-        return monotonic() > self.deadline
+        """Whether the deadline has passed, or enough runs were replayed."""
+        return monotonic() > self.deadline or self.num_replays >= NUM_REPLAYS_MAX
 
     def consider(self, config: Config, operations: list[Operation]) -> bool:
         """Take the candidate if it is simpler than the best run and refutes in the same way; whether it was taken."""
@@ -68,6 +72,7 @@ class Shrinker:
         self.tried.add(candidate)
         if sort_key(config, operations) >= sort_key(self.best.config, self.best.operations):
             return False
+        self.num_replays += 1
         finding = finding_of(self.subject, config, operations)
         if not is_same_failure(finding, self.best.finding) or finding is None:
             return False
@@ -88,6 +93,7 @@ class Shrinker:
         return self.best
 
 
+NUM_REPLAYS_MAX = 20_000
 SLICE_MAX = 6
 NUM_OPERATIONS_MAX = 60  # of a run in which every slice is tried
 PROMPTS = ("new", "add")  # operations whose fourth item is a prompt
@@ -232,6 +238,7 @@ def _cut(operation: Operation, config: Config, num_blocks: int) -> Operation:
 
 PASSES = (
     drain_at_once,
+    smaller_worlds,
     fewer_operations,
     plainer_settings,
     simpler_arguments,
@@ -247,7 +254,9 @@ NUM_WALKED_MAX = 5_000  # operations of one walk that looks for a shorter run
 
 def shrink(subject: Any, found: Counterexample, seconds: float) -> Counterexample:
     """The simplest run found within `seconds` that refutes the same property in the same way."""
-    return Shrinker(subject, found, monotonic() + seconds).run(PASSES)
+    best = Shrinker(subject, found, monotonic() + seconds).run(PASSES)
+    exact = located(subject, best)
+    return exact if exact.finding.kind == best.finding.kind else best
 
 
 def shortest(

@@ -21,6 +21,8 @@ class OperationGenerator(Protocol):
         """The judge of the run."""
         ...
 
+    pause: Callable[[], None]  # called after each part of the run
+
     def run(self, operations: list[Operation], length: int) -> None:
         """Draw and apply about so many operations, and append each to the list before it is applied. Raises Finding."""
         ...
@@ -51,7 +53,7 @@ class Strategy:
     """How the runs of one level are searched.
 
     judge: the name of the random walk in results. generator: opens a subject in a configuration; the last argument
-    names the features that the run disables. run_length: operations of one run, roughly.
+    names the features that the run disables. run_length: operations of one run in a small world, roughly.
     """
 
     level: Level

@@ -25,8 +25,7 @@ class Admitting(ManagerBase):
     ) -> bool:
         """A group of waiting sequences with one prompt arrives. encoder: its encoder sequence, and the tokens of it."""
         ids = [*seq_ids, *([encoder[0]] if encoder else [])]
-        num_tables = (self._num_waiting() + len(ids)) * len(self.config.kv_groups)
-        has_room = len(tokens) <= self.num_tokens_max and num_tables <= len(self.explainer.free_slots)
+        has_room = len(tokens) <= self.num_tokens_max and len(self.seqs) + len(ids) <= self.num_seqs_max
         if gid in self.groups or any(i in self.seqs for i in ids) or not tokens or not seq_ids or not has_room:
             return False
         group, whole, pictures = Group(gid), Key(*key), tuple(Image(*image) for image in images)
@@ -39,9 +38,6 @@ class Admitting(ManagerBase):
         if encoder:
             self.call("total-calls", "new_encoder", gid, encoder[0], list(encoder[1]))
         return True
-
-    def _num_waiting(self) -> int:
-        return sum(seq.status is Status.WAITING for seq in self.seqs.values())
 
     def op_lookup(self, gid: int) -> bool:
         """A waiting group is looked up in the prefix cache, and not admitted."""

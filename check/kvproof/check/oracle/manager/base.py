@@ -126,7 +126,8 @@ class ManagerBase(Oracle, OperationJudge):
             if not is_pending:
                 if num_tokens < self.limits.num_tokens and num_tokens < self.num_tokens_max:
                     found.setdefault("sample", []).append(gid)
-                if len(members) < self.limits.num_members and self.capabilities.fork and self.explainer.free_slots:
+                has_room = len(members) < self.limits.num_members and len(self.seqs) < self.num_seqs_max
+                if has_room and self.capabilities.fork:
                     found.setdefault("fork", []).extend([seq.id for seq in members])
         elif num_tokens > first.num_prompt and num_unseen == 1:
             found.setdefault("append", []).append(gid)

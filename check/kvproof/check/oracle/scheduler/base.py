@@ -178,6 +178,10 @@ class SchedulerState(Oracle, RuledJudge):
             self.compare_memory(others)
         worker.fresh.clear()
 
+    def observe_all(self, context: str) -> None:
+        """Observe the subject; requests that are over may have released their blocks."""
+        self.observe_released(context)
+
     def observe_released(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:
         """Observe the subject. A request that is over while a step uses its blocks may release them now or later.
 
@@ -189,8 +193,10 @@ class SchedulerState(Oracle, RuledJudge):
         if self.capabilities.dedups_after_step and context == COMPLETE:
             exchanged = [seq for seq in self.seqs.values() if seq.status is Status.RUNNING and seq.slot >= 0]
         doomed = [seq for request in self.requests.values() if request.is_doomed for seq in request.everyone()]
-        tables = self.call("total-calls", "observe").tables
-        released = [seq for seq in doomed if seq.slot >= 0 and tables.get(seq.id) is None]
+        released = []
+        if doomed:
+            tables = self.observed_part([seq.id for seq in doomed]).tables
+            released = [seq for seq in doomed if seq.slot >= 0 and tables.get(seq.id) is None]
         if released:
             self.execute()
         self.observe(context, [*released, *touched, *exchanged])

@@ -11,7 +11,6 @@ from typing import Any
 
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import Status
-from kvproof.check.oracle.firing import NUM_SEQS_MAX
 from kvproof.check.oracle.scheduler.base import ExpectedRequest, num_gains_max, unfinished
 from kvproof.check.oracle.scheduler.stepping import Stepping
 from kvproof.check.protocol.scheduler import ScheduledStep
@@ -52,7 +51,7 @@ class SchedulerJudge(Stepping):
             return False
         known = {*self.seqs, *self.to_come()}
         is_too_long = len(tokens) > self.num_tokens_max
-        if is_too_long or any(i in known for i in ids) or len(known) + len(ids) > NUM_SEQS_MAX:
+        if is_too_long or any(i in known for i in ids) or len(known) + len(ids) > self.num_seqs_max:
             return False
         request, whole = ExpectedRequest(request_id, len(tokens), max_tokens), Key(*key)
         pictures = tuple(Image(*image) for image in images)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import ExpectedSequence, Status
-from kvproof.check.oracle.firing import NUM_SEQS_MAX
 from kvproof.check.oracle.scheduler.base import (
     COMPLETE,
     LAUNCH,
@@ -41,7 +40,10 @@ class Stepping(SchedulerState):
             order.call_begins()
         step = self.call("total-calls", "schedule")
         check_answer("schedule", step, ScheduledStep)
-        self.explainer.observed = self.call("total-calls", "observe")
+        if self.is_sparse:
+            self.explainer.observed = self.observed_part(list(self.seqs))
+        else:
+            self.explainer.observed = self.call("total-calls", "observe")
         self.num_steps += 1
         self.scheduled_step = step
         self.used_by_step.clear()
@@ -226,7 +228,7 @@ class Stepping(SchedulerState):
             and not self.config.async_steps
             and self.last_step is None
             and child_id not in self.seqs
-            and len(self.seqs) < NUM_SEQS_MAX
+            and len(self.seqs) < self.num_seqs_max
             and len(request.members) < min(GROUP_MEMBERS_MAX, self.config.max_num_seqs)
             and request.num_left(parent) > 1
             and len(parent.tokens) + 1 < self.config.max_model_len

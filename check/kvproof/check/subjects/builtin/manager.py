@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -249,6 +249,9 @@ class BuiltIn(ManagerAdapter):
     def observe(self) -> Observation:
         return observation_of(self.manager, self.encoders)
 
+    def observe_part(self, seqs: Sequence[int]) -> Observation:
+        return part_of(self.manager, self.encoders, seqs)
+
 
 def extra_of(key: Key) -> Hashable:
     """What KV depends on in addition to tokens: the adapter and the salt; None if there is neither."""
@@ -292,6 +295,19 @@ def observation_of(manager: Any, encoders: Mapping[str, int]) -> Observation:
     free_ids = manager.free_ids(Device.GPU) + manager.evictable_ids(Device.GPU) + manager.free_ids(Device.CPU)
     free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
     return Observation(tables, free, reserved, refs, free_ids)
+
+
+def part_of(manager: Any, encoders: Mapping[str, int], seqs: Sequence[int]) -> Observation:
+    """Copies of the tables of these sequences, and the counts of free blocks."""
+    null, found = manager.null_block_id, {seq: manager.tables.get(seq) for seq in seqs}
+    found |= {seq: manager.cross_tables.get(request) for request, seq in encoders.items() if seq in found}
+    tables = {
+        seq: [table.ids[:] if null is None else [NULL_BLOCK if b == null else b for b in table.ids]]
+        for seq, table in found.items()
+        if table is not None
+    }
+    free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
+    return Observation(tables, free, () if null is None else (null,))
 
 
 PROMPT_BESIDE_RING = Assumption(

@@ -69,6 +69,9 @@ class OwnPool:
         self.cached.forget_all()
         return True
 
+    def observe_part(self, seqs: list[int]) -> Observation:
+        return Observation({}, (self.blocks.num_free, 0))
+
     def observe(self) -> Observation:
         evictable = [] if self.cached is None else list(self.cached.evictor.in_order())
         return Observation({}, (self.blocks.num_free, 0), (), self.refcounts[:], [*self.blocks.free_ids, *evictable])

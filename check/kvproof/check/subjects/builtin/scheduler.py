@@ -9,7 +9,14 @@ from typing import Any
 from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
-from kvproof.check.subjects.builtin.manager import BuiltIn, extra_of, images_in_block, new_manager, observation_of
+from kvproof.check.subjects.builtin.manager import (
+    BuiltIn,
+    extra_of,
+    images_in_block,
+    new_manager,
+    observation_of,
+    part_of,
+)
 from kvproof.impl import BlockManager, InvalidValueError, Sequence, SequenceGroup, SequenceStatus
 from kvproof.impl.scheduler import PreemptionMode, Scheduler, SchedulerOutputs
 from kvproof.impl.scheduler import SchedulerConfig as BuiltInConfig
@@ -130,3 +137,6 @@ class BuiltInScheduler(SchedulerAdapter):
 
     def observe(self) -> Observation:
         return observation_of(self.manager, self.encoders)
+
+    def observe_part(self, seqs: list[int]) -> Observation:
+        return part_of(self.manager, self.encoders, seqs)

@@ -207,3 +207,6 @@ class VllmV1(ManagerAdapter):
 
     def observe(self) -> Observation:
         return self._reader.observe()
+
+    def observe_part(self, seqs: list[int]) -> Observation:
+        return self._reader.observe_part(seqs)

@@ -1,7 +1,7 @@
 """Observations of vLLM's V1 KV cache manager, and the configuration from which one is made."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
@@ -25,15 +25,25 @@ class ManagerReader:
             getattr(one, "single_type_manager", one).req_to_blocks for one in managers
         ]
 
+    def _tables(self, names: Iterable[str]) -> dict[int, list[list[int]]]:
+        null, tables = self._null, dict[int, list[list[int]]]()
+        for name in names:
+            rows = [row.get(name, ()) for row in self._rows]
+            if any(rows):
+                tables[int(name)] = [[NULL_BLOCK if block is null else block.block_id for block in row] for row in rows]
+        return tables
+
+    def observe_part(self, seqs: Iterable[int]) -> Observation:
+        """The tables of these sequences, and the count of free blocks."""
+        return Observation(
+            self._tables(map(str, seqs)), (self._pool.free_block_queue.num_free_blocks, 0), self._reserved
+        )
+
     def observe(self) -> Observation:
         """Tables, refcounts, and the free queue from its first block to its last."""
         null, queue = self._null, self._pool.free_block_queue
-        tables: dict[int, list[list[int]]] = {}
         first, *others = self._rows
-        for name in dict.fromkeys(chain(*self._rows)) if others else first:
-            rows = [first.get(name, ()), *(further.get(name, ()) for further in others)] if others else [first[name]]
-            if any(rows):
-                tables[int(name)] = [[NULL_BLOCK if block is null else block.block_id for block in row] for row in rows]
+        tables = self._tables(dict.fromkeys(chain(*self._rows)) if others else list(first))
         refs = [block.ref_cnt for block in self._blocks]
         if null is not None:
             refs[null.block_id] = 0

@@ -94,3 +94,6 @@ class VllmV1Pool:
 
     def observe(self) -> Observation:
         return self._reader.observe()
+
+    def observe_part(self, seqs: list[int]) -> Observation:
+        return self._reader.observe_part(seqs)

@@ -271,6 +271,9 @@ class VllmV1Scheduler(SchedulerAdapter):
         for seq in finished:
             del self._requests[seq]
 
+    def observe_part(self, seqs: list[int]) -> Observation:
+        return self._reader.observe_part(seq for seq in seqs if seq in self._requests)
+
     def observe(self) -> Observation:
         """What the manager shows, without the tables of finished requests whose blocks a transfer still holds."""
         found = self._reader.observe()

@@ -1,0 +1,76 @@
+"""How large the world of a run is: most worlds are small, and one in seven is large in one way or in several.
+
+Runs are drawn from a swarm (Groce et al., "Swarm Testing", 2012): each has sizes, values, features and weights of its
+own. Small worlds find most faults, and find them fastest and with the shortest runs. But some faults need a size: a
+block with many slots, a table with many entries, a pool with many blocks, or a long life. A large world has one of
+these, or several at once, and may have no operations of some kinds at all. Values do not cost time, so every world may
+have tokens, adapters and salts that are large numbers and differ in one bit only.
+"""
+
+from random import Random
+
+from kvproof.check.protocol.features import NUM_BLOCKS_MAX
+from kvproof.check.protocol.manager import Config
+
+BLOCK_SIZES = (1, 2, 2, 3, 4)
+NUM_BLOCKS_MIN = 3
+LARGE_SHARE = 1 / 8  # of the runs: those with large blocks, with many blocks, or with both
+LARGE_BLOCK_SIZES = (8, 16, 16, 32, 32, 64, 128, 256)
+LARGE_NUM_BLOCKS = (NUM_BLOCKS_MAX + 1, 2_048)
+LONG_LIVES = (1_000, 2_000, 4_000)  # operations
+LONG_SHARE, LARGE_LONG_SHARE = 1 / 64, 1 / 12  # of the small and of the large runs: those with a long life
+NUM_AT_A_TIME = (1, 2, 4, 8, 24, 40)  # at most so many groups, requests or holders are there in a large run
+ABSENT_SHARE = 1 / 6  # of the operations that a large run can do without: those that it never does
+VALUE_BITS = 31  # of tokens and adapters: engines keep them in signed 32-bit numbers
+PLAIN_SHARE = 0.6  # of the runs: those whose values are the first numbers
+
+
+def log_uniform(random: Random, least: int, most: int) -> int:
+    """A number from `least` to `most`; each order of magnitude is equally likely."""
+    return min(most, int(least * (most / least) ** random.random() + 0.5)) if most > least else most
+
+
+def draw_small_sizes(random: Random) -> tuple[int, int]:
+    """The slots of a block, and the blocks of the GPU, of a small world."""
+    return random.choice(BLOCK_SIZES), random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX)
+
+
+def draw_sizes(random: Random) -> tuple[int, int]:
+    """The slots of a block, and the blocks of the GPU."""
+    block_size, num_blocks = draw_small_sizes(random)
+    if random.random() < LARGE_SHARE:
+        ways = random.choice((1, 2, 3))  # large blocks, many blocks, both
+        block_size = random.choice(LARGE_BLOCK_SIZES) if ways & 1 else block_size
+        num_blocks = log_uniform(random, *LARGE_NUM_BLOCKS) if ways & 2 else num_blocks
+    return block_size, num_blocks
+
+
+def has_large_sizes(config: Config) -> bool:
+    """Whether a configuration has large blocks, or more blocks than a small one."""
+    num_blocks_max = NUM_BLOCKS_MAX * len(config.kv_groups)
+    return config.block_size > max(BLOCK_SIZES) or max(config.num_gpu_blocks, config.num_host_blocks) > num_blocks_max
+
+
+def draw_length(random: Random, config: Config, usual: int) -> int:
+    """How many operations the run has. usual: in a small world."""
+    is_large = has_large_sizes(config)
+    if random.random() < (LARGE_LONG_SHARE if is_large else LONG_SHARE):
+        return random.choice(LONG_LIVES)
+    return usual * random.choice((1, 1, 2)) if is_large else usual
+
+
+def differing_in_one_bit(random: Random, count: int) -> list[int]:
+    """Different positive numbers; each differs from the first in one bit."""
+    first = random.getrandbits(VALUE_BITS) | 1 << random.randrange(VALUE_BITS)
+    others = (first ^ 1 << bit for bit in random.sample(range(VALUE_BITS), count))
+    return [first, *[number for number in others if number][: count - 1]]
+
+
+def draw_values(random: Random) -> tuple[int, ...]:
+    """The token values of a run: a few, so that prompts meet."""
+    count = random.choice((1, 2, 2, 3))
+    if random.random() < PLAIN_SHARE:
+        return tuple(range(count))
+    if random.random() < 0.5:
+        return tuple(differing_in_one_bit(random, count + 1))
+    return tuple(random.getrandbits(VALUE_BITS) for _ in range(count + 2))
