@@ -369,3 +369,9 @@ def test_a_function_that_a_decorator_changes_is_refused() -> None:
 
     with pytest.raises(NotInLanguage, match="a decorator changes this function"):
         _source(more)
+
+
+def test_a_function_that_keeps_its_results_is_refused_with_its_line() -> None:
+    with pytest.raises(NotInLanguage, match="a decorator changes this function") as refusal:
+        _source(functools.lru_cache(graded))
+    assert refusal.value.line == graded.__code__.co_firstlineno

@@ -292,8 +292,9 @@ def _stored(function: ast.FunctionDef) -> frozenset[str]:
 def _source(function: Callable[..., Any]) -> tuple[ast.FunctionDef, str]:
     """The syntax tree of a function, its lines numbered as in its file."""
     if hasattr(function, "__wrapped__"):
-        file = inspect.getsourcefile(function) or "?"
-        place = ast.Pass(lineno=function.__code__.co_firstlineno, col_offset=0)
+        inner = inspect.unwrap(function)  # a decorator need not give a function
+        file = inspect.getsourcefile(inner) or "?"
+        place = ast.Pass(lineno=inner.__code__.co_firstlineno, col_offset=0)
         raise Frame(file, {}, ()).error(place, "a decorator changes this function", "prove the function without it")
     lines, first = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
