@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test soak faults proofs-accept check-certificates lint format typecheck bench engines-test peers clean help .venv
+.PHONY: verify test soak faults proofs-accept check-certificates lint format typecheck bench engines-matrix false-alarms engines-test peers clean help .venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +68,12 @@ typecheck: $(READY) ## mypy, strict; and the types of z3 and triton against the 
 
 bench: $(READY) ## side-by-side speed; prints ratios
 	$(BIN)/python -m benchmarks
+
+engines-matrix: $(READY) ## run every engine release that docs/engines.md claims, and write its table; can be resumed
+	$(BIN)/python -m benchmarks.engines_matrix $(MATRIX)
+
+false-alarms: $(READY) ## 20,000,000 operations on subjects that are believed to be correct; can be resumed
+	$(BIN)/python -m benchmarks.false_alarms
 
 engines-test: $(READY) ## the tests that download engine releases
 	$(BIN)/pytest -m engine

@@ -25,9 +25,12 @@ from kvproof.reports.result import Result
 PAGE = Path(__file__).parents[1] / "docs" / "engines.md"
 BEGIN, END = "<!-- engines-matrix: begin -->\n", "<!-- engines-matrix: end -->\n"
 OPERATIONS, SEED = 3_000, 1
+LISTED_MAX = 12  # releases that a row lists by name
 HEAD = (
-    "| subject | level | release | operations each | verdict | findings | not driven |\n|---|---|---|---|---|---|---|\n"
+    "| subject, level | releases | operations of each, at least | verdict | findings | not reached |\n"
+    "|---|---|---|---|---|---|\n"
 )
+LACKING = "\nNot driven at all, because the adapter of the subject does not declare the feature:\n\n"
 
 
 @dataclass(frozen=True)
@@ -82,29 +85,41 @@ def _spread(some: list[Entry]) -> list[Entry]:
 
 
 def table(entries: dict[str, list[Entry]], out: Path) -> str:
-    """The rows of the page: releases with the same outcome share a row."""
-    lines = []
+    """The rows of the page, and the features that are not driven.
+
+    Releases with the same verdict and findings, and none that differs between them, share a row.
+    """
+    lines, lacks = [], []
     for name, some in entries.items():
-        outcomes = [(entry, _outcome(earlier(folder_of(out, entry.subject)))) for entry in some]
-        for outcome, same in groupby(outcomes, key=lambda pair: pair[1]):
-            labels = [entry.label for entry, _ in same]
-            releases = labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]} ({len(labels)})"
-            lines.append(f"| `{name}` {some[0].row.level} | {releases} | {' | '.join(outcome)} |\n")
-    return HEAD.replace("| subject | level |", "| subject, level |").replace("|---|---|", "|---|", 1) + "".join(lines)
+        outcomes = [(entry.label, earlier(folder_of(out, entry.subject))) for entry in some]
+        ran = [(label, result) for label, result in outcomes if result is not None]
+        lines += [
+            _row(some[0].row, verdict, list(same)) for verdict, same in groupby(ran, key=lambda pair: _verdict(pair[1]))
+        ]
+        if others := [label for label, result in outcomes if result is None]:
+            lines.append(f"| `{name}` {some[0].row.level} | {', '.join(others)} | 0 | not run | | |\n")
+        without = {result.run.host.get("lacks", "") for _, result in ran} - {""}
+        lacks += [f"- `{name}`: {' / '.join(sorted(without))}\n"] if without else []
+    return f"{HEAD}{''.join(lines)}{LACKING}{''.join(lacks)}"
 
 
-def _outcome(result: Result | None) -> tuple[str, ...]:
-    """Operations, verdict, findings and what was not driven, as cells."""
-    if result is None:
-        return "0", "not run", "", ""
-    count = num_operations(result)
+def _row(row: Row, verdict: tuple[str, str], releases: list[tuple[str, Result]]) -> str:
+    """Releases with the same verdict and findings, and the situations that none of them reached."""
+    labels, results = zip(*releases, strict=True)
+    named = ", ".join(labels) if len(labels) <= LISTED_MAX else f"{len(labels)} from {labels[0]} to {labels[-1]}"
+    missed = [[witness.name for witness in result.unmet_witnesses()] for result in results]
+    never = ", ".join(name for name in missed[0] if all(name in names for names in missed))
+    cells = f"`{row.name}` {row.level}", named, f"{min(map(num_operations, results)):,}", *verdict, never
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _verdict(result: Result) -> tuple[str, str]:
+    """The verdict and the findings, or why the release was not driven."""
     found = findings(result)
-    identities = "; ".join(f"`{f.property}` {_plain(f.signature)}{' (excused)' * bool(f.excused)}" for f in found)
     if (problem := fault(result)) and not found:
-        return f"{count:,}", "not driven", "", _plain(problem)
-    verdict = "refuted" if any(not f.excused for f in found) else "not refuted"
-    missed = [f"not reached: {', '.join(w.name for w in result.unmet_witnesses())}"] * bool(result.unmet_witnesses())
-    return f"{count:,}", verdict, identities, "; ".join((*missed, *([_plain(problem)] if problem else [])))
+        return "not driven", _plain(problem)
+    identities = "; ".join(f"`{f.property}` {_plain(f.signature)}{' (excused)' * bool(f.excused)}" for f in found)
+    return "refuted" if any(not f.excused for f in found) else "not refuted", identities
 
 
 def _plain(text: str) -> str:
@@ -140,8 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if time.monotonic() - began > 60 * asked.minutes:
             break
         result = drive(entry.subject, asked.operations, SEED, folder)
-        count, verdict, *_ = _outcome(result)
-        print(f"{entry.subject}: {count} operations, {verdict}", flush=True)
+        print(f"{entry.subject}: {num_operations(result):,} operations, {_verdict(result)[0]}", flush=True)
     if not asked.only:
         write_page(entries, asked.out)
 
