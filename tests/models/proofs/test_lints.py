@@ -105,7 +105,9 @@ def test_a_quantifier_without_end_is_found_in_a_function_that_decides_and_not_in
     decides = "def holds(state: State, seq, block):\n    return all(state.table[seq][i] == block for i in INDEXES)"
     claims = "def counters_add_up(state: State):\n    return all(state.table[0][i] == 0 for i in INDEXES)"
     denies = "def counters_add_up(state: State):\n    return not all(state.table[0][i] == 0 for i in INDEXES)"
-    assert [len(found(with_functions(text), "stated-bounds")) for text in (decides, claims, denies)] == [1, 0, 1]
+    judges = "def num_steps_max(state: State):\n    return all(state.table[0][i] == 0 for i in INDEXES)"
+    texts = (decides, judges, claims, denies)
+    assert [len(found(with_functions(text), "stated-bounds")) for text in texts] == [1, 1, 0, 1]
 
 
 def test_a_bound_by_functions_that_call_each_other_is_none() -> None:

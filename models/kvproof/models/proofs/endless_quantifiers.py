@@ -156,12 +156,10 @@ def _is_name(node: ast.expr, name: str) -> bool:
 
 
 def _is_length(node: ast.expr, size: str, function: ast.FunctionDef) -> bool:
-    """Whether an expression reads one of the lengths of a state, with all of its indexes."""
-    num_indexes = 0
+    """Whether an expression reads one of the lengths of a state."""
     while isinstance(node, ast.Subscript):
-        num_indexes, node = num_indexes + 1, node.value
+        node = node.value
     if not isinstance(node, ast.Attribute) or LENGTHS.get(node.attr) != size:
         return False
     states = [one.arg for one in function.args.args if one.annotation and ast.unparse(one.annotation) == "State"]
-    is_state = isinstance(node.value, ast.Name) and node.value.id in states
-    return is_state and num_indexes == len(FIELDS[node.attr].domains)
+    return isinstance(node.value, ast.Name) and node.value.id in states
