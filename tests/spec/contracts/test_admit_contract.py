@@ -1,6 +1,5 @@
 """The contract of an admission, run: prompts that are partly cached are admitted on a small machine, rule by rule."""
 
-import inspect
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -11,13 +10,12 @@ import pytest
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.mutants import mutated
 from kvproof.models.mutation.operators import Mutant
+from kvproof.spec.contract_run import ContractBroken, ContractRun
 from kvproof.spec.contract_texts import CONTRACTS
-from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import Machine
 from kvproof.spec.text.state import EVICTABLE, FREE, GPU, NONE, State
 
 SCOPE = Scope(5, 1, 3, 6, 2, caching=True, lookahead=1, level="rules")
-RULES = {rule.__name__: rule for rule in COLLECTED.rules}
 (CONTRACT,) = [one for one in CONTRACTS if one.rule == "admit"]
 Given = dict[str, Any]
 
@@ -55,36 +53,22 @@ def a_prompt(state: State, source: random.Random) -> Given:
     }
 
 
-def admitted(machine: Machine, start: State, given: Given, source: random.Random) -> tuple[State, Counter[str]] | None:
+def admitted(machine: Machine, start: State, given: Given, source: random.Random) -> ContractRun | None:
     """Fire rule by rule, and hold each state against the contract; None if admission does not say OK."""
-
-    state = machine.copy(start)
-
-    def of(name: str, **chosen: Any) -> Any:
-        return machine.value(name, {"start": start, "state": state, **CONTRACT.arguments(given), **chosen})
-
-    if not of(CONTRACT.precondition):
+    run = ContractRun(machine, CONTRACT, start, given)
+    if not run.can_begin():
         return None
-    fired = Counter[str]()
-    while (left := of(CONTRACT.variant)) > 0:
-        assert of(CONTRACT.loop_invariant)
-        assert CONTRACT.can_choose is not None
-        assert of(CONTRACT.can_choose)
+    run.begin()
+    while run.left() > 0:
         choices = [
             (rule, chosen)
             for rule, choice in CONTRACT.firings
-            for chosen in chosen_for(rule, state, given)
-            if of(str(choice), **chosen)
+            for chosen in chosen_for(rule, run.state, given)
+            if run.value(str(choice), **chosen)
         ]
-        rule, chosen = source.choice(choices)
-        arguments = given | chosen
-        parameters = list(inspect.signature(RULES[rule]).parameters)[1:]
-        assert machine.rules[rule](state, *(arguments[name] for name in parameters)) is None
-        fired[rule] += 1
-        assert 0 <= of(CONTRACT.variant) < left
-    assert of(CONTRACT.loop_invariant)
-    assert of(CONTRACT.name)
-    return state, fired
+        run.fire(*source.choice(choices))
+    run.end()
+    return run
 
 
 def chosen_for(rule: str, state: State, given: Given) -> Iterator[Given]:
@@ -129,7 +113,7 @@ def admitted_again_and_again(machine: Machine, seed: int) -> Counter[str]:
         if done is None:
             fired["refused"] += 1
         else:
-            state, fired = done[0], fired + done[1]
+            state, fired = done.state, fired + done.fired
         if any(state.live):
             moved_on(machine, state, source)
     return fired
@@ -151,5 +135,5 @@ def test_an_admission_does_what_its_contract_says() -> None:
     ],
 )
 def test_an_admission_that_does_something_else_breaks_its_contract(mutant: Mutant) -> None:
-    with pytest.raises(AssertionError):
+    with pytest.raises(ContractBroken):
         admitted_again_and_again(mutated(mutant, sizes_of(SCOPE), with_checks=False), 0)
