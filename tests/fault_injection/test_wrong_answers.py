@@ -14,6 +14,10 @@ from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.subjects.builtin.manager import ANSWERS, BuiltIn, Generation1, blocks_of_ring
 from kvproof.check.subjects.builtin.pool import OwnPool
+from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
+from kvproof.impl.scheduler import Scheduler
+from kvproof.impl.scheduler_queues import ArrivalQueue
+from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 
 NUM_OPERATIONS = 20_000
 
@@ -116,6 +120,37 @@ class LargerRing(Generation1):
         return BuiltIn.make(self, replace(config, window=window))
 
 
+class HiddenWhileOthersWait(ArrivalQueue):
+    """A queue of swapped groups that looks empty while any group waits."""
+
+    waiting: ArrivalQueue
+
+    def __len__(self) -> int:
+        return 0 if len(self.waiting) else super().__len__()
+
+
+class NewPromptsFirst(Scheduler):
+    """Brings a swapped group back only when no new prompt waits."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.swapped = HiddenWhileOthersWait()
+        self.swapped.waiting = self.waiting
+
+
+class StarvesSwappedGroups(BuiltInScheduler):
+    """The scheduler that serves new prompts first."""
+
+    def __init__(self) -> None:
+        super().__init__(NewPromptsFirst)
+
+
+class EvictsByUse(BuiltIn):
+    """Declares the order of release, and evicts by use."""
+
+    capabilities = replace(BuiltIn.capabilities, eviction=SEQUENCE_LRU)
+
+
 CACHED = {"caching": True, "num_host_blocks": 0}
 SWAPPED = {"num_host_blocks": 6}
 RING = {"window": 3, "block_size": 2, "chunked": False, "num_host_blocks": 0}
@@ -130,6 +165,8 @@ LIARS: list[tuple[type, str, str, dict[str, Any]]] = [
     (ForgetsTheLookahead, "admission-sound", "can_admit", {"lookahead": 5, "caching": False, "window": None}),
     (NeverAPromptLongerThanThePool, "admission-final", "says NEVER", RING),
     (LargerRing, "window-kept", "holds", RING | {"num_gpu_blocks": 12, "watermark": 0.0}),
+    (StarvesSwappedGroups, "arrival-order", "was let in before", {"num_host_blocks": 12, "preemption": "swap"}),
+    (EvictsByUse, "eviction-order", "was evicted", CACHED),
     (PoolThatLosesHits, "hit-found", "misses at most 0 blocks", {"caching": True}),
 ]
 

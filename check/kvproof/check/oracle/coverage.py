@@ -72,6 +72,10 @@ RECORDED_POOL = Need(
     lambda facts: facts.shows_refcounts,
     "refcounts and free lists are not in this recording (record with shows_pool=True)",
 )
+IN_ORDER = Need(
+    lambda facts: facts.can.num_overtaken_max is not None,
+    "the subject does not declare how many later requests may be let in before an earlier one",
+)
 SCHEDULER_LEVEL = never("judged only at the scheduler level")
 MANAGER_LEVEL = never("judged only at the manager level")
 REPEATED = never("checked by the walker, and when a finding is replayed")
@@ -118,6 +122,9 @@ PROPERTIES: dict[str, dict[str, Need]] = {
     ),
     "progress": _row(
         SCHEDULER_LEVEL, scheduler=NOTHING, recording=never("a request that waits leaves no line in a recording")
+    ),
+    "arrival-order": _row(
+        SCHEDULER_LEVEL, scheduler=IN_ORDER, recording=never("a request that waits leaves no line in a recording")
     ),
     "nondeterministic": _row(REPEATED, recording=never("a recording has every call once")),
 }

@@ -9,7 +9,7 @@ had that content already, the manager may have evicted and filled it, or shared 
 not judged until it is used again.
 
 *By release* (SEQUENCE_LRU): the call in which the last sequence that held a block gave it up. What two sequences give
-up in one call is not compared, since either may have gone first.
+up in one call is not compared, since either may have gone first; nor what a scheduler releases in one step.
 
 Each call is judged as a whole, since it may take its victims in any order: no victim may go before a block that could
 have been evicted during the whole call and still can. A block is not judged while another block has the same content:
@@ -84,7 +84,7 @@ class EvictionOrder:
             block = self.state.table[seq][index]
             if block < len(self.last_used):
                 self.last_used[block], self.prefix[block] = self.num_calls, index + 1
-                self.released_by[block] = seq
+                self.released_by[block] = seq if self._at_start is None else -1 - block
 
     def call_begins(self) -> None:
         """Record what is evictable now: in a call that releases and takes in any order, only that is judged."""

@@ -137,6 +137,7 @@ class Capabilities:
     aborts: bool = True  # a request may be aborted at any time
     bounds_only_steps: bool = False  # `max_num_seqs` bounds the sequences of one step, not all that are running
     runs_ahead: bool = False  # a step is launched before the results of the previous one are read
+    num_overtaken_max: int | None = None  # later requests that may be let in while one waits or is swapped; None: any
     forks_itself: bool = False  # of a request with several sequences it computes one, and forks it by itself
     transfers: bool = False  # KV is loaded from elsewhere and sent there while steps run
 

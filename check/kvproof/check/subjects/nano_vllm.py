@@ -176,7 +176,9 @@ class NanoVllmScheduler(SchedulerAdapter):
     """nano-vllm's `nanovllm.engine.scheduler.Scheduler`."""
 
     name = "nano-vllm-scheduler"
-    capabilities = Capabilities(caching=True, chunked=True, aborts=False, bounds_only_steps=True, eviction=SEQUENCE_LRU)
+    capabilities = Capabilities(
+        caching=True, chunked=True, aborts=False, bounds_only_steps=True, eviction=SEQUENCE_LRU, num_overtaken_max=0
+    )
     assumptions = SCHEDULER_ASSUMPTIONS
 
     def __init__(self, path: str) -> None:

@@ -51,6 +51,12 @@ def may_recompute(num_members: int) -> bool:
     return num_members == 1
 
 
+@predicate
+def is_served_in_order(num_overtaken: int, num_overtaken_max: int) -> bool:
+    """While a request waits or is swapped, only a bounded number of later ones is let in; with 0, none is."""
+    return num_overtaken <= num_overtaken_max
+
+
 @function
 def num_steps_max(num_gains: int, max_model_len: int, max_num_batched_tokens: int, num_under_way: int) -> int:
     """The most steps that `num_gains` gains take. `num_under_way`: steps under way when one is scheduled."""

@@ -128,6 +128,10 @@ MEANINGS: dict[str, Meaning] = {
         "A waiting request that fits into an idle pool is eventually scheduled.",
         "A request hangs.",
     ),
+    "arrival-order": Meaning(
+        "While a request waits or is swapped, no more later ones are let in than the scheduler declares.",
+        "A request starves while new ones are served.",
+    ),
     "nondeterministic": Meaning(
         "The same calls give the same answers.",
         "A fault that cannot be reproduced.",

@@ -66,11 +66,12 @@ class ExpectedRequest(Group):
     It is *doomed* when it is over but a step under way still uses its blocks.
     """
 
-    __slots__ = ("is_doomed", "is_sent", "max_tokens", "num_prompt", "to_come")
+    __slots__ = ("is_doomed", "is_sent", "max_tokens", "num_overtaken", "num_prompt", "to_come")
 
     def __init__(self, request_id: int, num_prompt: int, max_tokens: int) -> None:
         super().__init__(request_id)
         self.num_prompt, self.max_tokens, self.is_doomed = num_prompt, max_tokens, False
+        self.num_overtaken = 0  # later requests that were let in since this one began to wait, or was swapped out
         self.is_sent = False  # whether its KV is sent elsewhere when it is over
         self.to_come: list[int] = []  # sequences that the scheduler will fork it into
 

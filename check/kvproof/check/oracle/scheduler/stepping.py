@@ -8,6 +8,7 @@ from kvproof.check.oracle.scheduler.base import (
     COMPLETE,
     LAUNCH,
     SCHEDULE,
+    ExpectedRequest,
     SchedulerState,
     UnderWay,
     unfinished,
@@ -17,7 +18,7 @@ from kvproof.check.oracle.scheduler.self_forking import born_since, explain_birt
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import Access, ScheduledStep, SchedulerConfig, SchedulerSubject
-from kvproof.spec.text.budgets import is_within_budget
+from kvproof.spec.text.budgets import is_served_in_order, is_within_budget
 from kvproof.spec.text.identity import Identities
 
 GROUP_MEMBERS_MAX = 4
@@ -47,6 +48,7 @@ class Stepping(SchedulerState):
         self.num_steps += 1
         self.scheduled_step = step
         self.used_by_step.clear()
+        held_up = [request for request in unfinished(self.requests) if not is_running(request)]
         has_moved = self.step_explainer.explain(step)
         self.worker.copies += step.copies
         self.settle(SCHEDULE)
@@ -54,6 +56,7 @@ class Stepping(SchedulerState):
         if order is not None:
             order.used([part.slot for seq in self.used_by_step.values() for part in seq.parts], self.num_steps)
         self._judge_budgets(step)
+        self._judge_order(held_up)
         self._judge_progress(has_moved)
         flights = self.pending.launch(self.used_by_step.values(), SCHEDULE)
         self.under_way.append(UnderWay(step, frozenset(self.used_by_step), flights))
@@ -90,6 +93,29 @@ class Stepping(SchedulerState):
                 expected=limits,
                 observed=(num_tokens, len(step.chunks)),
             )
+
+    def _judge_order(self, held_up: Sequence[ExpectedRequest]) -> None:
+        """Later requests may not starve earlier ones. held_up: those that waited or were swapped, by arrival."""
+        most = self.capabilities.num_overtaken_max
+        if most is None or self.config.transfers:  # a load lets a request wait, and nobody waits for it
+            return
+        num_let_in, last = 0, None
+        for request in reversed(held_up):
+            if is_running(request):
+                num_let_in, last = num_let_in + 1, request
+                request.num_overtaken = 0
+            elif num_let_in and last is not None and request.id in self.requests and not request.is_doomed:
+                request.num_overtaken += num_let_in
+                if not is_served_in_order(request.num_overtaken, most):
+                    raise Finding(
+                        "arrival-order",
+                        f"request {last.id} was let in before request {request.id}, which arrived earlier and is "
+                        f"{request.members[0].status.value}: that one was overtaken $observed times, and the scheduler "
+                        "declares at most $expected",
+                        call=SCHEDULE,
+                        expected=most,
+                        observed=request.num_overtaken,
+                    )
 
     def _judge_progress(self, has_moved: bool) -> None:
         waiting = [r for r in unfinished(self.requests) if r.members[0].status is not Status.RUNNING]
@@ -276,6 +302,11 @@ class Stepping(SchedulerState):
         explain_births(self, born, copies)
         self.settle(COMPLETE)
         self.coverage["finished"] += len(ended)
+
+
+def is_running(request: ExpectedRequest) -> bool:
+    """Whether the members of the request have blocks on the GPU."""
+    return request.members[0].status is Status.RUNNING
 
 
 def judge_access(access: Access) -> None:

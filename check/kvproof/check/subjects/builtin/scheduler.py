@@ -53,7 +53,7 @@ class BuiltInScheduler(SchedulerAdapter):
     """`kvproof.impl.Scheduler`, or one with the same interface."""
 
     name = "kvproof-scheduler"
-    capabilities = replace(BuiltIn.capabilities, reset=False)
+    capabilities = replace(BuiltIn.capabilities, reset=False, num_overtaken_max=8)
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
     refuses_long_prompts = False
 

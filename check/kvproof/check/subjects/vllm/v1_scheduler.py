@@ -27,6 +27,7 @@ from kvproof.check.subjects.vllm.v1_fakes import Adapter
 from kvproof.check.subjects.vllm.v1_loader import content_hash
 from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, call_with, with_groups
 from kvproof.check.subjects.vllm.v1_scheduler_loader import NoStructure, Options, import_modules
+from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 
 
 class Connector:
@@ -114,6 +115,8 @@ class VllmV1Scheduler(SchedulerAdapter):
         kv_groups=True,
         steps_in_order=True,
         transfers=True,
+        eviction=SEQUENCE_LRU,
+        num_overtaken_max=0,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
