@@ -12,7 +12,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from textwrap import dedent
 
 import kvproof.impl
 from kvproof.check.isolation.remote_subject import RemoteFactory
@@ -63,18 +65,18 @@ class Fault:
         text = "".join(lines[first:last])
         if (count := text.count(self.old)) != 1:
             raise NotPlanted(f"{self.id}: {self.function} in {self.file} has {self.old!r} {count} times, not once")
-        changed = "".join((*lines[:first], text.replace(self.old, self.new), *lines[last:]))
+        changed = text.replace(self.old, self.new)
         try:
-            is_same = ast.dump(ast.parse(changed)) == ast.dump(ast.parse(source))
+            is_same = ast.dump(ast.parse(dedent(changed))) == ast.dump(ast.parse(dedent(text)))
         except SyntaxError as error:
-            raise NotPlanted(f"{self.id}: with {self.new!r}, {self.file} is no Python: {error}") from error
+            raise NotPlanted(f"{self.id}: with {self.new!r}, {self.function} is no Python: {error}") from error
         if is_same:
             raise NotPlanted(f"{self.id}: {self.new!r} means the same as {self.old!r}")
-        return changed
+        return "".join((*lines[:first], changed, *lines[last:]))
 
     def _lines(self, source: str) -> tuple[int, int]:
         """The lines of the function, from 0, the last one excluded. Raises NotPlanted."""
-        inside: ast.AST = ast.parse(source)
+        inside: ast.AST = _parsed(source)
         for name in self.function.split("."):
             found = [
                 node
@@ -102,6 +104,11 @@ class Fault:
             return (self.plain() / self.file).read_text(encoding="utf-8")
         except FileNotFoundError as error:
             raise NotPlanted(f"{self.id}: there is no file {self.file} in {self.plain()}") from error
+
+
+@cache
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 def download_name(subject: str) -> str:
