@@ -113,7 +113,7 @@ def _default_witnesses(strategy: Strategy, subject: Any, config: dict[str, Any],
     level = strategy.level
     if done.num_operations < NUM_OPERATIONS_FOR_ALL:
         return {level.begins_with}
-    expected = level.expected_witnesses(Narrowed(subject, config).capabilities)
+    expected = level.expected_witnesses(Narrowed(subject, config).capabilities, config)
     return {level.begins_with, *(name for name in SIGNS_OF_USE if expected.get(name))}
 
 

@@ -83,6 +83,7 @@ def hunt(
         from kvproof.check.runs.explore_stage import subject_stage
         from kvproof.check.runs.resume import Bookmark, HuntProgress, resumed
         from kvproof.check.runs.run import RunOptions, run_stages
+        from kvproof.check.runs.terminal import output, say
         from kvproof.check.runs.trust import trust
         from kvproof.check.runs.walk_stage import walker_stage
         from kvproof.check.search.strategies import strategy_of
@@ -120,6 +121,8 @@ def hunt(
             done = bookmark.scope_is_done
             share = min(EXPLORER_SHARE, 100 * EXPLORER_SECONDS_MAX / budget)
             stages.append(subject_stage(make, one, scopes, saving, share, True, keep_going, done))
+        for name, reason in strategy.level.excluded_witnesses(progress.fixed).items():
+            say(output(), f"not expected with these fixed fields: {name} ({reason})")
         share = 100.0 - sum(stage.share for stage in stages)
         stages.append(walker_stage(make, one, saving, share, NUM_OPERATIONS_MAX, keep_going, bookmark, progress.fixed))
         raise typer.Exit(run_stages(options, stages, one, stops_at_first=not keep_going and resume is None))

@@ -121,9 +121,24 @@ class Level:
         except Exception:  # a finding, which is for the judges to make
             return Facts(subject.capabilities)
 
-    def expected_witnesses(self, capabilities: Capabilities) -> dict[str, bool]:
-        """The witnesses, each with whether a long walk of a subject with these capabilities must reach it."""
-        return {name: is_expected(capabilities) for name, is_expected in self.witnesses.items()}
+    def expected_witnesses(self, capabilities: Capabilities, fixed: Mapping[str, Any] | None = None) -> dict[str, bool]:
+        """The witnesses, each with whether a long walk of a subject with these capabilities must reach it.
+
+        fixed: fields of the configuration that every run keeps; they may exclude a witness.
+        """
+        excluded = self.excluded_witnesses(fixed or {})
+        return {
+            name: is_expected(capabilities) and name not in excluded for name, is_expected in self.witnesses.items()
+        }
+
+    def excluded_witnesses(self, fixed: Mapping[str, Any]) -> dict[str, str]:
+        """The witnesses that no run with these fixed fields can reach, each with the reason."""
+        return {
+            name: f"needs {field} of at least {least}"
+            for name in self.witnesses
+            for field, least in LEAST_OF_WITNESSES.get(name, {}).items()
+            if field in fixed and fixed[field] < least
+        }
 
     def check(self, subject: Any) -> None:
         """Raise AdapterError unless the subject is one of this level."""
@@ -133,6 +148,18 @@ class Level:
         check_adapter(subject, self.calls, hint)
 
 
+# The least values of fields without which a witness is impossible; nearly all have at most two holders or two blocks.
+LEAST_OF_WITNESSES: Mapping[str, Mapping[str, int]] = {
+    "copy-on-write": {"num_gpu_blocks": 2},
+    "reserve": {"num_gpu_blocks": 2},
+    "slide": {"num_gpu_blocks": 5},
+    "eviction with a choice": {"num_gpu_blocks": 2},
+    "cross-attention table": {"num_gpu_blocks": 2},
+    "swap_in": {"num_gpu_blocks": 2, "max_num_seqs": 2},
+    "swap in beside others": {"num_gpu_blocks": 2, "max_num_seqs": 2},
+    "aborted while swapped": {"num_gpu_blocks": 2, "max_num_seqs": 2},
+    "decodes and chunks in one step": {"num_gpu_blocks": 2, "max_num_seqs": 2},
+}
 # Other witnesses (such as a copy-on-write into the very last block) are counted too, but some managers rule them out by
 # their own caution.
 MANAGER_WITNESSES: Witnesses = {

@@ -51,7 +51,7 @@ def walker_stage(
     strategy = strategy_of(subject)
     judge = strategy.judge
     checks = planned_checks(strategy.level, judge, narrowed)
-    expected = strategy.level.expected_witnesses(narrowed.capabilities)
+    expected = strategy.level.expected_witnesses(narrowed.capabilities, fixed)
 
     def run(stint: StageBudget) -> Iterator[StageOutput]:
         deadline = time.monotonic() + stint.seconds
