@@ -8,6 +8,11 @@ Numbers. Groups and sequences are numbers that the judge chooses. Block ids are 
 is `num_gpu_blocks + b`, and the null block (a table entry without a block) is -1. Only the pairs of a swap are relative
 to their device, because that is how managers emit them. Lengths and positions are in tokens, sizes of pools in blocks.
 
+Large pools. A subject of any level may also have `observe_part(seqs)`: an `Observation` with the tables of these
+sequences only, the counts of free blocks and the reserved blocks, without refcounts and free ids. The judge of a large
+pool asks for this after most calls, and for a complete observation at intervals. Without `observe_part` it asks for
+complete ones, which takes longer the more blocks there are.
+
 Errors. `open` raises `Unsupported` for a configuration that the manager cannot have. Any call may raise
 `OutsideContract` if the engine's documentation rules that call out. A call that the manager may refuse returns
 `Refused`. Any other exception, from any call, is a finding about the subject.
