@@ -2,8 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
+from kvproof.check.faults import judging
 from kvproof.check.faults.judging import EQUIVALENT, NOBODY, NOT_JUDGED, WALK, Effort, judged
 from kvproof.check.faults.planting import Fault
+from kvproof.check.protocol.fault_attribution import StandInError
 
 SHORT = Effort(walk=300, rounds=0)
 LEAK = Fault(
@@ -41,6 +45,15 @@ def test_a_copy_that_cannot_be_imported_is_not_judged() -> None:
         LEAK, function="DeviceBlocks", old="class DeviceBlocks:", new="raise ImportError\nclass DeviceBlocks:"
     )
     assert judged(broken, SHORT).by == NOT_JUDGED
+
+
+def test_a_fault_of_kvproof_itself_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(fault: Fault) -> None:
+        raise StandInError("an adapter of kvproof failed")
+
+    monkeypatch.setattr(judging, "planted", failing)
+    found = judged(LEAK, SHORT)
+    assert (found.by, found.text) == (NOT_JUDGED, "an adapter of kvproof failed")
 
 
 def test_a_text_that_is_not_there_is_not_judged() -> None:

@@ -19,6 +19,7 @@ from kvproof.check.isolation.remote_search import explore, walk
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.replay import Counterexample, finding_of
+from kvproof.check.protocol.fault_attribution import StandInError
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.search.hypothesis_machine import drive
 from kvproof.check.search.random_walk import WalkOptions
@@ -95,7 +96,7 @@ def judged(fault: Fault, effort: Effort | None = None) -> Found:
                 monotonic() - began,
                 (str(finding.text) if finding else "").partition("\n")[0],
             )
-    except (NotPlanted, UnknownSubject, AssertionError) as error:  # the last is a fault of a judge, not of the subject
+    except (NotPlanted, UnknownSubject, StandInError, AssertionError) as error:  # the last two are faults of kvproof
         return Found(fault, NOT_JUDGED, "", 0, monotonic() - began, str(error))
 
 

@@ -14,6 +14,7 @@ Limits: no other kinds of attention; no external tokens; no watermark (from 0.30
 import inspect
 from typing import Any
 
+from kvproof.check.protocol.fault_attribution import EngineFailure
 from kvproof.check.protocol.manager import (
     Admitted,
     Assumption,
@@ -145,7 +146,10 @@ class VllmV1(ManagerAdapter):
             blocks, num_tokens = answer[0], int(answer[1])
         else:
             blocks, num_tokens = answer, len(answer) * self.config.block_size
-        if num_tokens >= request.num_tokens:  # before 0.8, the scheduler drops the last block
+        if num_tokens >= request.num_tokens:
+            if not isinstance(blocks, list):
+                raise EngineFailure(f"a hit of {num_tokens} tokens leaves none of {request.num_tokens} to compute")
+            # Before 0.8, the scheduler drops the last block.
             blocks, num_tokens = blocks[:-1], num_tokens - self.config.block_size
         return blocks, num_tokens
 
