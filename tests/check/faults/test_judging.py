@@ -9,26 +9,26 @@ from kvproof.check.faults.judging import EQUIVALENT, NOBODY, NOT_JUDGED, WALK, E
 from kvproof.check.faults.planting import Fault
 from kvproof.check.protocol.fault_attribution import StandInError
 
-SHORT = Effort(walk=300, rounds=0)
-LEAK = Fault(
-    "leak",
+SHORT = Effort(walk=1000, rounds=0)
+TWICE = Fault(
+    "counted-twice",
     "kvproof-pool",
-    "leak",
+    "double count",
     "device_blocks.py",
-    "DeviceBlocks.release",
-    "free_ids.appendleft(block_id)",
-    "pass",
-    "Blocks that are released do not become free.",
+    "DeviceBlocks.take",
+    "refcounts[block_id] = 1",
+    "refcounts[block_id] = 2",
+    "A block that is handed out has two references.",
 )
-HARMLESS = replace(LEAK, function="DeviceBlocks.take", old="popleft() for _", new="popleft() for _unused")
+HARMLESS = replace(TWICE, old="popleft() for _", new="popleft() for _unused")
 
 
 def test_a_fault_that_the_walk_finds_is_reported_with_its_property() -> None:
-    found = judged(LEAK, SHORT)
-    assert (found.by, found.property_id) == (WALK, "no-leak-at-rest")
+    found = judged(TWICE, SHORT)
+    assert (found.by, found.property_id) == (WALK, "refcount-exact")
     assert 0 < found.num_operations <= SHORT.walk
     assert found.is_as_stated
-    in_spite_of_its_reason = replace(found, fault=replace(LEAK, blind_spot="some-row"))
+    in_spite_of_its_reason = replace(found, fault=replace(TWICE, blind_spot="some-row"))
     assert not in_spite_of_its_reason.is_as_stated
 
 
@@ -42,7 +42,7 @@ def test_a_fault_that_is_not_found_has_a_reason_or_nobody() -> None:
 
 def test_a_copy_that_cannot_be_imported_is_not_judged() -> None:
     broken = replace(
-        LEAK, function="DeviceBlocks", old="class DeviceBlocks:", new="raise ImportError\nclass DeviceBlocks:"
+        TWICE, function="DeviceBlocks", old="class DeviceBlocks:", new="raise ImportError\nclass DeviceBlocks:"
     )
     assert judged(broken, SHORT).by == NOT_JUDGED
 
@@ -52,11 +52,11 @@ def test_a_fault_of_kvproof_itself_is_no_finding(monkeypatch: pytest.MonkeyPatch
         raise StandInError("an adapter of kvproof failed")
 
     monkeypatch.setattr(judging, "planted", failing)
-    found = judged(LEAK, SHORT)
+    found = judged(TWICE, SHORT)
     assert (found.by, found.text) == (NOT_JUDGED, "an adapter of kvproof failed")
 
 
 def test_a_text_that_is_not_there_is_not_judged() -> None:
-    absent = judged(replace(LEAK, old="no such text"), SHORT)
+    absent = judged(replace(TWICE, old="no such text"), SHORT)
     assert (absent.by, absent.is_as_stated) == (NOT_JUDGED, False)
     assert "0 times" in absent.text
