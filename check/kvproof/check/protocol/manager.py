@@ -145,6 +145,7 @@ class Capabilities:
     num_overtaken_max: int | None = None  # later requests that may be let in while one waits or is swapped; None: any
     forks_itself: bool = False  # of a request with several sequences it computes one, and forks it by itself
     transfers: bool = False  # KV is loaded from elsewhere and sent there while steps run
+    sends_aborted: bool = False  # and it may be sent after a request was aborted
 
 
 @dataclass(frozen=True)

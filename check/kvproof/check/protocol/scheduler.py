@@ -54,6 +54,7 @@ class SchedulerConfig(Config):
     preemption: str = "auto"  # what becomes of a preempted sequence, "auto", "recompute" or "swap"
     async_steps: int = 0  # steps that may be under way when the next one is scheduled
     transfers: bool = False  # KV is loaded from elsewhere, or sent there after a request, while steps run
+    sends_aborted: bool = False  # what was computed of an aborted request is sent too, if its KV is to be sent
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that differ from their defaults, by name."""
@@ -70,6 +71,7 @@ def rank_of_budget(num_tokens: int) -> float:
 
 
 LIMITS = (  # the settings that a scheduler has in addition to the features and sizes of its manager
+    Setting("sends_aborted", lambda config: (False,)),
     Setting("transfers", lambda config: (False,)),
     Setting("async_steps", lambda config: range(config.async_steps), least=0),
     Setting("preemption", lambda config: ("auto",), rank=lambda mode: mode != "auto"),
@@ -218,7 +220,7 @@ class TransferringSubject(SchedulerSubject, Protocol):
         """Describe the request that is added next.
 
         num_tokens: tokens of its prompt whose KV can be loaded from elsewhere, in whole blocks. is_sent: whether its KV
-        is sent away when the request ends by itself.
+        is sent away when the request ends by itself and, with `sends_aborted`, when it is aborted and has blocks.
         """
 
     def arrived(self, sent: list[int], received: list[int]) -> None:

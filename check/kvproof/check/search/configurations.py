@@ -65,14 +65,15 @@ def draw_for_scheduler(
     drawn["max_num_seqs"] = pick((1, 8, 16, 32, 64) if is_large else (1, 2, 4, 8, 16))
     if capabilities.transfers:
         drawn["transfers"] = pick((False, False, True))
-    if capabilities.async_steps and not drawn.get("transfers"):
+        drawn["sends_aborted"] = drawn["transfers"] and capabilities.sends_aborted and pick((False, True))
+    if capabilities.async_steps:
         drawn["async_steps"] = pick((0, *range(1, capabilities.async_steps + 1)))
     if capabilities.forks_itself:
         drawn["group_size"] = pick((1, 1, 2, 3))
     drawn["preemption"] = pick(("auto", "auto", "auto", "recompute", "swap")) if capabilities.swap else "auto"
     drawn |= fixed
     if drawn.get("transfers"):
-        drawn |= {"window": None, "kv_groups": ("full",), "async_steps": 0} | fixed
+        drawn |= {"window": None, "kv_groups": ("full",)} | fixed
     if drawn.get("async_steps"):
         drawn |= {"group_size": drawn["group_size"] if capabilities.forks_itself else 1, "cross": False}
     least = drawn["max_num_seqs"]

@@ -31,7 +31,7 @@ class Request:
         self.number, self.seq, self.known, self.limit = number, seq, known, limit
         self.coming, self.is_sent = coming, is_sent
         self.computed = 0
-        self.is_loading = self.is_busy = self.is_over = False
+        self.is_loading = self.is_busy = self.is_over = self.is_leaving = False
         self.table: list[int] = []
 
 
@@ -150,6 +150,38 @@ class Moves:
         return Observation(tables, (len(self.free), 0), (), None, self.free[:])
 
 
+class SendsAborted(Moves):
+    """What it computed of an aborted request is sent too. The blocks are held until load, step and send are over."""
+
+    capabilities = Capabilities(transfers=True, sends_aborted=True)
+
+    def abort(self, request: int) -> None:
+        leaving = next(r for r in self.requests.values() if r.number == request)
+        leaving.is_leaving = self.config.sends_aborted and leaving.is_sent and bool(leaving.table)
+        self.end(leaving)
+
+    def arrived(self, sent: list[int], received: list[int]) -> None:
+        for seq in {*sent, *received}:
+            request = self.requests[seq]
+            request.is_loading = request.is_loading and seq not in received
+            if seq in sent:
+                request.is_leaving = request.is_busy = False
+            if request.is_over:
+                self.release(request)
+
+    def release(self, request: Request) -> None:
+        if not (request.is_leaving or request.is_loading or request in self.step):
+            super().release(request)
+
+
+class ForgetsTheOtherTransfer(SendsAborted):
+    """The first of two transfers that is over gives up the blocks of both."""
+
+    def arrived(self, sent: list[int], received: list[int]) -> None:
+        known = [seq for seq in {*sent, *received} if seq in self.requests]
+        super().arrived(known, known)
+
+
 class SendsWhatItFreed(Moves):
     """What is being sent is free."""
 
@@ -219,6 +251,17 @@ def test_what_a_transfer_uses_and_is_not_held_is_found(faulty: Callable[[], Move
     assert short.finding.property in properties
     assert len(short.operations) <= 7
     assert finding_of(Moves(), done.counterexample.config, done.counterexample.operations) is None
+
+
+def test_an_aborted_request_that_is_loaded_and_sent_holds_its_blocks_until_both_are_over() -> None:
+    fixed = {"transfers": True, "sends_aborted": True}
+    done = walk(SCHEDULERS, SendsAborted(), 1, max_operations=6_000, seconds=100.0, fixed=fixed)
+    assert done.finding is None, done.finding
+    names = ("send of an aborted request", "send of an aborted request that is loaded")
+    assert all(done.coverage[name] > 10 for name in names), done.coverage
+    done = walk(SCHEDULERS, ForgetsTheOtherTransfer(), 1, max_operations=20_000, seconds=100.0, fixed=fixed)
+    assert done.finding is not None
+    assert done.finding.property == "in-flight-held"
 
 
 def test_a_finding_with_transfers_is_saved(tmp_path: Path) -> None:

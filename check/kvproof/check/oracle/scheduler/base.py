@@ -19,11 +19,12 @@ from kvproof.check.protocol.scheduler import (
 from kvproof.spec.text.identity import Identities
 
 STEPS_MAX = 3  # under way at once, the one being scheduled included
+NUM_TRANSFERS_MAX = 12  # that use one block at once
 
 
-def num_flights_max(num_blocks: int) -> int:
-    """The most flights at a time: every step, and one transfer, may use every block."""
-    return (STEPS_MAX + 1) * num_blocks
+def num_flights_max(num_blocks: int, num_transfers: int) -> int:
+    """The most flights at a time: every step, and several transfers, may use every block."""
+    return (STEPS_MAX + num_transfers) * num_blocks
 
 
 class Pending:
@@ -130,12 +131,16 @@ class SchedulerState(Oracle, RuledJudge):
         self.under_way: list[UnderWay] = []  # steps, the oldest first
         self.loading: dict[int, list[int]] = {}  # sequences whose KV is coming, and its flights
         self.sending: dict[int, list[int]] = {}  # sequences, over, whose KV is being sent
+        self.aborted_in: dict[int, UnderWay] = {}  # of aborted sequences that are sent: the newest step at that time
         self.without_slot: set[int] = set()  # sequences that have tables, but do not count as running
         self.scheduled_step: ScheduledStep | None = None  # by the last operation
         self.used_by_step: dict[int, ExpectedSequence] = {}  # sequences whose blocks the explained step uses
         self.num_steps = 0
         self.last_step: int | None = None  # after the last arrival: the step by which all requests must be over
-        num_flights = num_flights_max(config.num_gpu_blocks + config.num_host_blocks)
+        # Loads from elsewhere write in no order with the steps: then a step uses its blocks until it is complete.
+        self.steps_in_order = subject.capabilities.steps_in_order and not (config.transfers and config.async_steps)
+        num_transfers = NUM_TRANSFERS_MAX if config.transfers else 1
+        num_flights = num_flights_max(config.num_gpu_blocks + config.num_host_blocks, num_transfers)
         knows_cached = not (config.async_steps or config.transfers)  # else a block is cached when its results are known
         super().__init__(subject, config, identities, num_flights=num_flights, judges_eviction_order=knows_cached)
         self.pending = Pending(self.explainer, num_flights)
@@ -157,6 +162,17 @@ class SchedulerState(Oracle, RuledJudge):
     def is_in_flight(self, request: ExpectedRequest) -> bool:
         """Whether a step under way uses blocks of the request."""
         return any(seq.id in under.seqs for under in self.under_way for seq in request.everyone())
+
+    def hold_until_complete(self, request: ExpectedRequest, context: str) -> None:
+        """A request that leaves, and that a step under way uses, keeps its blocks until the newest step is complete.
+
+        This is so only if loads from elsewhere may write to them in no order with the steps.
+        """
+        if self.steps_in_order == self.capabilities.steps_in_order:
+            return
+        newest = next((under for under in reversed(self.under_way) if under.step.chunks), None)
+        if newest and self.is_in_flight(request):
+            newest.flights += self.pending.launch([seq for seq in request.everyone() if seq.slot >= 0], context)
 
     def to_come(self) -> Iterable[int]:
         """The sequences that requests will fork into."""

@@ -81,6 +81,12 @@ class SchedulerJudge(Stepping):
             self.coverage["aborted within its prompt"] += 1
         if self.is_in_flight(request):
             self.coverage["aborted in flight"] += 1
+        if self.config.sends_aborted and request.is_sent and first.slot >= 0:
+            self.sending[first.id] = self.pending.launch([first], context)
+            if self.under_way:
+                self.aborted_in[first.id] = self.under_way[-1]
+            self.coverage["send of an aborted request" + " that is loaded" * (first.id in self.loading)] += 1
+        self.hold_until_complete(request, context)
         self.call("total-calls", "abort", request_id)
         if self.under_way and first.status is not Status.WAITING:
             request.is_doomed = True

@@ -188,6 +188,7 @@ class StepExplainer:
 
     def _preempt(self, request: ExpectedRequest) -> None:
         """The request was preempted by recompute: it waits again, with all its tokens as the prompt."""
+        self.scheduler.hold_until_complete(request, SCHEDULE)
         for seq in request.everyone():
             self.explainer.freed(seq, SCHEDULE)
             seq.status, seq.computed, seq.hit = WAITING, 0, 0

@@ -155,11 +155,11 @@ class Stepping(SchedulerState):
             judge_access(access)
         under.is_launched = True
         self.execute()
-        if self.capabilities.steps_in_order:
+        if self.steps_in_order:
             self.pending.land(under.flights, LAUNCH)
-            if any(request.is_doomed for request in self.requests.values()):
-                self.observe_released(LAUNCH)
-                self.settle(LAUNCH)
+        if self.capabilities.steps_in_order and any(request.is_doomed for request in self.requests.values()):
+            self.observe_released(LAUNCH)
+            self.settle(LAUNCH)
         if self.config.async_steps:
             self._sample(under, self._sampling(under.step), tokens)
             if self.capabilities.runs_ahead:
@@ -200,13 +200,15 @@ class Stepping(SchedulerState):
             if i in under.over or (i in stops and all(child.id != i for child in children))
         ]
         forked = [(parent.id, child.id) for parent, child in pairs]
-        sent, received = ([i for i in arrivals if i in transfers] for transfers in (self.sending, self.loading))
+        received = [i for i in dict.fromkeys(arrivals) if i in self.loading]
+        sent = [i for i in dict.fromkeys(arrivals) if i in self.sending and self._may_be_sent(i, under)]
         if self.config.transfers:
             self.call("total-calls", "arrived", sent, received)
         self.call("total-calls", "complete", sampled, forked, [seq.id for seq in ended])
         self.pending.land(under.flights, COMPLETE)
         self._arrive(sent, received)
         for seq in ended:
+            self.hold_until_complete(self.requests[seq.group.id], COMPLETE)
             if self.requests[seq.group.id].is_sent and seq.slot >= 0:
                 self.sending[seq.id] = self.pending.launch([seq], COMPLETE)
                 self.coverage["send"] += 1
@@ -227,6 +229,11 @@ class Stepping(SchedulerState):
             self.pending.land(flights, COMPLETE)
         for seq_id in sent:
             self.pending.land(self.sending.pop(seq_id), COMPLETE)
+
+    def _may_be_sent(self, seq_id: int, completed: UnderWay) -> bool:
+        """Whether the send of a sequence may be over: an engine may carry out an abort after the steps under way."""
+        aborted_in = self.aborted_in.get(seq_id)
+        return all(under is not aborted_in for under in (completed, *self.under_way))
 
     def _sampling(self, step: ScheduledStep) -> list[ExpectedSequence]:
         """The sequences that the step computes to the end of their tokens."""

@@ -12,7 +12,7 @@ while a step writes to it may be given away at once.
 With transfers the scheduler has a KV connector (`Connector`).
 
 Limits: one sequence for each request, no images, no drafting; KV cache groups of full attention and of one sliding
-window; transfers only with one group of full attention, and one step at a time.
+window; transfers only with one group of full attention.
 """
 
 import inspect
@@ -41,7 +41,8 @@ class Connector:
     requires_kv_delivery = False
     supports_divergent_local_hybrid_hits = False
 
-    def __init__(self) -> None:
+    def __init__(self, sends_aborted: bool) -> None:
+        self.sends_aborted = sends_aborted
         self.num_elsewhere: dict[int, int] = {}
         self.sent: set[int] = set()  # those that are to be sent
         self.loads: list[Load] = []  # begun in the step that is being scheduled
@@ -70,9 +71,10 @@ class Connector:
             self.loads.append(Load(seq, stop - num_external_tokens, stop))
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, None]:
-        """Whether the blocks of a request that is over are still being sent: not if it was aborted."""
+        """Whether the blocks of a request that is over are still being sent; of an aborted one only if it is saved."""
         has_ended = request.status.name in ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED")
-        return has_ended and int(request.request_id) in self.sent, None
+        is_saved = self.sends_aborted and bool(block_ids)
+        return (has_ended or is_saved) and int(request.request_id) in self.sent, None
 
     # The judge reports the transfers: there is no worker's side, and there are no figures and no events.
     bind_gpu_block_pool = bind_kv_cache_manager = on_new_request = build_connector_meta = update_connector_output = (
@@ -117,6 +119,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         transfers=True,
         eviction=SEQUENCE_LRU,
         num_overtaken_max=0,
+        sends_aborted=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
@@ -128,11 +131,11 @@ class VllmV1Scheduler(SchedulerAdapter):
         modules.utils.init_none_hash(content_hash)
 
     def make(self, config: SchedulerConfig) -> Any:
-        if config.transfers and (config.window or config.async_steps or len(config.kv_groups) > 1):
-            raise Unsupported("transfers only with one group of full attention, and one step at a time")
+        if config.transfers and (config.window or len(config.kv_groups) > 1):
+            raise Unsupported("transfers only with one group of full attention")
         # The engine takes prompts that are shorter than its length; the judge those of at most its own.
         self._length = config.max_model_len + 1
-        self._connector = Connector()
+        self._connector = Connector(config.sends_aborted)
         self._elsewhere: dict[int, tuple[int, bool]] = {}  # by request, until it is added
         self._arrived: tuple[list[int], list[int]] = [], []
         options, groups = self._options(config), cache_config(self._modules.interface, config)
