@@ -124,7 +124,7 @@ def _verdict(result: Result) -> tuple[str, str]:
 
 def _plain(text: str) -> str:
     """The text in one cell of a table."""
-    return text.partition("\n")[0].replace("|", "/").replace("<", "&lt;")
+    return text.partition("\n")[0].partition("; please report")[0].replace("|", "/").replace("<", "&lt;")
 
 
 def write_page(entries: dict[str, list[Entry]], out: Path) -> None:

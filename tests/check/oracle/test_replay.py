@@ -1,6 +1,7 @@
 """Whether a finding is believed: only if the same calls give it again."""
 
 import itertools
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -105,3 +106,12 @@ def test_a_call_that_two_clocks_watch_repeats_itself(altered: Altered) -> None:
     found = replay(make, CONFIG, run).finding
     assert found is HANG
     assert confirm(make, Counterexample(CONFIG, run, found)).finding is found
+
+
+def test_a_replay_that_a_slow_machine_cannot_end_in_time_does_not_replace_the_finding(
+    altered: Altered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvproof.check.oracle.replay.SECONDS_MAX", 0.05)
+    make = altered(release=lambda self, seq: time.sleep(0.5))
+    found = Counterexample(CONFIG, RUN, Finding("read-back", "wrong bytes"))
+    assert confirm(make, found) is found

@@ -245,6 +245,11 @@ def is_hang(finding: Finding) -> bool:
     return finding.cause.endswith(("hang", f" {Finding.__name__}"))
 
 
+def is_cut_short(done: ReplayResult) -> bool:
+    """Whether the time of the whole run was over, and no single call was found to hang."""
+    return done.finding is not None and done.finding.cause == "hang"
+
+
 # Whether a run repeats --------------------------------------------------------------------------------------------
 
 
@@ -300,6 +305,8 @@ def unrepeated(
     finding: what the earlier run refuted, None for nothing.
     """
     first, second = (replay(make, config, operations, finding, keeps_answers=False) for _ in range(2))
+    if finding is not None and (is_cut_short(first) or is_cut_short(second)):
+        return None  # this machine is too slow now to repeat the run; that is no doubt about the finding
     parted = difference(first, second)
     if parted is None and not is_same_failure(first.finding, finding):
         parted = f"first {_outcome(finding)}, then, on a fresh subject, {_outcome(first.finding)}"
