@@ -102,7 +102,7 @@ def test_a_hunt_takes_the_command_with_its_arguments(
     assert done.exit_code == 1, done.output
     assert f"refcount-exact is refuted for {name} at step 4" in done.output
     (saved,) = (tmp_path / ".kvproof" / "crashes").glob("*.json")
-    again = CliRunner().invoke(app, ["replay", str(saved)])
+    again = CliRunner().invoke(app, ["replay", str(saved), "--subject", name])
     assert (again.exit_code, again.output.split()[0]) == (1, "FAILED")
 
 
