@@ -15,6 +15,7 @@ from kvproof.check.search.strategies import strategy_of
 from kvproof.check.subjects.builtin.manager import ANSWERS, BuiltIn, Generation1, blocks_of_ring
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
+from kvproof.impl import BlockManager
 from kvproof.impl.scheduler import Scheduler
 from kvproof.impl.scheduler_queues import ArrivalQueue
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
@@ -120,6 +121,21 @@ class LargerRing(Generation1):
         return BuiltIn.make(self, replace(config, window=window))
 
 
+class ShowsAnotherTable(BlockManager):
+    """Shows the worker the first block of a table in the place of its second."""
+
+    def get_block_table(self, seq: Any) -> list[int]:
+        table = list(super().get_block_table(seq))
+        return table if len(table) < 2 else [table[0], table[0], *table[2:]]
+
+
+class MisleadsTheWorker(BuiltIn):
+    """The manager that shows another table."""
+
+    def __init__(self) -> None:
+        super().__init__(ShowsAnotherTable)
+
+
 class HiddenWhileOthersWait(ArrivalQueue):
     """A queue of swapped groups that looks empty while any group waits."""
 
@@ -167,6 +183,7 @@ LIARS: list[tuple[type, str, str, dict[str, Any]]] = [
     (LargerRing, "window-kept", "holds", RING | {"num_gpu_blocks": 12, "watermark": 0.0}),
     (StarvesSwappedGroups, "arrival-order", "was let in before", {"num_host_blocks": 12, "preemption": "swap"}),
     (EvictsByUse, "eviction-order", "was evicted", CACHED),
+    (MisleadsTheWorker, "no-use-after-free", "the block taken is free", {}),
     (PoolThatLosesHits, "hit-found", "misses at most 0 blocks", {"caching": True}),
 ]
 

@@ -247,10 +247,10 @@ class BuiltIn(ManagerAdapter):
         return bool(self.manager.reset_prefix_cache())
 
     def observe(self) -> Observation:
-        return observation_of(self.manager, self.encoders)
+        return observation_of(self.manager, self.encoders, self.seqs)
 
     def observe_part(self, seqs: Sequence[int]) -> Observation:
-        return part_of(self.manager, self.encoders, seqs)
+        return part_of(self.manager, self.encoders, seqs, self.seqs)
 
 
 def extra_of(key: Key) -> Hashable:
@@ -277,17 +277,19 @@ def new_manager(make: Callable[..., Any], config: Config) -> Any:
     )
 
 
-def observation_of(manager: Any, encoders: Mapping[str, int]) -> Observation:
+def observation_of(manager: Any, encoders: Mapping[str, int], seqs: Mapping[int, Any]) -> Observation:
     """Copies of the tables, refcounts and free lists of a manager; the null block has refcount 0.
 
-    encoders: for each request with an encoder, the sequence under which its cross-attention table is shown.
+    encoders: for each request with an encoder, the sequence under which its cross-attention table is shown. seqs: the
+    sequences whose tables are asked for by the call that a worker uses; a table of any other one is shown as it is.
     """
-    null, refs = manager.null_block_id, manager.refcounts[:]
+    null, refs, ask = manager.null_block_id, manager.refcounts[:], manager.get_block_table
+    shown = {seq: ask(seqs[seq]) if seq in seqs else table.ids for seq, table in manager.tables.items()}
     reserved: tuple[int, ...] = ()
     if null is None:
-        tables = {seq: [table.ids[:]] for seq, table in manager.tables.items()}
+        tables = {seq: [table[:]] for seq, table in shown.items()}
     else:
-        tables = {seq: [[NULL_BLOCK if b == null else b for b in table.ids]] for seq, table in manager.tables.items()}
+        tables = {seq: [[NULL_BLOCK if b == null else b for b in table]] for seq, table in shown.items()}
         refs[null], reserved = 0, (null,)
     for request, seq in encoders.items():
         if (cross := manager.cross_tables.get(request)) is not None:
@@ -297,14 +299,18 @@ def observation_of(manager: Any, encoders: Mapping[str, int]) -> Observation:
     return Observation(tables, free, reserved, refs, free_ids)
 
 
-def part_of(manager: Any, encoders: Mapping[str, int], seqs: Sequence[int]) -> Observation:
-    """Copies of the tables of these sequences, and the counts of free blocks."""
-    null, found = manager.null_block_id, {seq: manager.tables.get(seq) for seq in seqs}
+def part_of(manager: Any, encoders: Mapping[str, int], wanted: Sequence[int], seqs: Mapping[int, Any]) -> Observation:
+    """Copies of the tables of the wanted sequences, and the counts of free blocks; seqs as in `observation_of`."""
+    null, found = manager.null_block_id, {seq: manager.tables.get(seq) for seq in wanted}
     found |= {seq: manager.cross_tables.get(request) for request, seq in encoders.items() if seq in found}
-    tables = {
-        seq: [table.ids[:] if null is None else [NULL_BLOCK if b == null else b for b in table.ids]]
+    shown = {
+        seq: manager.get_block_table(seqs[seq]) if seq in seqs else table.ids
         for seq, table in found.items()
         if table is not None
+    }
+    tables = {
+        seq: [table[:] if null is None else [NULL_BLOCK if b == null else b for b in table]]
+        for seq, table in shown.items()
     }
     free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
     return Observation(tables, free, () if null is None else (null,))
@@ -347,3 +353,10 @@ class Generation1(BuiltIn):
         """A new manager; if there is a window, with the ring that keeps it. Raises Unsupported."""
         num_blocks = blocks_of_ring(config)
         return super().make(replace(config, window=None if num_blocks is None else num_blocks * config.block_size))
+
+    def observe(self) -> Observation:
+        """The tables as the manager keeps them: a worker is shown a ring, with numbers of the device."""
+        return observation_of(self.manager, self.encoders, {})
+
+    def observe_part(self, seqs: Sequence[int]) -> Observation:
+        return part_of(self.manager, self.encoders, seqs, {})

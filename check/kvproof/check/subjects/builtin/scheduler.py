@@ -136,7 +136,7 @@ class BuiltInScheduler(SchedulerAdapter):
         self.scheduler.free_finished_seq_groups()
 
     def observe(self) -> Observation:
-        return observation_of(self.manager, self.encoders)
+        return observation_of(self.manager, self.encoders, self.seqs)
 
     def observe_part(self, seqs: list[int]) -> Observation:
-        return part_of(self.manager, self.encoders, seqs)
+        return part_of(self.manager, self.encoders, seqs, self.seqs)
