@@ -343,7 +343,7 @@ class Generation1(BuiltIn):
     """
 
     name = "kvproof-generation1"
-    capabilities = replace(BuiltIn.capabilities, lookahead=False, ring_window=True)
+    capabilities = replace(BuiltIn.capabilities, lookahead=False, ring_window=True, refusal_slack=None)
     assumptions: tuple[Assumption, ...] = (*ASSUMPTIONS, PROMPT_BESIDE_RING)
 
     def __init__(self) -> None:
