@@ -258,7 +258,7 @@ FAULTS = [
         "contents_of",
         "tuple(tokens[low:high]), extra, beside",
         "tuple(tokens[low:high]), None, beside",
-        {"sharing-equal", "cow-copied"},
+        {"hit-computed", "sharing-equal", "cow-copied"},
         CACHED | {"block_size": 1, "num_gpu_blocks": 3},
     ),
     Fault(
@@ -267,7 +267,7 @@ FAULTS = [
         "extra_of",
         "(key.adapter_id, key.salt)",
         "(key.adapter_id,)",
-        {"sharing-equal"},
+        {"hit-computed", "sharing-equal"},
     ),
     Fault(
         "identity without images",
@@ -275,7 +275,7 @@ FAULTS = [
         "contents_of",
         "tuple(tokens[low:high]), extra, beside",
         "tuple(tokens[low:high]), extra, None",
-        {"sharing-equal", "cow-copied"},
+        {"hit-computed", "sharing-equal", "cow-copied"},
         seed=3,
     ),
     Fault(
@@ -284,7 +284,8 @@ FAULTS = [
         "images_in_block",
         "(i.name, i.start - first)",
         "(i.name, 0)",
-        {"sharing-equal", "cow-copied"},
+        {"hit-computed", "sharing-equal", "cow-copied"},
+        CACHED | {"images": True, "keys": 1, "block_size": 2, "num_gpu_blocks": 6},
     ),
     Fault(
         "identity without what is before",
@@ -292,7 +293,7 @@ FAULTS = [
         "contents_of",
         "intern((before,",
         "intern((None,",
-        {"sharing-equal", "cow-copied"},
+        {"hit-computed", "sharing-equal", "cow-copied"},
     ),
     Fault(
         "a hit block stays in the evictor",
@@ -330,7 +331,8 @@ FAULTS = [
         "and cache.computed[twin]",
         "",
         {"hit-computed"},
-        CACHED | {"block_size": 2, "num_gpu_blocks": 6, "chunked": True},
+        CACHED | {"block_size": 2, "num_gpu_blocks": 6, "chunked": True, "images": False, "keys": 1, "window": None},
+        seed=2,
     ),
     Fault(
         "the cache is reset while in use",
