@@ -31,7 +31,7 @@ from kvproof.check.subjects.sglang.fakes import FakeRequest
 from kvproof.check.subjects.sglang.loader import import_release
 from kvproof.spec.native import sized_function
 
-NUM_ROWS, ROW_LENGTH = 32, 256  # requests, and tokens of one; far beyond any run
+NUM_ROWS, ROW_LENGTH, ROW_LENGTH_MAX = 96, 256, 8_192  # requests, and tokens of one; beyond any run
 ASSUMPTIONS = (
     BOOLEAN_ADMISSION,
     Assumption("asks-first", "The caller locks what it found, and allocates only what the pool has after eviction."),
@@ -75,7 +75,8 @@ class SGLang(ManagerAdapter):
         release, size = self._release, config.block_size
         self._torch, self._size = torch, size
         num_tokens = config.num_gpu_blocks * size
-        self._table = release.memory.ReqToTokenPool(NUM_ROWS, ROW_LENGTH, "cpu", False)
+        row_length = min(ROW_LENGTH + num_tokens, ROW_LENGTH_MAX)
+        self._table = release.memory.ReqToTokenPool(NUM_ROWS, row_length, "cpu", False)
         if size == 1:
             pool = release.allocator.TokenToKVPoolAllocator(num_tokens, torch.float16, "cpu", None, False)
         else:
