@@ -37,6 +37,7 @@ class FakeRequest:
         self.req_pool_idx: int | None = None
         self.cache_protected_len = self.cache_inserted_len = 0
         self.kv_committed_len = self.kv_allocated_len = 0
+        self.skip_lock_node_ids: dict[Any, Any] = {}  # up to 0.5.19
         self.component_evicted_seqlens: dict[Any, int] = {}
         self.last_node: Any = None
         self.lock: Any = None
