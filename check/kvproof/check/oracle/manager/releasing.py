@@ -71,7 +71,7 @@ class Releasing(Growing):
             self.coverage["swap in refused"] += 1
             if answer is Admission.LATER:
                 self.judge_later(f"can_swap_in({gid}) says LATER although nothing runs")
-            if not self.worker.swap_in:  # what was swapped in by this step, and is free again, may have to stay so
+            if not self.worker.is_pending:  # else a block that was swapped in, and is free again, may have to stay so
                 needed = self.num_blocks_to_move(group) + self.growth_cost_max(group)
                 self.judge_no(needed, GPU, self.num_held_back, f"can_swap_in({gid})")
             return True
