@@ -10,6 +10,7 @@ refuted there by the same property, the search continues without it.
 """
 
 import multiprocessing
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from time import monotonic
@@ -26,6 +27,7 @@ from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure
 from kvproof.check.subjects import UnknownSubject
+from kvproof.models.solvers.workers import deaf_to_interrupts
 
 WALK, SCOPES, HYPOTHESIS = "walk", "scopes", "hypothesis"
 NOBODY, EQUIVALENT, BLIND_SPOT, NOT_JUDGED = "nobody", "equivalent", "blind spot", "not judged"
@@ -73,9 +75,17 @@ class Found:
 
 
 def judge_all(faults: Iterable[Fault], num_processes: int) -> Iterator[Found]:
-    """Judge every fault; results come in the order in which they are done."""
-    with multiprocessing.get_context("spawn").Pool(num_processes) as pool:
-        yield from pool.imap_unordered(judged, faults)
+    """Judge every fault; results come in the order in which they are done. Closing it ends the processes."""
+    with tempfile.TemporaryDirectory(prefix="kvproof-faults-") as folder:
+        with deaf_to_interrupts():  # also the thread that replaces a process
+            pool = multiprocessing.get_context("spawn").Pool(num_processes, _use_folder, (folder,))
+        with pool:
+            yield from pool.imap_unordered(judged, faults)
+
+
+def _use_folder(folder: str) -> None:
+    """Keep the copies of this process in a folder that is removed even if the process is killed."""
+    tempfile.tempdir = folder
 
 
 def judged(fault: Fault, effort: Effort | None = None) -> Found:
