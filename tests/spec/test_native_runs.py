@@ -132,3 +132,14 @@ print("kvproof.spec.contracts" in sys.modules)
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["False", "False", "True"]
+
+
+def test_a_local_name_never_hides_what_the_compiler_adds() -> None:
+    """A guard that does not hold is returned under a name that no text can write."""
+    source = "def finish(state, seq):\n    require(state.live[seq], 'it is live')\n"
+    (function,) = ast.parse(source + "    GUARD_finish_0 = FAILED_finish_0 = 1\n").body
+    assert isinstance(function, ast.FunctionDef)
+    machine = Machine(sizes_of(ALL_FEATURES), text={**native.functions(), "finish": (function, "mine.py")})
+    refusal = machine.rules["finish"](machine.first_state(), 0)
+    assert refusal is not None
+    assert refusal.sentence == "it is live"

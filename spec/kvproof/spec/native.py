@@ -212,7 +212,7 @@ class _Runnable(ast.NodeTransformer):
         return ast.copy_location(ast.If(ast.UnaryOp(ast.Not(), condition), [statement], []), at)
 
     def constant(self, kind: str, value: Any) -> ast.expr:
-        name = f"{kind}_{self.rule}_{len(self.constants)}"
+        name = f"{kind} {self.rule} {len(self.constants)}"  # no name of a text has a space
         self.constants[name] = value
         return ast.Name(name, ast.Load())
 

@@ -11,6 +11,8 @@ import z3
 from kvproof.models.translation.errors import NotInLanguage
 from kvproof.models.translation.text import specification
 from kvproof.models.translation.translator import Translator
+from kvproof.spec import language
+from kvproof.spec.text import rules
 
 
 def translator_of(source: str) -> Translator:
@@ -98,6 +100,10 @@ def run(source: str) -> Any:
         ("state.live[seq] = False\n    return 0", "finish returns before its end"),
         ("if state.live[seq]:\n        return 0\n    state.live[seq] = False", "finish returns before its end"),
         ("require(state.live[seq])", "require without its sentence"),
+        ("check(state.live[seq], 'progress', 'more')", "check takes no 3 arguments"),
+        ("require(state.live[seq], 'it is live', 'progress', 'more')", "require takes no 4 arguments"),
+        ("retire(state, seq, **seq)", "an argument given by name"),
+        ("check(seq == seq or (yield), 'progress')", "Yield is not in the language"),
         ("if state.live[seq]:\n        x = 1\n    state.refcount[seq] = x", "the name x has no value here"),
     ],
 )
@@ -109,6 +115,78 @@ def test_a_construct_outside_the_language_is_refused_with_its_line(statement: st
     assert int(line) >= 2
     assert what in rest[0]
     assert len(str(refusal.value).splitlines()) == 3  # what is wrong; the line; what to write instead
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("yield", "Yield is not in the language"),
+        ("x = yield from state", "YieldFrom is not in the language"),
+        ("global NONE", "Global is not in the language"),
+        ("x = [1 async for b in BLOCKS]", "this is no Python"),
+        ("nonlocal x", "Nonlocal is not in the language"),
+        ("import os as NONE", "NONE is a local name"),
+        ("from os import path as NONE", "NONE is a local name"),
+        ("def NONE(): pass", "NONE is a local name"),
+        ("class NUM_BLOCKS: pass", "NUM_BLOCKS is a local name"),
+        ("del NONE", "NONE is a local name"),
+        ("try:\n            pass\n        except E as NONE:\n            pass", "NONE is a local name"),
+        ("match seq:\n            case NONE:\n                pass", "NONE is a local name"),
+    ],
+)
+def test_a_part_that_never_runs_cannot_change_the_rest(statement: str, what: str) -> None:
+    """Python decides by the whole text whether a function is a generator, and which of its names are local."""
+    with pytest.raises(NotInLanguage, match=what):
+        run(f"def finish(state, seq):\n    check(NONE == -1, 'progress')\n    if 1 == 2:\n        {statement}\n")
+
+
+def test_a_part_that_never_runs_may_have_names_of_its_own() -> None:
+    outcome = run("def finish(state, seq):\n    if 1 == 2:\n        import os\n    check(NONE == -1, 'progress')")
+    assert [one.formula for one in outcome.checks] == [True]
+
+
+def test_a_value_that_never_runs_cannot_make_a_generator_of_a_predicate() -> None:
+    """Natively it would be true wherever it is asked."""
+    with pytest.raises(NotInLanguage, match="Yield is not in the language"):
+        run(
+            """
+            def holds(state, seq, block):
+                return False if 1 == 1 else (yield)
+            def finish(state, seq):
+                check(not holds(state, seq, 0), 'progress')
+            """
+        )
+
+
+def test_a_number_that_stands_for_a_size_is_no_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`NUM_INDEXES` is 1 in the module of the language, and a rule that imports it means the length of tables."""
+    monkeypatch.setattr(rules, "NUM_INDEXES", language.NUM_INDEXES, raising=False)
+    with pytest.raises(NotInLanguage, match="the name NUM_INDEXES has no value"):
+        run("def finish(state, seq):\n    check(NUM_INDEXES == 1, 'progress')")
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("def finish(state): pass", r"finish has the parameters \(state\)\n.*\n  keep those .*: \(state, seq\)"),
+        ("def finish(state, state): pass", r"finish has the parameters \(state, state\)"),
+        ("def finish(seq, state): pass", r"finish has the parameters \(seq, state\)"),
+        ("def finish(state, seq: BlockId): pass", "finish has BlockId where the specification has SeqId"),
+        ("@cache\n@rule\ndef finish(state, seq): pass", "finish has cache, rule where the specification has rule"),
+        ("@predicate\ndef pool_size(pool): pass", "pool_size has predicate where the specification has function"),
+        ("from kvproof.spec.text.state import USED as FREE", "USED is imported under another name, FREE"),
+    ],
+)
+def test_a_head_that_would_have_no_effect_is_refused(source: str, what: str) -> None:
+    """The prover takes the parameters, their types and the decorators from the specification."""
+    with pytest.raises(NotInLanguage, match=what):
+        specification().rewritten(source)
+
+
+def test_the_head_of_the_specification_may_stand_there_in_full_or_in_part() -> None:
+    plain = "from kvproof.spec.language import rule\n@rule\ndef finish(state: State, seq: SeqId) -> None: pass"
+    for source in (plain, "def finish(state, seq): pass", "def finish(state, seq: int): pass"):
+        assert len(specification().rewritten(source).functions["finish"][0].body) == 1
 
 
 def test_a_word_that_calls_itself_is_refused() -> None:

@@ -44,6 +44,7 @@ class Outcome:
     value: Value = True
 
 
+NUM_TEXTS_MAX = {"require": 2, "check": 1}  # after the condition
 IMMUTABLE = (SLOTS,)  # rows of slots are replaced as a whole, so they may have several names
 
 
@@ -119,6 +120,9 @@ class Run:
         texts = [one.value for one in node.args[1:] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         if not texts or len(texts) != len(node.args) - 1:
             raise frame.error(node, f"{kind} without its sentence", "give the sentence as a text after the condition")
+        if len(texts) > NUM_TEXTS_MAX[kind]:
+            instead = "require(condition, sentence, property) or check(condition, property)"
+            raise frame.error(node, f"{kind} takes no {len(node.args)} arguments", f"write {instead}")
         condition = self.conditions.under_path(self.expressions.truth(node.args[0], frame))
         if kind == "require":
             if len(frame.chain) > 1:  # natively the refusal of a function that is called is lost
@@ -141,6 +145,8 @@ class Run:
         function, file = self.text.functions[name]
         if returned(function) is not None:
             raise frame.error(node, f"{name} is a predicate or function, and its value is not used", "call a step")
+        if node.keywords:
+            raise frame.error(node, "an argument given by name", "give the arguments in their order")
         if not node.args or not isinstance(node.args[0], ast.Name):
             raise frame.error(node, f"{name} is called without the state", "give the state first")
         inner = self.expressions.inner_frame(name, node, frame)

@@ -27,7 +27,15 @@ from kvproof.models.translation.terms import (
     implication,
     is_between,
 )
-from kvproof.models.translation.text import Frame, Text, names_bound, names_called, parameters_of, returned
+from kvproof.models.translation.text import (
+    Frame,
+    Text,
+    names_bound,
+    names_called,
+    parameters_of,
+    require_plain,
+    returned,
+)
 from kvproof.spec.language import SLOTS, Domain
 
 ROW_OPERATIONS = {"copied": 1, "put": 3, "spliced": 4, "same": 3, "implies": 2}
@@ -173,6 +181,7 @@ class StateExpressions(Expressions):
 
     def require_own_names(self, function: ast.FunctionDef, file: str) -> None:
         """Refuse a local name that is also a constant, or a function that is called here: Python takes the local."""
+        require_plain(function, file)
         called = names_called(function)
         for node, name in names_bound(function):
             if name in self.constants or name in self.domains or name in called:

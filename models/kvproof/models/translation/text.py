@@ -2,14 +2,20 @@
 
 import ast
 import functools
+import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import CodeType
 from typing import Any
 
 from kvproof.models.translation.errors import NotInLanguage
 from kvproof.spec import language, native, texts
 from kvproof.spec.language import Domain
+
+OF_THE_WHOLE = (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal)  # each decides about a whole function
+WITHOUT_DOMAIN = ("int", "list[int]", "list[list[int]]")  # types that say nothing about the domain of a parameter
+NOT_PLAIN = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +33,8 @@ class Text:
         """The text in which the functions of a piece of Python replace those of the same names.
 
         file: the name of the piece in messages. Raises NotInLanguage if it defines anything but functions of the text,
-        ValueError if it is no Python.
+        or if the head of one says something else than that of the function that it replaces: the head that counts is
+        the one in the specification. Raises ValueError if it is no Python.
         """
         try:
             body = ast.parse(source, file).body
@@ -35,11 +42,15 @@ class Text:
             raise ValueError(f"{file}:{error.lineno}: this is no Python: {error.msg}") from error
         found: dict[str, tuple[ast.FunctionDef, str]] = {}
         for node in body:
-            if isinstance(node, (ast.Import, ast.ImportFrom)) or _is_docstring(node):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                _require_own_names(node, file)
+                continue
+            if _is_docstring(node):
                 continue
             if not isinstance(node, ast.FunctionDef) or node.name not in self.functions:
                 name = getattr(node, "name", type(node).__name__)
                 raise NotInLanguage(file, node, f"{name} is no function of the text", "rewrite an existing function")
+            _require_same_head(node, file, *self.functions[node.name])
             found[node.name] = (node, file)
         return replace(self, functions={**self.functions, **found})
 
@@ -77,15 +88,46 @@ def specification() -> Text:
     constants: dict[str, Any] = {
         name: value for name, value in vars(language).items() if isinstance(value, Domain) and name == name.upper()
     }
-    for text in texts.TEXTS:
+    for text in texts.TEXTS:  # the numbers of `language` stand for sizes, which are unknown
         constants |= {
-            name: value for name, value in vars(text).items() if isinstance(value, int) and name == name.upper()
+            name: value
+            for name, value in vars(text).items()
+            if isinstance(value, int) and name == name.upper() and name not in vars(language)
         }
     return Text({**native.functions(), **native.contract_functions()}, constants)
 
 
 def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _require_own_names(node: ast.Import | ast.ImportFrom, file: str) -> None:
+    """Refuse `import NAME as OTHER`: a name means what it means in the specification."""
+    for alias in node.names:
+        if alias.asname not in (None, alias.name):
+            what = f"{alias.name} is imported under another name, {alias.asname}"
+            raise NotInLanguage(file, node, what, "use the names of the specification; a text need not import them")
+
+
+def _require_same_head(new: ast.FunctionDef, file: str, old: ast.FunctionDef, old_file: str) -> None:
+    """Refuse other parameters, types or decorators than in the specification: they would have no effect."""
+    names, old_names = parameters_of(new, file), parameters_of(old, old_file)
+    if names != old_names:
+        what = f"{new.name} has the parameters ({', '.join(names)})"
+        raise NotInLanguage(file, new, what, f"keep those of the specification: ({', '.join(old_names)})")
+    for one, before in zip(_arguments(new), _arguments(old), strict=True):
+        if one.annotation is None or ast.unparse(one.annotation) not in WITHOUT_DOMAIN:
+            _require_same(new.name, [one.annotation], [before.annotation], file)
+    _require_same(new.name, new.decorator_list, old.decorator_list, file)
+
+
+def _require_same(name: str, new: Sequence[ast.expr | None], old: Sequence[ast.expr | None], file: str) -> None:
+    """Refuse expressions that are given, and differ from the old ones."""
+    given, known = ([ast.unparse(one) for one in each if one is not None] for each in (new, old))
+    if given and given != known:
+        what = f"{name} has {', '.join(given)} where the specification has {', '.join(known) or 'nothing'}"
+        node = next(one for one in new if one is not None)
+        raise NotInLanguage(file, node, what, "types and decorators are those of the specification; leave them out")
 
 
 def returned(function: ast.FunctionDef) -> ast.expr | None:
@@ -100,10 +142,13 @@ def returned(function: ast.FunctionDef) -> ast.expr | None:
 
 def parameters_of(function: ast.FunctionDef, file: str) -> list[str]:
     """The names of a function's parameters. Raises NotInLanguage for `*args` and `**kwargs`."""
-    arguments = function.args
-    if arguments.vararg or arguments.kwarg:
+    if function.args.vararg or function.args.kwarg:
         raise NotInLanguage(file, function, f"{function.name} takes any number of arguments", "name each parameter")
-    return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return [argument.arg for argument in _arguments(function)]
+
+
+def _arguments(function: ast.FunctionDef) -> tuple[ast.arg, ...]:
+    return (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
 
 
 def element_left(target: str, name: str) -> str:
@@ -116,10 +161,48 @@ def element_left(target: str, name: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def names_bound(function: ast.FunctionDef) -> tuple[tuple[ast.AST, str], ...]:
-    """The names to which a function gives a value, each with its place: parameters, locals, and those of generators."""
+    """The names to which a function gives a value, each with its place: parameters, locals, and those of generators.
+
+    Other statements bind names too (`import`, `def`, `del`, …). In a part that never runs, they are not refused, but
+    the names are local in the whole function. So all names that are local for Python's compiler are included.
+    """
     arguments = [(node, node.arg) for node in ast.walk(function.args) if isinstance(node, ast.arg)]
     names = [node for statement in function.body for node in ast.walk(statement) if isinstance(node, ast.Name)]
-    return (*arguments, *((node, node.id) for node in names if isinstance(node.ctx, ast.Store)))
+    found = (*arguments, *((node, node.id) for node in names if isinstance(node.ctx, ast.Store)))
+    code = compiled(function)
+    others = {*code.co_varnames, *code.co_cellvars} - {name for _, name in found}
+    return (*found, *((function, name) for name in sorted(others)))
+
+
+@functools.lru_cache(maxsize=4096)
+def compiled(function: ast.FunctionDef) -> CodeType:
+    """The code that Python's compiler makes of a function, without its decorators. Raises SyntaxError."""
+    plain = ast.copy_location(ast.FunctionDef(**dict(ast.iter_fields(function)) | {"decorator_list": []}), function)
+    module = compile(ast.fix_missing_locations(ast.Module([plain], [])), "<text>", "exec")
+    return next(one for one in module.co_consts if isinstance(one, CodeType) and one.co_name == function.name)
+
+
+@functools.lru_cache(maxsize=4096)
+def require_plain(function: ast.FunctionDef, file: str) -> None:
+    """Refuse what changes the meaning of a whole function, even if it stands in a part that never runs.
+
+    A `yield` makes a generator of the function, `global` changes what a name is, and some texts are Python's syntax
+    but cannot be compiled, such as two parameters of one name.
+    """
+    nodes = list(ast.walk(function))
+    found: ast.AST | None = next((node for node in nodes if isinstance(node, OF_THE_WHOLE)), None)
+    if found is not None or getattr(function, "type_params", None):
+        kind = "A parameter for types" if found is None else type(found).__name__
+        instead = "leave it out, also where it never runs: it changes the whole function"
+        raise NotInLanguage(file, found or function, f"{kind} is not in the language", instead)
+    try:
+        code = compiled(function)
+    except SyntaxError as error:
+        place = ast.Pass(lineno=error.lineno or function.lineno, col_offset=0)
+        raise NotInLanguage(
+            file, place, f"this is no Python: {error.msg}", "write a function that Python runs"
+        ) from None
+    assert not code.co_flags & NOT_PLAIN, f"{function.name} does not return when it is called"
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,0 +1,32 @@
+"""A name means the same in every module of the text: both readers have one namespace for all of them."""
+
+import ast
+import builtins
+import inspect
+from collections import Counter
+
+from kvproof.spec import language
+from kvproof.spec.contract_texts import CONTRACT_TEXTS
+from kvproof.spec.texts import TEXTS
+
+MODULES = (*TEXTS, *CONTRACT_TEXTS)
+
+
+def test_no_two_functions_have_one_name_and_none_the_name_of_a_part_of_the_language() -> None:
+    """Of two functions the readers would take the last one, and the compiled text another one than the prover."""
+    trees = [ast.parse(inspect.getsource(module)) for module in MODULES]
+    names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef))
+    assert len(names) > 200
+    assert [name for name, number in names.items() if number > 1] == []
+    assert names.keys() & (vars(builtins).keys() | vars(language).keys()) == set()
+
+
+def test_no_function_and_no_constant_is_imported_under_another_name() -> None:
+    constants: dict[str, int] = {}
+    for module in MODULES:
+        for name, value in vars(module).items():
+            if inspect.isfunction(value) and value.__module__.startswith("kvproof.spec."):
+                assert value.__name__ == name, module.__name__
+            if isinstance(value, int) and name == name.upper():
+                assert value == constants.setdefault(name, value), f"{name} of {module.__name__}"
+    assert constants["FREE"] != constants["USED"]
