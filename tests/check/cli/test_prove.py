@@ -171,6 +171,15 @@ def test_an_early_return_is_refused(source: str, only: str, line: int, name: str
     assert kvproof_prove("--text", str(text), "--only", "lint").exit_code == 1
 
 
+def test_a_rule_that_can_never_fire_is_not_proved(tmp_path: Path) -> None:
+    """Its guards contradict each other, so each claim about it follows."""
+    text = tmp_path / "mine.py"
+    text.write_text("def finish(state, seq):\n    require(state.live[seq] and not state.live[seq], 'never')\n")
+    done = kvproof_prove("--text", str(text), "--only", "specification/finish/tables_name_blocks")
+    assert done.exit_code == 1, done.output
+    assert "vacuous: of 1 sets of hypotheses some contradict themselves" in done.output
+
+
 FORGETS = """
 def forget(state: State, block: int) -> None:
     state.cached[block] = False

@@ -1,10 +1,14 @@
 """Faults of the machinery: each can be planted, and is noticed; a machinery without a fault is not."""
 
 import ast
+import subprocess
 from dataclasses import replace
+from subprocess import CompletedProcess
 
 import pytest
 
+from kvproof.check.search.exhaustive.mutation_score import ALIVE, PIN, judged
+from kvproof.models.mutation import planting
 from kvproof.models.mutation.machinery import PLANTS, Plant
 from kvproof.models.mutation.planting import ROOT, pin_notices, planted, suite_notices
 
@@ -17,7 +21,8 @@ def test_each_fault_changes_one_place_of_a_file_that_stays_python() -> None:
     for one in PLANTS:
         assert ast.parse(one.changed(ROOT))
         assert one.old != one.new, one.name
-        assert all((ROOT / test.partition("::")[0]).is_file() for test in one.tests), one.name
+        for file, _, name in (test.partition("::") for test in one.tests):
+            assert f"def {name}(" in (ROOT / file).read_text() if name else (ROOT / file).is_file(), one.name
 
 
 def test_a_fault_is_noticed_by_a_test_and_only_where_it_is_planted() -> None:
@@ -31,6 +36,34 @@ def test_a_fault_is_noticed_by_a_test_and_only_where_it_is_planted() -> None:
 def test_a_fault_that_cannot_be_planted_is_an_error() -> None:
     with pytest.raises(LookupError, match="0 times 'no such line'"), planted(replace(PLANTS[0], old="no such line")):
         pass
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "reason"),
+    [
+        (2, "ERROR tests/x.py - ImportError: no such name", "the tests do not run with the fault: ERROR tests/x.py"),
+        (4, "ERROR: not found: tests/x.py::y", "the tests do not run with the fault: ERROR: not found"),
+        (1, "", "the tests do not run with the fault: no output"),
+    ],
+)
+def test_a_test_that_does_not_run_notices_nothing(
+    code: int, output: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = BY_NAME["what vanishes is not reported"]
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: CompletedProcess([], code, output, ""))
+    assert judged(fault).by == ALIVE
+    assert judged(fault).evidence.startswith(reason)
+
+
+def test_a_machinery_that_cannot_be_imported_or_does_not_end_notices_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = BY_NAME["no first state"]
+    errors = {"ImportError: no such name": ALIVE, "AssertionError: b is bound within": PIN}
+    for error, by in errors.items():
+        monkeypatch.setattr(subprocess, "run", lambda *_, **__: CompletedProcess([], 1, "", error))  # noqa: B023
+        assert judged(fault).by == by
+    monkeypatch.undo()
+    monkeypatch.setattr(planting, "SECONDS_MAX", 0.001)
+    assert (judged(fault).by, judged(fault).evidence) == (ALIVE, "no end within 0 s")
 
 
 @pytest.mark.long

@@ -211,6 +211,8 @@ def _checks(request: ProofRequest) -> Iterator[tuple[ProofOutcome | None, Check]
     if wants_hypotheses:
         states = NativeStates(text)
         yield from ((None, _hypotheses_check(suite, sets, states)) for suite, sets in hypotheses.items())
+    elif text is not None:  # nothing pins the hypotheses of another text
+        yield from ((None, one) for suite, sets in hypotheses.items() for one in _contradictions(suite, sets))
 
 
 def _pinned() -> list[str]:
@@ -267,6 +269,18 @@ def _run_check(contract: str, wrong: str, has_run: bool) -> Check:
 
 def _hypotheses_check(suite: str, found: Hypotheses, states: NativeStates) -> Check:
     found.decide(states)
+    return _hypotheses_result(suite, found)
+
+
+def _contradictions(suite: str, found: Hypotheses) -> Iterator[Check]:
+    """A check that names the sets of hypotheses that contradict themselves; none if no set does."""
+    for _ in found.search_contradictions():
+        pass
+    if found.contradictory:
+        yield _hypotheses_result(suite, found)
+
+
+def _hypotheses_result(suite: str, found: Hypotheses) -> Check:
     verdict = Verdict.PROVED if found.num_satisfied == len(found.sets) else Verdict.NOT_REFUTED
     verdict = Verdict.REFUTED if found.contradictory else verdict
     text = "; ".join(

@@ -26,8 +26,16 @@ BATCH = 300  # obligations, after which they are compared with the pin
 SEPARATE = ("-p", "no:cacheprovider", "-p", "no:xdist", "-o", "pythonpath=", "-o", "timeout=0")
 
 
+NUM_FAILED = 1  # pytest's exit code if tests fail; others mean that it did not run them
+CANNOT_START = ("ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError")
+
+
 class NoCheckout(Exception):
     """Faults of the machinery need the source tree and its tests."""
+
+
+class NotJudged(Exception):
+    """The judge did not come to an end, or to its beginning, so nobody has noticed what the fault does."""
 
 
 @contextmanager
@@ -46,29 +54,38 @@ def planted(plant: Plant) -> Iterator[dict[str, str]]:
 
 
 def pin_notices(plant: Plant) -> str:
-    """The first difference from the pin, or the error with which the machinery ends; empty if there is none."""
+    """The first difference from the pin, or the error with which the machinery ends; empty if there is none.
+
+    Raises NotJudged if the machinery cannot be imported, or does not end.
+    """
     with planted(plant) as environment:
         found = _run([sys.executable, "-m", __name__, plant.suite], environment)
-    return found.stdout.strip() or (f"the machinery fails: {_last_line(found.stderr)}" if found.returncode else "")
+    error = _last_line(found.stderr)
+    if found.returncode and error.startswith(CANNOT_START):
+        raise NotJudged(f"the machinery with the fault cannot be imported: {error}")
+    return found.stdout.strip() or (f"the machinery fails: {error}" if found.returncode else "")
 
 
 def suite_notices(plant: Plant, tests: tuple[str, ...]) -> str:
-    """The name of the first of these tests that fails; empty if all pass."""
+    """The name of the first of these tests that fails; empty if all pass. Raises NotJudged if they cannot be run."""
     with planted(plant) as environment:
         found = _run([sys.executable, "-m", "pytest", "-q", "-x", *SEPARATE, *tests], environment)
     if found.returncode == 0:
         return ""
     failed = [line.split(" - ")[0] for line in found.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return failed[0] if failed else _last_line(found.stdout)
+    if found.returncode != NUM_FAILED or not failed:
+        raise NotJudged(f"the tests do not run with the fault: {_last_line(found.stdout + found.stderr)}")
+    return failed[0]
 
 
 def _run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """The output of a process. Raises NotJudged if it does not end in time; a slow machine notices nothing."""
     try:
         return subprocess.run(
             command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
         )
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 1, "", f"no end within {SECONDS_MAX:.0f} s")
+    except subprocess.TimeoutExpired as error:
+        raise NotJudged(f"no end within {SECONDS_MAX:.0f} s") from error
 
 
 def _last_line(text: str) -> str:

@@ -70,12 +70,18 @@ class Hypotheses:
     def decide(self, states: NativeStates | None = None) -> None:
         """Look for a model of each set, and for a contradiction. states: of another text than the specification."""
         states = states or NativeStates()
+        for obligation in self.search_contradictions():
+            if not states.satisfy(obligation) and not _has_small_model(obligation):
+                self.undecided.append(obligation)
+
+    def search_contradictions(self) -> Iterator[Obligation]:
+        """Look for a contradiction in each set. Yields an obligation of each set that the solver leaves open."""
         for obligation in self.sets.values():
             answer = _contradict(obligation.hypotheses)
             if answer == z3.unsat:
                 self.contradictory.append(obligation)
-            elif answer == z3.unknown and not states.satisfy(obligation) and not _has_small_model(obligation):
-                self.undecided.append(obligation)
+            elif answer == z3.unknown:
+                yield obligation
 
 
 def _contradict(hypotheses: tuple[Hypothesis, ...]) -> z3.CheckSatResult:

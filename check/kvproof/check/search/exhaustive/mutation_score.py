@@ -18,7 +18,7 @@ from kvproof.check.search.exhaustive.mutants import noticed
 from kvproof.models.mutation.handmade import HANDMADE
 from kvproof.models.mutation.machinery import Plant
 from kvproof.models.mutation.operators import Mutant
-from kvproof.models.mutation.planting import CROSSCHECK, pin_notices, suite_notices
+from kvproof.models.mutation.planting import CROSSCHECK, NotJudged, pin_notices, suite_notices
 from kvproof.models.mutation.prover import MutantProver
 from kvproof.models.mutation.text_judges import TextJudges
 from kvproof.models.mutation.weakenings import GUARDS, Weakening
@@ -78,6 +78,8 @@ def _verdict(fault: Fault, judges: tuple[str, ...]) -> tuple[str, str]:
         return next((one for one in found if one[1]), (ALIVE, ""))
     except NotInLanguage:
         return PROVER, NO_TEXT
+    except NotJudged as error:
+        return ALIVE, str(error)
 
 
 def _mutant_verdict(mutant: Mutant, judges: tuple[str, ...]) -> tuple[str, str]:
