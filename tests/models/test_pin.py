@@ -35,6 +35,14 @@ OF_RULES = [of_rule(number) for number in range(6)]
 BEFORE = pin_of(obligation("a", X > 0), obligation("b", X != 0)).lines
 
 
+def test_two_obligations_of_one_name_are_reported() -> None:
+    """The pin has the second one only, and the first could get weaker."""
+    pin = pin_of(obligation("a", X > -1), obligation("a", X > 0), obligation("b", X != 0))
+    assert list(pin.differences(BEFORE)) == [
+        "two obligations are named specification/subject/a; word one of them differently"
+    ]
+
+
 def test_equal_obligations_have_no_differences() -> None:
     assert list(pin_of(obligation("b", X != 0), obligation("a", X > 0)).differences(BEFORE)) == []
 

@@ -60,6 +60,7 @@ class Pin:
     def __init__(self) -> None:
         self._assumptions: set[str] = set()
         self._obligations: dict[str, Pinned] = {}
+        self._twice: set[str] = set()  # names that several obligations have
         self._digests = Digests()
         self._of_hypothesis: dict[tuple[str, str, int], str] = {}
 
@@ -68,7 +69,10 @@ class Pin:
         kind = TRIVIAL if obligation.is_trivial() else OBLIGATION
         goal = self._digests.of([obligation.goal], obligation.property)
         given = frozenset(self._hypothesis(obligation.suite, one) for one in obligation.hypotheses)
-        self._obligations[_one_line(obligation.id)] = Pinned(kind, goal, given)
+        name = _one_line(obligation.id)
+        if name in self._obligations:  # such as two guards of a rule with one sentence: only one of them is pinned
+            self._twice.add(name)
+        self._obligations[name] = Pinned(kind, goal, given)
 
     def _hypothesis(self, suite: str, one: Hypothesis) -> str:
         key = (suite, one.name, one.formula.get_id())  # the digests keep the formula alive
@@ -89,6 +93,7 @@ class Pin:
 
         is_selected: whether an obligation of this name is among those added, if not all of them are.
         """
+        yield from (f"two obligations are named {name}; word one of them differently" for name in sorted(self._twice))
         known = list(pinned)
         assumed, before = {line for line in known if line.startswith(f"{ASSUMPTION}: ")}, _read(known)
         both = sorted(name for name in self._obligations if name in before)

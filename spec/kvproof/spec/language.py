@@ -265,7 +265,8 @@ def contract(
 ) -> Callable[[Function], Function]:
     """Mark the postcondition of an operation; see `Contract`.
 
-    Raises TypeError if a parameter that is chosen for a firing has no witness.
+    Raises TypeError if a parameter that is chosen for a firing has no witness, or if something is chosen without a
+    `can_choose`: then no obligation would say that the operation always has a choice.
     """
 
     def mark(done: Function) -> Function:
@@ -287,6 +288,8 @@ def contract(
             unknown = set(list(signature(one).parameters)[1:]) - made.values.keys()
             if unknown != chosen_by.get(one.__name__, {}).keys():
                 raise TypeError(f"{done.__name__}: give a witness for each of {sorted(unknown)} of {one.__name__}")
+        if can is None and any((chosen, further, chosen_by)):
+            raise TypeError(f"{done.__name__}: give can_choose, as there is a choice")
         COLLECTED.contracts.append(made)
         return done
 

@@ -135,6 +135,24 @@ def test_a_parameter_without_a_witness_is_refused() -> None:
         mark(some_claim)
 
 
+def test_a_choice_without_can_choose_is_refused() -> None:
+    """Nothing would say that the operation has a choice, so a choice that is never possible would be proved."""
+
+    def some_claim(state: State) -> bool:
+        return state.live[0]
+
+    mark: Callable[..., object] = contract(
+        "total-calls",
+        evict,
+        precondition=some_claim,
+        variant=some_claim,
+        loop_invariant=some_claim,
+        witnesses={evict: {"block": some_claim}},
+    )
+    with pytest.raises(TypeError, match="some_claim: give can_choose"):
+        mark(some_claim)
+
+
 def test_a_function_that_chooses_for_several_rules_is_read_once() -> None:
     claims = [one.claim for one in Proof(Induction(Translator()), BY_RULE["move_entry"]).obligations()]
     assert len(claims) == len(set(claims))

@@ -7,6 +7,8 @@ from collections import Counter
 
 from kvproof.spec import language
 from kvproof.spec.contract_texts import CONTRACT_TEXTS
+from kvproof.spec.language import COLLECTED
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.texts import TEXTS
 
 MODULES = (*TEXTS, *CONTRACT_TEXTS)
@@ -30,3 +32,18 @@ def test_no_function_and_no_constant_is_imported_under_another_name() -> None:
             if isinstance(value, int) and name == name.upper():
                 assert value == constants.setdefault(name, value), f"{name} of {module.__name__}"
     assert constants["FREE"] != constants["USED"]
+
+
+def test_every_property_that_a_guard_a_check_or_a_claim_names_has_a_meaning() -> None:
+    """A check of a property that does not exist would be counted for none."""
+    found: set[object] = {one.property for one in (*COLLECTED.invariants, *COLLECTED.theorems)}
+    found |= {one.property for one in COLLECTED.contracts}
+    for module in TEXTS:
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            match node:
+                case ast.Call(func=ast.Name("check"), args=[_, ast.Constant(property)]):
+                    found.add(property)
+                case ast.Call(func=ast.Name("require"), args=[_, _, ast.Constant(property)]):
+                    found.add(property)
+    assert len(found) > 15
+    assert found - MEANINGS.keys() == set()
