@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +32,7 @@ ANSWERS = {
     AllocStatus.LATER: Admission.LATER,
     AllocStatus.NEVER: Admission.NEVER,
 }
+Tables = dict[int, list[int]]  # by sequence
 ASSUMPTIONS = (
     Assumption("asks-first", "The caller asks can_allocate, can_append_slots or can_swap before the call."),
     Assumption("no-swap-in-after", "Nothing is swapped in after a preemption or swap-out of the same step."),
@@ -129,7 +130,8 @@ class BuiltIn(ManagerAdapter):
     def make(self, config: Config) -> Any:
         self.seqs: dict[int, FakeSequence] = {}
         self.fakes: dict[int, FakeGroup] = {}
-        self.encoders: dict[str, int] = {}  # by request
+        self.encoders: dict[int, FakeGroup] = {}  # by encoder sequence
+        self.gone: list[FakeSequence] = []  # those that gave up their tables last
         return new_manager(self._manager, config)
 
     def new(self, group: int, seqs: list[int], tokens: list[int], key: Key, images: tuple[Image, ...]) -> None:
@@ -143,7 +145,7 @@ class BuiltIn(ManagerAdapter):
 
     def new_encoder(self, group: int, seq: int, tokens: list[int]) -> None:
         self.fakes[group].encoder = FakeSequence(seq, tokens, Key(), (), self.config.block_size)
-        self.encoders[str(group)] = seq
+        self.encoders[seq] = self.fakes[group]
 
     def hits(self, group: int) -> int:
         return int(self.manager.get_num_cached_tokens(self.fakes[group].members[0]))
@@ -202,9 +204,9 @@ class BuiltIn(ManagerAdapter):
         if not fake.members:
             if fake.encoder is not None:
                 self.manager.free_cross(fake)
-                del self.encoders[fake.request_id]
+                del self.encoders[fake.encoder.seq_id]
             del self.fakes[number]
-        del self.seqs[seq]
+        self.gone = [self.seqs.pop(seq)]
         super().free(seq)
 
     def preempt(self, group: int) -> None:
@@ -213,6 +215,7 @@ class BuiltIn(ManagerAdapter):
         fake = self.fakes[group]
         for seq in fake.members:
             seq.status, seq.num_computed, seq.num_prompt = SequenceStatus.WAITING, 0, len(seq.tokens)
+        self.gone = fake.members[:]
         if fake.encoder is not None:
             self.manager.free_cross(fake)
 
@@ -247,10 +250,14 @@ class BuiltIn(ManagerAdapter):
         return bool(self.manager.reset_prefix_cache())
 
     def observe(self) -> Observation:
-        return observation_of(self.manager, self.encoders, self.seqs)
+        return observation_of(self.manager, self.tables_of(self.manager.tables))
 
     def observe_part(self, seqs: Sequence[int]) -> Observation:
-        return part_of(self.manager, self.encoders, seqs, self.seqs)
+        return part_of(self.manager, self.tables_of(seqs))
+
+    def tables_of(self, wanted: Iterable[int]) -> Tables:
+        """What a worker is shown of these sequences, of the encoders, and of the sequences that are gone."""
+        return tables_of(self.manager, wanted, self.seqs, self.encoders, self.gone)
 
 
 def extra_of(key: Key) -> Hashable:
@@ -277,43 +284,41 @@ def new_manager(make: Callable[..., Any], config: Config) -> Any:
     )
 
 
-def observation_of(manager: Any, encoders: Mapping[str, int], seqs: Mapping[int, Any]) -> Observation:
-    """Copies of the tables, refcounts and free lists of a manager; the null block has refcount 0.
+def tables_of(
+    manager: Any, wanted: Iterable[int], seqs: Mapping[int, Any], encoders: Mapping[int, Any], gone: Iterable[Any] = ()
+) -> Tables:
+    """The tables as the calls show them that a worker uses; a table of a sequence that is not known is shown as it is.
 
-    encoders: for each request with an encoder, the sequence under which its cross-attention table is shown. seqs: the
-    sequences whose tables are asked for by the call that a worker uses; a table of any other one is shown as it is.
+    seqs: sequences, by number. encoders: of each encoder sequence, its group. gone: sequences without a table.
     """
-    null, refs, ask = manager.null_block_id, manager.refcounts[:], manager.get_block_table
-    shown = {seq: ask(seqs[seq]) if seq in seqs else table.ids for seq, table in manager.tables.items()}
-    reserved: tuple[int, ...] = ()
-    if null is None:
-        tables = {seq: [table[:]] for seq, table in shown.items()}
-    else:
-        tables = {seq: [[NULL_BLOCK if b == null else b for b in table]] for seq, table in shown.items()}
-        refs[null], reserved = 0, (null,)
-    for request, seq in encoders.items():
-        if (cross := manager.cross_tables.get(request)) is not None:
-            tables[seq] = [cross.ids[:]]
+    ask, held = manager.get_block_table, manager.tables
+    tables = {seq: ask(seqs[seq]) if seq in seqs else held[seq].ids for seq in wanted if seq in held}
+    for seq in gone:
+        if ids := ask(seq):
+            tables[seq.seq_id] = ids
+    for number, group in encoders.items():
+        if group.request_id in manager.cross_tables:
+            tables[number] = manager.get_cross_block_table(group)
+    return tables
+
+
+def observation_of(manager: Any, shown: Tables) -> Observation:
+    """Copies of these tables, and of the refcounts and free lists of a manager; the null block has refcount 0."""
+    null, refs = manager.null_block_id, manager.refcounts[:]
+    if null is not None:
+        refs[null] = 0
     free_ids = manager.free_ids(Device.GPU) + manager.evictable_ids(Device.GPU) + manager.free_ids(Device.CPU)
-    free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
-    return Observation(tables, free, reserved, refs, free_ids)
+    return part_of(manager, shown)._replace(refs=refs, free_ids=free_ids)
 
 
-def part_of(manager: Any, encoders: Mapping[str, int], wanted: Sequence[int], seqs: Mapping[int, Any]) -> Observation:
-    """Copies of the tables of the wanted sequences, and the counts of free blocks; seqs as in `observation_of`."""
-    null, found = manager.null_block_id, {seq: manager.tables.get(seq) for seq in wanted}
-    found |= {seq: manager.cross_tables.get(request) for request, seq in encoders.items() if seq in found}
-    shown = {
-        seq: manager.get_block_table(seqs[seq]) if seq in seqs else table.ids
-        for seq, table in found.items()
-        if table is not None
-    }
-    tables = {
-        seq: [table[:] if null is None else [NULL_BLOCK if b == null else b for b in table]]
-        for seq, table in shown.items()
-    }
+def part_of(manager: Any, shown: Tables) -> Observation:
+    """Copies of these tables, and the counts of free blocks."""
+    null = manager.null_block_id
     free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
-    return Observation(tables, free, () if null is None else (null,))
+    if null is None:
+        return Observation({seq: [table[:]] for seq, table in shown.items()}, free)
+    tables = {seq: [[NULL_BLOCK if b == null else b for b in table]] for seq, table in shown.items()}
+    return Observation(tables, free, (null,))
 
 
 PROMPT_BESIDE_RING = Assumption(
@@ -351,12 +356,25 @@ class Generation1(BuiltIn):
 
     def make(self, config: Config) -> Any:
         """A new manager; if there is a window, with the ring that keeps it. Raises Unsupported."""
-        num_blocks = blocks_of_ring(config)
+        self.num_ring_blocks = num_blocks = blocks_of_ring(config)
         return super().make(replace(config, window=None if num_blocks is None else num_blocks * config.block_size))
 
-    def observe(self) -> Observation:
-        """The tables as the manager keeps them: a worker is shown a ring, with numbers of the device."""
-        return observation_of(self.manager, self.encoders, {})
+    def tables_of(self, wanted: Iterable[int]) -> Tables:
+        """What a worker is shown, with absolute numbers: of sequences with an even number by the handles of blocks."""
+        handles = self.manager.block_tables
+        shown = {}
+        for seq, table in super().tables_of(wanted).items():
+            fake = self.encoders[seq].members[0] if seq in self.encoders else self.seqs.get(seq)
+            if seq % 2 == 0 and seq in handles:
+                table = [block.block_number for block in handles[seq]]
+            base = self.config.num_gpu_blocks if fake is not None and fake.status is SequenceStatus.SWAPPED else 0
+            shown[seq] = self._without_turns([base + block for block in table])
+        return shown
 
-    def observe_part(self, seqs: Sequence[int]) -> Observation:
-        return part_of(self.manager, self.encoders, seqs, {})
+    def _without_turns(self, table: list[int]) -> list[int]:
+        """Show each block of a ring once, at its last entry; an entry that names another block stays as it is."""
+        num_left = 0 if self.num_ring_blocks is None else max(0, len(table) - self.num_ring_blocks)
+        again = table[self.num_ring_blocks :]
+        return [NULL_BLOCK if b == later else b for b, later in zip(table[:num_left], again, strict=False)] + table[
+            num_left:
+        ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,13 @@ from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConf
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.builtin.manager import (
     BuiltIn,
+    Tables,
     extra_of,
     images_in_block,
     new_manager,
     observation_of,
     part_of,
+    tables_of,
 )
 from kvproof.impl import BlockManager, InvalidValueError, Sequence, SequenceGroup, SequenceStatus
 from kvproof.impl.scheduler import PreemptionMode, Scheduler, SchedulerOutputs
@@ -75,7 +77,7 @@ class BuiltInScheduler(SchedulerAdapter):
         self.manager = new_manager(BlockManager, config)
         self.seqs: dict[int, Sequence] = {}
         self.group_of: dict[int, SequenceGroup] = {}
-        self.encoders: dict[str, int] = {}
+        self.encoders: dict[int, SequenceGroup] = {}
         return self._scheduler(scheduler_config, self.manager, lambda: float(self.now))
 
     def add(self, request: Request) -> None:
@@ -86,7 +88,7 @@ class BuiltInScheduler(SchedulerAdapter):
         for seq in members:
             self.seqs[seq.seq_id], self.group_of[seq.seq_id] = seq, group
         if encoder is not None:
-            self.encoders[name] = encoder.seq_id
+            self.encoders[encoder.seq_id] = group
         self.scheduler.add_seq_group(group)
 
     def takes_aborts(self) -> bool:
@@ -136,7 +138,10 @@ class BuiltInScheduler(SchedulerAdapter):
         self.scheduler.free_finished_seq_groups()
 
     def observe(self) -> Observation:
-        return observation_of(self.manager, self.encoders, self.seqs)
+        return observation_of(self.manager, self._tables_of(self.manager.tables))
 
     def observe_part(self, seqs: list[int]) -> Observation:
-        return part_of(self.manager, self.encoders, seqs, self.seqs)
+        return part_of(self.manager, self._tables_of(seqs))
+
+    def _tables_of(self, seqs: Iterable[int]) -> Tables:
+        return tables_of(self.manager, seqs, self.seqs, self.encoders)
