@@ -34,10 +34,17 @@ class Refutation:
     data: dict[str, Any] | None = None
 
 
-def obligations_of(suite: str, text: Text | None = None) -> Iterable[Obligation]:
-    """The obligations of one suite. text: replaces the text of the specification; only for suites in `OF_A_TEXT`."""
+def obligations_of(
+    suite: str, text: Text | None = None, wants: Callable[[str], bool] | None = None
+) -> Iterable[Obligation]:
+    """The obligations of one suite. The other arguments are only for suites in `OF_A_TEXT`.
+
+    text: replaces the text of the specification. wants: whether the obligations of a subject are needed; all are if it
+    is not given.
+    """
     function = _named(SUITES[suite])
-    made: Iterable[Obligation] = function() if text is None else function(text)
+    given = {name: value for name, value in (("text", text), ("wants", wants)) if value is not None}
+    made: Iterable[Obligation] = function(**given)
     return made
 
 

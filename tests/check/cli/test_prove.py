@@ -13,9 +13,10 @@ from typer.testing import CliRunner, Result
 import kvproof.reports
 from kvproof.check.cli.app import app
 from kvproof.check.cli.prove_options import compare_answers
+from kvproof.check.cli.prove_run import Selection
 from kvproof.check.runs.store import StoreError
 from kvproof.models import suites
-from kvproof.models.pin import Pin
+from kvproof.models.pin import Pin, pinned_names
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings, decide
 from kvproof.models.suites import Refutation
@@ -352,6 +353,26 @@ def test_pinned_names_decide_whether_a_pattern_matches_and_new_names_are_found(m
     assert kvproof_prove("--only", "mixed/right").exit_code == 0
     assert made == ["mixed"] * 3
     assert kvproof_prove("--only", "mixed/right", "--only", "mixed/nosuch").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("pattern", "num_subjects"),
+    [
+        ("specification/evict", 1),
+        ("specification/evict/status_*", 1),
+        ("specification/evi*", 1),
+        ("specification/e?ict/*", 7),
+        ("specification/[ae]vict", 73),
+        ("operations", 0),
+    ],
+)
+def test_obligations_of_every_subject_that_a_pattern_may_select_are_made(pattern: str, num_subjects: int) -> None:
+    selection = Selection([pattern])
+    names = [name.split("/") for name in pinned_names() if name.startswith("specification/")]
+    made = {subject for _, subject, *_ in names if selection.may_have_any_of("specification", subject)}
+    selected = {subject for suite, subject, *claim in names if selection.has("/".join((suite, subject, *claim)))}
+    assert selected <= made
+    assert len(made) == num_subjects
 
 
 def test_a_missing_pin_is_named_before_anything_is_decided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_questions_are_not_written_where_a_file_is(tmp_path: Path) -> None:
 
 def test_cores_say_what_each_proof_rests_on_and_which_invariants_a_rule_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = next(rule for rule in COLLECTED.rules if rule.__name__ == "begin_swap")
-    monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", lambda _: Induction(Translator()).rule(rule))
+    monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", lambda *_: Induction(Translator()).rule(rule))
     done = kvproof_prove("--only", "specification/begin_swap", "--cores", "--json", "-")
     checks = json.loads(done.stdout)["checks"]
     texts = {one["id"].rpartition("/")[2]: one["text"] for one in checks}

@@ -8,10 +8,12 @@ Proofs mean what they say only if the lints find nothing in the text. So every l
 `--only` selects.
 """
 
+import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 import z3
@@ -100,6 +102,10 @@ class Selection:
         """Whether a name in that suite may be selected."""
         return not self.patterns or any(_first_part_matches(pattern, suite) for pattern in self.patterns)
 
+    def may_have_any_of(self, suite: str, subject: str) -> bool:
+        """Whether a name of that subject may be selected; its obligations need not be made otherwise."""
+        return not self.patterns or any(_may_match(f"{suite}/{subject}/", pattern) for pattern in self.patterns)
+
     def require_names(self, suites: Iterable[str], text: Text | None) -> None:
         """Raise UsageError if a pattern has matched nothing so far, and matches no obligation of these suites.
 
@@ -125,6 +131,13 @@ def matches(name: str, pattern: str) -> bool:
     return name == pattern or name.startswith(f"{pattern}/") or fnmatchcase(name, pattern)
 
 
+def _may_match(beginning: str, pattern: str) -> bool:
+    """Whether a pattern may match a name with this beginning, which ends in a slash."""
+    literal = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+    literal = literal if literal != pattern else f"{pattern}/"
+    return literal.startswith(beginning) or beginning.startswith(literal)
+
+
 def _first_part_matches(pattern: str, suite: str) -> bool:
     first = pattern.partition("/")[0]
     return first == suite or any(sign in first for sign in "*?[")
@@ -143,9 +156,11 @@ def _no_such_name(pattern: str) -> UsageError:
     )
 
 
-def _made(suite: str, text: Text | None) -> Iterable[Obligation]:
-    """The obligations of a suite. Raises NotInLanguage."""
-    return obligations_of(suite) if text is None else obligations_of(suite, text)
+def _made(suite: str, text: Text | None, selection: Selection | None = None) -> Iterable[Obligation]:
+    """The obligations of a suite; of the subjects that may be selected only, if it can tell. Raises NotInLanguage."""
+    if suite not in OF_A_TEXT:
+        return obligations_of(suite)
+    return obligations_of(suite, text, None if selection is None else partial(selection.may_have_any_of, suite))
 
 
 def run_proofs(request: ProofRequest) -> Exit:
@@ -230,7 +245,7 @@ def _selected(
     for suite in request.suites:
         if not selection.may_have(suite):
             continue
-        for one in _made(suite, request.text):
+        for one in _made(suite, request.text, selection):
             if selection.has(one.id):
                 hypotheses.setdefault(suite, Hypotheses()).note(one)
                 pin.add(one)

@@ -13,7 +13,7 @@ from typing import Any
 
 import z3
 
-from kvproof.models.proofs.induction import Induction, guards, hypotheses
+from kvproof.models.proofs.induction import Induction, every_subject, guards, hypotheses
 from kvproof.models.proofs.least_element_lemma import by_lemma
 from kvproof.models.proofs.multiplication_lemma import by_lemma_where_divided
 from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
@@ -41,11 +41,15 @@ LEFT_AT_FIRST = "something is left, or nothing"  # the variant is not negative a
 LOOP_INVARIANT = "so far"  # the hypothesis that the loop invariant holds
 
 
-def obligations(text: Text | None = None) -> Iterator[Obligation]:
-    """The obligations of every contract of the specification, or of another text."""
+def obligations(text: Text | None = None, wants: Callable[[str], bool] = every_subject) -> Iterator[Obligation]:
+    """The obligations of every contract of the specification, or of another text.
+
+    wants: whether the obligations of a contract are needed, by its name.
+    """
     induction = Induction(Translator(text=text))
     for contract in CONTRACTS:
-        yield from contract_obligations(induction, contract)
+        if wants(contract.name):
+            yield from contract_obligations(induction, contract)
 
 
 def contract_obligations(induction: Induction, contract: Contract) -> Iterator[Obligation]:

@@ -30,14 +30,25 @@ DERIVED_PROPERTY = "lists-agree"
 Rule = Callable[..., Any]
 
 
-def obligations(text: Text | None = None) -> Iterator[Obligation]:
-    """All obligations of the specification, or of another text."""
+def every_subject(subject: str) -> bool:
+    """Selects the obligations of all subjects."""
+    return True
+
+
+def obligations(text: Text | None = None, wants: Callable[[str], bool] = every_subject) -> Iterator[Obligation]:
+    """The obligations of the specification, or of another text.
+
+    wants: whether the obligations of a subject (a rule, a claim, `INITIAL` or `THEOREM`) are needed.
+    """
     induction = Induction(Translator(text=text))
-    yield from induction.initial()
-    yield from induction.theorems()
-    yield from induction.claims_are_defined()
+    if wants(INITIAL):
+        yield from induction.initial()
+    if wants(THEOREM):
+        yield from induction.theorems()
+    yield from induction.claims_are_defined(wants)
     for rule in COLLECTED.rules:
-        yield from induction.rule(rule)
+        if wants(rule.__name__):
+            yield from induction.rule(rule)
 
 
 class Induction:
@@ -96,11 +107,12 @@ class Induction:
             claim = f"{name} is determined by the real fields"
             yield Obligation(SUITE, THEOREM, claim, DERIVED_PROPERTY, assumed, goal)
 
-    def claims_are_defined(self) -> Iterator[Obligation]:
-        """Every read of an invariant or theorem is in range."""
+    def claims_are_defined(self, wants: Callable[[str], bool] = every_subject) -> Iterator[Obligation]:
+        """Every read of an invariant or theorem is in range. wants: whether a claim is needed, by its name."""
         for claim in (*COLLECTED.invariants, *COLLECTED.theorems):
-            outcome = self.translator.run(claim.name, self.before)
-            yield from defined(SUITE, claim.name, outcome.demands, self.assumed)
+            if wants(claim.name):
+                outcome = self.translator.run(claim.name, self.before)
+                yield from defined(SUITE, claim.name, outcome.demands, self.assumed)
 
     def rule(self, rule: Rule) -> Iterator[Obligation]:
         """A rule reads and writes in range, its checks hold, and it keeps every invariant."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from kvproof.models.proofs.endless_quantifiers import endless_quantifiers
 from kvproof.models.proofs.ghost_fields import ghost_findings
 from kvproof.models.proofs.lint_error import Finding
-from kvproof.models.translation.dependencies import calls, fields_read, fields_written, reached
+from kvproof.models.translation.dependencies import calls, fields_read, fields_written, nodes_of, reached
 from kvproof.models.translation.text import Text, element_left, parameters_of, place_of, returned, specification
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import FIELDS, called, fields_in, target_of
@@ -96,7 +96,7 @@ def _fields_checked(text: Text, name: str) -> set[str]:
     """The fields that the checks of a rule read, those in its steps included."""
     found: set[str] = set()
     for one in reached(text, name):
-        for node in ast.walk(text.functions[one][0]):
+        for node in nodes_of(text.functions[one][0]):
             if isinstance(node, ast.stmt) and called(node) == "check":
                 found |= fields_in(node)
                 functions = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} & text.functions.keys()

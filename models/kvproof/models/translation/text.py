@@ -83,6 +83,7 @@ class Frame:
         return NotInLanguage(self.file, node, what, instead)
 
 
+@functools.cache
 def specification() -> Text:
     """The whole text of the specification, with the contracts."""
     constants: dict[str, Any] = {
