@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from kvproof.check.isolation.journal import Journal
-from kvproof.check.isolation.messages import Connection, pack, text_of, unpack
+from kvproof.check.isolation.messages import Connection, pack, unpack
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
-from kvproof.check.protocol.finding import AdapterError, Finding
+from kvproof.check.protocol.finding import AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.subject import explore
@@ -61,11 +61,7 @@ def _call(subject: Any, name: str, arguments: list[Any]) -> list[Any]:
 
 
 def _text(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception:
-        text = text_of(error)
-    return text[:TEXT_MAX].encode("utf-8", "backslashreplace").decode("utf-8")
+    return error_text(error)[:TEXT_MAX].encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _search(subject: Any, name: str, arguments: list[Any], journal: Journal) -> list[Any]:

@@ -21,14 +21,22 @@ GONE_SECONDS_MAX = 2.0  # to wait for a process that ended by itself
 FORK_SECONDS_MAX = 20.0
 
 
+class ServerGone(Exception):
+    """The process that forks has ended: the subject ended it, or somebody else did."""
+
+
 class ForkClient:
     """The fork server of one subject. Raises UnknownSubject if the subject cannot be created.
 
-    level, name, capabilities, assumptions: those of the subject.
+    A server that a subject has ended is started again for the next fork. level, name, capabilities, assumptions: those
+    of the subject.
     """
 
     def __init__(self, name: str, limits: Limits) -> None:
         self.subject, self.limits = name, limits
+        self._start()
+
+    def _start(self) -> None:
         ours, theirs = socket.socketpair()
         # A fixed hash seed makes runs repeatable.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
@@ -66,19 +74,24 @@ class ForkClient:
         return answer[1], answer[2], unpack(answer[3]), unpack(answer[4])
 
     def fork(self, journal: Journal, purpose: bytes) -> "Fork":
-        """A fork with a fresh subject. purpose: CALLS_ONLY or SEARCH."""
+        """A fork with a fresh subject. purpose: CALLS_ONLY or SEARCH. Raises ServerGone if there is no server."""
+        if self.process.poll() is not None:
+            self.close()
+            self._start()
         ours, theirs = socket.socketpair()
         try:
             socket.send_fds(self.control.stream, [purpose], [theirs.fileno(), journal.descriptor])
+            pid = self._await("forked")
+        except OSError as error:
+            raise ServerGone(how_it_ended(self.process.wait(END_SECONDS_MAX))) from error
         finally:
             theirs.close()
-        pid = self._await("forked")
         self._ended.pop(pid, None)  # the status of an earlier process with the same id
         return Fork(self, Connection(ours), pid)
 
     def status(self, pid: int, seconds: float) -> int | None:
         """The wait status with which a fork ended; None if it does not end within the given time."""
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, ServerGone):
             while pid not in self._ended:
                 self._await("ended", seconds)
         return self._ended.pop(pid, None)
@@ -88,7 +101,7 @@ class ForkClient:
         while True:
             answer = self.control.receive()
             if answer is None:
-                raise AssertionError(f"the fork server of {self.subject} ended unexpectedly")
+                raise ServerGone(how_it_ended(self.process.wait(END_SECONDS_MAX)))
             if answer[0] == "ended":
                 self._ended[answer[1]] = answer[2]
             if answer[0] == wanted:
@@ -127,7 +140,10 @@ class Fork:
         if status is None:
             self._kill()
             status = self.server.status(self.pid, END_SECONDS_MAX)
-        return "does not end" if status is None else how_it_ended(os.waitstatus_to_exitcode(status))
+        if status is None:
+            gone = self.server.process.poll() is not None
+            return "ended the process that it was forked from" if gone else "does not end"
+        return how_it_ended(os.waitstatus_to_exitcode(status))
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError, PermissionError):

@@ -5,6 +5,7 @@ knows the configuration and the operations, the last of which did not return. It
 advances.
 """
 
+import fcntl
 import mmap
 import os
 import struct
@@ -16,7 +17,8 @@ from typing import SupportsIndex
 import msgspec
 
 from kvproof.check.counterexample.trace_schema import frozen
-from kvproof.check.isolation.messages import pack, unpack
+from kvproof.check.isolation.messages import ChannelError, pack, unpack
+from kvproof.check.oracle.level import level_of_config, typed
 from kvproof.check.protocol.manager import Config
 from kvproof.spec.trace import Operation
 
@@ -30,7 +32,6 @@ class Journal:
     def __init__(self, descriptor: int | None = None) -> None:
         if descriptor is None:
             descriptor = _shared_file()
-            os.ftruncate(descriptor, SIZE_BYTES)
         self.descriptor = descriptor
         self.memory = mmap.mmap(descriptor, SIZE_BYTES)
         self._encoder = msgspec.msgpack.Encoder()
@@ -68,16 +69,21 @@ class Journal:
         return runs, operations
 
     def last_run(self) -> tuple[Config, list[Operation]] | None:
-        """The last run; None if there is none. The writing process must have ended."""
+        """The last run; None if there is none, or if the subject wrote into it. The writing process must have ended."""
         runs, _, end = HEADER.unpack_from(self.memory, 0)
         if not runs:
             return None
         items, at = [], HEADER.size
-        while at < end:
-            size = int.from_bytes(self.memory[at : at + 4], "little")
-            items.append(msgspec.msgpack.decode(self.memory[at + 4 : at + 4 + size]))
-            at += 4 + size
-        return unpack(items[0]), [frozen(item) for item in items[1:]]
+        try:
+            while at < end:
+                size = int.from_bytes(self.memory[at : at + 4], "little")
+                items.append(msgspec.msgpack.decode(self.memory[at + 4 : at + 4 + size]))
+                at += 4 + size
+            config, operations = unpack(items[0]), [frozen(item) for item in items[1:]]
+            level_of_config(config)
+            return config, [operation for operation in operations if typed(operation)]
+        except (ChannelError, ValueError, LookupError, TypeError, StopIteration, RecursionError):
+            return None
 
     def close(self) -> None:
         self.memory.close()
@@ -87,8 +93,13 @@ class Journal:
 def _shared_file() -> int:
     """The descriptor of an unnamed file; in memory if the system supports it, so that a full disk does not matter."""
     if sys.platform == "linux":
-        return os.memfd_create("kvproof-journal")
+        descriptor = os.memfd_create("kvproof-journal", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(descriptor, SIZE_BYTES)
+        # A subject that makes it smaller would end the process that reads it, by SIGBUS.
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        return descriptor
     with tempfile.TemporaryFile() as file:
+        file.truncate(SIZE_BYTES)
         return os.dup(file.fileno())
 
 

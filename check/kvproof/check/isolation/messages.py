@@ -33,6 +33,7 @@ RECORDS: dict[str, Any] = {
 TEXT_MAX = 200  # characters of a foreign value
 CALLS_ONLY, SEARCH = b"c", b"s"  # the purposes of a fork
 HEADER = struct.Struct("!I")
+MESSAGE_BYTES_MAX = 1 << 28
 
 # Tags of packed values. A value that is not a list stands for itself.
 INTS, LIST, TUPLE, NAMED, DICT, COUNTER, RECORD, ADMISSION, FINDING, FOREIGN = range(10)
@@ -78,28 +79,35 @@ def pack(value: Any) -> Any:
 
 
 def unpack(data: Any) -> Any:
-    """The inverse of `pack`. Raises ValueError for data that `pack` does not produce."""
+    """The inverse of `pack`. Raises ChannelError for data that `pack` does not produce."""
+    try:
+        return _unpacked(data)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+        raise ChannelError(f"a message has a value that no subject answers ({type(error).__name__}: {error})") from None
+
+
+def _unpacked(data: Any) -> Any:
     if type(data) is not list:
         return data
     match data:
         case [tag, items] if tag == INTS:
             return items
         case [tag, items] if tag == LIST:
-            return [unpack(item) for item in items]
+            return [_unpacked(item) for item in items]
         case [tag, items] if tag == TUPLE:
-            return tuple([unpack(item) for item in items])
+            return tuple([_unpacked(item) for item in items])
         case [tag, name, items] if tag == NAMED:
-            return TUPLES[name](*[unpack(item) for item in items])
+            return TUPLES[name](*[_unpacked(item) for item in items])
         case [tag, items] if tag == DICT:
-            return {unpack(key): unpack(item) for key, item in items}
+            return {_unpacked(key): _unpacked(item) for key, item in items}
         case [tag, items] if tag == COUNTER:
             return Counter(dict(items))
         case [tag, name] if tag == ADMISSION:
             return Admission(name)
         case [tag, name, items] if tag == RECORD:
-            return RECORDS[name](**{field: unpack(item) for field, item in items})
+            return RECORDS[name](**{field: _unpacked(item) for field, item in items})
         case [tag, property, sentence, cause, call, sequence, data] if tag == FINDING:
-            expected, observed, blocks = unpack(data)
+            expected, observed, blocks = _unpacked(data)
             fields_of = {"expected": expected, "observed": observed, "blocks": blocks, "sequence": sequence}
             return Finding(property, sentence, cause, call=call, **fields_of)
         case [_, text]:
@@ -116,6 +124,10 @@ def text_of(value: object) -> str:
     return text[:TEXT_MAX].encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+class ChannelError(Exception):
+    """What arrived is no message of the other process: the subject wrote to the descriptors of its process."""
+
+
 class Connection:
     """Sends and receives messages over a stream socket. A message is a length followed by MessagePack data."""
 
@@ -129,10 +141,21 @@ class Connection:
         self.stream.sendall(HEADER.pack(len(data)) + data)
 
     def receive(self) -> Any:
-        """The next message; None if the other side has closed. Raises TimeoutError after the timeout of the socket."""
+        """The next message; None if the other side has closed.
+
+        Raises TimeoutError after the timeout of the socket, and ChannelError if what arrives is no message.
+        """
         header = self._exactly(HEADER.size)
-        data = None if header is None else self._exactly(HEADER.unpack(header)[0])
-        return None if data is None else self._decoder.decode(data)
+        if header is None:
+            return None
+        (size,) = HEADER.unpack(header)
+        if size > MESSAGE_BYTES_MAX:
+            raise ChannelError(f"a message of {size:,} bytes was announced")
+        data = self._exactly(size)
+        try:
+            return None if data is None else self._decoder.decode(data)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise ChannelError(f"{size:,} bytes arrived that are no message: {error}") from None
 
     def is_ready(self, seconds: float) -> bool:
         """Whether a message or the end of the connection arrives within the given time."""

@@ -6,11 +6,12 @@ finding. If it refutes nothing, the process was only slow, and the search contin
 
 import time
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, TypeVar
 
+from kvproof.check.isolation.fork_server_client import ServerGone
 from kvproof.check.isolation.journal import Journal
-from kvproof.check.isolation.messages import pack
-from kvproof.check.isolation.remote_subject import CRASH, HANG, RemoteSubject, answered, new_fork
+from kvproof.check.isolation.messages import ChannelError, pack
+from kvproof.check.isolation.remote_subject import CRASH, HANG, SERVER, RemoteSubject, answered, new_fork
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
@@ -22,6 +23,7 @@ from kvproof.check.search.strategies import Strategy
 
 LOOK_SECONDS = 0.1
 CALLS_OF_OPERATION_MAX = 2  # slow ones: so many limits without an operation, and the process is taken for stuck
+Result = TypeVar("Result")
 OnAdvance = Callable[[int, int], None]  # called with the numbers of runs and operations
 
 
@@ -62,10 +64,13 @@ def walk(
             "fixed": fixed,
         }
         try:
-            total.continue_with(_result(subject, "walk", request, _progress_after(before, progress)))
+            total.continue_with(_result(SearchResult, subject, "walk", request, _progress_after(before, progress)))
+            return total
+        except Finding as finding:  # of the process itself, not of a run: the subject could not be made again
+            total.continue_with(SearchResult(Counterexample(strategy.level.config(), [], finding)))
             return total
         except Stuck as stuck:
-            done = _stuck_result(subject, stuck)
+            done = _stuck_result(strategy, subject, stuck)
             done.num_operations, done.num_drawn = stuck.num_operations, stuck.num_runs
             done.seconds = time.monotonic() - began
             total.continue_with(done)
@@ -88,9 +93,11 @@ def explore(
     began = time.monotonic()
     request = {"level": strategy.level.name, "scope": scope, "seconds": seconds}
     try:
-        return cast(SearchResult, _result(subject, "explore", request, _no_progress))
+        return _result(SearchResult, subject, "explore", request, _no_progress)
+    except Finding as finding:
+        return SearchResult(Counterexample(strategy.level.config(), [], finding))
     except Stuck as stuck:
-        found = _stuck_result(subject, stuck)
+        found = _stuck_result(strategy, subject, stuck)
         found.num_operations, found.seconds = stuck.num_runs, time.monotonic() - began
         return found
 
@@ -106,8 +113,8 @@ def shortest(
     if isinstance(subject, RemoteSubject) and not found.finding.cause.endswith((CRASH, HANG)):
         request = {"level": strategy.level.name, "found": found, "seconds": seconds, **limits}
         try:
-            return cast(Counterexample, _result(subject, "shortest", request, _no_progress, seconds))
-        except Stuck:
+            return _result(Counterexample, subject, "shortest", request, _no_progress, seconds)
+        except (Stuck, Finding):
             seconds = max(0.0, seconds - (time.monotonic() - began))
     return shrinking.shortest(strategy, make, found, seconds=seconds, **limits)
 
@@ -122,11 +129,19 @@ def _progress_after(before: int, progress: Callable[[int], None] | None) -> OnAd
 
 
 def _result(
-    subject: RemoteSubject, search: str, request: dict[str, Any], report: OnAdvance, quiet_seconds: float = 0.0
-) -> Any:
+    kind: type[Result],
+    subject: RemoteSubject,
+    search: str,
+    request: dict[str, Any],
+    report: OnAdvance,
+    quiet_seconds: float = 0.0,
+) -> Result:
     """The result of a search in a fresh fork, which may do no operation for so many seconds. Raises Stuck."""
     journal = Journal()
-    fork = new_fork(subject.server, journal)
+    try:
+        fork = new_fork(subject.server, journal)
+    except ServerGone as gone:
+        raise Stuck(f"cannot be forked: {SERVER} {gone}", journal) from None
     try:
         stream = fork.connection.stream
         patience = quiet_seconds + subject.server.limits.call_seconds * CALLS_OF_OPERATION_MAX
@@ -141,25 +156,37 @@ def _result(
                 fork.end()
                 raise Stuck(f"did not advance for {patience:g} s", journal)
         stream.settimeout(patience)
-        answer = fork.connection.receive()
+        try:
+            answer = fork.connection.receive()
+        except (TimeoutError, ChannelError) as error:
+            fork.end()
+            raise Stuck(f"sent what is no result ({error})", journal) from None
         if answer is None or answer == ["memory"]:
             how = fork.end(has_gone=answer is None)
             raise Stuck("used more memory than its limit" if answer else how, journal)
-        return answered(answer)
+        try:
+            if isinstance(result := answered(answer), kind):
+                return result
+            raise ChannelError(f"it is a {type(result).__name__}")
+        except ChannelError as error:
+            raise Stuck(f"sent what is no result ({error})", journal) from None
     finally:
         if fork.is_alive:
             fork.end()
         journal.close()
 
 
-def _stuck_result(subject: RemoteSubject, stuck: Stuck) -> SearchResult:
+def _stuck_result(strategy: Strategy, subject: RemoteSubject, stuck: Stuck) -> SearchResult:
     """What the run under way refutes when it is repeated call by call.
 
     If it refutes nothing, the result has no counterexample if the process was only slow; a process that ended has not
-    repeated itself. Raises AssertionError if no run was begun.
+    repeated itself. If there is no run, the process ended when it made the subject, or the subject wrote over the run.
     """
     if stuck.run is None:
-        raise AssertionError(f"the process of the search {stuck.how}, and no run was begun")
+        config = strategy.level.config()
+        text = f"the process of a search {stuck.how}, and left no run that can be repeated"
+        found = finding_of(subject, config, []) or Finding("total-calls", text, f"make {CRASH}")
+        return SearchResult(Counterexample(config, [], found), num_runs=stuck.num_runs)
     config, operations = stuck.run
     finding = finding_of(subject, config, operations)
     if finding is None and not stuck.how.startswith("did not advance"):
@@ -169,5 +196,5 @@ def _stuck_result(subject: RemoteSubject, stuck: Stuck) -> SearchResult:
             f"in {last[0]}{tuple(last[1:])} the process {stuck.how}; the same calls, done again, did not end it",
             CRASH,
         )
-    found = None if finding is None else Counterexample(config, operations, finding)
-    return SearchResult(found, num_runs=stuck.num_runs)
+    example = None if finding is None else Counterexample(config, operations, finding)
+    return SearchResult(example, num_runs=stuck.num_runs)

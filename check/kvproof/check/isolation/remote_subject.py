@@ -2,23 +2,23 @@
 
 An exception of the subject is raised again in this process, with a type of the same name. A call that ends the process,
 is not answered in time or exceeds the memory limit refutes `total-calls`. After a call was aborted for any reason, the
-next `open` gets a new fork.
+next `open` gets a new fork. Nothing that the other process sends is trusted: whatever is no answer is a finding, too.
 """
 
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from kvproof.check.isolation.fork_server_client import Fork, ForkClient
+from kvproof.check.isolation.fork_server_client import Fork, ForkClient, ServerGone
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
-from kvproof.check.isolation.messages import CALLS_ONLY, SEARCH, pack, unpack
+from kvproof.check.isolation.messages import CALLS_ONLY, SEARCH, ChannelError, pack, text_of, unpack
 from kvproof.check.oracle.level import level_named
 from kvproof.check.protocol.fault_attribution import StandInError
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
-from kvproof.check.subjects import UnknownSubject
 
+SERVER = "the process from which its process is forked"
 HANG, CRASH = "hang", "crash"  # the cause of a finding is the name of the call followed by one of these
 
 
@@ -69,19 +69,31 @@ class RemoteSubject:
         except TimeoutError:
             fork.end()
             raise Finding("total-calls", f"{context} gave no answer within {seconds:g} s", f"{name} {HANG}") from None
+        except ChannelError as error:
+            fork.end()
+            raise wrote_to_the_channel(context, name, error) from None
         except BaseException:  # such as a time limit: a late answer is not the answer to the next call
             fork.end()
             raise
         if answer is None:
             how = fork.end(has_gone=True)
             raise Finding("total-calls", f"{context} ended its process, which {how}", f"{name} {CRASH}")
-        return answered(answer)
+        try:
+            return answered(answer)
+        except ChannelError as error:
+            fork.end()
+            raise wrote_to_the_channel(context, name, error) from None
 
     def _alive(self, name: str, context: str) -> Fork:
         if self._fork is None or not self._fork.is_alive:
             if name != "open" and self._fork is not None:
                 raise AssertionError(f"{context} was called after the process of the subject had ended")
-            self._fork = new_fork(self.server)
+            try:
+                self._fork = new_fork(self.server)
+            except ServerGone as gone:
+                raise Finding(
+                    "total-calls", f"{context} cannot be called: {SERVER} {gone}", f"{name} {CRASH}"
+                ) from None
         return self._fork
 
 
@@ -96,8 +108,20 @@ def new_fork(server: ForkClient, journal: Journal | None = None) -> Fork:
         unused.close()
 
 
-def answered(answer: list[Any]) -> Any:
-    """The value of an answer. Raises the exception that the answer describes."""
+def wrote_to_the_channel(context: str, name: str, error: ChannelError) -> Finding:
+    """The finding that a subject wrote to the descriptors over which kvproof talks to its process."""
+    text = f"{context} wrote to descriptors of its process that are not its own: {error}"
+    return Finding("total-calls", text, f"{name} {CRASH}")
+
+
+def made_once(reason: str) -> Finding:
+    """The finding that a subject could be made once and not again: every run needs a fresh one."""
+    text = f"the subject was made once and cannot be made again, but every run needs a fresh one: {reason}"
+    return Finding("nondeterministic", text, "make")
+
+
+def answered(answer: Any) -> Any:
+    """The value of an answer. Raises the exception that the answer describes, and ChannelError if it is none."""
     match answer:
         case ["done", value]:
             return unpack(value)
@@ -107,14 +131,14 @@ def answered(answer: list[Any]) -> Any:
             raise AdapterError(text)
         case ["stand-in", text]:
             raise StandInError(text)
-        case ["finding", finding]:
-            raise unpack(finding)
-        case ["contract", assumption, sentence]:
+        case ["finding", data] if isinstance(finding := unpack(data), Finding):
+            raise finding
+        case ["contract", str(assumption), str(sentence)]:
             raise OutsideContract(assumption, sentence)
         case ["unknown", text]:
-            raise UnknownSubject(text)
-        case ["raised", name, text]:
+            raise made_once(str(text))
+        case ["raised", str(name), str(text)] if name.isidentifier():
             raise raised_as(name)(text)
-        case ["fault", text]:
+        case ["fault", str(text)]:
             raise AssertionError(f"the judge failed in the process of the subject:\n{text}")
-    raise AssertionError(f"not an answer: {answer!r}")
+    raise ChannelError(f"a message is no answer: {text_of(answer)}")

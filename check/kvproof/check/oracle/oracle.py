@@ -21,7 +21,7 @@ from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.protocol.adapter_check import check_observation
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
-from kvproof.check.protocol.finding import CONTRACT, AdapterError, Finding
+from kvproof.check.protocol.finding import CONTRACT, AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import (
     KINDS,
     WINDOW,
@@ -34,6 +34,7 @@ from kvproof.check.protocol.manager import (
 from kvproof.reports.document import encodable
 from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities, Image, Key
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.text.state import GPU
 
 DOUBLE_FREE_PHRASES = "double free", "doublefree", "already freed", "already free"
@@ -104,7 +105,7 @@ class Oracle:
         except (Exception, SystemExit) as error:  # a subject that ends the process gives no answer
             call = f"open({self.config.as_dict()})"
             require_fault_of_subject(error, call)
-            text = encodable(f"{call} raised {type(error).__name__}: {error}")
+            text = encodable(f"{call} raised {type(error).__name__}: {error_text(error)}")
             raise Finding("total-calls", text[:CALL_CHARACTERS], f"open {type(error).__name__}") from error
 
     def call(self, property: str, name: str, *arguments: Any) -> Any:
@@ -114,7 +115,11 @@ class Oracle:
         """
         try:
             return getattr(self.subject, name)(*arguments)
-        except (Finding, AdapterError, StandInError):
+        except Finding as finding:
+            if finding.property not in MEANINGS:
+                raise AdapterError(f"{name} raised a Finding of {finding.property!r}, which is no property") from None
+            raise
+        except (AdapterError, StandInError):
             raise
         except OutsideContract as error:
             text = f"{call_text(name, arguments)}: {error.sentence}"
@@ -123,7 +128,7 @@ class Oracle:
             require_fault_of_subject(error, call_text(name, arguments))
             if is_double_free(error, self.capabilities):
                 property = "no-double-free"
-            message = ADDRESS.sub("", encodable(f"{type(error).__name__}: {error}").removesuffix(": "))
+            message = ADDRESS.sub("", encodable(f"{type(error).__name__}: {error_text(error)}").removesuffix(": "))
             text = f"{call_text(name, arguments)} raised {message[:ERROR_CHARACTERS]}"
             raise Finding(property, text, f"{name} {type(error).__name__}") from error
 
@@ -411,7 +416,7 @@ def is_double_free(error: BaseException, capabilities: Capabilities) -> bool:
     """
     if type(error).__name__ in capabilities.double_free_errors:
         return True
-    message = f"{type(error).__name__}: {error}".lower()
+    message = f"{type(error).__name__}: {error_text(error)}".lower()
     return any(phrase in message for phrase in DOUBLE_FREE_PHRASES)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvproof.check.protocol.finding import AdapterError
-from kvproof.check.protocol.manager import Capabilities, ManagerSubject, Observation
+from kvproof.check.protocol.manager import Assumption, Capabilities, ManagerSubject, Observation
 
 
 def calls_of(protocol: type) -> tuple[str, ...]:
@@ -61,6 +61,9 @@ def check_adapter(subject: Any, required: RequiredCalls, hint: str = "") -> None
             raise AdapterError(f"{name} declares that it {words}, and has no {', '.join(missing)}")
     if not isinstance(getattr(subject, "name", None), str):
         raise AdapterError(f"{name}.name must be a string")
+    assumptions = getattr(subject, "assumptions", ())
+    if not isinstance(assumptions, tuple) or not all(isinstance(one, Assumption) for one in assumptions):
+        raise AdapterError(f"{name}.assumptions must be a tuple of Assumption; it is {_short(assumptions)}")
 
 
 def _has(subject: Any, call: str) -> bool:
@@ -116,5 +119,8 @@ def _check_ids(what: str, ids: Any) -> None:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception as error:  # such as a list that is nested too deeply
+        text = f"a {type(value).__name__} whose repr raises {type(error).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."

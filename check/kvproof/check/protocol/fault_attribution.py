@@ -20,6 +20,8 @@ import sys
 from types import TracebackType
 from typing import Any
 
+from kvproof.check.protocol.finding import error_text
+
 OURS, BUILT_IN = "kvproof.check.subjects.", ("kvproof.check.subjects.builtin.", "kvproof.check.subjects.own")
 QUOTED = re.compile(r"'([\w.]+)'")
 CALLED = re.compile(r"(\w+)[\w.<>]*\(\) (?:takes|got|missing)")  # the first part of the name of what was called
@@ -39,7 +41,7 @@ class EngineFailure(Exception):
 def require_fault_of_subject(error: BaseException, context: str) -> None:
     """Raise StandInError if the exception is a fault of kvproof. context: the call that raised it."""
     if is_fault_of_kvproof(error):
-        message = f"{type(error).__name__}: {error}"[:MESSAGE_CHARACTERS]
+        message = f"{type(error).__name__}: {error_text(error)}"[:MESSAGE_CHARACTERS]
         raise StandInError(f"{context}: an adapter or stand-in of kvproof failed, not the engine: {message}") from error
 
 
@@ -58,7 +60,7 @@ def _is_fault(error: BaseException) -> bool:
     raised_in, line = _innermost(error.__traceback__)
     if _is_ours(raised_in):
         return True
-    if "'NoneType'" in str(error) and not OPTIONS_LEFT_OUT.isdisjoint(WORD.findall(line)):
+    if "'NoneType'" in error_text(error) and not OPTIONS_LEFT_OUT.isdisjoint(WORD.findall(line)):
         return True
     match error:
         case AttributeError():
@@ -66,7 +68,7 @@ def _is_fault(error: BaseException) -> bool:
         case ImportError():
             return _stands_in(error.name or "") or _stands_in(raised_in.partition(".")[0])
         case TypeError():
-            message = str(error)
+            message = error_text(error)
             called = CALLED.match(message)
             named = [called[1]] if called else [name.rpartition(".")[2] for name in QUOTED.findall(message)]
             return any(map(_defines, named))

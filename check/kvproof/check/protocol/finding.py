@@ -72,5 +72,13 @@ def text_of(finding: Finding) -> str:
     return f"{finding.call}: {text}" if finding.call else text
 
 
+def error_text(error: BaseException) -> str:
+    """The text of an exception of the subject, even if it has none that can be read."""
+    try:
+        return str(error)
+    except Exception as unreadable:
+        return f"<its text cannot be read: {type(unreadable).__name__}>"
+
+
 class AdapterError(Exception):
     """The adapter breaks the protocol: what it answers is not of the type that it must be."""
