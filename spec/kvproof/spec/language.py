@@ -265,8 +265,9 @@ def contract(
 ) -> Callable[[Function], Function]:
     """Mark the postcondition of an operation; see `Contract`.
 
-    Raises TypeError if a parameter that is chosen for a firing has no witness, or if something is chosen without a
-    `can_choose`: then no obligation would say that the operation always has a choice.
+    Raises TypeError if a parameter that is chosen for a firing has no witness, if two rules have a `least` witness for
+    a parameter of one name, or if something is chosen without a `can_choose`: then no obligation would say that the
+    operation always has a choice.
     """
 
     def mark(done: Function) -> Function:
@@ -288,6 +289,9 @@ def contract(
             unknown = set(list(signature(one).parameters)[1:]) - made.values.keys()
             if unknown != chosen_by.get(one.__name__, {}).keys():
                 raise TypeError(f"{done.__name__}: give a witness for each of {sorted(unknown)} of {one.__name__}")
+        least_ones = [name for each in chosen_by.values() for name, by in each.items() if isinstance(by, Least)]
+        if len(set(least_ones)) < len(least_ones):  # one unknown cannot be the least of two sets
+            raise TypeError(f"{done.__name__}: two least elements have one name among {sorted(least_ones)}")
         if can is None and any((chosen, further, chosen_by)):
             raise TypeError(f"{done.__name__}: give can_choose, as there is a choice")
         COLLECTED.contracts.append(made)

@@ -16,8 +16,8 @@ from kvproof.models.solvers.solving import Settings, decide
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.contract_texts import CONTRACTS
-from kvproof.spec.language import contract
-from kvproof.spec.text.cache_rules import evict
+from kvproof.spec.language import Least, contract, least
+from kvproof.spec.text.cache_rules import evict, mark_computed
 from kvproof.spec.text.state import State
 from kvproof.spec.verdict import Verdict
 
@@ -150,6 +150,30 @@ def test_a_choice_without_can_choose_is_refused() -> None:
         witnesses={evict: {"block": some_claim}},
     )
     with pytest.raises(TypeError, match="some_claim: give can_choose"):
+        mark(some_claim)
+
+
+def test_two_least_elements_of_one_name_are_refused() -> None:
+    """The lemma would say of one unknown that it is the least of both sets, which may be false."""
+
+    def some_claim(state: State) -> bool:
+        return state.live[0]
+
+    def some_number(state: State) -> int:
+        return state.refcount[0]
+
+    chosen: dict[str, Callable[..., object] | Least] = {"block": least(some_claim, some_claim, some_number)}
+    mark: Callable[..., object] = contract(
+        "total-calls",
+        evict,
+        precondition=some_claim,
+        variant=some_number,
+        loop_invariant=some_claim,
+        can_choose=some_claim,
+        others={mark_computed: some_claim},
+        witnesses={evict: chosen, mark_computed: chosen},
+    )
+    with pytest.raises(TypeError, match="some_claim: two least elements have one name"):
         mark(some_claim)
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from kvproof.spec import language
 from kvproof.spec.contract_texts import CONTRACT_TEXTS
 from kvproof.spec.language import COLLECTED
+from kvproof.spec.native import FIELDS
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.texts import TEXTS
 
@@ -47,3 +48,10 @@ def test_every_property_that_a_guard_a_check_or_a_claim_names_has_a_meaning() ->
                     found.add(property)
     assert len(found) > 15
     assert found - MEANINGS.keys() == set()
+
+
+def test_no_field_has_the_name_of_an_unknown_of_the_proofs() -> None:
+    """The state at the start of an operation is unknown under the names of the fields after `start_`, for example."""
+    prefixes = ("start_", "twin_", "given_", "denied_")
+    assert [name for name in FIELDS if name.startswith(prefixes)] == []
+    assert len(FIELDS) > 30
