@@ -227,7 +227,7 @@ def test_a_gate_without_enough_time_does_not_pass(faulty: str) -> None:
     judges = {"prover", "specification", "explorer", "walker", "hypothesis", "data plane"}
     assert {check["judge"] for check in document["checks"]} == judges
     unsupported = {check["property"] for check in document["checks"] if check["verdict"] == "unsupported"}
-    assert unsupported == {"in-flight-held", "budget-kept", "progress", "nondeterministic"}
+    assert unsupported == {"in-flight-held", "budget-kept", "progress", "arrival-order", "nondeterministic"}
 
 
 def test_the_document_alone_is_on_standard_output_when_it_is_wanted_there(faulty: str) -> None:

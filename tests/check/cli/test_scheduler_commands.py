@@ -40,7 +40,7 @@ def test_a_counterexample_of_a_scheduler_is_reported_saved_and_replayed(
     code, output = kvproof("hunt", "--subject", "broken.py:make", "--stop-at-first", "--budget", "30", "--seed", "1")
     assert code == 1
     assert "progress is refuted for broken.py:make" in output
-    assert "drain(samples 0)" in output
+    assert "4  complete(samples 0)" in output
     (saved,) = Path(".kvproof/crashes").glob("*.json")
     code, output = kvproof("replay", str(saved))
     assert (code, output.split()[0]) == (1, "FAILED")

@@ -54,7 +54,7 @@ def test_a_row_is_all_that_a_new_feature_needs(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(configurations, "Config", WithPaging)
     for name in ("in_config_order", "in_draw_order"):  # they are remembered, as the table is constant
         monkeypatch.setattr(features, name, getattr(features, name).__wrapped__)
-        monkeypatch.setattr(configurations, name, getattr(features, name))
+    monkeypatch.setattr(configurations, "in_draw_order", features.in_draw_order)
     config = WithPaging(paging=3)
 
     drawn = [configurations.draw(Random(seed), Capabilities(reset=True)) for seed in range(40)]

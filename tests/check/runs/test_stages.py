@@ -46,7 +46,7 @@ def test_a_finding_leaves_every_other_property_unknown(monkeypatch: pytest.Monke
     found = verdicts(said_of(walk, monkeypatch))
     assert found.pop("read-back") == (Verdict.REFUTED, "position 3")
     assert set(found.values()) == {(Verdict.UNKNOWN, STOPPED)}
-    assert len(found) == 23  # all that this level supports, but the one found
+    assert len(found) == 25  # all that this level supports, but the one found
 
 
 def test_a_walk_without_a_finding_refutes_nothing_by_as_much_as_it_did(monkeypatch: pytest.MonkeyPatch) -> None:

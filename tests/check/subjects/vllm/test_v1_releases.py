@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.fault_attribution import StandInError
 from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
 from kvproof.check.subjects.vllm.v1_loader import STAND_INS, content_hash, images_in
 from kvproof.check.subjects.vllm.v1_manager import Calls
@@ -77,6 +77,6 @@ def test_a_request_hashes_its_blocks_when_it_is_made_and_with_each_token() -> No
     assert (request.lora_request.lora_int_id, request.lora_request.lora_name, request.cache_salt) == (3, "X", "salt")  # type: ignore[union-attr]
 
 
-def test_a_part_of_vllm_that_nothing_stands_in_for_is_the_adapters_fault_and_no_finding() -> None:
-    with pytest.raises(AdapterError, match="does not stand in"):
+def test_a_part_of_vllm_that_nothing_stands_in_for_is_a_fault_of_kvproof_and_no_finding() -> None:
+    with pytest.raises(StandInError, match="does not stand in"):
         STAND_INS["config"]["VllmConfig"]()
