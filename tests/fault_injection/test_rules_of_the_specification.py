@@ -1,11 +1,14 @@
 """Faults that one function of the specification catches, and nothing else: without it the same run is not refuted.
 
 Each fault is planted in a built-in subject. The function is then replaced by one that allows everything, which shows
-that no other check of the judge repeats it.
+that no other check of the judge repeats it. The subjects declare neither that their refusals are exact nor how many
+hits they lose: with such a declaration the judge measures the same faults by a second rule (`may_answer_ok`, or the
+longest hit), and `test_wrong_answers` is about those.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -222,15 +225,26 @@ RULES = [
 ]
 
 
+def make_of(rule: Rule) -> Callable[[], Any]:
+    """Makes the subject of the rule, without the declarations that a second rule is about."""
+
+    def make() -> Any:
+        subject = find(rule.subject)()
+        subject.capabilities = replace(subject.capabilities, refusal_slack=None, lost_hits=None)
+        return subject
+
+    return make
+
+
 def functions_of(rule: Rule) -> dict[str, Any]:
     """The functions as the judge of the rule reads them; every machine of these sizes shares them."""
     found: list[dict[str, Any]] = []
-    replay(find(rule.subject), rule.config, (), watch=lambda judge: found.append(judge.explainer.machine.names))
+    replay(make_of(rule), rule.config, (), watch=lambda judge: found.append(judge.explainer.machine.names))
     return found[0]
 
 
 def finding_of(rule: Rule) -> str | None:
-    finding = replay(find(rule.subject), rule.config, rule.operations).finding
+    finding = replay(make_of(rule), rule.config, rule.operations).finding
     return None if finding is None else finding.property
 
 

@@ -42,10 +42,11 @@ def test_a_counterexample_of_a_scheduler_is_reported_saved_and_replayed(
     assert "progress is refuted for broken.py:make" in output
     assert "4  complete(samples 0)" in output
     (saved,) = Path(".kvproof/crashes").glob("*.json")
-    code, output = kvproof("replay", str(saved))
+    again = ("replay", str(saved), "--subject", "broken.py:make")
+    code, output = kvproof(*again)
     assert (code, output.split()[0]) == (1, "FAILED")
     monkeypatch.setenv("FIXED", "1")
-    code, output = kvproof("replay", str(saved))
+    code, output = kvproof(*again)
     assert (code, output.split()[0]) == (0, "FIXED")
 
 

@@ -193,8 +193,14 @@ from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.check.subjects.nano_vllm import NanoVllmScheduler
 
-done = walk(SCHEDULERS, NanoVllmScheduler(sys.argv[1]), 1, max_operations=int(sys.argv[2]), seconds=200)
-print(done.finding or "not refuted", done.num_operations, *sorted(done.coverage))
+subject, coverage, num_operations = NanoVllmScheduler(sys.argv[1]), set(), 0
+for seed in 1, 2, 3, 4:  # four walks: a run with a long life takes up at most one of them
+    done = walk(SCHEDULERS, subject, seed, max_operations=int(sys.argv[2]) // 4, seconds=50)
+    num_operations += done.num_operations
+    coverage |= set(done.coverage)
+    if done.finding:
+        break
+print(done.finding or "not refuted", num_operations, *sorted(coverage))
 """
 
 
@@ -222,7 +228,8 @@ def test_a_folder_without_nano_vllm_is_named(tmp_path: Path) -> None:
 
 def test_a_scheduler_of_the_same_interface_is_driven_and_not_refuted(tmp_path: Path) -> None:
     output = walked(checkout(tmp_path, MANAGER), 4_000, LOOP_WALK)
-    assert output.startswith("not refuted 40")
+    assert output.startswith("not refuted")
+    assert int(output.split()[2]) >= 4_000
     for witness in ("preempted", "prompt in chunks", "hit on an evictable block", "evict"):
         assert witness in output
     assert "aborted" not in output
@@ -232,7 +239,8 @@ def test_a_scheduler_of_the_same_interface_is_driven_and_not_refuted(tmp_path: P
     ("line", "instead", "property"),
     [
         ("self.block_manager.deallocate(last)", "pass", "read-back"),
-        ("self.waiting.insert(0, last)", "pass", "progress"),
+        ("self.waiting.insert(0, last)", "pass", "arrival-order"),  # others are let in before a request that is lost
+        ("self.running[: self.seqs_max]", "self.running[: self.seqs_max - 1]", "progress"),
         (
             "self.block_manager.hash_blocks(seq)",
             "seq.num_scheduled_tokens += 1; self.block_manager.hash_blocks(seq)",
@@ -255,4 +263,6 @@ def test_nano_vllm_itself_is_not_refuted(walk: str, num_operations: int) -> None
     path = os.environ.get("KVPROOF_NANO_VLLM")
     if not path:
         pytest.skip("KVPROOF_NANO_VLLM names no checkout of nano-vllm")
-    assert walked(Path(path).absolute(), num_operations, walk).startswith("not refuted 1000")
+    output = walked(Path(path).absolute(), num_operations, walk)
+    assert output.startswith("not refuted")
+    assert int(output.split()[2]) >= num_operations

@@ -21,6 +21,7 @@ walks look for the same kind of finding, and the simplest of all is taken (`shor
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import permutations
 from time import monotonic
 from typing import Any
 
@@ -236,6 +237,38 @@ def _cut(operation: Operation, config: Config, num_blocks: int) -> Operation:
     return operation
 
 
+def one_holder_for_two(shrinker: Shrinker) -> None:
+    """Let one holder of a pool stand for two: it is not given up, and lives on where the other one gets its blocks."""
+    operations = shrinker.best.operations
+    born = [holder for holder in map(_born, operations) if holder is not None]
+    for kept, other in permutations(born, 2):
+        merged = [_renamed(o, other, kept) for o in operations if o != ("give", kept) and _born(o) != other]
+        if len(merged) < len(operations) and shrinker.consider_operations(merged):
+            return one_holder_for_two(shrinker)
+
+
+def _born(operation: Operation) -> int | None:
+    """The holder of a pool that gets its first blocks from this operation, if any."""
+    match operation:
+        case ("share", _, child):
+            return int(child)
+        case ("take" | "store" | "reuse", holder, _):
+            return int(holder)
+    return None
+
+
+def _renamed(operation: Operation, old: int, new: int) -> Operation:
+    """The operation of a pool with another number for a holder."""
+    match operation:
+        case ("share", *holders):
+            return "share", *(new if holder == old else holder for holder in holders)
+        case ("give", holder, others):
+            return "give", new if holder == old else holder, tuple(new if one == old else one for one in others)
+        case (name, holder, *rest) if holder == old:
+            return name, new, *rest
+    return operation
+
+
 PASSES = (
     drain_at_once,
     smaller_worlds,
@@ -245,6 +278,7 @@ PASSES = (
     without_slices,
     fewer_samples,
     smaller_pools,
+    one_holder_for_two,
 )
 
 
