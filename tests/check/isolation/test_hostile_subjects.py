@@ -3,6 +3,7 @@
 import mmap
 import os
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,6 +62,20 @@ class EndsItsParent(BuiltIn):
     def fork(self, parent, child):
         os.kill(os.getppid(), signal.SIGKILL)
         os._exit(0)
+
+class Daemons(BuiltIn):
+    def fork(self, parent, child):
+        super().fork(parent, child)
+        pid = os.fork()
+        if not pid:
+            os.setsid()
+            if not os.fork():
+                with (HERE / "daemons").open("a") as file:
+                    file.write(f"{os.getpid()}\\n")
+                while True:
+                    signal.pause()
+            os._exit(0)
+        os.waitpid(pid, 0)
 
 class Unreadable(Exception):
     def __str__(self):
@@ -163,6 +178,24 @@ def test_a_server_that_the_subject_ended_is_started_again(make: Callable[[str], 
     subject.open(Config())
     assert subject.observe().free == (8, 0)
     factory.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt its descendants")
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_no_daemon_of_a_subject_outlives_its_run(
+    make: Callable[[str], RemoteFactory], tmp_path: Path, is_killed: bool
+) -> None:
+    factory = make("Daemons")
+    remote_search.walk(MANAGERS, factory(), 3, max_operations=300, seconds=60)
+    pids = [int(line) for line in (tmp_path / "daemons").read_text().split()]
+    assert pids
+    if is_killed:
+        factory().open(Config())  # a fork that lives when the run is killed
+        factory.server.control.close()  # what a killed run leaves: nobody holds the other end
+        factory.server.process.wait(10)
+    else:
+        factory.close()
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
 
 
 def test_the_journal_cannot_be_made_smaller_by_who_has_its_descriptor() -> None:

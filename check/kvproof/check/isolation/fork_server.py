@@ -17,6 +17,7 @@ from functools import cache
 from typing import NoReturn
 
 from kvproof.check.isolation.child import serve
+from kvproof.check.isolation.descendants import adopt_descendants, end_children, end_with
 from kvproof.check.isolation.factory import found
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import limit_memory
@@ -84,6 +85,7 @@ class ForkServer:
     def __init__(self, control: Connection, factory: Factory, memory_bytes: int) -> None:
         self.control, self.factory, self.memory_bytes = control, factory, memory_bytes
         self.forks: set[int] = set()
+        adopt_descendants()
         self.woken, waker = os.pipe()
         for end in (self.woken, waker):
             os.set_blocking(end, False)
@@ -98,6 +100,7 @@ class ForkServer:
         for pid in self.forks:
             with suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
+        end_children()
 
     def _serve(self) -> None:
         stream = self.control.stream
@@ -127,18 +130,22 @@ class ForkServer:
             if pid in self.forks:
                 self.forks.remove(pid)
                 self.control.send(["ended", pid, status])
+                if not self.forks:
+                    end_children()
 
     def _fork(self, descriptor: int, journal: int) -> None:
+        server = os.getpid()
         pid = os.fork()
         if not pid:
-            self._be_a_fork(descriptor, journal)
+            self._be_a_fork(server, descriptor, journal)
         self.forks.add(pid)
         os.close(descriptor)
         os.close(journal)
         self.control.send(["forked", pid])
 
-    def _be_a_fork(self, descriptor: int, journal: int) -> NoReturn:
+    def _be_a_fork(self, server: int, descriptor: int, journal: int) -> NoReturn:
         try:
+            end_with(server)
             os.setsid()
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
