@@ -208,6 +208,9 @@ def test_another_text_is_proved_or_refuted_with_a_state_before_and_after(tmp_pat
         ("def evict(:", "mine.py:1: this is no Python"),
         ("def evcit(state): pass", "evcit is no function of the text"),
         ("x = 1", "Assign is no function of the text"),
+        ("def evict(state, block): pass\0", "mine.py:1: this is no Python"),
+        (f"def evict(state, block):\n    x = {'not ' * 3000}True", "mine.py: an expression is nested too deeply"),
+        ("def evict(state, block, block): pass", "mine.py:1: evict has the parameters (state, block, block)"),
         (None, "cannot read"),
     ],
 )

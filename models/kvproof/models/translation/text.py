@@ -39,7 +39,9 @@ class Text:
         try:
             body = ast.parse(source, file).body
         except SyntaxError as error:
-            raise ValueError(f"{file}:{error.lineno}: this is no Python: {error.msg}") from error
+            raise ValueError(f"{file}:{error.lineno or 1}: this is no Python: {error.msg}") from error
+        except (RecursionError, MemoryError) as error:
+            raise ValueError(f"{file}: an expression is nested too deeply for Python; split it") from error
         found: dict[str, tuple[ast.FunctionDef, str]] = {}
         for node in body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
