@@ -35,7 +35,7 @@ test: $(READY) ## lint, types and the test suite: what CI runs
 	$(BIN)/ruff format --check .
 	@mkdir -p build
 	$(BIN)/mypy >build/mypy.log 2>&1 & types=$$!; \
-	$(BIN)/pytest --numprocesses 2 --dist loadfile; code=$$?; \
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder; code=$$?; \
 	wait $$types || code=1; cat build/mypy.log; exit $$code
 
 soak: $(READY) ## what takes minutes: two solvers, every seed, every fault of the rules
