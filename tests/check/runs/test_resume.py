@@ -106,7 +106,10 @@ def test_a_hunt_in_two_parts_finds_what_one_long_hunt_finds(folder: Path) -> Non
     assert len(again.progress.findings) == len(kinds) == len(set(kinds))
 
 
-def test_a_finding_of_another_property_is_reported_and_is_no_failure(folder: Path) -> None:
+def test_a_finding_of_another_property_is_reported_and_is_no_failure(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvproof.check.cli.hunt.NUM_OPERATIONS_MAX", 1_000)
     options = ("--no-isolation", "--budget", "4", "--seed", "3", "--subject", "faulty.py:Twice", "--stop-at-first")
     assert hunt(*options, "--property", "refcount-exact").exit_code == 1
     found = {check["property"]: check.get("excused", "") for check in _refuted(folder)}
@@ -179,7 +182,10 @@ def test_a_field_that_cannot_be_kept_is_refused(said: str, answer: str) -> None:
     assert answer in " ".join(done.output.split())
 
 
-def test_properties_of_disabled_features_are_unsupported_in_a_hunt(folder: Path) -> None:
+def test_properties_of_disabled_features_are_unsupported_in_a_hunt(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvproof.check.cli.hunt.NUM_OPERATIONS_MAX", 1_000)
     off = ("--fix", "caching=false", "--fix", "num_host_blocks=0", "--fix", "window=none")
     assert hunt("--subject", "kvproof", "--seed", "1", "--budget", "3", *off).exit_code in (0, 4)  # as far as it came
     document = json.loads((folder / ".kvproof" / "result.json").read_text())
