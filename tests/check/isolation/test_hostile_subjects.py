@@ -21,7 +21,7 @@ from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import MANAGERS
 
 HOSTILE = """
-import mmap, os, signal, sys
+import mmap, os, signal, stat
 from pathlib import Path
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.subjects.builtin.manager import BuiltIn
@@ -36,13 +36,19 @@ def to_all(act):
         except (OSError, ValueError):
             pass
 
+def to_sockets(data):
+    def write(descriptor):  # the journal stays whole
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            os.write(descriptor, data)
+    to_all(write)
+
 class Garbage(BuiltIn):
     def fork(self, parent, child):
-        to_all(lambda descriptor: os.write(descriptor, b"\\xff\\xff\\xff\\xffgarbage"))
+        to_sockets(b"\\xff\\xff\\xff\\xffgarbage")
 
 class Forged(BuiltIn):
     def fork(self, parent, child):
-        to_all(lambda descriptor: os.write(descriptor, b"\\0\\0\\0\\x07\\x92\\xa4done\\xc0"))
+        to_sockets(b"\\0\\0\\0\\x07\\x92\\xa4done\\xc0")
         super().fork(parent, child)
 
 class Shrinks(BuiltIn):
