@@ -221,8 +221,8 @@ OBLIGATIONS = [
             "if not changed & self._depends[name]:",
             "if changed is not None:",
         ),
-        ("no first state", "    yield from induction.initial()\n", ""),
-        ("no theorems", "    yield from induction.theorems()\n", ""),
+        ("no first state", "    if wants(INITIAL):\n        yield from induction.initial()\n", ""),
+        ("no theorems", "    if wants(THEOREM):\n        yield from induction.theorems()\n", ""),
         ("the last rule is lost", "    for rule in COLLECTED.rules:\n", "    for rule in COLLECTED.rules[:-1]:\n"),
         (
             "checks are not proved",
