@@ -56,6 +56,17 @@ def test_each_setting_takes_its_plainest_value_that_still_refutes(shrink: Shrink
     assert found.config == Config(block_size=1, num_gpu_blocks=3, caching=True)
 
 
+def test_one_holder_of_a_pool_stands_for_two(shrink: Shrink) -> None:
+    """The fault needs two holders that give up in one call; one of them got its blocks from a third."""
+    run: list[Operation] = [("store", 1, (0,)), ("reuse", 2, (0,)), ("share", 1, 3), ("give", 1), ("give", 2, (3,))]
+
+    def refutes(config: Config, run: list[Operation]) -> bool:
+        return run[-1][0] == "give" and len(run[-1]) == 3 and len(set(names(run)) & {"store", "reuse"}) == 2
+
+    found = shrink(shrinking.one_holder_for_two, PoolConfig(caching=True), run, refutes)
+    assert found.operations == [("store", 1, (0,)), ("reuse", 2, (0,)), ("give", 2, (1,))]
+
+
 def test_a_slice_goes_and_its_samples_become_a_longer_prompt(shrink: Shrink) -> None:
     """The fault needs three tokens, which the walk sampled one by one."""
     run: list[Operation] = [("new", 1, (1,), (0,)), ("admit", 1, 1), ("run", 0)]
