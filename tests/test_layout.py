@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -86,11 +87,25 @@ def package_of(module: Path, root: str) -> list[str]:
 @cache
 def imported_names(module: Path, root: str) -> list[tuple[int, str]]:
     """Line and absolute dotted name of every import, those inside functions and `if TYPE_CHECKING` included."""
-    return list(_imported_names(ast.parse(module.read_text(encoding="utf-8")), package_of(module, root)))
+    return list(_imported_names(parsed(module).imports, package_of(module, root)))
 
 
-def _imported_names(tree: ast.Module, package: list[str]) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+class Parsed(NamedTuple):
+    """What the tests need of a source file."""
+
+    docstring: str
+    imports: list[ast.stmt]
+
+
+@cache
+def parsed(path: Path) -> Parsed:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    return Parsed(ast.get_docstring(tree) or "", list(imports))
+
+
+def _imported_names(imports: list[ast.stmt], package: list[str]) -> Iterator[tuple[int, str]]:
+    for node in imports:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -133,11 +148,7 @@ def test_each_root_imports_only_what_its_layer_may(root: str) -> None:
 
 
 def test_every_module_says_in_a_docstring_what_it_is_for() -> None:
-    silent = [
-        from_tree(path)
-        for path in python_sources()
-        if not (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").strip()
-    ]
+    silent = [from_tree(path) for path in python_sources() if not parsed(path).docstring.strip()]
     assert silent == []
 
 
