@@ -42,8 +42,8 @@ REAL = (
     "utils.misc",
     "utils.registry",
 )
-NUM_ROWS, ROW_LENGTH = 32, 256  # requests, and tokens of one; far beyond any run
-OUTPUT_MAX = ROW_LENGTH
+NUM_ROWS, ROW_LENGTH, ROW_LENGTH_MAX = 96, 256, 8_192  # requests, and tokens of one; beyond any run
+OUTPUT_MAX = ROW_LENGTH_MAX
 ASSUMPTIONS = (
     BOOLEAN_ADMISSION,
     Assumption("asks-first", "The caller locks what it found, and allocates only what the pool has after eviction."),
@@ -91,7 +91,8 @@ class MiniSGLang(ManagerAdapter):
 
         checkout, self._torch, self._size = self._checkout, torch, config.block_size
         checkout.core._GLOBAL_CTX = checkout.core.Context(config.block_size)
-        pages = torch.zeros((NUM_ROWS, ROW_LENGTH), dtype=torch.int32)
+        row_length = min(ROW_LENGTH + config.num_gpu_blocks * config.block_size, ROW_LENGTH_MAX)
+        pages = torch.zeros((NUM_ROWS, row_length), dtype=torch.int32)
         self._rows = checkout.table.TableManager(NUM_ROWS, pages)
         self._requests: dict[int, Any] = {}
         self._num_slots: dict[int, int] = {}
