@@ -37,9 +37,11 @@ def exit_code(script: str, subject: str) -> int:
         ("vllm_draft_drops_block_of_window.py", "vllm-v1==0.8.5", "vllm-v1==0.9.0"),
         ("vllm_aborted_load_still_writes.py", "vllm-v1-scheduler==0.13.0", "vllm-v1-scheduler==0.16.0"),
         ("vllm_remembered_hit_of_evicted_block.py", "vllm-v0-scheduler==0.9.1", "vllm-v0-scheduler==0.9.2"),
+        ("vllm_hit_without_its_beginning.py", "vllm-v0-scheduler==0.10.2", None),
     ],
 )
 def test_a_script_fails_on_the_faulty_release_and_passes_on_the_repaired_one(
-    script: str, faulty: str, repaired: str
+    script: str, faulty: str, repaired: str | None
 ) -> None:
-    assert (exit_code(script, faulty), exit_code(script, repaired)) == (1, 0)
+    assert exit_code(script, faulty) == 1
+    assert repaired is None or exit_code(script, repaired) == 0
