@@ -29,7 +29,7 @@ verify: $(READY) ## prove, explore, walk and report on kvproof's own block manag
 	@mkdir -p build/verify
 	$(BIN)/kvproof verify --out build/verify --json build/verify/result.json
 
-# mypy runs beside the tests, and its report comes after theirs.
+# mypy runs beside the tests, and its report comes after theirs. The order of the files is that of tests/conftest.py.
 test: $(READY) ## lint, types and the test suite: what CI runs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -65,10 +65,10 @@ def test_nothing_is_refuted_where_one_capability_is_always_used(flag: str, seed:
 
 
 def test_the_seed_determines_everything() -> None:
-    one, other = (walk(SCHEDULERS, BuiltInScheduler(), 7, max_operations=2_000, seconds=100.0) for _ in range(2))
+    one, other = (walk(SCHEDULERS, BuiltInScheduler(), 7, max_operations=1_000, seconds=100.0) for _ in range(2))
     assert one.coverage == other.coverage
     assert one.kinds == other.kinds
-    assert one.coverage != walk(SCHEDULERS, BuiltInScheduler(), 8, max_operations=2_000, seconds=100.0).coverage
+    assert one.coverage != walk(SCHEDULERS, BuiltInScheduler(), 8, max_operations=1_000, seconds=100.0).coverage
 
 
 def test_every_drawn_configuration_is_one_that_the_scheduler_accepts(seeds: Iterator[Any]) -> None:
