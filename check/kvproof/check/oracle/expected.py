@@ -121,6 +121,11 @@ class Group:
         self.members: list[ExpectedSequence] = []
         self.encoder: ExpectedSequence | None = None
 
+    @property
+    def all_seqs(self) -> list[ExpectedSequence]:
+        """The members, and the encoder sequence if there is one."""
+        return [*self.members, self.encoder] if self.encoder else self.members[:]
+
     def all_are(self, status: Status) -> bool:
         """Whether every member has that status."""
         return all(seq.status is status for seq in self.members)

@@ -132,6 +132,10 @@ class Capabilities:
     )
     counts_touched_blocks: bool = False  # a refusal counts each block that a growth writes, as if all had to be new
     admits_lookahead: bool = False  # `can_admit` also asks for the lookahead slots
+    looks_up_running: bool = False  # a sequence that runs can be looked up too
+    several_tokens: bool = False  # a sequence may get several tokens in one step, as accepted drafts are
+    swaps_encoders: bool = False  # groups with an encoder move between GPU and host blocks
+    watermark_of_swap_ins: bool = False  # a swap-in leaves the blocks of the watermark free, unless nothing else runs
     ring_window: bool = False  # a window is a ring of blocks: a sequence never takes more blocks than its ring
     window_slack: int | None = None  # entries that may be held beyond those in reach of a window; None: the usual bound
     double_free_errors: tuple[str, ...] = ()  # names of the exceptions by which the subject reports a double free

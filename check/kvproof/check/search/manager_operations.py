@@ -1,4 +1,8 @@
-"""The operations of a random run of a block manager: how groups, chunks and tokens are drawn."""
+"""The operations of a random run of a block manager: how groups, chunks and tokens are drawn.
+
+In a third of the runs groups act together, as in the steps of engines: what one group has just done, the next one
+mostly does too. So several groups are swapped in one step, or copy and exchange blocks in one step.
+"""
 
 from random import Random
 
@@ -13,6 +17,13 @@ from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 80
 GROUP_MEMBERS_MAX = 4
+DONE_TOGETHER = frozenset({"sample", "append", "fork", "swap_out", "swap_in"})
+MOODS: tuple[dict[str, float], ...] = (  # weights of some runs in which groups act together
+    {"append": 0.5, "swap_out": 3.0, "swap_in": 3.0},  # groups are swapped while a token waits for its slot
+    {"fork": 3.0, "append": 3.0, "free": 0.1, "swap_out": 0.1},  # many share their last block
+    {},
+)
+TOGETHER_SHARE = 0.85  # of the operations of a run in which groups act together: those of the kind of the previous one
 WEIGHTS = {  # what ends something is drawn less often, so that sequences grow and pools fill
     "new": (0.3, 1.0, 1.0),
     "lookup": (0.0, 0.2, 0.5),
@@ -43,9 +54,24 @@ class ManagerOperations(OperationsByKind):
         length_max = config.block_size * min(config.num_gpu_blocks + 2, num_entries)
         self.judge.limits = Limits(num_groups_max, length_max, GROUP_MEMBERS_MAX)
         self.chunk_max = config.block_size * (pick((2, 8)) if is_large else 2) + 1
+        self.acts_together, self.previous = pick((False, False, True)), ""
+        if self.acts_together:
+            self.weights |= {kind: weight for kind, weight in pick(MOODS).items() if self.weights[kind]}
         self.num_seqs = self.num_groups = 0
         self.prompts, self.chats = Prompts(random, config, length_max), Chats(random, self.judge.seqs)
         self.samples = [self.prompts.some(GROUP_MEMBERS_MAX) for _ in range(4)]
+
+    def draw(self) -> Operation | None:
+        """The next operation; None if nothing is enabled."""
+        if not self.acts_together:
+            return super().draw()
+        if self.previous in DONE_TOGETHER and self.random.random() < TOGETHER_SHARE:
+            candidates = self.judge.enabled()
+            if self.weights[self.previous] and self.previous in candidates:
+                return self.concrete(self.previous, candidates[self.previous])
+        operation = super().draw()
+        self.previous = operation[0] if operation else ""
+        return operation
 
     def concrete(self, kind: str, about: list[int]) -> Operation:
         """An operation of the kind, about one of these groups or sequences."""

@@ -6,7 +6,8 @@ So the same program runs forwards, with the choices of the exhaustive search, an
 table that was observed. An operation is atomic: if a rule refuses, the caller restores the state before the operation.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kvproof.spec.text.state import EVICTABLE, FREE, NONE, USED, State
@@ -310,6 +311,19 @@ def growth_cost_max(state: State, block_size: int, seq: int, num_slots: int, cou
         counts_touched or index >= state.num_blocks[seq] or state.refcount[state.table[seq][index]] > 1
         for index in written
     )
+
+
+def copies_spared(state: State, block_size: int, ends: Mapping[int, int]) -> int:
+    """Copies that are not made if these sequences all write, each up to so many slots.
+
+    Of the sequences that share a block the last one writes it in place, if no other sequence holds the block.
+    """
+    writers = Counter(
+        state.table[seq][index]
+        for seq, num_slots in ends.items()
+        for index in range(state.num_full[seq], min(-(-num_slots // block_size), state.num_blocks[seq]))
+    )
+    return sum(1 < count == state.refcount[block] for block, count in writers.items())
 
 
 def blocks_to_move(state: State, seqs: Iterable[int]) -> int:

@@ -40,7 +40,9 @@ class Admitting(ManagerBase):
         return True
 
     def op_lookup(self, gid: int) -> bool:
-        """A waiting group is looked up in the prefix cache, and not admitted."""
+        """A waiting group is looked up in the prefix cache, and not admitted; or a sequence that runs is looked up."""
+        if self.groups[gid].members[0].status is Status.RUNNING:
+            return self._looked_up_running(gid)
         before, context = self.explainer.observed, f"hits({gid})"
         hit = self._looked_up(gid)
         self.answer = f"hit {hit}"
@@ -48,6 +50,21 @@ class Admitting(ManagerBase):
         self.require_unchanged(before, "a look-up only asks")
         self.judge_lookup(self.groups[gid].members[0], hit, context)
         self.judge_missed_hit(self.groups[gid].members[0], hit, context)
+        return True
+
+    def _looked_up_running(self, gid: int) -> bool:
+        """While the prompt is computed the answer is the hit of the admission, afterwards all that is computed."""
+        seq, before, context = self.groups[gid].members[0], self.explainer.observed, f"hits({gid})"
+        hit = self._looked_up(gid)
+        self.answer = f"hit {hit}"
+        self.require_unchanged(before, "a look-up only asks")
+        if seq.computed >= seq.num_prompt:
+            self.judge_lookup(seq, hit, context)
+            self.judge_missed_hit(seq, hit, context)
+        elif hit != seq.hit:
+            sentence = "$sequence was admitted with a hit of $expected tokens, and a look-up says $observed"
+            property = "hit-computed" if hit > seq.hit else "hit-found"
+            raise Finding(property, sentence, call=context, expected=seq.hit, observed=hit, sequence=seq.name)
         return True
 
     def _looked_up(self, gid: int) -> int:
@@ -97,7 +114,7 @@ class Admitting(ManagerBase):
         """Explain an admission, and give the worker its part of the step."""
         explainer, caching = self.explainer, self.config.caching
         first = group.members[0]
-        touched = [*group.members, *([group.encoder] if group.encoder else [])]
+        touched = group.all_seqs
         for seq in touched:
             seq.status = Status.RUNNING
         self.observe(context, touched)

@@ -23,6 +23,7 @@ class Limits(NamedTuple):
     num_groups: float = float("inf")  # at most so many at a time
     num_tokens: float = float("inf")  # of one sequence
     num_members: float = float("inf")  # of one group
+    num_unseen: float = 3  # tokens of one sequence that are sampled for one step
 
 
 NO_LIMITS = Limits()
@@ -124,19 +125,27 @@ class ManagerBase(Oracle, OperationJudge):
                 num_unseen = -1
         if not num_unseen:
             if not is_pending:
-                if num_tokens < self.limits.num_tokens and num_tokens < self.num_tokens_max:
-                    found.setdefault("sample", []).append(gid)
+                self._add_sample(found, gid, num_tokens)
                 has_room = len(members) < self.limits.num_members and len(self.seqs) < self.num_seqs_max
                 if has_room and self.capabilities.fork:
                     found.setdefault("fork", []).extend([seq.id for seq in members])
-        elif num_tokens > first.num_prompt and num_unseen == 1:
+        elif num_tokens > first.num_prompt and num_unseen > 0:
             found.setdefault("append", []).append(gid)
+            if self.capabilities.several_tokens and not is_pending and num_unseen < self.limits.num_unseen:
+                self._add_sample(found, gid, num_tokens)
         elif len(members) == 1 and self.config.chunked:
             found.setdefault("extend", []).append(first.id)
-        if group.encoder is None and self.config.num_host_blocks:
+        if self.config.num_host_blocks and (group.encoder is None or self.capabilities.swaps_encoders):
             found.setdefault("swap_out", []).append(gid)
         if len(members) == 1:
             found.setdefault("preempt", []).append(gid)
+            is_plain = not num_unseen or num_tokens == first.num_prompt
+            if self.config.caching and self.capabilities.looks_up_running and is_plain and not is_pending:
+                found.setdefault("lookup", []).append(gid)
+
+    def _add_sample(self, found: dict[str, list[int]], gid: int, num_tokens: int) -> None:
+        if num_tokens < self.limits.num_tokens and num_tokens < self.num_tokens_max:
+            found.setdefault("sample", []).append(gid)
 
     # Steps ----------------------------------------------------------------------------------------------------------
 
@@ -212,7 +221,12 @@ class ManagerBase(Oracle, OperationJudge):
 
     def growth_cost_max(self, group: Group) -> int:
         """At most so many blocks the members of a group take for their tokens and lookahead slots."""
-        return sum([self.cost_max(seq, len(seq.tokens)) for seq in group.members])
+        cost = sum([self.cost_max(seq, len(seq.tokens)) for seq in group.members])
+        if len(group.members) == 1 or self.capabilities.counts_touched_blocks:
+            return cost
+        lookahead = self.config.lookahead
+        ends = {part.slot: len(seq.tokens) + lookahead for seq in group.members for part in seq.parts}
+        return cost - operations.copies_spared(self.state, self.config.block_size, ends)
 
     def cost_max(self, seq: ExpectedSequence, stop: int) -> int:
         """At most so many blocks a sequence takes for slots up to `stop` and the lookahead, and for the null block."""
@@ -227,7 +241,7 @@ class ManagerBase(Oracle, OperationJudge):
 
     def num_blocks_to_move(self, group: Group) -> int:
         """Blocks that a swap of the group takes on the other device."""
-        return operations.blocks_to_move(self.state, [part.slot for seq in group.members for part in seq.parts])
+        return operations.blocks_to_move(self.state, [part.slot for seq in group.all_seqs for part in seq.parts])
 
     def op_run(self, tick: int) -> bool:
         """The step: the manager learns what is scheduled, the worker executes it, and every reader reads back."""

@@ -87,7 +87,7 @@ class Growing(ManagerBase):
         self.answer = "copy " + ", ".join(f"{source} -> {target}" for source, target in copies)
 
     def op_append(self, gid: int) -> bool:
-        """Every member of a running group gets a slot for the token that was sampled for it."""
+        """Every member of a running group gets slots for the tokens that were sampled for it."""
         self._enter(GROWING)
         group = self.groups[gid]
         if self._may_append(group):
@@ -110,7 +110,7 @@ class Growing(ManagerBase):
 
     def _append_all(self, group: Group) -> None:
         for seq in group.members:
-            self._reserve(seq, seq.computed + 1, f"append({seq.id})")
+            self._reserve(seq, len(seq.tokens), f"append({seq.id})")
 
     def op_fork(self, parent_id: int, child_id: int) -> bool:
         """A running sequence gets a child that shares every block."""

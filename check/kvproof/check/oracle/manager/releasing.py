@@ -4,6 +4,7 @@ from kvproof.check.oracle.expected import Group, Status
 from kvproof.check.oracle.manager.base import GROWING, SWAPPING_IN
 from kvproof.check.oracle.manager.growing import Growing
 from kvproof.check.protocol.adapter_check import check_pairs
+from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission
 from kvproof.spec.text.state import GPU, HOST
 
@@ -37,7 +38,7 @@ class Releasing(Growing):
         self._enter(GROWING)
         group, context = self.groups[gid], f"preempt({gid})"
         self.call("total-calls", "preempt", gid)
-        ended = [*group.members, *([group.encoder] if group.encoder else [])]
+        ended = group.all_seqs
         for seq in ended:
             seq.status, seq.computed, seq.hit, seq.num_prompt = Status.WAITING, 0, 0, len(seq.tokens)
         self.preempted_in_step = True
@@ -75,22 +76,39 @@ class Releasing(Growing):
                 needed = self.num_blocks_to_move(group) + self.growth_cost_max(group)
                 self.judge_no(needed, GPU, self.num_held_back, f"can_swap_in({gid})")
             return True
+        self._judge_watermark(group)
         self.worker.swap_in += self._swap(group, "swap_in", Status.RUNNING)
         if self.explainer.unused_in(self.state, GPU) <= 1:
             self.coverage["swap in while nearly full"] += 1
-        if all(seq.num_unseen == 1 and len(seq.tokens) > seq.num_prompt for seq in group.members):
+        if all(seq.num_unseen and len(seq.tokens) > seq.num_prompt for seq in group.members):
             self._append_all(group)
         return True
+
+    def _judge_watermark(self, group: Group) -> None:
+        """The subject said OK to a swap-in: the watermark stays free, or nothing else runs that could need it."""
+        may_wait, may_answer_ok = map(self.explainer.machine.function, ("may_wait", "may_answer_ok"))
+        if not (self.capabilities.watermark_of_swap_ins and self.num_held_back and may_wait(self.state)):
+            return
+        needed, unused = self.num_blocks_to_move(group), self.explainer.unused_in(self.state, GPU)
+        if not may_answer_ok(needed, unused, self.num_held_back):
+            raise Finding(
+                "admission-sound",
+                f"can_swap_in({group.id}) says OK, but needs $observed blocks of $expected free, and "
+                f"{self.num_held_back} are held back by the watermark",
+                expected=unused,
+                observed=needed,
+            )
 
     def _swap(self, group: Group, name: str, status: Status) -> list[tuple[int, int]]:
         context = f"{name}({group.id})"
         pairs = self.call("admission-sound", name, group.id)
         check_pairs(name, pairs)
         self.answer = ", ".join(f"{source} -> {target}" for source, target in pairs)
-        for seq in group.members:
+        moving = group.all_seqs
+        for seq in moving:
             seq.status = status
-        self.observe(context, group.members)
-        moved = self.explainer.swapped(group.members, pairs, status is Status.SWAPPED, context)
+        self.observe(context, moving)
+        moved = self.explainer.swapped(moving, pairs, status is Status.SWAPPED, context)
         self.settle(context)
         self.coverage[name] += 1
         return moved

@@ -74,7 +74,7 @@ class EnabledOperations:
         """Every concrete operation that is enabled and within the scope."""
         groups = judge.groups
         num_seqs = sum(len(group.members) for group in groups.values())
-        judge.limits = Limits(num_tokens=self.scope.num_tokens)
+        judge.limits = Limits(num_tokens=self.scope.num_tokens, num_unseen=1)
         for kind, about in judge.enabled().items():
             match kind:
                 case "new":

@@ -121,6 +121,10 @@ class BuiltIn(ManagerAdapter):
         lost_hits=0,
         refusal_slack=0,
         admits_lookahead=True,
+        looks_up_running=True,
+        several_tokens=True,
+        swaps_encoders=True,
+        watermark_of_swap_ins=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
@@ -348,7 +352,9 @@ class Generation1(BuiltIn):
     """
 
     name = "kvproof-generation1"
-    capabilities = replace(BuiltIn.capabilities, lookahead=False, ring_window=True, refusal_slack=None)
+    capabilities = replace(
+        BuiltIn.capabilities, lookahead=False, ring_window=True, refusal_slack=None, several_tokens=False
+    )
     assumptions: tuple[Assumption, ...] = (*ASSUMPTIONS, PROMPT_BESIDE_RING)
 
     def __init__(self) -> None:

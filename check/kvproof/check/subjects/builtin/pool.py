@@ -6,6 +6,7 @@ from kvproof.impl.cached_blocks import CachedBlocks
 from kvproof.impl.content import Content
 from kvproof.impl.device_blocks import DeviceBlocks
 from kvproof.impl.errors import DoubleFreeError, NoFreeBlocksError
+from kvproof.spec.text.eviction_policy import BLOCK_LRU
 
 
 class OwnPool:
@@ -13,7 +14,12 @@ class OwnPool:
 
     name = "kvproof-pool"
     capabilities = Capabilities(
-        fork=True, caching=True, reset=True, lost_hits=0, double_free_errors=(DoubleFreeError.__name__,)
+        fork=True,
+        caching=True,
+        reset=True,
+        lost_hits=0,
+        eviction=BLOCK_LRU,
+        double_free_errors=(DoubleFreeError.__name__,),
     )
     assumptions: tuple[Assumption, ...] = (
         Assumption("holds-what-it-frees", "The caller frees and shares only blocks that are held or found."),
