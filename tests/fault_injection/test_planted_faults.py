@@ -334,7 +334,8 @@ FAULTS = [
         {"hit-computed"},
         # Room for a prompt in chunks beside a sequence that appends the same tokens; nothing else tells them apart.
         CACHED | {"block_size": 2, "num_gpu_blocks": 12, "chunked": True, "images": False, "keys": 1, "window": None},
-        seed=1,
+        num_operations=10,  # both are admitted, one is computed, and appends while a chunk of the other is not
+        seed=3,
     ),
     Fault(
         "the cache is reset while in use",
