@@ -46,6 +46,24 @@ class HitsOneBlockMore(BuiltIn):
         return hit + size if 0 < hit < len(tokens) - size else hit
 
 
+class LosesHitsWhileItRuns(BuiltIn):
+    """Finds nothing of a sequence whose prompt is computed."""
+
+    def hits(self, group: int) -> int:
+        return super().hits(group) if self.fakes[group].members[0].is_prefill() else 0
+
+
+class SwapsIntoTheWatermark(BuiltIn):
+    """Says OK to a swap-in that takes blocks of the watermark."""
+
+    def can_swap_in(self, group: int) -> Admission:
+        manager = self.manager
+        kept, manager.watermark_blocks = manager.watermark_blocks, 0
+        answer = super().can_swap_in(group)
+        manager.watermark_blocks = kept
+        return answer
+
+
 class LosesHits(BuiltIn):
     """Finds no more than two blocks of a prefix."""
 
@@ -174,6 +192,8 @@ LIARS: list[tuple[type, str, str, dict[str, Any]]] = [
     (RemembersItsHits, "hit-computed", "no computed block holds", CACHED),
     (HitsOneBlockMore, "hit-computed", "no computed block holds", CACHED),
     (LosesHits, "hit-found", "misses at most 0 blocks", CACHED),
+    (LosesHitsWhileItRuns, "hit-found", "misses at most 0 blocks", CACHED),
+    (SwapsIntoTheWatermark, "admission-sound", "held back by the watermark", SWAPPED | {"watermark": 0.3}),
     (RefusesTheLastBlock, "admission-exact", "can_append", {}),
     (RefusesToSwapOut, "admission-exact", "can_swap_out", SWAPPED),
     (RefusesToSwapIn, "admission-exact", "can_swap_in", SWAPPED),
