@@ -13,6 +13,7 @@ import pytest
 
 from kvproof.check.conformance import run_conformance
 from kvproof.check.counterexample import keeping
+from kvproof.check.counterexample import store as counterexample_store
 from kvproof.check.counterexample.store import load, save_raw
 from kvproof.check.counterexample.trace_schema import config_of, operations_of
 from kvproof.check.oracle.replay import Counterexample, finding_of
@@ -193,6 +194,16 @@ def test_the_features_of_a_finding_are_not_needed_to_report_it(
     monkeypatch.setattr(where, name, broken)
     found = refuted(hunted(WillingManager, tmp_path, **SMALL))
     assert is_refuted_again(WillingManager, tmp_path / str(found.trace))
+
+
+@pytest.mark.parametrize(("num_blocks_max", "is_drawn"), [(100_000, True), (0, False)])
+def test_a_finding_is_saved_without_a_page_if_the_page_would_be_too_large(
+    num_blocks_max: int, is_drawn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counterexample_store, "DRAWN_BLOCKS_MAX", num_blocks_max)
+    path = tmp_path / str(refuted(hunted(WillingManager, tmp_path, **SMALL)).trace)
+    assert path.exists()
+    assert path.with_suffix(".html").exists() == is_drawn
 
 
 def test_a_walk_ends_with_a_finding_that_cannot_be_compared_with_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from kvproof.check.counterexample.store import (
     Factory,
+    can_be_drawn,
     draw,
     make_trace,
     raw_trace,
@@ -90,7 +91,8 @@ class KeptFinding:
         path = self.path = self._attempt("saving", lambda: save_trace(folder, trace), None)
         if path is not None:
             self._attempt("the regression test", lambda: save_test(path, trace), None)
-            self._attempt("the page", lambda: draw(path, trace, make, self.found.finding), path)
+            if can_be_drawn(trace):
+                self._attempt("the page", lambda: draw(path, trace, make, self.found.finding), path)
 
     def _attempt(self, step: str, do: Callable[[], T], otherwise: T) -> T:
         """The result of a step, or `otherwise` if it fails. Raises AdapterError."""

@@ -74,6 +74,7 @@ def _quotable(text: str) -> str:
 
 
 HEX_MIN, HEX_MAX = 4, 8
+DRAWN_BLOCKS_MAX = 100_000  # blocks on a page, over all its steps; about 25 MB
 RAW = "raw-"  # how the name of a file begins that holds a run as it was found
 Factory = Callable[[], Any]  # makes a subject, of any level
 
@@ -117,12 +118,12 @@ def save(folder: Path, trace: Trace, make: Factory | None = None, finding: Findi
     """Write the trace and its regression test, and return the path of the trace. Raises OSError.
 
     The name of the file holds the property and a digest of the content, so the same counterexample found again is the
-    same file. With `make`, the trace is also replayed on that subject and its page is written; `finding` is what the
-    replay is expected to find.
+    same file. With `make`, the trace is also replayed on that subject and its page is written, unless the page would be
+    too large to open; `finding` is what the replay is expected to find.
     """
     path = save_trace(folder, trace)
     save_test(path, trace)
-    if make is not None:
+    if make is not None and can_be_drawn(trace):
         draw(path, trace, make, finding)
     return path
 
@@ -159,6 +160,12 @@ def save_raw(folder: Path, subject: str, found: Counterexample, judge: str, seed
         path = folder / f"{name}.txt"
     write_atomically(path, data)
     return path
+
+
+def can_be_drawn(trace: Trace) -> bool:
+    """Whether the page of the trace, which shows every block at every step, is small enough to be opened."""
+    num_blocks: int = trace.config.get("num_gpu_blocks", 1)
+    return len(trace.operations) * num_blocks <= DRAWN_BLOCKS_MAX
 
 
 def draw(path: Path, trace: Trace, make: Factory, finding: Finding | None = None) -> Path:
