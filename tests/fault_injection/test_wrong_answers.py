@@ -135,6 +135,7 @@ class LargerRing(Generation1):
 
     def make(self, config: Config) -> Any:
         num_blocks = blocks_of_ring(config)
+        self.num_ring_blocks = None if num_blocks is None else num_blocks + 1
         window = None if num_blocks is None else (num_blocks + 1) * config.block_size
         return BuiltIn.make(self, replace(config, window=window))
 
