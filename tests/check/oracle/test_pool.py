@@ -204,6 +204,7 @@ def test_what_needs_tables_is_unsupported_and_not_passed() -> None:
         "hit-found",
         "sharing-equal",
         "evict-unreferenced",
+        "eviction-order",
         "lists-agree",
         "admission-sound",
         "failed-call-changes-nothing",
