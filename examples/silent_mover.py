@@ -1,7 +1,7 @@
 """An executor for `kvproof device` with a fault that was in a released engine: it does not look at what a copy says.
 
 It takes the host's ids for such as are counted over both pools, so that many lie beyond the pool. Each such copy fails,
-and the failure is dropped: nothing is moved, nobody is told, and a sequence goes on with the KV of another (vLLM 7577).
+and the failure is not reported: nothing is moved, and a sequence goes on with the KV of another (vLLM 7577).
 """
 
 from __future__ import annotations

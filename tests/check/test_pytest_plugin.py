@@ -107,7 +107,7 @@ def test_every_json_file_under_a_configured_folder_is_a_test(pytester: pytest.Py
 @pytest.mark.parametrize("arguments", [(), ("crashes",), ("--rootdir", "crashes")])
 def test_a_trace_chooses_no_code(pytester: pytest.Pytester, trace: Path, arguments: tuple[str, ...]) -> None:
     pytester.makepyprojecttoml('[tool.pytest.ini_options]\nkvproof_traces = ["crashes"]\n')
-    (trace.parent / "kvproof.toml").write_text('trusted_subjects = ["*"]\n')  # of whoever made the trace
+    (trace.parent / "kvproof.toml").write_text('trusted_subjects = ["*"]\n')  # written by the one who made the trace
     evil = json.loads(trace.read_text()) | {"subject": "pipe:touch ran"}
     trace.write_text(json.dumps(evil))
     result = pytester.runpytest_inprocess(*arguments)

@@ -1,6 +1,7 @@
 """`kvproof faults --of impl` as its users call it."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from kvproof.check.cli.app import app
 from kvproof.check.faults.catalogue import catalogue
 from kvproof.check.faults.judging import NOBODY, NOT_JUDGED, WALK, Found
 from kvproof.check.faults.planting import Fault
+from kvproof.check.runs.fault_store import FaultStore
+from kvproof.check.runs.store import StoreError
 
 LEAK = "kvproof-pool/pool-loses-blocks-in-a-reset"
 DOUBLE = "kvproof-pool/pool-evicts-after-a-reset"
@@ -74,7 +77,7 @@ def test_a_resumed_run_judges_what_is_left(monkeypatch: pytest.MonkeyPatch, tmp_
     assert kvproof_faults("--only", LEAK, "--out", file).exit_code == 0
     done = kvproof_faults("--only", LEAK, "--only", DOUBLE, "--out", file, "--resume")
     assert asked == [LEAK, DOUBLE]
-    assert "1 results are known; 1 faults are left" in done.output
+    assert f"1 results are in {file}; 1 faults are left" in done.output
     assert "2 faults: 2 found (100.0%), 0 not found." in done.output
 
 
@@ -94,3 +97,34 @@ def test_judges_of_the_specification_are_not_asked_about_managers() -> None:
     done = kvproof_faults("--judge", "prover")
     assert done.exit_code == 2
     assert "--judge and --deletions choose faults of the specification" in done.stderr
+
+
+def test_a_run_that_is_interrupted_before_its_first_result_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge_all(faults: Iterable[Fault], num_processes: int) -> Iterator[Found]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(faults_impl_run, "judge_all", judge_all)
+    done = kvproof_faults("--only", LEAK)
+    assert done.exit_code == 130
+    assert "interrupted: the result has only the faults that were judged before" in done.output
+
+
+def test_a_store_that_cannot_be_written_ends_after_its_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("no space is left")
+
+    answer(monkeypatch, WALK)
+    monkeypatch.setattr(FaultStore, "add", full)
+    done = kvproof_faults("--only", LEAK, "--out", str(tmp_path / "results.jsonl"))
+    assert done.exit_code == 3
+    assert "0 faults: 0 found (0.0%), 0 not found." in done.output
+    assert "no space is left" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["/dev/full", "pipe"])
+def test_a_store_is_a_regular_file(name: str, tmp_path: Path) -> None:
+    if not name.startswith("/"):
+        os.mkfifo(tmp_path / name)
+    done = kvproof_faults("--only", LEAK, "--out", str(tmp_path / name))
+    assert done.exit_code == 2
+    assert "is not a regular file" in done.stderr

@@ -146,7 +146,7 @@ def test_a_part_that_never_runs_may_have_names_of_its_own() -> None:
 
 
 def test_a_value_that_never_runs_cannot_make_a_generator_of_a_predicate() -> None:
-    """Natively it would be true wherever it is asked."""
+    """Run by Python, it would be true in every state."""
     with pytest.raises(NotInLanguage, match="Yield is not in the language"):
         run(
             """

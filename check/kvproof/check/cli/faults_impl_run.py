@@ -1,25 +1,22 @@
 """The run of `kvproof faults --of impl`: judge the catalogue, print who finds what, and write the result document."""
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
 
+from kvproof.check.cli.faults_session import FAULTS, FaultSession
 from kvproof.check.faults.catalogue import catalogue
 from kvproof.check.faults.judging import COLUMNS, EFFORTS, JUDGES, NOBODY, NOT_JUDGED, SEED, Found, judge_all
 from kvproof.check.faults.planting import Fault
 from kvproof.check.runs.arguments import did_you_mean
 from kvproof.check.runs.errors import UsageError
-from kvproof.check.runs.fault_store import FaultStore
-from kvproof.check.runs.run import host, now, version, write_json
-from kvproof.check.runs.session import interruptible
-from kvproof.check.runs.terminal import PLAIN_INTERVAL_SECONDS, Output, output, say
-from kvproof.reports.result import Check, Result, Run
+from kvproof.check.runs.fault_store import FaultStore, StoredResult
+from kvproof.reports.result import Check, Result
 from kvproof.spec.verdict import Exit, Verdict
 
-FAULTS, FOUND = "faults", "every-fault-found"
+FOUND = "every-fault-found"
 
 
 def selected(only: Sequence[str]) -> list[Fault]:
@@ -44,62 +41,34 @@ def run_catalogue(
     only: Sequence[str], num_processes: int, json: Path | None, out: Path | None, is_resumed: bool
 ) -> Exit:
     """Judge the selected faults, print the table and write the result. Raises StoreError, UsageError."""
-    console, faults = output(), selected(only)
-    settings = {"seed": SEED, "efforts": sorted((name, repr(effort)) for name, effort in EFFORTS.items())}
-    store = None if out is None else FaultStore.opened(out, settings, is_resumed)
-    run = Run(version(), FAULTS, "block managers", SEED, host(), now())
-    result = Result(run)
-    say(console, f"kvproof {run.version} faults --of impl, {len(faults):,} faults, judged as kvproof verify does")
-    results: list[Found] = []
-    began = time.monotonic()
-    try:
-        with interruptible():
-            _judge(faults, num_processes, store, console, results)
-        run.is_complete = True
-    except KeyboardInterrupt:
-        result.messages.append("interrupted: the result has only the faults that were judged before")
-    run.seconds = round(time.monotonic() - began, 3)
-    result.checks += [_check(one) for one in sorted(results, key=lambda one: one.fault.id)]
-    result.count_totals()
-    if json is not None:
-        write_json(result, Path(), json)
-    for line, style in _lines(result, results):
-        say(console, line, style)
-    return result.exit_code()
+    faults, settings = selected(only), {"seed": SEED, "efforts": sorted((k, repr(one)) for k, one in EFFORTS.items())}
+    session = FaultSession(
+        planted_in="block managers",
+        opening=f"faults --of impl, {len(faults):,} faults, judged as kvproof verify does",
+        name="faults",
+        seed=SEED,
+        faults=faults,
+        store=None if out is None else FaultStore.opened(out, settings, is_resumed),
+        judge=lambda left: judge_all(left, num_processes),
+        fault=lambda one: one.fault,
+        evidence=_evidence,
+        known=_from_store,
+        remark=lambda one: "" if one.is_as_stated else f"{one.fault.id}: {_text(one)}",
+        place=lambda one: (False, one.fault.id),
+        check=_check,
+        lines=_lines,
+    )
+    return session.run(json)
 
 
-def _judge(
-    faults: list[Fault], num_processes: int, store: FaultStore | None, console: Output, results: list[Found]
-) -> None:
-    """Append the results in the store, then those of the other faults, which are added to it."""
-    left = []
-    for fault in faults:
-        if store is not None and (known := store.find(repr(fault))) is not None:
-            results.append(_from_evidence(fault, known.by, known.evidence, known.seconds))
-        else:
-            left.append(fault)
-    if results:
-        say(console, f"{len(results):,} results are known; {len(left):,} faults are left")
-    printed = time.monotonic()
-    for one in judge_all(left, num_processes):
-        results.append(one)
-        if store is not None and one.by != NOT_JUDGED:
-            store.add(one.fault.id, repr(one.fault), one.by, _evidence(one), one.seconds)
-        if not one.is_as_stated:
-            say(console, f"{one.fault.id}: {_text(one)}", "bold yellow")
-        if time.monotonic() - printed >= PLAIN_INTERVAL_SECONDS:
-            printed = time.monotonic()
-            say(console, f"faults: {len(results):,} of {len(faults):,} judged")
-
-
-def _evidence(one: Found) -> str:
+def _evidence(one: Found) -> str | None:
     """What the store keeps of a result: property, operations and the text of the finding."""
-    return f"{one.property_id}|{one.num_operations}|{one.text}"
+    return None if one.by == NOT_JUDGED else f"{one.property_id}|{one.num_operations}|{one.text}"
 
 
-def _from_evidence(fault: Fault, by: str, evidence: str, seconds: float) -> Found:
-    property_id, num_operations, text = evidence.split("|", 2)
-    return Found(fault, by, property_id, int(num_operations), seconds, text)
+def _from_store(fault: Fault, known: StoredResult) -> Found:
+    property_id, num_operations, text = known.evidence.split("|", 2)
+    return Found(fault, known.by, property_id, int(num_operations), known.seconds, text)
 
 
 def _text(one: Found) -> str:
@@ -126,7 +95,7 @@ def _check(one: Found) -> Check:
 def _lines(result: Result, results: list[Found]) -> Iterator[tuple[str, str]]:
     """The kill matrix: one row for each subject, one column for each judge; then every fault that was not found."""
     rows: dict[str, Counter[str]] = {}
-    for one in sorted(results, key=lambda one: one.fault.id):
+    for one in results:
         rows.setdefault(_row(one.fault), Counter())[one.by] += 1
     width = max((len(name) for name in (*rows, "all")), default=3)
     total: Counter[str] = sum(rows.values(), Counter())
@@ -136,7 +105,7 @@ def _lines(result: Result, results: list[Found]) -> Iterator[tuple[str, str]]:
         cells = "  ".join(f"{counts[column] or '·':>{len(column)}}" for column in COLUMNS)
         yield f"{name:{width}}  {counts.total():6}  {cells}", "bold yellow" if counts[NOBODY] else ""
     yield "", ""
-    for one in sorted(results, key=lambda one: one.fault.id):
+    for one in results:
         if one.by not in JUDGES or not one.is_as_stated:
             yield f"{one.fault.id}: {one.fault.sentence} {_text(one)}", "" if one.is_as_stated else "yellow"
     yield from ((f"note: {message}", "yellow") for message in result.messages)

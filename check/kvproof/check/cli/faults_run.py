@@ -1,28 +1,24 @@
 """The run of `kvproof faults`: judge the faults, count them by rule, step or kind, and write the result document."""
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from kvproof.check.cli.faults_session import FAULTS, FaultSession
 from kvproof.check.runs.arguments import did_you_mean
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.fault_store import FaultStore
-from kvproof.check.runs.run import close, host, now, version
-from kvproof.check.runs.session import interruptible
-from kvproof.check.runs.store import StoreError
-from kvproof.check.runs.terminal import PLAIN_INTERVAL_SECONDS, Output, output, say
 from kvproof.check.search.exhaustive.mutation_score import ALIVE, COLUMNS, JUDGES, Fault, MutantResult, judge_all
 from kvproof.models.mutation.handmade import handmade
 from kvproof.models.mutation.machinery import PLANTS
 from kvproof.models.mutation.operators import Mutant, changes, deletions
 from kvproof.models.mutation.weakenings import weakenings
-from kvproof.reports.result import Check, Result, Run
+from kvproof.reports.result import Check, Result
 from kvproof.spec.verdict import Exit, Verdict
 
-FAULTS, NOTICED = "faults", "every-fault-noticed"
+NOTICED = "every-fault-noticed"
 RULES = "rules"  # the kind of the mutants of rules and steps
 
 
@@ -71,61 +67,26 @@ def _is_selected(fault: Fault, pattern: str) -> bool:
 
 def run_faults(request: FaultRequest) -> Exit:
     """Judge the selected mutants, print the table and write the result. Raises StoreError, UsageError."""
-    console = output()
-    mutants = request.faults()
-    store = None
+    mutants, store = request.faults(), None
     if request.out is not None:
         store = FaultStore.opened(request.out, {"judges": request.judges}, request.is_resumed)
-    run = Run(version(), FAULTS, "the specification", 0, host(), now())
-    result = Result(run)
-    say(console, f"kvproof {run.version} faults, {len(mutants):,} mutants, judged by {', '.join(request.judges)}")
-    found: list[MutantResult] = []
-    unwritten: StoreError | None = None
-    began = time.monotonic()
-    try:
-        with interruptible():
-            _judge(request, mutants, store, console, found)
-        run.is_complete = True
-    except KeyboardInterrupt:
-        result.messages.append("interrupted: the result has only the mutants that were judged before")
-    except StoreError as error:
-        unwritten = error
-    run.seconds = round(time.monotonic() - began, 3)
-    result.checks += [_check(one) for one in sorted(found, key=lambda one: _place(one.mutant))]
-    result.count_totals()
-    for line, style in _lines(result, found):
-        say(console, line, style)
-    code = result.exit_code() if found or run.is_complete or unwritten is not None else Exit.INTERRUPTED
-    return close(result, request.json, code, unwritten)
-
-
-def _judge(
-    request: FaultRequest, mutants: list[Fault], store: FaultStore | None, console: Output, found: list[MutantResult]
-) -> None:
-    printed = time.monotonic()
-    for one in _results(request, mutants, store, console):
-        found.append(one)
-        if one.by == ALIVE:
-            say(console, f"alive: {one.mutant.id}", "bold yellow")
-        if time.monotonic() - printed >= PLAIN_INTERVAL_SECONDS:
-            printed = time.monotonic()
-            say(console, f"faults: {len(found):,} of {len(mutants):,} judged")
-
-
-def _results(
-    request: FaultRequest, mutants: list[Fault], store: FaultStore | None, console: Output
-) -> Iterator[MutantResult]:
-    """The results in the store; then the others, which are added to it."""
-    earlier = [] if store is None else [(fault, one) for fault in mutants if (one := store.find(repr(fault)))]
-    for fault, one in earlier:
-        yield MutantResult(fault, one.by, one.evidence, one.seconds)
-    left = [fault for fault in mutants if store is None or store.find(repr(fault)) is None]
-    if earlier:
-        say(console, f"{len(earlier):,} results are in {request.out}; {len(left):,} mutants are left")
-    for result in judge_all(left, request.judges, request.num_processes):
-        if store is not None:
-            store.add(result.mutant.id, repr(result.mutant), result.by, result.evidence, result.seconds)
-        yield result
+    session = FaultSession(
+        planted_in="the specification",
+        opening=f"faults, {len(mutants):,} mutants, judged by {', '.join(request.judges)}",
+        name="mutants",
+        seed=0,
+        faults=mutants,
+        store=store,
+        judge=lambda left: judge_all(left, request.judges, request.num_processes),
+        fault=lambda one: one.mutant,
+        evidence=lambda one: one.evidence,
+        known=lambda fault, one: MutantResult(fault, one.by, one.evidence, one.seconds),
+        remark=lambda one: f"alive: {one.mutant.id}" if one.by == ALIVE else "",
+        place=lambda one: _place(one.mutant),
+        check=_check,
+        lines=_lines,
+    )
+    return session.run(request.json)
 
 
 def _check(one: MutantResult) -> Check:

@@ -26,7 +26,7 @@ from kvproof.check.counterexample.store import (
     save_trace,
 )
 from kvproof.check.oracle.replay import Counterexample, confirm
-from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.finding import AdapterError, error_text
 from kvproof.spec.trace import Trace
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class KeptFinding:
         except OSError as error:
             self.unsaved = self.unsaved or error
         except (Exception, SystemExit) as error:
-            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            what = f"{type(error).__name__}: {error_text(error)}".splitlines()[0]
             self.problems.append(f"{step} failed by a fault of kvproof: {what}")
             self.tracebacks.append("".join(traceback.format_exception(error)))
         return otherwise

@@ -1,4 +1,4 @@
-"""Searches, wherever the subject lives: a subject in a process of its own is searched there.
+"""Searches of a subject that may live in another process: a subject in a process of its own is searched there.
 
 When that process ends or does not advance, the run that it was in is repeated call by call; what this refutes is the
 finding. If it refutes nothing, the process was only slow, and the search continues with the next run.

@@ -20,6 +20,7 @@ import msgspec
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import explained
 from kvproof.check.subjects.loading.partial_import import installed_version
+from kvproof.reports.document import read_bytes
 
 SOLVERS = ("z3-solver", "cvc5")
 CODE = (".py", ".txt", ".json")  # the files that can change an answer
@@ -45,17 +46,21 @@ class FaultStore:
 
     @classmethod
     def opened(cls, file: Path, settings: Mapping[str, object], is_resumed: bool) -> "FaultStore":
-        """The store in this file. Raises UsageError if it has results and is not to be resumed, StoreError."""
+        """The store in this file.
+
+        Raises UsageError if it has results and is not to be resumed, DocumentError if it is not a regular file, and
+        StoreError if it cannot be written.
+        """
         store = cls(file, settings)
         with explained(file):
             file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("a+b") as stream:
-                stream.seek(0)
-                content = stream.read()
-                if content and not is_resumed:
-                    raise UsageError(f"{file} is not empty; continue with --resume, or name another file")
-                whole = content[: content.rfind(b"\n") + 1]
-                stream.truncate(len(whole))
+            file.touch()
+            content = read_bytes(file)
+            if content and not is_resumed:
+                raise UsageError(f"{file} is not empty; continue with --resume, or name another file")
+            whole = content[: content.rfind(b"\n") + 1]
+            if whole != content:
+                os.truncate(file, len(whole))
         for number, line in enumerate(whole.splitlines(), 1):
             try:
                 one = msgspec.json.decode(line, type=StoredResult)

@@ -128,7 +128,7 @@ class Ahead:
 
 
 class HidesWhatItHolds(Ahead):
-    """Whoever is over has no table, though its blocks are held."""
+    """A request that ended has no table, though its blocks are held."""
 
     def observe(self) -> Observation:
         seen = super().observe()
@@ -154,7 +154,7 @@ class HoldsForOneStep(Ahead):
 
 
 class ForgetsToGiveUp(Ahead):
-    """Whoever is over while a step runs is never looked at again."""
+    """A request that ends while a step runs is never looked at again."""
 
     def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
         self.steps[0] = [pair for pair in self.steps[0] if not pair[0].is_over]
