@@ -111,6 +111,30 @@ def test_a_newer_format_and_impossible_sizes_are_refused(lines: list[str], tmp_p
     assert "the sizes in the header are impossible" in refused(written(tmp_path, lines))
 
 
+def test_sizes_that_would_take_gigabytes_are_refused(lines: list[str], tmp_path: Path) -> None:
+    whole = lines[0]
+    lines[0] = whole.replace('"num_gpu_blocks":16', '"num_gpu_blocks":10000000')
+    assert "at most 2,000,000 blocks of a device and 67,108,864 slots" in refused(written(tmp_path, lines))
+    lines[0] = re.sub(r'"block_size":\d+', '"block_size":5000000', whole)
+    assert "at most 2,000,000 blocks" in refused(written(tmp_path, lines))
+    lines[0], call = whole, '{"n":1,"call":"can_allocate","free":[16,0],"group":"a","answer":"OK",'
+    for field, number in (("num_tokens", 1 << 31), ("num_seqs", 1 << 31), ("lookahead", 1 << 40), ("num_tokens", -1)):
+        message = refused(written(tmp_path, [whole, f'{call}"{field}":{number}}}']))
+        assert re.match(rf"FILE, line 2, column \d+: Expected `int` [<>]= \d+ - at `\$.{field}`", message)
+
+
+@pytest.mark.parametrize("name", ["get_num_cached_tokens", "append_slots", "free"])
+def test_a_line_without_the_sequence_of_its_call_is_not_judged(name: str, lines: list[str], tmp_path: Path) -> None:
+    call = f'{{"n":1,"call":"{name}","free":[16,12],"group":"a","answer":0}}'
+    done = validate(written(tmp_path, [lines[0], call]))
+    assert (done.finding, done.reason) == (None, f"the line of {name} has no sequence")
+
+
+def test_a_file_without_end_is_refused_at_its_first_line() -> None:
+    message = refused(Path("/dev/zero")).replace("/dev/zero", "FILE")
+    assert message.startswith("FILE, line 1, column 33554432: the line is longer than 33,554,432 bytes")
+
+
 def test_gzip_is_read_and_broken_gzip_is_reported(lines: list[str], tmp_path: Path) -> None:
     path = tmp_path / "recording.gz"
     data = gzip.compress(written(tmp_path, lines).read_bytes())

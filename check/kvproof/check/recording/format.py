@@ -6,13 +6,20 @@ sequences that the call concerns, and the free blocks of both devices. Block ids
 Only changes are stored: tokens from position `start` on, and of a table the number of `kept` entries and the entries
 that follow them.
 
+Numbers have bounds, so that a small file cannot ask for much memory or time.
+
 Tokens are numbers that are only compared for equality: token ids, or keyed digests. Everything else that KV depends on
 (adapter, salt) is stored as a digest, an image as a digest with its position.
 """
 
+from typing import Annotated
+
 import msgspec
 
 SCHEMA_VERSION = 1
+NUM_TOKENS_MAX = 10_000_000  # of a sequence
+NUM_SEQS_MAX = 10_000  # of a request
+Position = Annotated[int, msgspec.Meta(ge=0, le=NUM_TOKENS_MAX)]
 VLLM_V0, VLLM_V1 = "vllm-v0", "vllm-v1"
 IDS, DIGESTS = "ids", "digests"
 ENDED, STOPPED = "recording ended", "recording stopped"
@@ -21,7 +28,7 @@ ENDED, STOPPED = "recording ended", "recording stopped"
 class Table(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """The table of a sequence in one KV group. kept: number of entries kept from the last line. rest: entries after."""
 
-    kept: int
+    kept: Position
     rest: list[int]
 
 
@@ -29,8 +36,8 @@ class Picture(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """An image in a prompt: its digest, and the positions that it occupies."""
 
     name: str
-    start: int
-    length: int
+    start: Position
+    length: Position
 
 
 class RecordedSequence(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -43,10 +50,10 @@ class RecordedSequence(msgspec.Struct, omit_defaults=True, forbid_unknown_fields
     """
 
     seq: int
-    start: int = 0
+    start: Position = 0
     tokens: list[int] = []
-    num_computed: int = 0
-    num_in_flight: int = 0
+    num_computed: Position = 0
+    num_in_flight: Position = 0
     is_prefill: bool = False
     adapter: int = 0
     extra: str = ""
@@ -72,10 +79,10 @@ class RecordedCall(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=Tru
     answer: bool | int | str | list[tuple[int, int]] | None = None
     raised: str = ""
     reserved: list[int] = []
-    lookahead: int = 0
-    num_tokens: int = 0
-    num_hit: int = 0
-    num_seqs: int = 0
+    lookahead: Position = 0
+    num_tokens: Position = 0
+    num_hit: Position = 0
+    num_seqs: Annotated[int, msgspec.Meta(ge=0, le=NUM_SEQS_MAX)] = 0
     status: str = ""
     unjudged: list[str] = msgspec.field(default_factory=list, name="besides")
     refs: list[int] | None = None

@@ -18,8 +18,9 @@ from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V0, VLLM_V1, Hea
 from kvproof.reports.document import DocumentError
 
 GZIP = b"\x1f\x8b"
-LINE_BYTES_MAX = 1 << 28
-NUM_BLOCKS_MAX = 10_000_000
+LINE_BYTES_MAX = 1 << 25
+NUM_BLOCKS_MAX = 2_000_000  # of a device
+NUM_SLOTS_MAX = 1 << 26  # of both devices
 STANDARD_INPUT = "-"
 HINT = "make one with kvproof.check.recording.record, or `kvproof record`"
 Line = TypeVar("Line", Header, RecordedCall)
@@ -83,8 +84,12 @@ class RecordingReader:
             raise self._wrong(what, 1, "validate it with the release that recorded it")
         header = self._decoded(line, msgspec.json.Decoder(Header))
         sizes = (header.block_size, header.num_gpu_blocks, header.num_host_blocks + 1)
-        if min(sizes) < 1 or max(sizes) > NUM_BLOCKS_MAX or not 0 <= header.watermark <= 1:
+        if min(sizes) < 1 or not 0 <= header.watermark <= 1:
             raise self._wrong("the sizes in the header are impossible", 1, HINT)
+        num_slots = (header.num_gpu_blocks + header.num_host_blocks) * header.block_size
+        if max(sizes) > NUM_BLOCKS_MAX or num_slots > NUM_SLOTS_MAX:
+            what = f"at most {NUM_BLOCKS_MAX:,} blocks of a device and {NUM_SLOTS_MAX:,} slots can be judged"
+            raise self._wrong(what, 1, "record a server with smaller pools")
         if header.interface not in (VLLM_V0, VLLM_V1):
             raise self._wrong(f"there is no interface {header.interface!r}", 1, "validate it with a newer kvproof")
         return header

@@ -168,6 +168,12 @@ class RecordingJudge(Admitting, Releasing):
 
     # Sequences and groups of lines ----------------------------------------------------------------------------------
 
+    def first_sequence(self, line: RecordedCall) -> RecordedSequence:
+        """The sequence that a call is about. Raises Unjudged if the line has none."""
+        if not line.seqs:
+            raise Unjudged(f"the line of {line.call} has no sequence")
+        return line.seqs[0]
+
     def known(self, recorded: RecordedSequence) -> ExpectedSequence:
         """The sequence of a line. Raises Unjudged if it has no tables."""
         seq = self.seqs.get(recorded.seq)
@@ -185,10 +191,10 @@ class RecordingJudge(Admitting, Releasing):
 
     def phantom(self, line: RecordedCall) -> Group:
         """A group for a question about a request of which only the length is known."""
-        group = Group(self.group_number(line.group))
+        group, tokens = Group(self.group_number(line.group)), [0] * line.num_tokens
         for _ in range(max(1, line.num_seqs)):
             seq = ExpectedSequence(0, group, Key(), (), 0)
-            seq.tokens = [0] * line.num_tokens
+            seq.tokens = tokens
             group.members.append(seq)
         if group.id not in self.groups:
             del self._group_numbers[line.group]
@@ -251,7 +257,7 @@ class RecordingJudge(Admitting, Releasing):
 
     def leave(self, line: RecordedCall) -> None:
         """Free all blocks of a sequence, which has ended or waits again."""
-        recorded, before = line.seqs[0], self.explainer.observed
+        recorded, before = self.first_sequence(line), self.explainer.observed
         seq, context = self.seqs.get(recorded.seq), f"free({recorded.seq})"
         if seq is None:
             self.call("total-calls", "free", recorded.seq)

@@ -55,7 +55,7 @@ class V0Judge(RecordingJudge):
     def on_get_num_cached_tokens(self, line: RecordedCall) -> None:
         """Judge a look-up. For a waiting sequence, remember the hit until the sequence gets its table."""
         self.look_up(line)
-        seq = line.seqs[0].seq
+        seq = self.first_sequence(line).seq
         if seq not in self.seqs and isinstance(line.answer, int):
             self._hits[seq] = line.answer
 
@@ -84,7 +84,7 @@ class V0Judge(RecordingJudge):
 
     def on_append_slots(self, line: RecordedCall) -> None:
         """Judge new slots. A later line reports how many of their tokens the step computes."""
-        recorded = line.seqs[0]
+        recorded = self.first_sequence(line)
         seq = self.known(recorded)
         self.make_room(line)
         self.learn(seq, recorded)
@@ -132,7 +132,7 @@ class V0Judge(RecordingJudge):
 
     def on_free(self, line: RecordedCall) -> None:
         """Judge the release of a sequence that has ended or is preempted."""
-        self._hits.pop(line.seqs[0].seq, None)
+        self._hits.pop(self.first_sequence(line).seq, None)
         self.leave(line)
 
     def on_can_swap_out(self, line: RecordedCall) -> None:

@@ -34,13 +34,13 @@ class V1Judge(RecordingJudge):
     def on_allocate_slots(self, line: RecordedCall) -> None:
         """Judge an allocation: an admission if the request has no blocks, otherwise a growth."""
         self.set_lookahead(line.lookahead)
-        if line.seqs[0].seq in self.seqs:
+        if self.first_sequence(line).seq in self.seqs:
             self._go_on(line)
         else:
             self._let_in(line)
 
     def _let_in(self, line: RecordedCall) -> None:
-        if line.seqs[0].num_computed:
+        if self.first_sequence(line).num_computed:
             raise Unjudged(f"request {line.group} has no blocks, but counts tokens as computed")
         group = self.arrive(line)
         self.replayed.answer = Admitted(line.num_hit) if line.answer else GAVE_NONE
@@ -53,7 +53,7 @@ class V1Judge(RecordingJudge):
             del self._group_numbers[line.group]
 
     def _go_on(self, line: RecordedCall) -> None:
-        recorded = line.seqs[0]
+        recorded = self.first_sequence(line)
         seq = self.known(recorded)
         self.make_room(line)
         self.learn(seq, recorded)
@@ -68,7 +68,7 @@ class V1Judge(RecordingJudge):
 
     def on_cache_blocks(self, line: RecordedCall) -> None:
         """Add tokens that were sampled ahead; their KV is already computed."""
-        recorded = line.seqs[0]
+        recorded = self.first_sequence(line)
         if recorded.seq not in self.seqs:
             return
         seq, context = self.known(recorded), f"cache_blocks({recorded.seq})"
