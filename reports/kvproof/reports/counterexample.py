@@ -1,6 +1,7 @@
-"""A refutation as text: what broke and where, the sentence of the property, the numbered steps, the replay command.
+"""A refutation as text: what broke and where, the rule that it breaks, the command that repeats it, the numbered steps.
 
-Nothing is shortened. The order is the same in every report.
+The order is the same in every report, and nothing is shortened. A reader who sees only the first lines knows what is
+wrong, after which call, and what to type.
 """
 
 import re
@@ -18,6 +19,7 @@ from kvproof.spec.trace import Trace, names_code
 
 NUMBERS = r"[-\d(),.\[\]' ]+"  # findings that differ only in numbers are reported once
 SAME_CHARACTERS = 80
+REPEAT, SAVED, SIGNATURE = "Repeat:", "Saved:", "Signature:"  # how the lines begin that are copied, and never wrapped
 NOT_IN_A_NAME = r"[^A-Za-z0-9_]"  # of a Python module; for the name of the regression test
 
 
@@ -63,11 +65,17 @@ class Counterexample:
 
     def lines(self) -> Iterator[str]:
         yield self.headline
+        yield from self.details()
+
+    def details(self) -> Iterator[str]:
+        """The lines after the headline."""
         if self.check.excused:
             yield f"  No failure: {self.check.excused}"
         yield from (f"  {cut(line)}" for line in self.check.text.splitlines())
         if self.check.property in MEANINGS:
             yield f"  {MEANINGS[self.check.property].sentence}"
+        if self.path is not None:
+            yield f"  {REPEAT} {self.replay}"
         if self.trace is not None:
             config = ", ".join(f"{name} {value}" for name, value in self.trace.config.items())
             head = "The steps" if self.steps else "No step is needed"
@@ -82,13 +90,17 @@ class Counterexample:
         if self.path is not None:
             test = self.path.with_name(f"test_{re.sub(NOT_IN_A_NAME, '_', self.path.stem)}.py")
             beside = [file.name for file in (test, page_of(self.path)) if file.exists()]
-            yield f"  Saved: {' · '.join([str(self.path), *beside])}"
-            yield f"  Again: {self.replay}"
+            yield f"  {SAVED} {' · '.join([str(self.path), *beside])}"
         if self.check.signature:
-            yield f"  Signature: {cut(self.check.signature)}"
+            yield f"  {SIGNATURE} {cut(self.check.signature)}"
 
     def text(self) -> str:
+        """All lines, as they may be printed."""
         return printable("\n".join(self.lines()))
+
+    def text_of_details(self) -> str:
+        """The lines after the headline, as they may be printed."""
+        return printable("\n".join(self.details()))
 
 
 def page_of(trace: Path) -> Path:
@@ -107,11 +119,15 @@ def counterexamples(result: Result, folder: Path) -> list[Counterexample]:
 
 
 def shortest_first(examples: list[Counterexample]) -> list[tuple[Counterexample, list[Counterexample]]]:
-    """For each mechanism by which a property broke: the shortest example, and the other examples."""
-    groups: dict[tuple[str, str], list[Counterexample]] = {}
-    for example in examples:
-        without_numbers = re.sub(NUMBERS, " ", example.check.text)[:SAME_CHARACTERS]
-        groups.setdefault((example.check.property, without_numbers), []).append(example)
+    """For each mechanism by which a property broke: the shortest example, and the other examples.
+
+    Failures and excused findings are never in one group, and the groups of failures come first.
+    """
+    groups: dict[tuple[bool, str, str], list[Counterexample]] = {}
+    for example in sorted(examples, key=lambda one: not one.check.is_failure):
+        check = example.check
+        mechanism = check.signature or re.sub(NUMBERS, " ", check.text)[:SAME_CHARACTERS]
+        groups.setdefault((check.is_failure, check.property, mechanism), []).append(example)
     ordered = [sorted(group, key=lambda one: (one.num_steps is None, one.num_steps)) for group in groups.values()]
     return [(group[0], group[1:]) for group in ordered]
 

@@ -34,6 +34,7 @@ def counterexample_page(found: Counterexample, replay: ReplayFrames) -> str:
         overview=overview(replay),
         devices=devices(replay),
         last=len(replay.frames) - 1,
+        is_repeated=replay.is_refuted and found.check.text.partition("\n")[0] in replay.outcome,
         is_marked=bool(replay.frames) and replay.frames[-1].is_marked,
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from kvproof.reports.counterexample import Counterexample, counterexamples
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Result
-from kvproof.reports.summary import cell, judges, properties, sentence, work, work_line
+from kvproof.reports.summary import advice, cell, judges, properties, sentence, work, work_line
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Exit
 
@@ -17,13 +17,15 @@ MARKS = {Exit.OK: "✅", Exit.REFUTED: "❌"}
 
 
 def markdown(result: Result, folder: Path) -> str:
-    """The verdict, the table, the work done, and the counterexamples in folded sections."""
+    """The verdict, what it means for a user, the counterexamples in folded sections, the table, and the work done."""
     verdict = f"{MARKS.get(result.exit_code(), '⚠️')} **{_inline(sentence(result))}** Seed {result.run.seed}."
     done = [f"{judge}: {work_line(counts)}" for judge, counts in work(result).items() if counts]
     unmet = [f"never reached: {witness.name} ({witness.judge})" for witness in result.unmet_witnesses()]
     facts = "\n".join(f"- {_inline(line)}" for line in map(cut, (*done, *unmet, *result.messages)))
-    head = [f"## kvproof {_inline(result.run.command)}", verdict, _table(result), _explained(result), facts]
-    return _fitted([part for part in head if part], [_folded(found) for found in counterexamples(result, folder)])
+    to_do = "\n\n".join(map(_inline, advice(result)))
+    head = [f"## kvproof {_inline(result.run.command)}", verdict, _explained(result), to_do]
+    examples = [_folded(found) for found in counterexamples(result, folder)]
+    return _fitted([part for part in head if part], examples, [part for part in (_table(result), facts) if part])
 
 
 def _table(result: Result) -> str:
@@ -43,20 +45,22 @@ def _explained(result: Result) -> str:
 
 
 def _folded(found: Counterexample) -> str:
-    text = _cut(found.text(), PART_BYTES_MAX)
+    text = _cut(found.text_of_details(), PART_BYTES_MAX)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return f"<details><summary>{escape(found.headline)}</summary>\n\n{fence}text\n{text}\n{fence}\n\n</details>"
+    is_open = " open" if found.check.is_failure else ""
+    return f"<details{is_open}><summary>{escape(found.headline)}</summary>\n\n{fence}text\n{text}\n{fence}\n\n</details>"
 
 
-def _fitted(head: list[str], examples: list[str]) -> str:
-    """Append as many counterexamples as fit, and the number of those that do not fit."""
-    text = _cut("\n\n".join(head), SUMMARY_BYTES_MAX // 2) + "\n"
+def _fitted(head: list[str], examples: list[str], tail: list[str]) -> str:
+    """As many counterexamples as fit between head and tail, and the number of those that do not fit."""
+    text = _cut("\n\n".join(head), SUMMARY_BYTES_MAX // 4) + "\n"
+    end = f"\n{_cut(part, SUMMARY_BYTES_MAX // 4)}\n" if (part := "\n\n".join(tail)) else ""
     for number, example in enumerate(examples):
         longer = f"{text}\n{example}\n"
-        if len(longer.encode("utf-8", "replace")) > SUMMARY_BYTES_MAX - 200:
-            return f"{text}\n{len(examples) - number} more counterexamples are in report.txt.\n"
+        if len((longer + end).encode("utf-8", "replace")) > SUMMARY_BYTES_MAX - 200:
+            return f"{text}\n{len(examples) - number} more counterexamples are in report.txt.\n{end}"
         text = longer
-    return text
+    return text + end
 
 
 def _cut(text: str, bytes_max: int) -> str:

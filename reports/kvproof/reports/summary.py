@@ -1,5 +1,6 @@
-"""A result in short: the table of verdicts, the work that was done, and one sentence."""
+"""A result in short: the table of verdicts, the work that was done, one sentence, and what to do about open checks."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from kvproof.reports.result import Check, Result
@@ -33,18 +34,23 @@ def scope_of(check: Check) -> str:
 
 
 def cell(result: Result, property: str, judge: str) -> tuple[str, Verdict | None]:
-    """The verdicts of a judge on a property as text, weakest first, and the weakest one; None if there is no check."""
-    verdicts = [c.verdict for c in result.checks if c.property == property and c.judge == judge]
-    present = [verdict for verdict in WEAKEST_FIRST if verdict in verdicts]
-    if not present:
+    """The weakest verdict of a judge on a property over its scopes, as a word; None if it has no check of it."""
+    weakest = weakest_verdict(result, property, judge)
+    if weakest is None:
         return "–", None
-    is_mixed = len(present) > 1
-    words = [f"{_word(v, property)} ×{verdicts.count(v)}" if is_mixed else _word(v, property) for v in present]
-    return ", ".join(words), present[0]
+    return ("note" if weakest is Verdict.REFUTED and property in NOTES else weakest.value), weakest
 
 
-def _word(verdict: Verdict, property: str) -> str:
-    return "note" if verdict is Verdict.REFUTED and property in NOTES else verdict.value
+def weakest_verdict(result: Result, property: str, judge: str) -> Verdict | None:
+    """The weakest verdict of a judge on a property over its scopes; None if it has no check of it."""
+    verdicts = {c.verdict for c in result.checks if c.property == property and c.judge == judge}
+    return next((verdict for verdict in WEAKEST_FIRST if verdict in verdicts), None)
+
+
+def properties_by_verdict(result: Result, judge: str) -> Counter[Verdict]:
+    """How many properties have which weakest verdict under the judge."""
+    verdicts = (weakest_verdict(result, name, judge) for name in properties(result))
+    return Counter(verdict for verdict in verdicts if verdict is not None)
 
 
 def work(result: Result) -> dict[str, dict[str, int]]:
@@ -117,3 +123,27 @@ def _number(count: int, one: str, many: str) -> str:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names)
+
+
+MORE_WORK = {"verify": "--budget", "hunt": "--budget", "explore": "--budget", "device": "--budget"}  # by command
+
+
+def advice(result: Result) -> list[str]:
+    """What the user of an inconclusive run can do, one sentence for each kind of open end."""
+    if result.exit_code() is not Exit.INCONCLUSIVE:
+        return []
+    sentences, option = [], MORE_WORK.get(result.run.command)
+    open_judges = dict.fromkeys(check.judge for check in result.checks if check.verdict is Verdict.UNKNOWN)
+    if not result.run.is_complete:
+        sentences.append("The run did not finish: run the command again.")
+    elif open_judges and option:
+        sentences.append(f"To decide the unknown checks, raise {option}; more work is needed by {_listed(open_judges)}.")
+    unmet = result.unmet_witnesses()
+    if unmet and option:
+        names = _listed(dict.fromkeys(witness.name for witness in unmet))
+        who = _listed(dict.fromkeys(witness.judge for witness in unmet))
+        sentences.append(
+            f"To reach {names}, raise {option} ({who} needs more operations). If the subject can never do this, its "
+            "`capabilities` must not promise it."
+        )
+    return sentences

@@ -1,20 +1,39 @@
-"""The report at a terminal, and the same report as plain text for a log. Only lines of absurd length are cut."""
+"""The report as text: short at a terminal and in a log, whole in the file `report.txt`.
+
+Both begin with the findings, each whole: what is refuted, by which run, how to repeat it. The short report goes on with
+one row for each judge, what is open, what to do about it, and the verdict. The file also has every property under every
+judge, the work, the witnesses, the reasons and the assumptions. At a terminal, sentences are wrapped between words;
+commands, paths and signatures are never broken, so that they can be copied.
+"""
 
 import io
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from kvproof.reports.counterexample import counterexamples, shortest_first
+from kvproof.reports.counterexample import REPEAT, SAVED, SIGNATURE, counterexamples, shortest_first
 from kvproof.reports.data_plane_result import Bandwidth, Comparison, DataPlane, Speed
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Result
-from kvproof.reports.summary import cell, judges, properties, scope_of, sentence, work, work_line
+from kvproof.reports.summary import (
+    WEAKEST_FIRST,
+    advice,
+    cell,
+    judges,
+    properties,
+    properties_by_verdict,
+    scope_of,
+    sentence,
+    work,
+    work_line,
+)
 from kvproof.spec.verdict import Exit, Verdict
 
 STYLES: dict[Verdict | None, str] = {
@@ -26,91 +45,181 @@ STYLES: dict[Verdict | None, str] = {
     Verdict.UNSUPPORTED: "dim",
     None: "dim",
 }
+REPORT = "report.txt"
 NAMED_MAX = 5  # properties that one line lists by name
 WIDTH_OF_PLAIN_TEXT = 4000  # columns; wide enough for every table
+WIDTH_OF_LOG = 80  # columns of a table where there is no terminal
+UNBROKEN = (REPEAT, SAVED, SIGNATURE)
+
+Line = tuple[str, str]  # text, style
 
 
 def print_report(result: Result, folder: Path, console: Console) -> None:
-    """Print the whole report; the last line is the verdict and the seed."""
-    if console.is_terminal:
-        _print(result, folder, console)
-    else:
-        say(console, plain_text(result, folder).rstrip("\n"))
+    """Print the short report; the last line is the verdict and the seed."""
+    for line, style in _findings(result, folder):
+        say(console, cut(line), style)
+    if result.checks:
+        _print_judges(result, console)
+        say(console)
+    for line, style in _in_short(result):
+        say(console, cut(line), style)
+    if (folder / REPORT).is_file():
+        say(console, f"Every property under every judge: {folder / REPORT}")
+    say(console)
+    say(console, *_verdict(result))
 
 
 def plain_text(result: Result, folder: Path) -> str:
+    """The whole report, as the file `report.txt` has it."""
     file = io.StringIO()
-    _print(result, folder, Console(file=file, width=WIDTH_OF_PLAIN_TEXT, no_color=True, force_terminal=False))
+    console = Console(file=file, width=WIDTH_OF_PLAIN_TEXT, no_color=True, force_terminal=False)
+    for line, style in _findings(result, folder):
+        say(console, cut(line), style)
+    if result.checks:
+        console.print(_matrix(result))
+        say(console)
+    for line, style in _in_full(result):
+        say(console, cut(line), style)
+    say(console)
+    say(console, *_verdict(result))
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
-def _print(result: Result, folder: Path, console: Console) -> None:
-    if result.checks:
-        console.print(_table(result, is_plain=not console.is_terminal))
-        say(console)
-    for line, style in _lines(result, folder):
-        say(console, cut(line), style)
-
-
 def say(console: Console, line: str = "", style: str = "") -> None:
-    """Print a line without markup and wrapping; what would act on a terminal or in a log of CI is escaped."""
-    console.print(Text(printable(line), style=style), soft_wrap=True)
+    """Print a line without markup; what would act on a terminal or in a log of CI is escaped.
+
+    At a terminal a line is wrapped between words and keeps its indentation, unless it is there to be copied.
+    """
+    text = printable(line)
+    for part in _wrapped(text, console.width) if console.is_terminal else [text]:
+        console.print(Text(part, style=style), soft_wrap=True)
 
 
-def _table(result: Result, is_plain: bool) -> Table:
-    table = Table(box=box.ASCII2 if is_plain else box.SIMPLE_HEAD, show_edge=False)
-    table.add_column("property", overflow="fold")
-    for judge in judges(result):
-        table.add_column(judge, overflow="fold")
-    for name in properties(result):
-        row = [Text(printable(name))]
-        for judge in judges(result):
-            words, weakest = cell(result, name, judge)
-            style = "yellow" if words == "note" else STYLES[weakest]
-            row.append(Text(printable(words), style=style))
-        table.add_row(*row)
-    return table
+def _wrapped(line: str, width: int) -> list[str]:
+    body = line.lstrip()
+    if len(line) <= width or "\n" in line or body.startswith(UNBROKEN):
+        return [line]
+    indent = " " * (len(line) - len(body) + 2)
+    wrapper = textwrap.TextWrapper(
+        width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
+    return wrapper.wrap(line)
 
 
-def _lines(result: Result, folder: Path) -> Iterator[tuple[str, str]]:
-    for judge, counts in work(result).items():
-        if counts:
-            yield f"{judge}: {work_line(counts)}", ""
-    yield from _witness_lines(result)
-    yield from _reason_lines(result, Verdict.UNKNOWN)
-    yield from _reason_lines(result, Verdict.UNSUPPORTED)
-    if result.data_plane is not None:
-        yield from device_lines(result.data_plane)
-    for assumption in result.run.assumptions:
-        yield f"assumed: {assumption}", ""
-    for message in result.messages:
-        yield f"note: {message}", "yellow"
+# Findings ---------------------------------------------------------------------------------------------------------
+
+
+def _findings(result: Result, folder: Path) -> Iterator[Line]:
+    """Every refutation, failures first, each with an empty line after it."""
     for found, others in shortest_first(counterexamples(result, folder)):
         headline, *rest = found.lines()
-        yield "", ""
         yield headline, "bold red" if found.check.is_failure else "bold yellow"
         yield from ((line, "") for line in rest)
         for other in others:
             yield f"  Also: {other.headline} {other.path or ''}".rstrip(), ""
-    yield "", ""
+        yield "", ""
+
+
+def _verdict(result: Result) -> Line:
     style = {Exit.OK: "bold green", Exit.REFUTED: "bold red"}.get(result.exit_code(), "bold yellow")
-    yield f"{sentence(result)} {result.run.seconds:.1f} s, seed {result.run.seed}.", style
+    return f"{sentence(result)} {result.run.seconds:.1f} s, seed {result.run.seed}.", style
 
 
-def _reason_lines(result: Result, verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """One line for each search and reason. If many properties share the reason, the line only counts them."""
-    names: dict[tuple[str, str], list[str]] = {}
+# The short report -------------------------------------------------------------------------------------------------
+
+
+def _print_judges(result: Result, console: Console) -> None:
+    """How many properties have which verdict under each judge: a table, or a line for each judge if it is too wide."""
+    counts = {judge: properties_by_verdict(result, judge) for judge in judges(result)}
+    verdicts = [verdict for verdict in WEAKEST_FIRST if any(of_judge[verdict] for of_judge in counts.values())]
+    table = Table(box=box.ASCII2 if not console.is_terminal else box.SIMPLE_HEAD, show_edge=False, padding=(0, 1))
+    table.add_column("properties", no_wrap=True)
+    for verdict in verdicts:
+        table.add_column(verdict.value, justify="right", no_wrap=True)
+    for judge, of_judge in counts.items():
+        cells = [Text(str(of_judge[one]) if of_judge[one] else "–", style=STYLES[one]) for one in verdicts]
+        table.add_row(Text(printable(judge)), *cells)
+    width = console.width if console.is_terminal else WIDTH_OF_LOG
+    if Measurement.get(console, console.options, table).minimum <= width:
+        console.print(table)
+        return
+    for judge, of_judge in counts.items():
+        say(console, f"{judge}: {', '.join(f'{of_judge[one]} {one.value}' for one in verdicts if of_judge[one])}")
+
+
+def _in_short(result: Result) -> Iterator[Line]:
+    yield from _work_lines(result)
+    yield from _missing_lines(result)
+    for (judge, reason), places in _reasons(result, Verdict.UNKNOWN).items():
+        names, scopes = dict.fromkeys(property for property, _ in places), {scope for _, scope in places}
+        where = f" in {len(scopes)} scopes" if len(scopes) > 1 else f" {scope}" if (scope := min(scopes)) else ""
+        yield f"unknown: {judge}{where}: {_named(names)}: {reason}", STYLES[Verdict.UNKNOWN]
+    if result.data_plane is not None:
+        yield from device_lines(result.data_plane)
+    yield from _messages(result)
+
+
+def _named(names: dict[str, None]) -> str:
+    return ", ".join(names) if len(names) <= NAMED_MAX else f"{len(names)} properties"
+
+
+def _work_lines(result: Result) -> Iterator[Line]:
+    yield from ((f"{judge}: {work_line(counts)}", "") for judge, counts in work(result).items() if counts)
+
+
+def _messages(result: Result) -> Iterator[Line]:
+    yield from ((f"note: {message}", "yellow") for message in result.messages)
+    yield from ((line, "yellow") for line in advice(result))
+
+
+def _missing_lines(result: Result) -> Iterator[Line]:
+    for judge in dict.fromkeys(witness.judge for witness in result.unmet_witnesses()):
+        names = [witness.name for witness in result.unmet_witnesses() if witness.judge == judge]
+        yield f"{judge} never reached: {', '.join(names)}", "yellow"
+
+
+def _reasons(result: Result, verdict: Verdict) -> dict[tuple[str, str], list[tuple[str, str]]]:
+    """For each judge and reason of this verdict: the properties and scopes that have it."""
+    places: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for check in result.checks:
         if check.verdict is verdict:
-            search = f"{check.judge} {scope_of(check)}".rstrip()
-            names.setdefault((search, check.text or "no reason is given"), []).append(check.property)
-    for (search, reason), properties_of_it in names.items():
-        count = len(properties_of_it)
-        what = ", ".join(properties_of_it) if count <= NAMED_MAX else f"{count} properties"
-        yield f"{verdict.value}: {search}: {what}: {reason}", STYLES[verdict]
+            key = check.judge, check.text or "no reason is given"
+            places.setdefault(key, []).append((check.property, scope_of(check)))
+    return places
 
 
-def _witness_lines(result: Result) -> Iterator[tuple[str, str]]:
+# The whole report -------------------------------------------------------------------------------------------------
+
+
+def _matrix(result: Result) -> Table:
+    """The verdict of each judge on each property; of several scopes, the weakest."""
+    table = Table(box=box.ASCII2, show_edge=False)
+    table.add_column("property", overflow="fold")
+    for judge in judges(result):
+        table.add_column(printable(judge), overflow="fold")
+    for name in properties(result):
+        row = [Text(printable(name))]
+        row += [Text(printable(cell(result, name, judge)[0])) for judge in judges(result)]
+        table.add_row(*row)
+    return table
+
+
+def _in_full(result: Result) -> Iterator[Line]:
+    yield from _work_lines(result)
+    yield from _witness_lines(result)
+    for verdict in (Verdict.UNKNOWN, Verdict.UNSUPPORTED):
+        for (judge, reason), places in _reasons(result, verdict).items():
+            for scope in dict.fromkeys(scope for _, scope in places):
+                names = dict.fromkeys(property for property, place in places if place == scope)
+                yield f"{verdict.value}: {f'{judge} {scope}'.rstrip()}: {_named(names)}: {reason}", STYLES[verdict]
+    if result.data_plane is not None:
+        yield from device_lines(result.data_plane)
+    for assumption in result.run.assumptions:
+        yield f"assumed: {assumption}", ""
+    yield from _messages(result)
+
+
+def _witness_lines(result: Result) -> Iterator[Line]:
     for judge in dict.fromkeys(witness.judge for witness in result.witnesses):
         mine = [witness for witness in result.witnesses if witness.judge == judge]
         reached = [f"{witness.name} {witness.count:,}" for witness in mine if witness.count]
@@ -124,11 +233,10 @@ def _witness_lines(result: Result) -> Iterator[tuple[str, str]]:
             yield f"{judge} did not reach, as expected: {', '.join(absent)}", "dim"
 
 
+# Bytes on a device ------------------------------------------------------------------------------------------------
+
 BUSY_MIN = 0.9
 GOAL_WORDS = {True: ("met", ""), False: ("missed", "yellow"), None: ("not compared", "yellow")}
-
-Line = tuple[str, str]  # text, style
-
 
 def device_lines(plane: DataPlane) -> Iterator[Line]:
     """Lines about the compared bytes, the planted faults, the generated text, the speeds and the baseline."""

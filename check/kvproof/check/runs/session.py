@@ -18,6 +18,7 @@ from typing import Protocol
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption
 from kvproof.check.runs.store import Store, StoreError, fault_of_kvproof
+from kvproof.reports.counterexample import REPEAT, Counterexample
 from kvproof.reports.result import Check, Result, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -138,7 +139,7 @@ class Session:
             left = max(0.0, self.seconds - (time.monotonic() - begin))
             seconds = left * stage.share / sum(later.share for later in self.stages[index:])
             try:
-                self._run_stage(stage, seconds)
+                self._run_stage(stage, seconds, f"{stage.name} ({index + 1} of {len(self.stages)})")
             except (KeyboardInterrupt, AdapterError):
                 raise
             except BaseException as error:  # a subject may even raise SystemExit
@@ -146,9 +147,9 @@ class Session:
                 self._report_fault(stage, error)
         return code
 
-    def _run_stage(self, stage: Stage, seconds: float) -> None:
+    def _run_stage(self, stage: Stage, seconds: float, title: str) -> None:
         self._done = 0
-        self.progress.begin(stage.name, seconds)
+        self.progress.begin(title, seconds)
         reason = f"{stage.name} did not finish"
         try:
             for output in stage.run(StageBudget(self.result.run.seed, seconds, self._advance)):
@@ -180,8 +181,15 @@ class Session:
             self.result.checks.append(output)
             self._drop_placeholder(output)
         if output.is_failure and not was_failure:
-            self.progress.say(f"refuted: {output.id}: {output.text}")
+            self.progress.say(self._news(output))
         self._write(self.store.write_result)
+
+    def _news(self, check: Check) -> str:
+        """What a finding that was just made says, and the command that repeats it."""
+        path = None if check.trace is None else self.store.folder / check.trace
+        repeat = Counterexample(check, self.result.run.subject, path=path).replay
+        text = f"refuted: {check.id}: {check.text}"
+        return text if repeat is None else f"{text}\n  {REPEAT} {repeat}"
 
     def _drop_placeholder(self, finding: Check) -> None:
         """Drop the placeholder check of a property once it has checks for individual findings."""

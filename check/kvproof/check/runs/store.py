@@ -20,7 +20,7 @@ from kvproof.reports.junit import junit
 from kvproof.reports.markdown import markdown
 from kvproof.reports.result import Result
 from kvproof.reports.sarif import sarif
-from kvproof.reports.terminal import plain_text
+from kvproof.reports.terminal import REPORT, plain_text
 from kvproof.spec.verdict import Exit
 
 RESULT = "result.json"
@@ -28,7 +28,7 @@ REPORTS: dict[str, Callable[[Result, Path], str | bytes]] = {
     "junit.xml": junit,
     "result.sarif": sarif,
     "summary.md": markdown,
-    "report.txt": plain_text,
+    REPORT: plain_text,
 }
 CRASHES = "crashes"
 LOG = "fault.log"

@@ -1,5 +1,8 @@
 """Terminal output of a running command: colours and a progress line on a terminal, plain lines in CI or a pipe.
 
+A log of CI has a line every few seconds, so that a reader sees that the run goes on. Any other file or pipe has only the
+lines with which a stage begins and ends.
+
 If standard output can no longer be written, because its reader has closed the pipe or the disk is full, the command
 goes on without it: the run and its files matter more. Unless the reader left on purpose, that is reported once, and
 `kvproof.check.runs.errors` decides the exit code.
@@ -39,37 +42,43 @@ class Output(Console):
 def output() -> Output:
     """The console of a command: plain and unwrapped unless standard output is a terminal."""
     file = sys.stdout
-    if file.isatty() and not os.environ.get("CI"):
+    if file.isatty() and not is_ci():
         return Output(file=file, highlight=False, soft_wrap=False)
     return Output(file=file, width=WIDTH_OF_PLAIN_TEXT, force_terminal=False, no_color=True, highlight=False)
 
 
+def is_ci() -> bool:
+    """Whether the command runs in a job of a CI system, all of which set the variable CI."""
+    return bool(os.environ.get("CI"))
+
+
 class PlainProgress:
-    """Prints a line when a stage begins and ends, and at most one every few seconds between."""
+    """Prints a line when a stage begins and ends, and in a log of CI at most one every few seconds between."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.stage, self.count = "", 0
+        self.stage, self.count, self.seconds = "", 0, 0.0
         self.began = self.last_line = time.monotonic()
 
     def begin(self, stage: str, seconds: float) -> None:
-        self.stage, self.count = stage, 0
+        self.stage, self.count, self.seconds = stage, 0, seconds
         self.began = self.last_line = time.monotonic()
         say(self.console, f"{stage}: begins, up to {seconds:.0f} s")
 
     def advance(self, count: int) -> None:
         self.count = count
         now = time.monotonic()
-        if now - self.last_line >= PLAIN_INTERVAL_SECONDS:
+        if is_ci() and now - self.last_line >= PLAIN_INTERVAL_SECONDS:
             self.last_line = now
-            say(self.console, f"{self.stage}: {count:,} after {now - self.began:.0f} s")
+            say(self.console, f"{self.stage}: {count:,} after {now - self.began:.0f} of {self.seconds:.0f} s")
 
     def end(self) -> None:
         count = f"{self.count:,} in " if self.count else ""
         say(self.console, f"{self.stage}: ended, {count}{time.monotonic() - self.began:.1f} s")
 
     def say(self, message: str) -> None:
-        say(self.console, message)
+        for line in message.splitlines():
+            say(self.console, line)
 
 
 class MovingProgress:
@@ -88,6 +97,7 @@ class MovingProgress:
             BarColumn(),
             TextColumn("{task.fields[done]}"),
             TimeElapsedColumn(),
+            TextColumn(f"of {seconds:.0f} s"),
         )
         self.bars = Progress(*columns, console=self.console, transient=True, refresh_per_second=5)
         self.bars.add_task(stage, total=max(seconds, 0.001), done="")
@@ -106,7 +116,8 @@ class MovingProgress:
             say(self.console, f"{task.description}: {task.fields['done'] or 'done'} in {task.elapsed or 0.0:.1f} s")
 
     def say(self, message: str) -> None:
-        say(self.console, message, "yellow")
+        for line in message.splitlines():
+            say(self.console, line, "yellow")
 
 
 def progress_on(console: Console) -> PlainProgress | MovingProgress:
