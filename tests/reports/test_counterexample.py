@@ -25,11 +25,11 @@ def argument(folder: Path) -> str:
 refcount-exact is refuted for vllm-v0==0.2.7 at step 2 (walker).
   refcount of block 1: the specification says 1, the subject 2
   A block's refcount is the number of block-table entries that name it.
+  Repeat: kvproof replay {folder}/crashes/one.json
   The steps, with num_gpu_blocks 3, window 8:
     1  new("p", 10 tokens)
     2  fork("p", "c")
-  Saved: {folder}/crashes/one.json
-  Again: kvproof replay {folder}/crashes/one.json"""
+  Saved: {folder}/crashes/one.json"""
 
 
 def junit_of(result: Result, folder: Path) -> ElementTree.Element:
@@ -96,11 +96,13 @@ def test_the_plain_report_is_whole(refuted: Result, tmp_path: Path) -> None:
     assert (
         plain_text(refuted, tmp_path)
         == f"""\
- property       | explorer                 | walker
-----------------+--------------------------+-------------
- refcount-exact | –                        | refuted
- read-back      | unknown ×1, exhausted ×1 | not refuted
- swap-mapping   | –                        | unsupported
+{argument(tmp_path)}
+
+ property       | explorer | walker
+----------------+----------+-------------
+ refcount-exact | –        | refuted
+ read-back      | unknown  | not refuted
+ swap-mapping   | –        | unsupported
 
 explorer: 1,188 states
 walker: 1,000,000 operations, 40 runs
@@ -109,8 +111,6 @@ walker never reached: three-holders
 walker did not reach, as expected: reset
 unknown: explorer small: read-back: no time
 unsupported: walker: swap-mapping: the subject cannot swap
-
-{argument(tmp_path)}
 
 vllm-v0==0.2.7 is refuted: refcount-exact. 2.5 s, seed 7.
 """
@@ -130,11 +130,38 @@ def test_brackets_in_a_message_are_no_markup(
     assert "table [red] is [1, 2], not [/]" in capsys.readouterr().out
 
 
-def test_a_narrow_terminal_folds_the_table_and_cuts_nothing(
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_report_at_a_terminal_fits_its_width_and_cuts_nothing(
+    refuted: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str], width: int
+) -> None:
+    refuted.checks[1].text = "the search of this scope did not end, because the states of the scope are too many for it"
+    refuted.checks.append(Check("prover/cow-copied", "prover", "cow-copied", Verdict.PROVED))
+    print_report(refuted, tmp_path, Console(force_terminal=True, no_color=True, color_system=None, width=width))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("refcount-exact is refuted for vllm-v0==0.2.7 at step")
+    assert [line for line in lines if len(line) > width and not line.startswith(("  Repeat: ", "  Saved: "))] == []
+    assert "…" not in "".join(lines)
+    assert " ".join(" ".join(lines).split()).count("because the states of the scope are too many for it") == 1
+    assert lines[-1] == "vllm-v0==0.2.7 is refuted: refcount-exact. 2.5 s, seed 7."
+
+
+def test_a_terminal_too_narrow_for_the_table_has_a_line_for_each_judge(
     refuted: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_report(refuted, tmp_path, Console(force_terminal=True, no_color=True, width=30))
-    assert "…" not in capsys.readouterr().out
+    print_report(refuted, tmp_path, Console(force_terminal=True, no_color=True, color_system=None, width=30))
+    lines = capsys.readouterr().out.splitlines()
+    assert "explorer: 1 unknown" in lines
+    assert "…" not in "".join(lines)
+
+
+def test_a_failure_comes_whole_before_an_excused_finding_that_broke_alike(refuted: Result, tmp_path: Path) -> None:
+    known = replace(refuted.checks[2], id="explorer/refcount-exact", judge="explorer", excused="known until 2027-01-31")
+    refuted.checks.insert(0, known)
+    lines = plain_text(refuted, tmp_path).splitlines()
+    failure = lines.index("refcount-exact is refuted for vllm-v0==0.2.7 at step 2 (walker).")
+    excused = lines.index("refcount-exact is noted for vllm-v0==0.2.7 at step 2 (explorer).")
+    assert failure == 0 < excused
+    assert [line for line in lines if line.startswith("  Repeat: ")] == [lines[failure + 3], lines[excused + 4]]
 
 
 def test_junit_has_a_case_for_each_check(refuted: Result, tmp_path: Path) -> None:
@@ -188,11 +215,12 @@ def test_a_note_is_no_failure_in_junit(passed: Result, tmp_path: Path) -> None:
 
 def test_the_summary_begins_with_the_verdict_and_folds_the_argument(refuted: Result, tmp_path: Path) -> None:
     text = markdown(refuted, tmp_path)
-    assert text.startswith(
-        "## kvproof verify\n\n❌ **vllm-v0==0.2.7 is refuted: refcount-exact.** Seed 7.\n\n| property |"
-    )
-    assert "| read-back | unknown ×1, exhausted ×1 | not refuted |" in text
-    assert f"at step 2 (walker).</summary>\n\n```text\n{argument(tmp_path)}\n```\n\n</details>" in text
+    verdict = "❌ **vllm-v0==0.2.7 is refuted: refcount-exact.** Seed 7."
+    assert text.startswith(f"## kvproof verify\n\n{verdict}\n\nIf it is broken, a user of the server sees:")
+    assert "| read-back | unknown | not refuted |" in text
+    details = argument(tmp_path).partition("\n")[2]
+    assert f"at step 2 (walker).</summary>\n\n```text\n{details}\n```\n\n</details>" in text
+    assert text.index("<details open>") < text.index("| property |")
 
 
 def test_the_summary_is_not_broken_by_what_an_engine_says(refuted: Result, tmp_path: Path) -> None:
@@ -210,7 +238,7 @@ def test_the_summary_stays_below_its_limit_and_says_what_it_left_out(refuted: Re
     refuted.messages = ["m" * 2_000_000]
     text = markdown(refuted, tmp_path)
     assert len(text.encode()) < SUMMARY_BYTES_MAX
-    num_listed = text.count("<details>")
+    num_listed = text.count("<details open>")
     assert num_listed > 5
     assert f"{40 - num_listed} more counterexamples are in report.txt." in text
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kvproof.reports.result import Check, Result, WitnessCount
-from kvproof.reports.summary import cell, judges, properties, sentence, work
+from kvproof.reports.summary import advice, cell, judges, properties, properties_by_verdict, sentence, work
 from kvproof.spec.verdict import Verdict
 
 
@@ -47,23 +47,23 @@ def test_a_missed_hit_is_noted_and_does_not_refute(passed: Result) -> None:
 @pytest.mark.parametrize(
     ("property", "judge", "expected"),
     [
-        ("read-back", "explorer", ("unknown ×1, exhausted ×1", Verdict.UNKNOWN)),
+        ("read-back", "explorer", ("unknown", Verdict.UNKNOWN)),
         ("read-back", "walker", ("not refuted", Verdict.NOT_REFUTED)),
         ("swap-mapping", "walker", ("unsupported", Verdict.UNSUPPORTED)),
         ("swap-mapping", "explorer", ("–", None)),
     ],
 )
-def test_a_cell_keeps_verdicts_of_several_scopes_apart(
+def test_a_cell_is_the_weakest_verdict_of_its_scopes(
     refuted: Result, property: str, judge: str, expected: tuple[str, Verdict | None]
 ) -> None:
     assert cell(refuted, property, judge) == expected
 
 
-def test_the_weakest_verdict_of_a_cell_stands_first(refuted: Result) -> None:
+def test_the_weakest_verdict_counts(refuted: Result) -> None:
     refuted.checks.append(Check("walker/read-back/append", "walker", "read-back", Verdict.REFUTED))
     refuted.checks.append(Check("walker/read-back/fork", "walker", "read-back", Verdict.UNKNOWN))
-    words = "refuted ×1, unknown ×1, not refuted ×1"
-    assert cell(refuted, "read-back", "walker") == (words, Verdict.REFUTED)
+    assert cell(refuted, "read-back", "walker") == ("refuted", Verdict.REFUTED)
+    assert properties_by_verdict(refuted, "walker") == {Verdict.REFUTED: 2, Verdict.UNSUPPORTED: 1}
 
 
 def test_properties_stand_in_the_order_of_the_specification(refuted: Result) -> None:
@@ -74,3 +74,14 @@ def test_properties_stand_in_the_order_of_the_specification(refuted: Result) -> 
 
 def test_the_checks_of_one_search_count_its_work_once(refuted: Result) -> None:
     assert work(refuted) == {"explorer": {"states": 1188}, "walker": {"operations": 1_000_000, "runs": 40}}
+
+
+def test_an_inconclusive_run_says_what_to_do(passed: Result) -> None:
+    assert advice(passed) == []
+    passed.checks[0].verdict = Verdict.UNKNOWN
+    passed.witnesses = [WitnessCount("pool-full", "walker", 0)]
+    decide, reach = advice(passed)
+    assert decide == "To decide the unknown checks, raise --budget; more work is needed by explorer."
+    assert reach.startswith("To reach pool-full, raise --budget (walker needs more operations).")
+    passed.run.is_complete = False
+    assert advice(passed)[0] == "The run did not finish: run the command again."

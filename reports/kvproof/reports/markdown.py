@@ -48,7 +48,9 @@ def _folded(found: Counterexample) -> str:
     text = _cut(found.text_of_details(), PART_BYTES_MAX)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     is_open = " open" if found.check.is_failure else ""
-    return f"<details{is_open}><summary>{escape(found.headline)}</summary>\n\n{fence}text\n{text}\n{fence}\n\n</details>"
+    return (
+        f"<details{is_open}><summary>{escape(found.headline)}</summary>\n\n{fence}text\n{text}\n{fence}\n\n</details>"
+    )
 
 
 def _fitted(head: list[str], examples: list[str], tail: list[str]) -> str:

@@ -137,7 +137,9 @@ def advice(result: Result) -> list[str]:
     if not result.run.is_complete:
         sentences.append("The run did not finish: run the command again.")
     elif open_judges and option:
-        sentences.append(f"To decide the unknown checks, raise {option}; more work is needed by {_listed(open_judges)}.")
+        sentences.append(
+            f"To decide the unknown checks, raise {option}; more work is needed by {_listed(open_judges)}."
+        )
     unmet = result.unmet_witnesses()
     if unmet and option:
         names = _listed(dict.fromkeys(witness.name for witness in unmet))

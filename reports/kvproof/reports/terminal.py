@@ -140,7 +140,8 @@ def _print_judges(result: Result, console: Console) -> None:
         cells = [Text(str(of_judge[one]) if of_judge[one] else "–", style=STYLES[one]) for one in verdicts]
         table.add_row(Text(printable(judge)), *cells)
     width = console.width if console.is_terminal else WIDTH_OF_LOG
-    if Measurement.get(console, console.options, table).minimum <= width:
+    unlimited = console.options.update(max_width=WIDTH_OF_PLAIN_TEXT)
+    if Measurement.get(console, unlimited, table).maximum <= width:
         console.print(table)
         return
     for judge, of_judge in counts.items():
@@ -237,6 +238,7 @@ def _witness_lines(result: Result) -> Iterator[Line]:
 
 BUSY_MIN = 0.9
 GOAL_WORDS = {True: ("met", ""), False: ("missed", "yellow"), None: ("not compared", "yellow")}
+
 
 def device_lines(plane: DataPlane) -> Iterator[Line]:
     """Lines about the compared bytes, the planted faults, the generated text, the speeds and the baseline."""

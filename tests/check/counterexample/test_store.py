@@ -110,10 +110,12 @@ def test_a_replay_fails_while_the_manager_is_broken_and_passes_once_it_is_fixed(
     fixed = replay(crash_file, trusted=TRUSTED)
 
     assert broken.status is ReplayStatus.FAILED
-    assert broken.text.splitlines()[1:9] == [
+    assert broken.text.splitlines()[1:11] == [
         f"refcount-exact is refuted for {manager}:Adapter at step 4 (walker).",
-        "  fork(1, 2): refcount of block 1: the specification says 2, the subject 1",
+        "  fork(sequence 1, into 2): refcount of block 1: the specification says 2, the subject 1",
+        "  expected: 2   observed: 1",
         "  A block's refcount is the number of block-table entries that name it.",
+        f"  Repeat: kvproof replay {crash_file} --subject {manager}:Adapter",
         "  The steps, with block_size 1, num_gpu_blocks 2:",
         *[f"    {number}  {step}" for number, step in enumerate(STEPS, start=1)],
     ]
@@ -144,7 +146,7 @@ def test_a_replay_that_does_not_repeat_is_nondeterministic(crash_file: Path, alt
     assert done.status is ReplayStatus.FAILED
     assert done.finding is not None
     assert done.finding.property == "nondeterministic"
-    assert "can_admit(1), answered <Admission.NEVER: 'NEVER'>, then <Admission.OK: 'OK'>" in done.text
+    assert "can_admit(1); it answered <Admission.NEVER: 'NEVER'>, then <Admission.OK: 'OK'>" in done.text
 
 
 @pytest.mark.parametrize(

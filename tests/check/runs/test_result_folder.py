@@ -104,7 +104,9 @@ def test_a_run_that_has_no_room_for_its_counterexample_tells_it_with_its_steps(f
     assert done.exit_code == 1
     lines = done.output.splitlines()
     start = lines.index("refcount-exact is refuted for faulty.py:Forgetful (explorer).")
-    assert lines[start + 2 : start + 8] == [
+    assert lines[start + 1 : start + 9] == [
+        "  fork(sequence 1, into 2): refcount of block 0: the specification says 2, the subject 1",
+        "  expected: 2   observed: 1",
         "  The steps, with block_size 1, num_gpu_blocks 1:",
         "    1  new(group 1, sequence 1, 1 token: 0)",
         "    2  admit(group 1)             admitted; sequence 1: block 0",

@@ -98,7 +98,7 @@ def test_each_check_is_on_disk_before_the_stage_goes_on(tmp_path: Path) -> None:
 def test_a_refutation_exits_with_one_and_is_printed_at_once(tmp_path: Path) -> None:
     run = session(tmp_path, stage("a", check("a", Verdict.REFUTED, "block 1")), stage("b", passed("b")))
     assert run.run() is Exit.REFUTED
-    assert run.progress.lines[:3] == ["begin a", "advance 1000", "refuted: a/read-back: block 1"]  # type: ignore[attr-defined]
+    assert run.progress.lines[:3] == ["begin a (1 of 2)", "advance 1000", "refuted: a/read-back: block 1"]  # type: ignore[attr-defined]
 
 
 def test_an_interrupt_keeps_what_was_found_and_is_inconclusive(tmp_path: Path) -> None:
@@ -219,7 +219,8 @@ def test_a_signal_leaves_a_readable_result_and_exit_code_4(tmp_path: Path, numbe
     assert out.splitlines()[0].endswith("seed 7, budget 600 s")
     assert out.splitlines()[-1].startswith("Inconclusive for s: 1 check is unknown; the run did not finish. ")
     assert out.splitlines()[-1].endswith(" s, seed 7.")
-    assert (tmp_path / "report.txt").read_text() in out
+    assert f"Every property under every judge: {tmp_path / 'report.txt'}" in out.splitlines()
+    assert (tmp_path / "report.txt").read_text().endswith(f"\n{out.splitlines()[-1]}\n")
 
 
 def test_a_killed_run_leaves_a_readable_unfinished_result(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out
         from kvproof.reports.terminal import print_report
 
         result = read(folder / RESULT, Result)
-        print_report(result, folder, output())
         Store(folder).write_reports(result)
         Store(folder).write_device_page(result)
+        print_report(result, folder, output())
         raise typer.Exit(result.exit_code())

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from kvproof.check.counterexample.steps import narrated
 from kvproof.check.counterexample.store import (
     Factory,
     can_be_drawn,
@@ -52,7 +53,8 @@ class KeptFinding:
     @property
     def text(self) -> str:
         """The text of the finding, and the steps that failed."""
-        lines = [self.found.finding.text, *self.problems]
+        found = self.found
+        lines = [narrated(found.finding, found.config, found.operations), *self.problems]
         if self.problems and self.raw is not None:
             lines.append(f"the run as it was found is in {self.raw}")
         return "\n".join(lines)

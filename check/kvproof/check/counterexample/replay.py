@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import groupby
 from pathlib import Path
 
-from kvproof.check.counterexample.steps import steps_of
+from kvproof.check.counterexample.steps import narrated, steps_of
 from kvproof.check.counterexample.store import Factory, load, refutation
 from kvproof.check.counterexample.trace_schema import config_of, operations_of
 from kvproof.check.oracle.replay import ReplayResult, nondeterministic, replay_twice
@@ -74,7 +74,7 @@ def _refuted_again(
         trace,
         subject=name,
         property=finding.property,
-        text=finding.text,
+        text=narrated(finding, config, operations[:length]),
         operations=trace.operations[:length],
         steps=steps_of(done, config, operations[:length]),
     )

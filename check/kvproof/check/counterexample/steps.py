@@ -6,6 +6,7 @@ left column is the call of the engine, the right one what the manager did. There
 the level (`Level.frame`).
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from kvproof.spec.trace import Operation, Trace
 COLUMN_MAX = 44
 NOT_ENABLED = "(not possible here, passed over)"
 NOT_REACHED = "(not reached)"
+ARGUMENTS = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"  # in parentheses, which may hold tuples of tuples
 
 
 def describe_steps(
@@ -41,6 +43,19 @@ def steps_of(done: ReplayResult, config: Config, operations: Sequence[Operation]
     answers += [NOT_REACHED] * (len(calls) - len(answers))
     width = min(COLUMN_MAX, max((len(c) for c, a in zip(calls, answers, strict=True) if a), default=0))
     return [f"{c:<{width}}   {a}".rstrip() for c, a in zip(calls, answers, strict=True)]
+
+
+def narrated(finding: Finding, config: Config, operations: Sequence[Operation]) -> str:
+    """The text of a finding in which the operations ended, in the words of the steps, and its two values side by side.
+
+    A text that begins with the last operation as the judge calls it, `admit(7, 1)`, begins with its step instead,
+    `admit(group 7)`.
+    """
+    text = finding.text
+    if operations:
+        call = re.match(rf"{operations[-1][0]}{ARGUMENTS}", text)
+        text = text if call is None else f"{typed(operations[-1]).text(config)}{text[call.end() :]}"
+    return f"{text}\n{finding.comparison}".rstrip()
 
 
 # What the subject did ----------------------------------------------------------------------------------------------
@@ -106,7 +121,8 @@ def replay_frames(
     outcome = "nothing is refuted."
     if done.finding is not None:
         recorder.mark(done.finding)
-        outcome = f"{done.finding.property} is refuted at step {len(done.steps)}: {done.finding.text}"
+        text = narrated(done.finding, config, operations[: len(done.steps)])
+        outcome = f"{done.finding.property} is refuted at step {len(done.steps)}: {text}"
     steps = ["open", *steps_of(done, config, operations[: len(done.steps)])]
     frames = [replace(frame, step=step) for frame, step in zip(recorder.frames, steps, strict=True)]
     return ReplayFrames(

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from kvproof.check.counterexample.steps import describe_steps, replay_frames
+from kvproof.check.counterexample.steps import describe_steps, narrated, replay_frames
 from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
@@ -104,7 +104,7 @@ def raw_trace(subject: str, found: Counterexample, judge: str, seed: int, num_op
     return Trace(
         subject,
         finding.property,
-        finding.text,
+        narrated(finding, config, found.operations),
         msgspec.to_builtins(fields),
         listed,
         judge,

@@ -260,7 +260,7 @@ def difference(one: ReplayResult, other: ReplayResult) -> str | None:
         if str(first) != str(second) or (ends_alike and number == len(calls) == len(others)):
             break
         if first.text != second.text:
-            return f"call {number}, {first}, answered {_cut(first.text)}, then {_cut(second.text)}"
+            return f"call {number}, {first}; it answered {_cut(first.text)}, then {_cut(second.text)}"
     if not ends_alike:
         return f"first {_outcome(one.finding)}, then {_outcome(other.finding)}"
     return None

@@ -7,13 +7,14 @@ from typing import Any
 from kvproof.spec.trace import Operation
 
 CONTRACT = "contract "  # how the cause begins if the call was outside the contract of the engine
-MECHANISM_CHARACTERS = 60
+LINE_CHARACTERS, COLUMN_GAP = 60, "   "  # of a comparison in one line
 
 
 class Finding(Exception):
     """One property is refuted.
 
-    sentence: what is wrong; `$expected`, `$observed` and `$sequence` in it stand for the fields of these names.
+    sentence: what is wrong; `$expected`, `$observed` and `$sequence` in it stand for the fields of these names. A
+    sentence that names `$expected` first compares the two.
     cause: which call raised which exception, if one did. call: the call that the finding is about, with arguments.
     expected: what the specification says. observed: what the subject shows. blocks: the ids of the blocks concerned.
     sequence: the sequence concerned, as a text.
@@ -41,18 +42,28 @@ class Finding(Exception):
         return text_of(self)
 
     @property
+    def comparison(self) -> str:
+        """What was expected beside what was observed; empty if the finding does not compare two values."""
+        expected, observed = self.sentence.find("$expected"), self.sentence.find("$observed")
+        if self.expected is None or self.observed is None or expected > observed:
+            return ""
+        lines = f"expected: {self.expected}", f"observed: {self.observed}"
+        return (COLUMN_GAP if sum(map(len, lines)) <= LINE_CHARACTERS else "\n").join(lines)
+
+    @property
     def kind(self) -> tuple[str, str]:
         """What a shorter run must show to be the same finding: the property, and which call raised what."""
         return self.property, self.cause
 
     def mechanism(self, operation: str) -> str:
-        """How the property broke, without numbers: the cause, or else the operation, and the sentence.
+        """How the property broke, without numbers: the cause, or else the operation, and the whole sentence.
 
         Reports print it, and a list of known findings is compared with it.
         """
         _, _, rest = self.text.partition(": ")
-        words = re.sub(r"[-\d(),.\[\]' ]+", " ", (rest or self.text).partition(";")[0]).strip().replace(" :", ":")
-        return f"{self.cause or operation}: {words[:MECHANISM_CHARACTERS].rstrip()}"
+        sentence = (rest or self.text).partition("\n")[0].partition(";")[0]
+        words = re.sub(r"[-\d(),.\[\]' ]+", " ", sentence).strip().replace(" :", ":")
+        return f"{self.cause or operation}: {words}"
 
     def key(self, operations: Sequence[Operation]) -> tuple[str, str]:
         """The identity of the finding in which the operations ended: its property and its mechanism."""

@@ -1,7 +1,7 @@
 """Terminal output of a running command: colours and a progress line on a terminal, plain lines in CI or a pipe.
 
-A log of CI has a line every few seconds, so that a reader sees that the run goes on. Any other file or pipe has only the
-lines with which a stage begins and ends.
+A log of CI has a line every few seconds, so that a reader sees that the run goes on. Any other file or pipe has only
+the lines with which a stage begins and ends.
 
 If standard output can no longer be written, because its reader has closed the pipe or the disk is full, the command
 goes on without it: the run and its files matter more. Unless the reader left on purpose, that is reported once, and

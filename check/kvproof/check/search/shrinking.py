@@ -29,6 +29,7 @@ from kvproof.check.oracle.level import settings_of, typed
 from kvproof.check.oracle.replay import Counterexample, finding_of, is_same_failure, located
 from kvproof.check.protocol.manager import Config
 from kvproof.check.search.random_walk import WalkOptions, walk
+from kvproof.check.search.renumbering import renumbered
 from kvproof.check.search.shrinking_worlds import smaller_worlds
 from kvproof.check.search.strategies import Strategy
 from kvproof.spec.trace import Operation
@@ -269,6 +270,11 @@ def _renamed(operation: Operation, old: int, new: int) -> Operation:
     return operation
 
 
+def small_numbers(shrinker: Shrinker) -> None:
+    """Number groups, sequences and the like from 1."""
+    shrinker.consider_operations(renumbered(shrinker.best.operations))
+
+
 PASSES = (
     drain_at_once,
     smaller_worlds,
@@ -279,6 +285,7 @@ PASSES = (
     fewer_samples,
     smaller_pools,
     one_holder_for_two,
+    small_numbers,
 )
 
 
