@@ -24,7 +24,11 @@ Known faults of earlier managers, and what this one does instead (each has a tes
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kvproof.spec.extras import require_extra
+
 from .admission import AllocStatus as AllocStatus
+from .block_arithmetic import num_cpu_blocks as num_cpu_blocks
+from .block_arithmetic import num_gpu_blocks as num_gpu_blocks
 from .block_manager import BlockManager as BlockManager
 from .block_manager import SelfAttnBlockSpaceManager as SelfAttnBlockSpaceManager
 from .cached_blocks import CacheMetricData as CacheMetricData
@@ -89,8 +93,6 @@ if TYPE_CHECKING:
     from .kv_memory import ModelGeometry as ModelGeometry
     from .kv_memory import free_bytes as free_bytes
     from .kv_memory import num_blocks as num_blocks
-    from .kv_memory import num_cpu_blocks as num_cpu_blocks
-    from .kv_memory import num_gpu_blocks as num_gpu_blocks
     from .kv_memory import profile_num_available_blocks as profile_num_available_blocks
 
 _WITH_TORCH = {
@@ -101,8 +103,6 @@ _WITH_TORCH = {
         "ModelGeometry",
         "free_bytes",
         "num_blocks",
-        "num_cpu_blocks",
-        "num_gpu_blocks",
         "profile_num_available_blocks",
     ),
 }
@@ -112,5 +112,6 @@ def __getattr__(name: str) -> Any:
     """Import a name that needs torch when it is used: importing torch takes longer than most commands."""
     for module, names in _WITH_TORCH.items():
         if name in names:
+            require_extra("device", f"kvproof.impl.{name}")
             return getattr(import_module(f".{module}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,30 +3,36 @@
 A layer of a pool is one tensor over one piece of memory. As bytes it is one or two *planes* of shape `[blocks, bytes]`:
 two if keys and values are stored apart, one if each block has them side by side or if there are no values. Moving a
 block means moving its row in every plane as bytes, whatever the element type, so NaNs keep their bits.
+
+torch is imported when a type or a tensor is asked for: the proofs read this file without torch.
 """
+
+from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from enum import Enum
-
-import torch
+from typing import TYPE_CHECKING
 
 from .errors import InvalidValueError, require_at_least
 
-CACHE_DTYPES = {
-    "float": torch.float32,
-    "float32": torch.float32,
-    "half": torch.float16,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
+if TYPE_CHECKING:
+    import torch
+
+CACHE_DTYPES = {  # the name of a type of caches, and that of torch's type
+    "float": "float32",
+    "float32": "float32",
+    "half": "float16",
+    "float16": "float16",
+    "bfloat16": "bfloat16",
     # vLLM stores fp8 caches as plain bytes; the two torch types have names of their own.
-    "fp8": torch.uint8,
-    "fp8_e4m3": torch.uint8,
-    "fp8_e5m2": torch.uint8,
-    "float8_e4m3fn": torch.float8_e4m3fn,
-    "float8_e5m2": torch.float8_e5m2,
-    "int8": torch.int8,
-    "uint8": torch.uint8,
+    "fp8": "uint8",
+    "fp8_e4m3": "uint8",
+    "fp8_e5m2": "uint8",
+    "float8_e4m3fn": "float8_e4m3fn",
+    "float8_e5m2": "float8_e5m2",
+    "int8": "int8",
+    "uint8": "uint8",
 }
 
 
@@ -37,6 +43,11 @@ class KVLayout(Enum):
     NHD = "[blocks, 2, N, H, head size]"
     HND = "[blocks, 2, H, N, head size]"
     LATENT = "[blocks, N, head size]"
+
+    @property
+    def num_planes(self) -> int:
+        """Number of separate pieces of memory of one block of one layer."""
+        return 2 if self is KVLayout.TWO_PLANES else 1
 
 
 def cache_dtype(name: str | torch.dtype, model_dtype: torch.dtype | None = None) -> torch.dtype:
@@ -49,9 +60,12 @@ def cache_dtype(name: str | torch.dtype, model_dtype: torch.dtype | None = None)
         if model_dtype is None:
             raise InvalidValueError("dtype", name, "auto needs a model_dtype")
         return cache_dtype(model_dtype)
-    dtype = name if isinstance(name, torch.dtype) else CACHE_DTYPES.get(name)
-    if dtype is None or dtype not in CACHE_DTYPES.values():
+    import torch
+
+    asked = str(name).removeprefix("torch.") if isinstance(name, torch.dtype) else CACHE_DTYPES.get(name, "")
+    if asked not in CACHE_DTYPES.values():
         raise InvalidValueError("dtype", name, f"it must be auto or one of {', '.join(CACHE_DTYPES)}")
+    dtype: torch.dtype = getattr(torch, asked)
     return dtype
 
 
@@ -101,14 +115,15 @@ class KVBlockShape:
 
     @property
     def num_planes(self) -> int:
-        """Number of separate pieces of memory of one block of one layer."""
-        return 2 if self.layout is KVLayout.TWO_PLANES else 1
+        return self.layout.num_planes
 
     def bytes_per_layer(self) -> int:
         return block_bytes(self.block_size, 1, self.num_kv_heads, self.head_size, self.dtype, latent=self.latent)
 
     def allocate(self, num_blocks: int, device: torch.device, *, pinned: bool = False) -> torch.Tensor:
         """Return the bytes of one layer, all zero."""
+        import torch
+
         size = num_blocks * self.bytes_per_layer()
         return torch.zeros(size, dtype=torch.uint8, device=device, pin_memory=pinned)
 
@@ -129,6 +144,8 @@ class KVBlockShape:
 
     def planes(self, memory: torch.Tensor) -> list[torch.Tensor]:
         """Return the planes of one layer as `[blocks, words]`; a word is the widest integer that divides a row."""
+        import torch
+
         row_bytes = self.bytes_per_layer() // self.num_planes
         word = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}[math.gcd(row_bytes, 8)]
         num_blocks = memory.numel() // self.bytes_per_layer()

@@ -12,8 +12,6 @@ recently are dropped when memory is needed, so they count as free.
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from fractions import Fraction
-from math import floor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .block_arithmetic import num_blocks_that_fit
+from .block_arithmetic import num_cpu_blocks, num_gpu_blocks
 from .errors import InvalidValueError, require_at_least
 from .kv_layout import block_bytes
 
@@ -95,25 +93,6 @@ class MemoryUse(NamedTuple):
 def default_device() -> torch.device:
     """CUDA if there is a CUDA device, else main memory."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def num_gpu_blocks(total_bytes: int, utilization: float, peak_bytes: int, bytes_per_block: int) -> int:
-    """floor((total × utilization - peak) / block bytes), at least 0; utilization in (0, 1], taken as a decimal.
-
-    Source: vLLM 0.6, worker/worker.py, determine_num_available_blocks.
-    """
-    require_at_least("bytes_per_block", bytes_per_block, 1)
-    if not 0 < utilization <= 1:
-        raise InvalidValueError("utilization", utilization, "it must be above 0 and at most 1")
-    # As a decimal: 0.7 of 10 bytes is 7 bytes, and with binary fractions it would be a little less.
-    share = floor(total_bytes * Fraction(str(utilization)))
-    return num_blocks_that_fit(share - peak_bytes, bytes_per_block)
-
-
-def num_cpu_blocks(swap_space_bytes: int, bytes_per_block: int) -> int:
-    """floor(swap space / block bytes), at least 0. Source: as `num_gpu_blocks`."""
-    require_at_least("bytes_per_block", bytes_per_block, 1)
-    return num_blocks_that_fit(swap_space_bytes, bytes_per_block)
 
 
 def free_bytes(device: torch.device | str | None = None) -> int:

@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kvproof.reports.data_plane_result import Bandwidth, Comparison, DataPlane, HostCost, MovedCase, Speed
 from kvproof.reports.result import Result
 from kvproof.reports.summary import sentence
 from kvproof.reports.template import render
+from kvproof.spec.extras import reason_missing
 from kvproof.spec.verdict import Exit
 
 PAGE = "device.html"
 TEMPLATE = "device_page.html"
 GREEN, RED, AMBER = "right", "wrong", "open"
 COLOUR_OF = {Exit.OK: GREEN, Exit.REFUTED: RED}
+
+Data = TypeVar("Data")
 
 
 class Cell(NamedTuple):
@@ -44,8 +47,6 @@ class Matrix(NamedTuple):
 
 def device_page(result: Result) -> str:
     """Render the page. Raises ValueError for a result without a data plane."""
-    from markupsafe import Markup
-
     plane = result.data_plane
     if plane is None:
         raise ValueError("the result has no data plane")
@@ -62,11 +63,19 @@ def device_page(result: Result) -> str:
         failed=[case for case in plane.cases if case.status == "failed"],
         bytes_proven=sum(case.bytes_proven for case in plane.cases),
         kinds=plane.caught_by_kind(),
-        speeds_plot=Markup(speeds_plot(bandwidth)) if bandwidth and bandwidth.moves else "",
-        costs_plot=Markup(costs_plot(bandwidth.host_costs)) if bandwidth and bandwidth.host_costs else "",
-        comparison_plot=Markup(comparison_plot(plane.comparisons)) if plane.comparisons else "",
+        speeds_plot=drawn(speeds_plot, bandwidth) if bandwidth and bandwidth.moves else "",
+        costs_plot=drawn(costs_plot, bandwidth.host_costs) if bandwidth and bandwidth.host_costs else "",
+        comparison_plot=drawn(comparison_plot, plane.comparisons) if plane.comparisons else "",
         messages=[*result.messages, *plane.notes],
     )
+
+
+def drawn(plot: Callable[[Data], str], data: Data) -> Markup:
+    """The plot of the data, or a sentence if matplotlib is not installed."""
+    from markupsafe import Markup
+
+    reason = reason_missing("device", "This plot")
+    return Markup("<p>{}</p>").format(reason) if reason else Markup(plot(data))
 
 
 def matrices(plane: DataPlane) -> list[Matrix]:
@@ -110,6 +119,7 @@ def percent(share: float) -> str:
 
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 

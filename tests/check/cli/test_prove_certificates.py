@@ -2,6 +2,7 @@
 
 import errno
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -226,7 +227,7 @@ def test_the_command_refuses_what_cannot_be_certified(tmp_path: Path, monkeypatc
     ):
         done = kvproof_prove(*arguments)
         assert (done.exit_code, message in done.stderr) == (Exit.USAGE, True), done.output
-    monkeypatch.setattr(second_solver, "NAME", "no_such_solver")
+    monkeypatch.setitem(sys.modules, "cvc5", None)
     done = kvproof_prove("--certificates", str(tmp_path))
     assert done.exit_code == Exit.USAGE
     assert "--certificates needs cvc5, which is not installed" in done.stderr

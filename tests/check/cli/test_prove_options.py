@@ -1,6 +1,7 @@
 """The optional parts of `kvproof prove`: a second solver, SMT-LIB files, cores, a baseline of efforts."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from kvproof.check.cli.app import app
 from kvproof.check.cli.prove_options import compare_answers
 from kvproof.models.proofs.induction import Induction
 from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.solvers import second_solver
 from kvproof.models.solvers.solving import Answer, ProofOutcome
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.language import COLLECTED
@@ -44,7 +44,7 @@ def test_a_second_solver_proves_it_again_and_each_answer_is_a_check_of_its_own()
 
 
 def test_a_missing_second_solver_is_an_error_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(second_solver, "NAME", "no_such_solver")
+    monkeypatch.setitem(sys.modules, "cvc5", None)
     done = kvproof_prove("--second-solver")
     assert done.exit_code == Exit.USAGE
     assert "pip install 'kvproof[second-solver]'" in done.stderr

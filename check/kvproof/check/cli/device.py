@@ -7,6 +7,7 @@ import typer
 
 from kvproof.check.cli.options import DEFAULT_FOLDER, JsonOption, OutOption, SeedOption, seconds_option, settled_seed
 from kvproof.check.runs.errors import UsageError, error_boundary
+from kvproof.spec.extras import require_extra
 
 TIMING_SECONDS_MAX = 8.0
 
@@ -97,6 +98,7 @@ def settled_device(asked: str) -> tuple[str, dict[str, str], str]:
     """The device to use, facts of the machine for the report, and a note. Raises UsageError."""
     if asked not in ("auto", "cpu", "cuda"):
         raise UsageError(f"there is no device {asked!r}; --device must be auto, cpu or cuda")
+    require_extra("device", "the data plane")
     try:
         import torch
     except ImportError as error:

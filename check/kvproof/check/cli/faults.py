@@ -8,6 +8,7 @@ import typer
 
 from kvproof.check.cli.options import JsonOption, jobs_option
 from kvproof.check.runs.errors import UsageError, error_boundary
+from kvproof.spec.extras import require_extra
 
 
 class Faulty(str, Enum):
@@ -91,6 +92,7 @@ def faults(
             if judge or deletions_only:
                 raise UsageError("--judge and --deletions choose faults of the specification; leave them out")
             raise typer.Exit(run_catalogue(tuple(only or ()), jobs, json, out, resume))
+        require_extra("prove", "kvproof faults --of spec")
         from kvproof.check.cli.faults_run import FaultRequest, run_faults
 
         judges = tuple(one.value for one in FaultJudge if not judge or one in judge)

@@ -7,6 +7,7 @@ import typer
 
 from kvproof.check.cli.options import JsonOption, jobs_option, seconds_option
 from kvproof.check.runs.errors import UsageError, error_boundary
+from kvproof.spec.extras import require_extra
 
 PROVER_SEED_MAX = 2**31 - 1  # the largest that Z3 accepts
 PROVER_SECONDS_MAX = 1_400.0  # Z3 counts effort in 32 bits
@@ -87,6 +88,9 @@ def prove(
     none is found, the obligation is unknown.
     """
     with error_boundary(json):
+        require_extra("prove", "kvproof prove")
+        if second_solver or certificates is not None:
+            require_extra("second-solver", "--second-solver" if second_solver else "--certificates")
         from kvproof.check.cli.prove_options import ProofOptions
         from kvproof.check.cli.prove_run import ProofRequest, run_proofs
         from kvproof.models.solvers.solving import Settings

@@ -70,9 +70,6 @@ class ProofOptions:
             raise UsageError("--save-baseline needs a run of everything; leave out --only and --text")
         if self.certificates is not None and is_other_text:
             raise UsageError("certificates are about the specification as it is; leave out --text")
-        for option in ("--second-solver",) * self.second_solver + ("--certificates",) * (self.certificates is not None):
-            if not second_solver.is_installed():
-                raise UsageError(f"{option} needs cvc5, which is not installed: pip install 'kvproof[second-solver]'")
         for option, folder in (("--smt2", self.smt2), (f"--{CERTIFICATES}", self.certificates)):
             if folder is not None:
                 require_folder(folder, option)

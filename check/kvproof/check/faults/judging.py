@@ -27,7 +27,7 @@ from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure
 from kvproof.check.subjects import UnknownSubject
-from kvproof.models.solvers.workers import deaf_to_interrupts
+from kvproof.models.solvers.interrupts import deaf_to_interrupts
 
 WALK, SCOPES, HYPOTHESIS = "walk", "scopes", "hypothesis"
 NOBODY, EQUIVALENT, BLIND_SPOT, NOT_JUDGED = "nobody", "equivalent", "blind spot", "not judged"

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput
+from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput, left_out
 from kvproof.reports.data_plane_result import DataPlane
 from kvproof.reports.result import Check, WitnessCount
 from kvproof.spec.verdict import Verdict
@@ -40,6 +40,7 @@ NO_PAIRS, NO_MANAGER = "no mapping of this run has such pairs", "no mapping of t
 SECONDS_MIN = 0.2  # with less time, a stage does not start
 # In the gate:
 SUBJECTS, ENGINE = ("kvproof", "kvproof-scheduler"), "engine"
+GENERATED = Check(f"{JUDGE}/{READS}/{GENERATOR}", JUDGE, READS, Verdict.UNKNOWN, text=NOT_RUN)  # of the generator
 NOTHING_TO_MOVE = "it emits neither swaps nor copies, so there are no bytes to move"
 
 
@@ -70,11 +71,11 @@ class DataPlaneOptions:
     plane: DataPlane = field(default_factory=lambda: DataPlane("cpu"))
 
 
-def planned(executors: Sequence[str], verdict: Verdict = Verdict.UNKNOWN, text: str = NOT_RUN) -> list[Check]:
+def planned(executors: Sequence[str]) -> list[Check]:
     """The checks of `correctness_stage`, with their verdict before the run."""
     claims = [(property, name) for name in executors for property in (SWAPS, COPIES)]
     return [
-        Check(f"{JUDGE}/{property}/{name}", JUDGE, property, verdict, text=text)
+        Check(f"{JUDGE}/{property}/{name}", JUDGE, property, Verdict.UNKNOWN, text=NOT_RUN)
         for property, name in [*claims, (HAZARDS, LINTER)]
     ]
 
@@ -259,7 +260,7 @@ def _self_test(found: CorrectnessResult) -> Iterator[WitnessCount]:
 
 def generating_stage(options: DataPlaneOptions, share: float) -> Stage:
     """Generate text through paged memory, and compare it with the text of the same decoder without pages."""
-    planned_checks = [Check(f"{JUDGE}/{READS}/{GENERATOR}", JUDGE, READS, Verdict.UNKNOWN, text=NOT_RUN)]
+    planned_checks = [GENERATED]
 
     def run(budget: StageBudget) -> Iterator[StageOutput]:
         if budget.seconds < SECONDS_MIN:
@@ -306,6 +307,12 @@ def generating_stage(options: DataPlaneOptions, share: float) -> Stage:
     return Stage(GENERATOR, share, planned_checks, run)
 
 
+def stages_left_out(reason: str, is_built_in: bool) -> list[Stage]:
+    """The stages of the data plane if it cannot run. is_built_in: the subject is kvproof's own."""
+    generating = [left_out(GENERATOR, [GENERATED], reason)] if is_built_in else []
+    return [left_out(JUDGE, planned((ENGINE,)), reason), *generating]
+
+
 def short_stages(device: str = "cpu", note: str = "") -> tuple[list[Stage], DataPlane]:
     """The stages of a built-in subject on a device, and the part of the result that they fill. note: for the report."""
     plane = DataPlane(device, notes=[note] if note else [])
@@ -322,8 +329,7 @@ def emitted_stages(
 ) -> tuple[list[Stage], DataPlane | None]:
     """The stage of any other manager, and the part of the result that it fills; None if it emits no mappings."""
     if not emits(one):
-        checks = planned((ENGINE,), Verdict.UNSUPPORTED, NOTHING_TO_MOVE)
-        return [Stage(JUDGE, 0, checks, lambda budget: ())], None
+        return [left_out(JUDGE, planned((ENGINE,)), NOTHING_TO_MOVE)], None
     plane = DataPlane("cpu", notes=[f"The mappings are those of {name}; the engine that executed them is kvproof's."])
     options = DataPlaneOptions("cpu", (ENGINE,), is_short=True, manager=EmittingManager(name, make), plane=plane)
     return [correctness_stage(options, share=8)], plane

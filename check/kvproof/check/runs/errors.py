@@ -11,6 +11,7 @@ from typing import IO, Any
 import typer
 
 from kvproof.reports.printable import printable
+from kvproof.spec.extras import MissingExtra
 from kvproof.spec.verdict import Exit
 
 
@@ -69,7 +70,7 @@ def error_boundary(json: Path | None = None) -> Iterator[None]:
         raise
     except StoreError as error:
         raise fail(str(error), error.exit_code) from error
-    except (UsageError, DocumentError, AdapterError) as error:
+    except (UsageError, DocumentError, AdapterError, MissingExtra) as error:
         raise fail(str(error), Exit.USAGE) from error
     except KeyboardInterrupt as error:
         raise fail("interrupted", Exit.INTERRUPTED) from error

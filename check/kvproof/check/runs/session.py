@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Protocol
 
@@ -72,6 +72,11 @@ class Stage:
     planned_checks: list[Check]
     run: Callable[[StageBudget], Iterable[StageOutput]]
     assumptions: tuple[Assumption, ...] = ()
+
+
+def left_out(judge: str, checks: list[Check], reason: str) -> Stage:
+    """The stage of a judge that does not run: each of its checks is unsupported for this reason."""
+    return Stage(judge, 0, [replace(check, verdict=Verdict.UNSUPPORTED, text=reason) for check in checks], lambda _: ())
 
 
 class InterruptedFinding(KeyboardInterrupt):

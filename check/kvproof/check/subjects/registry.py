@@ -14,6 +14,7 @@ from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.loading import EngineError
 from kvproof.check.subjects.own import FORMS, own
+from kvproof.spec.extras import is_installed, not_installed
 
 Factory = Callable[[], ManagerSubject]
 MANAGER, SCHEDULER, POOL = "manager", "scheduler", "pool"
@@ -27,6 +28,7 @@ class Row:
     level: MANAGER, SCHEDULER or POOL. sentence: what it is. make: returns the subject; its argument is the release, or
     the path of a checkout, or missing if the subject has neither. engine: the package that the releases are of.
     releases: the oldest and the newest release that was judged. default: the release that is taken if none is named.
+    needs: a module of an extra of kvproof that the adapter imports.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Row:
     releases: tuple[str, str] | None = None
     default: str = ""
     is_checkout: bool = False
+    needs: str = ""
 
     @property
     def usage(self) -> str:
@@ -102,8 +105,16 @@ ROWS = (
         _by("lmdeploy.LMDeploy"),
         "lmdeploy",
         ("0.18.0", "0.18.0"),
+        needs="numpy",
     ),
-    Row("mini-sglang", MANAGER, "mini-sglang's cache manager", _by("mini_sglang.MiniSGLang"), is_checkout=True),
+    Row(
+        "mini-sglang",
+        MANAGER,
+        "mini-sglang's cache manager",
+        _by("mini_sglang.MiniSGLang"),
+        is_checkout=True,
+        needs="torch",
+    ),
     Row("nano-vllm", MANAGER, "nano-vllm's block manager", _by("nano_vllm.NanoVllm"), is_checkout=True),
     Row(
         "nano-vllm-scheduler",
@@ -113,7 +124,13 @@ ROWS = (
         is_checkout=True,
     ),
     Row(
-        "sglang", MANAGER, "SGLang's pool and prefix cache", _by("sglang.manager.SGLang"), "sglang", ("0.5.9", "0.5.23")
+        "sglang",
+        MANAGER,
+        "SGLang's pool and prefix cache",
+        _by("sglang.manager.SGLang"),
+        "sglang",
+        ("0.5.9", "0.5.23"),
+        needs="torch",
     ),
     Row(
         "transformers",
@@ -122,6 +139,7 @@ ROWS = (
         _by("transformers.scheduler.Transformers"),
         "transformers",
         ("5.20.0", "5.23.0"),
+        needs="torch",
     ),
     Row("vllm-v0", MANAGER, "vLLM's V0 block manager", _vllm_v0(), "vllm", ("0.2.0", V0_NEWEST), V0_DEFAULT),
     Row(
@@ -168,6 +186,8 @@ def find(name: str) -> Factory:
     if row is None:
         raise UnknownSubject(f"there is no subject {name!r}{_suggestion(known)}")
     takes = "a path" if row.is_checkout else "a release" if row.releases else ""
+    if row.needs and not is_installed(row.needs):
+        raise UnknownSubject(not_installed(name, row.needs))
     if separator and not (takes and release):
         raise UnknownSubject(f"{name!r}: {known} takes {f'{takes} after ==' if takes else 'no release'}")
     if row.is_checkout and not release:

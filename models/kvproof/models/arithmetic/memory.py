@@ -11,7 +11,7 @@ from typing import Any
 
 import z3
 
-from kvproof.impl.kv_layout import CACHE_DTYPES, KVBlockShape, KVLayout
+from kvproof.impl.kv_layout import KVLayout
 from kvproof.models.arithmetic.sources import Sources, Subject, assigned, non_negative
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.translation.integer_functions import source_of
@@ -88,7 +88,7 @@ def where_elements_lie(sources: Sources, layout: KVLayout) -> Iterator[Obligatio
         for axis in axes_of(sources.functions["KVBlockShape.typed"], layout)
     ]
     layer = bytes_of_block(subject, z3.IntVal(1), is_latent)
-    planes = KVBlockShape(1, 1, 1, CACHE_DTYPES["uint8"], layout).num_planes
+    planes = layout.num_planes
     row = subject.expression(
         "KVBlockShape.planes",
         assigned(sources.functions["KVBlockShape.planes"], "row_bytes"),

@@ -12,12 +12,17 @@ from typing import Any
 import z3
 
 from kvproof.impl.admission import admission, admission_from_host
-from kvproof.impl.block_arithmetic import num_blocks_for, num_blocks_that_fit, num_window_blocks
+from kvproof.impl.block_arithmetic import (
+    num_blocks_for,
+    num_blocks_that_fit,
+    num_cpu_blocks,
+    num_gpu_blocks,
+    num_window_blocks,
+)
 from kvproof.impl.block_manager import SelfAttnBlockSpaceManager
 from kvproof.impl.device_blocks import DeviceBlocks
 from kvproof.impl.growth import Growth
 from kvproof.impl.kv_layout import KVBlockShape, block_bytes
-from kvproof.impl.kv_memory import num_cpu_blocks, num_gpu_blocks
 from kvproof.impl.vllm_api.block_table import BlockTable
 from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
 from kvproof.models.translation.conditions import Demand

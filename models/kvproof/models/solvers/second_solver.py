@@ -8,7 +8,6 @@ units, so that the answer does not depend on the load of the machine.
 
 import time
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from kvproof.models.proofs.obligation import joined
@@ -23,10 +22,6 @@ STRATEGIES: tuple[dict[str, str], ...] = (
 )
 # Z3 uses one name for different bound variables; without fresh-binders, cvc5 warns of each.
 ALWAYS = {"fresh-binders": "true", "verbosity": "-1", "rlimit-per": str(EFFORT_MAX)}
-
-
-def is_installed() -> bool:
-    return find_spec(NAME) is not None
 
 
 def version() -> str:

@@ -8,17 +8,16 @@ processes. A Ctrl-C at the terminal is for all processes; they leave it to the o
 """
 
 import multiprocessing
-import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.solvers.interrupts import deaf_to_interrupts
 from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings, ask
 from kvproof.spec.verdict import Verdict
 
@@ -48,17 +47,6 @@ def decide_all(
         yield from pool.run(iter(obligations))
     finally:
         pool.stop()
-
-
-@contextmanager
-def deaf_to_interrupts() -> Iterator[None]:
-    """Processes that are started in the block, and theirs, never get SIGINT, not even while they start."""
-    resource_tracker.ensure_running()  # started later, it would end the effect of this block
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(connection: Connection, settings: Settings, asker: Asker) -> None:

@@ -22,7 +22,7 @@ from kvproof.models.mutation.planting import CROSSCHECK, NotJudged, pin_notices,
 from kvproof.models.mutation.prover import MutantProver
 from kvproof.models.mutation.text_judges import TextJudges
 from kvproof.models.mutation.weakenings import GUARDS, Weakening
-from kvproof.models.solvers.workers import deaf_to_interrupts
+from kvproof.models.solvers.interrupts import deaf_to_interrupts
 from kvproof.models.translation.errors import NotInLanguage
 
 Fault = Mutant | Weakening | Plant

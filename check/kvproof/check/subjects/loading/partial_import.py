@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from kvproof.check.subjects.loading import EngineError
+from kvproof.spec.extras import extra_with, not_installed
 
 _mounted: dict[str, tuple[Path, frozenset[str]]] = {}  # the folder, and what stands in for the rest
 
@@ -91,7 +92,7 @@ def has_module(package: str, module: str) -> bool:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{package}.{module}".startswith(f"{error.name}."):
             return False
-        raise EngineError(f"{package}.{module} needs {error.name}, which kvproof does not stand in for") from error
+        raise EngineError(_needs(f"{package}.{module}", error)) from error
 
 
 def module_of(package: str, module: str) -> Any:
@@ -102,6 +103,14 @@ def module_of(package: str, module: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise EngineError(f"the release has no module {name}") from error
-        raise EngineError(f"{name} needs {error.name}, which kvproof does not stand in for") from error
+        raise EngineError(_needs(name, error)) from error
     except ImportError as error:
         raise EngineError(f"{name} cannot be imported from its sources: {error}") from error
+
+
+def _needs(name: str, error: ModuleNotFoundError) -> str:
+    """Which module the engine's module lacks, and how to install it if kvproof has an extra for it."""
+    missing = (error.name or "").partition(".")[0]
+    if extra_with(missing):
+        return not_installed(name, missing)
+    return f"{name} needs {error.name}, which kvproof does not stand in for"
