@@ -12,6 +12,7 @@ from typing import Any
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import Connection, unpack
+from kvproof.check.isolation.subject_output import SubjectOutput
 from kvproof.check.protocol.manager import Assumption, Capabilities
 from kvproof.check.subjects import UnknownSubject
 
@@ -38,19 +39,22 @@ class ForkClient:
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
+        output = SubjectOutput()
         # A fixed hash seed makes runs repeatable.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         self.process = subprocess.Popen(
             [*COMMAND, str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
-            stdout=2,
+            stdout=output.descriptor,
+            stderr=output.descriptor,
             pass_fds=[theirs.fileno()],
             env=environment,
             start_new_session=True,
         )
         theirs.close()
+        output.begin()
         self.control = Connection(ours)
-        self.close = weakref.finalize(self, _close, self.process, self.control)
+        self.close = weakref.finalize(self, _close, self.process, self.control, output)
         self._ended: dict[int, int] = {}
         self.level, self.name, self.capabilities, self.assumptions = self._handshake()
 
@@ -108,13 +112,14 @@ class ForkClient:
                 return int(answer[1])
 
 
-def _close(process: "subprocess.Popen[bytes]", control: Connection) -> None:
+def _close(process: "subprocess.Popen[bytes]", control: Connection, output: SubjectOutput) -> None:
     control.close()
     try:
         process.wait(END_SECONDS_MAX)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    output.end()
 
 
 class Fork:
