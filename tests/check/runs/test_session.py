@@ -1,5 +1,6 @@
 """A run of stages: what was found is stored at once, and nothing undecided ever looks like success."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -9,8 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
 from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.runs.errors import error_boundary
 from kvproof.check.runs.session import Session, Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import Store
 from kvproof.reports.document import read
@@ -165,6 +168,7 @@ import signal, sys, time
 from pathlib import Path
 from kvproof.check.runs.errors import error_boundary
 from kvproof.check.runs.run import RunOptions, run_stages
+from kvproof.check.runs.errors import error_boundary
 from kvproof.check.runs.session import Stage
 from kvproof.reports.result import Check
 from kvproof.spec.verdict import Verdict
@@ -248,3 +252,24 @@ def test_a_reader_that_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
         assert (process.returncode, process.stderr.read()) == (4, "")
     assert not stored(tmp_path).run.is_complete
     assert os.path.getsize(tmp_path / "report.txt") > 0
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "too many files are open in this process; raise its limit"),
+        (BlockingIOError(errno.EAGAIN, "Try again"), "no more processes can be started; raise the limit"),
+        (RuntimeError("can't start new thread"), "no more processes can be started; raise the limit"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "no memory is left for another process"),
+    ],
+)
+def test_what_the_machine_does_not_give_is_no_fault_of_kvproof(
+    tmp_path: Path, error: Exception, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert session(tmp_path, stage("a", error)).run() is Exit.INTERNAL
+    (note,) = stored(tmp_path).messages
+    assert note.startswith(f"a could not be done: {message}")
+    with pytest.raises(typer.Exit) as done, error_boundary():
+        raise error
+    assert done.value.exit_code == Exit.INTERNAL
+    assert capsys.readouterr().err.startswith(f"kvproof: {message}")

@@ -38,21 +38,23 @@ class ForkClient:
         self._start()
 
     def _start(self) -> None:
-        ours, theirs = socket.socketpair()
         output = SubjectOutput()
-        # A fixed hash seed makes runs repeatable.
-        environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        self.process = subprocess.Popen(
-            [*COMMAND, str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=output.descriptor,
-            stderr=output.descriptor,
-            pass_fds=[theirs.fileno()],
-            env=environment,
-            start_new_session=True,
-        )
+        try:
+            ours, theirs = socket.socketpair()
+            # A fixed hash seed makes runs repeatable.
+            environment = {**os.environ, "PYTHONHASHSEED": "0"}
+            self.process = subprocess.Popen(
+                [*COMMAND, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=output.descriptor,
+                stderr=output.descriptor,
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                start_new_session=True,
+            )
+        finally:
+            output.begin()
         theirs.close()
-        output.begin()
         self.control = Connection(ours)
         self.close = weakref.finalize(self, _close, self.process, self.control, output)
         self._ended: dict[int, int] = {}

@@ -55,7 +55,7 @@ def error_boundary(json: Path | None = None) -> Iterator[None]:
     """
     from kvproof.check.protocol.finding import AdapterError
     from kvproof.check.runs.json_output import document_to
-    from kvproof.check.runs.store import StoreError
+    from kvproof.check.runs.store import StoreError, lack_of
     from kvproof.reports.document import DocumentError
 
     _lost_output.clear()
@@ -78,6 +78,8 @@ def error_boundary(json: Path | None = None) -> Iterator[None]:
         discard(sys.stdout)
         raise typer.Exit(Exit.INCONCLUSIVE) from error
     except (Exception, SystemExit) as error:  # SystemExit too: only this function decides the exit code
+        if lack := lack_of(error):
+            raise fail(lack, Exit.INTERNAL) from error
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         raise fail(f"a fault of kvproof, not of the subject: {what}\n{_place(error)}", Exit.INTERNAL) from error
 

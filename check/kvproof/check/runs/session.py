@@ -17,7 +17,7 @@ from typing import Protocol
 
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption
-from kvproof.check.runs.store import Store, StoreError, fault_of_kvproof
+from kvproof.check.runs.store import Store, StoreError, fault_of_kvproof, lack_of
 from kvproof.reports.counterexample import REPEAT, Counterexample
 from kvproof.reports.result import Check, Result, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
@@ -204,6 +204,9 @@ class Session:
                 return
 
     def _report_fault(self, stage: Stage, error: BaseException) -> None:
+        if lack_of(error):
+            self._note(fault_of_kvproof(stage.name, error))
+            return
         try:
             log = str(self.store.write_log("".join(traceback.format_exception(error))))
         except StoreError as unwritten:

@@ -34,6 +34,12 @@ CRASHES = "crashes"
 LOG = "fault.log"
 LOCK = ".lock"
 
+LACKS = {  # what the machine, or a limit of this process, does not give
+    errno.EMFILE: "too many files are open in this process; raise its limit (ulimit -n)",
+    errno.ENFILE: "too many files are open on this machine",
+    errno.EAGAIN: "no more processes can be started; raise the limit (ulimit -u)",
+    errno.ENOMEM: "no memory is left for another process",
+}
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.ENOENT)
@@ -52,9 +58,18 @@ class RenderError(StoreError):
 
 
 def fault_of_kvproof(step: str, error: BaseException) -> str:
-    """The message that a step of a run failed, and not by a fault of the subject."""
+    """The message that a step of a run failed, and not by a fault of the subject. See `lack_of`."""
+    if lack := lack_of(error):
+        return f"{step} could not be done: {lack}"
     what = f"{type(error).__name__}: {error}".splitlines()[0]
     return f"{step} failed by a fault of kvproof, not of the subject: {what}"
+
+
+def lack_of(error: BaseException) -> str:
+    """What was missing if a call of the system failed for lack of files, processes or memory; "" otherwise."""
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        return LACKS[errno.EAGAIN]
+    return LACKS.get(error.errno or 0, "") if isinstance(error, OSError) else ""
 
 
 @contextmanager
