@@ -102,7 +102,7 @@ def test_an_entry_speaks_of_its_property_signature_and_subject_only(folder: Path
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[[know]]\n", "there is no key 'know'; there are known and trusted_subjects"),
+        ("[[know]]\n", "known.toml:1: there is no key 'know' (did you mean known?); the keys are subject, "),
         ("known = 3\n", "write [[known]] before each finding"),
         ("[[known]\n", "is not TOML"),
         (

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
-from kvproof.check.runs.configuration import configuration, trusted_subjects
+from kvproof.check.runs.configuration import read_configuration
 from kvproof.check.runs.trust import Trust, UntrustedSubject, trust
 from kvproof.reports.document import DocumentError
 from kvproof.reports.printable import printable
@@ -163,7 +163,7 @@ def test_a_trusted_file_is_that_of_the_configuration_and_not_one_beside_the_trac
     [
         ("trusted_subjects = 3", "trusted_subjects must be a list of texts"),
         ("trusted_subjects = [3]", "trusted_subjects must be a list of texts"),
-        ("trusted_subject = []", "there is no key 'trusted_subject'; there are known and trusted_subjects"),
+        ("trusted_subject = []", "there is no key 'trusted_subject' (did you mean trusted_subjects?); the keys are "),
         ("known = " + "1" * 5_000, "is not TOML"),
         ("known = " + "[" * 100_000, "is not TOML"),
         ("# " + "x" * (1 << 20), "it has more than 1,048,576 bytes"),
@@ -173,10 +173,10 @@ def test_a_trusted_file_is_that_of_the_configuration_and_not_one_beside_the_trac
 def test_a_configuration_that_cannot_be_used_is_refused(folder: Path, text: str, message: str) -> None:
     (folder / "kvproof.toml").write_text(text)
     with pytest.raises(DocumentError) as refused:
-        trusted_subjects(folder)
+        trust(folder)
     assert message in str(refused.value)
 
 
 def test_a_configuration_that_is_no_regular_file_is_refused() -> None:
     with pytest.raises(DocumentError, match="it is not a regular file"):
-        configuration(Path("/dev/zero"))
+        read_configuration(Path("/dev/zero"))

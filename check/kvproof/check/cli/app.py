@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from kvproof.check.cli.config import ANY_ARGUMENTS, config, configure
 from kvproof.check.cli.device import device
 from kvproof.check.cli.explore import explore
 from kvproof.check.cli.faults import faults
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 for command in (verify, prove, explore, hunt, replay, bisect, record, validate, device, faults, subjects, report):
     app.command()(command)
+app.command(context_settings=ANY_ARGUMENTS)(config)
 app.add_typer(engines, name="engines")
 
 
@@ -50,11 +52,13 @@ def _print_version(is_wanted: bool) -> None:
 
 @app.callback()
 def kvproof(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Options that come before the command."""
+    configure(context)
 
 
 def main() -> None:

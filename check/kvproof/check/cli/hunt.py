@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from kvproof.check.cli.config import typed
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
     BudgetOption,
@@ -25,6 +26,7 @@ EXPLORER_SHARE, EXPLORER_SECONDS_MAX = 15.0, 15.0  # percent of the budget; the 
 
 
 def hunt(
+    context: typer.Context,
     subject: Annotated[
         str | None,
         typer.Option("--subject", metavar="S", help="A name of `kvproof subjects`, or module:factory of your own."),
@@ -88,6 +90,10 @@ def hunt(
         from kvproof.check.runs.walk_stage import walker_stage
         from kvproof.check.search.strategies import strategy_of
 
+        if resume is not None:  # the configuration is about new hunts
+            subject, seed, fix = (
+                typed(context, name, value) for name, value in (("subject", subject), ("seed", seed), ("fix", fix))
+            )
         if resume is not None and (fix or wanted):
             option = "--fix" if fix else "--property"
             raise UsageError(f"--resume continues with the options of the first hunt; leave {option} out")

@@ -74,7 +74,7 @@ TrustOption = Annotated[
 KnownOption = Annotated[
     Path | None,
     typer.Option(
-        "--known", metavar="FILE", help="File with known findings; by default kvproof.toml in the current folder."
+        "--known", metavar="FILE", help="File with known findings; by default the configuration that `kvproof config` names."
     ),
 ]
 ContractOption = Annotated[

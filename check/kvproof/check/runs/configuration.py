@@ -1,16 +1,39 @@
-"""`kvproof.toml` in the working folder: what a repository says about its runs of kvproof.
+"""The configuration of a repository: `kvproof.toml`, or the table `[tool.kvproof]` of `pyproject.toml`.
 
+    subject = "tests/adapter.py:Adapter"        # what `kvproof verify` and `kvproof hunt` judge
+    seed = 7
+    out = "build/kvproof"
     trusted_subjects = ["tests/adapter.py:*"]   # code that a trace may name, see `runs/trust.py`
+
+    [fix]                                       # fields that every run of a hunt keeps, as --fix
+    caching = false
 
     [[known]]                                   # findings that do not fail a run, see `runs/known_findings.py`
     ...
 
+The command line wins over the file. Paths in the file are relative to its folder.
+
+The file is looked for in the working folder, and, in a repository, in each folder above it up to the root of the
+repository, which is the folder that holds `.git`; the nearest one counts. In one folder `kvproof.toml` wins. Outside of
+a repository only the working folder is looked at. A configuration chooses code (`subject`, `trusted_subjects`), so a
+file in a folder above the repository, where anybody may write, is never read.
+
 An unknown key is an error, because it would have no effect.
 """
 
+import difflib
+import os
+import re
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from kvproof.reports.document import DocumentError, read_bytes
 
@@ -19,35 +42,200 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-FILE = Path("kvproof.toml")
+FILE, PROJECT = Path("kvproof.toml"), Path("pyproject.toml")
+TABLE = "tool.kvproof"  # of a pyproject.toml
 KNOWN, TRUSTED = "known", "trusted_subjects"
-KEYS = (KNOWN, TRUSTED)
 BYTES_MAX = 1 << 20
+
+Text = Annotated[str, Meta(pattern=r"\S")]
+FixedValue = bool | int | float | str | list[str]
 
 
 class ConfigurationError(DocumentError):
     """The configuration file cannot be used; the message says why."""
 
 
-def configuration(path: Path) -> dict[str, Any]:
-    """The keys of the file, of which only the names are checked. Raises DocumentError, or its ConfigurationError."""
+class KnownFinding(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A finding that does not fail a run until a date."""
+
+    property: Annotated[Text, Meta(description="The id of the property that is refuted.")]
+    reason: Annotated[Text, Meta(description="Why it is no failure; reports print it.")]
+    expires: Annotated[date, Meta(description="The last day on which it is no failure.")]
+    signature: Annotated[Text, Meta(description="As a report prints it; * and ? stand for any characters.")] = "*"
+    subject: Annotated[Text, Meta(description="The subject; * and ? stand for any characters.")] = "*"
+
+
+class Configuration(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The keys of `kvproof.toml` and of `[tool.kvproof]`."""
+
+    subject: (
+        Annotated[
+            Text, Meta(description="A name of `kvproof subjects`, or file.py:factory, module:factory or pipe:command.")
+        ]
+        | UnsetType
+    ) = UNSET
+    budget: Annotated[float, Meta(gt=0, description="Time limit of a run, in seconds.")] | UnsetType = UNSET
+    seed: Annotated[int, Meta(ge=0, description="Seed of a run; drawn at random by default.")] | UnsetType = UNSET
+    fix: (
+        Annotated[dict[str, FixedValue], Meta(description="Fields of the configuration that every run keeps.")]
+        | UnsetType
+    ) = UNSET
+    out: Annotated[Text, Meta(description="Folder for the result, relative to this file.")] | UnsetType = UNSET
+    known: (
+        Annotated[list[KnownFinding], Meta(description="Findings that do not fail a run, each until a date.")]
+        | UnsetType
+    ) = UNSET
+    trusted_subjects: (
+        Annotated[list[Text], Meta(description="Code that a trace may name; * and ? stand for any characters.")]
+        | UnsetType
+    ) = UNSET
+
+
+KEYS = Configuration.__struct_fields__
+PATHS = ("out",)  # keys whose value is a path
+
+
+@dataclass(frozen=True)
+class ConfigurationFile:
+    """A configuration that was read. values: its keys, all of which exist; [[known]] is not checked further."""
+
+    path: Path
+    values: dict[str, Any]
+    text: str
+
+    @property
+    def folder(self) -> Path:
+        """The folder to which the paths in the file are relative."""
+        return self.path.parent
+
+    def place(self, key: str) -> str:
+        """The file and the line of a key, such as `kvproof.toml:3`; only the file if the line is not clear."""
+        return place_of(self.path, self.text, key)
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """The keys that are options of commands, as values of these options. Raises ConfigurationError."""
+        plain = {key: value for key, value in self.values.items() if key not in (KNOWN, TRUSTED)}
+        for key, value in plain.items():
+            try:
+                msgspec.convert({key: value}, Configuration)
+            except msgspec.ValidationError as error:
+                message = str(error).partition(" - at")[0]
+                raise ConfigurationError(f"{self.place(key)}: {key}: {message}") from None
+        for key in plain.keys() & set(PATHS):
+            plain[key] = str(self.folder / plain[key])
+        if "subject" in plain:
+            plain["subject"] = in_folder(plain["subject"], self.folder)
+        if "fix" in plain:
+            plain["fix"] = [f"{name}={_as_text(value)}" for name, value in plain["fix"].items()]
+        return plain
+
+
+def in_folder(name: str, *folders: Path) -> str:
+    """The name of a subject, with the path of its Python file taken from the first of the folders that has it."""
+    file, separator, factory = name.rpartition(":")
+    if separator and file.endswith(".py"):
+        for folder in folders:
+            if (folder / file).is_file():
+                return f"{folder / file}:{factory}"
+    return name
+
+
+def _as_text(value: FixedValue) -> str:
+    """A fixed value as --fix takes it."""
+    return ",".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def place_of(path: Path, text: str, key: str) -> str:
+    """The file and the line of a top-level key of the configuration; only the file if the line is not clear."""
+    base, header = (TABLE, "") if path.name == PROJECT.name else ("", "")
+    for number, line in enumerate(text.splitlines(), start=1):
+        if found := re.match(r"\s*\[+\s*([\w.\"' -]+?)\s*\]+", line):
+            header = found[1].replace(" ", "")
+            if header == f"{base}.{key}".lstrip("."):
+                return f"{path}:{number}"
+        elif header == base and re.match(rf"""\s*["']?{re.escape(key)}["']?\s*[=.]""", line):
+            return f"{path}:{number}"
+    return str(path)
+
+
+# Reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_configuration(path: Path) -> ConfigurationFile:
+    """Read a file, of whose keys only the names are checked. Raises DocumentError, or its ConfigurationError."""
     data = read_bytes(path, BYTES_MAX)
     try:
-        found = tomllib.loads(data.decode("utf-8"))
+        text = data.decode("utf-8")
+        found: Any = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: what is not TOML, not UTF-8, or a number too long
         raise ConfigurationError(f"{path} is not TOML: {error}") from error
-    foreign = sorted(found.keys() - set(KEYS))
-    if foreign:
-        raise ConfigurationError(f"{path}: there is no key {foreign[0]!r}; there are {' and '.join(KEYS)}")
-    return found
+    if path.name == PROJECT.name:
+        found = found.get("tool", {}).get("kvproof", {})
+    if not isinstance(found, dict):
+        raise ConfigurationError(f"{path}: {TABLE} must be a table")
+    for key in found:
+        if key not in KEYS:
+            close = difflib.get_close_matches(key, KEYS, n=1)
+            question = f" (did you mean {close[0]}?)" if close else ""
+            raise ConfigurationError(
+                f"{place_of(path, text, key)}: there is no key {key!r}{question}; the keys are {', '.join(KEYS)}"
+            )
+    return ConfigurationFile(path, found, text)
 
 
-def trusted_subjects(folder: Path) -> tuple[str, ...]:
-    """The patterns under `trusted_subjects` in the folder's `kvproof.toml`, if there. Raises ConfigurationError."""
-    path = folder / FILE
-    if not path.is_file():
-        return ()
-    found = configuration(path).get(TRUSTED, [])
-    if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
-        raise ConfigurationError(f'{path}: {TRUSTED} must be a list of texts, such as ["tests/adapter.py:*"]')
-    return tuple(found)
+def find_configuration(folder: Path = Path()) -> ConfigurationFile | None:
+    """The configuration in force in a folder; None if there is none. Raises DocumentError."""
+    for place in _places(folder):
+        if (place / FILE).exists():
+            return read_configuration(place / FILE)
+        project = place / PROJECT
+        if project.is_file() and b"kvproof" in read_bytes(project, BYTES_MAX):
+            found = read_configuration(project)
+            if found.values:
+                return found
+    return None
+
+
+def _places(folder: Path) -> Iterator[Path]:
+    """The folder, and those above it in its repository, nearest first."""
+    yield folder
+    whole = folder.resolve()
+    above = [whole, *whole.parents]
+    root = next((number for number, place in enumerate(above) if (place / ".git").exists()), 0)
+    for number in range(1, root + 1):
+        yield folder / Path(*[os.pardir] * number) if not folder.is_absolute() else above[number]
+
+
+def trusted_subjects(found: ConfigurationFile | None) -> tuple[str, ...]:
+    """The patterns under `trusted_subjects`. Raises ConfigurationError."""
+    patterns = [] if found is None else found.values.get(TRUSTED, [])
+    if not isinstance(patterns, list) or not all(isinstance(one, str) and one for one in patterns):
+        where = "" if found is None else f"{found.place(TRUSTED)}: "
+        raise ConfigurationError(f'{where}{TRUSTED} must be a list of texts, such as ["tests/adapter.py:*"]')
+    return tuple(patterns)
+
+
+# The published schema ---------------------------------------------------------------------------------------------
+
+SCHEMA_FILE = Path(__file__).with_name("configuration.schema.json")
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of the configuration, for editors and other tools."""
+    (reference,), components = msgspec.json.schema_components([Configuration], ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The configuration of kvproof: kvproof.toml, or [tool.kvproof] of pyproject.toml",
+        **reference,
+        "$defs": components,
+    }
+
+
+def schema_text() -> str:
+    """The content of the published schema file."""
+    return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode() + "\n"
+
+
+if __name__ == "__main__":
+    SCHEMA_FILE.write_text(schema_text(), encoding="utf-8")

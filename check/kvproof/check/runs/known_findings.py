@@ -1,6 +1,6 @@
 """Known findings: those that do not fail a run, each with a reason and a date until which it is excused.
 
-They are listed in `kvproof.toml` in the working folder:
+They are listed in the configuration of the repository (`runs/configuration.py`):
 
     [[known]]
     property = "refcount-exact"
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kvproof.check.runs import configuration as file
-from kvproof.check.runs.configuration import FILE, ConfigurationError, configuration
+from kvproof.check.runs.configuration import FILE, ConfigurationError, find_configuration, read_configuration
 from kvproof.reports.result import KNOWN
 from kvproof.spec.text.properties import MEANINGS
 
@@ -69,16 +69,15 @@ class KnownFindings:
 
 
 def known_findings(path: Path | None, today: date | None = None) -> KnownFindings:
-    """The entries of a file; by default of `kvproof.toml` in the working folder, if it is there.
+    """The entries of a file; by default of the configuration that is in force in the working folder.
 
-    Raises ConfigurationError.
+    Raises DocumentError.
     """
-    if path is None:
-        if not FILE.is_file():
-            return KnownFindings()
-        path = FILE
-    data = configuration(path)
-    tables = data.get(file.KNOWN, [])
+    found = find_configuration() if path is None else read_configuration(path)
+    if found is None:
+        return KnownFindings()
+    path = found.path
+    tables = found.values.get(file.KNOWN, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise ConfigurationError(
             f"{path}: {file.KNOWN!r} must be a list of tables: write [[{file.KNOWN}]] before each finding"

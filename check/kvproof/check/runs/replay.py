@@ -23,7 +23,7 @@ def replay(
     """Replay a counterexample file on its own subject, or on another one.
 
     isolation: whether a subject that is named runs in a process of its own; None isolates every subject but kvproof's.
-    trusted: which code the file may name; by default what `kvproof.toml` in the working folder trusts.
+    trusted: which code the file may name; by default what the configuration of the repository trusts.
     """
     try:
         trace = load(path)

@@ -3,7 +3,7 @@
 Such a file may come from anybody: from a pull request's artifact, from a bug report. A name of kvproof's table, with or
 without a release, may come from a file. A command (`pipe:...`), a module, a file or the path of a checkout is code, and
 is taken from a file only if the user said so: on the command line (`--subject`, `--trust`), in the text of a test, or
-under `trusted_subjects` in the `kvproof.toml` of the working folder.
+under `trusted_subjects` in the configuration of the repository (`runs/configuration.py`).
 """
 
 import shlex
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 
-from kvproof.check.runs.configuration import TRUSTED, trusted_subjects
+from kvproof.check.runs.configuration import TRUSTED, find_configuration, in_folder, trusted_subjects
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.registry import NAMED
 from kvproof.spec.trace import names_code
@@ -45,7 +45,7 @@ class Trust:
         if not (names_code(name) or (row is not None and row.is_checkout)):
             return name
         if ".." not in PurePath(name).parts and any(fnmatchcase(name, pattern) for pattern in self.patterns):
-            return _in(name, self.folder)
+            return in_folder(name, self.folder)
         command = self.command.format(file=shlex.quote(str(path)), subject=shlex.quote(name), name=name)
         raise UntrustedSubject(
             f"{path} names the subject {name!r}, which is code, and kvproof runs no code because a file names it. "
@@ -54,20 +54,11 @@ class Trust:
 
 
 def trust(folder: Path = Path(), is_total: bool = False, command: str = REPLAY) -> Trust:
-    """What the configuration in the folder and the command line say. Raises ConfigurationError."""
-    return Trust(trusted_subjects(folder), folder, is_total, command)
+    """What the configuration in force in the folder and the command line say. Raises DocumentError."""
+    found = find_configuration(folder)
+    return Trust(trusted_subjects(found), folder if found is None else found.folder, is_total, command)
 
 
 def found_above(path: Path, name: str) -> str:
     """A subject `path/to/file.py:factory` is looked for in the working folder, then in each folder above the file."""
-    return _in(name, Path(), *path.resolve().parents)
-
-
-def _in(name: str, *folders: Path) -> str:
-    """The name, with the path of its Python file taken from the first of the folders that has it."""
-    file, separator, factory = name.rpartition(":")
-    if separator and file.endswith(".py"):
-        for folder in folders:
-            if (folder / file).is_file():
-                return f"{folder / file}:{factory}"
-    return name
+    return in_folder(name, Path(), *path.resolve().parents)

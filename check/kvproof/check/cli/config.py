@@ -1,0 +1,100 @@
+"""`kvproof config`: what is in force, and where each value comes from."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kvproof.check.runs.errors import UsageError, error_boundary
+
+if TYPE_CHECKING:
+    from kvproof.check.runs.configuration import ConfigurationFile
+
+CONFIGURED = ("verify", "hunt")  # commands that take their options from the configuration of the repository
+ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def configure(context: typer.Context) -> None:
+    """Give a command the options that the configuration of the repository names; the command line wins over them.
+
+    A command takes the keys that are its own options. Exits with 2 if the configuration cannot be used.
+    """
+    command = context.invoked_subcommand
+    if command in CONFIGURED:
+        with error_boundary():
+            from kvproof.check.runs.configuration import find_configuration
+
+            context.default_map = _options(context, command, find_configuration())
+
+
+def _options(context: Any, command: str, found: "ConfigurationFile | None") -> dict[str, Any]:
+    """The default values of one command, as `typer.Context.default_map` wants them."""
+    names = {parameter.name for parameter in _commands(context)[command].params}
+    options = {} if found is None else found.options
+    return {command: {name: value for name, value in options.items() if name in names}}
+
+
+def _commands(context: Any) -> dict[str, Any]:
+    """The commands of the program, by name."""
+    commands: dict[str, Any] = getattr(context.command, "commands", {})
+    return commands
+
+
+def typed(context: typer.Context, name: str, value: Any) -> Any:
+    """The value of an option if it was typed on the command line, else None."""
+    source = context.get_parameter_source(name)
+    return value if source is not None and source.name == "COMMANDLINE" else None
+
+
+def config(
+    context: typer.Context,
+    command: Annotated[
+        str, typer.Argument(metavar="[COMMAND]", help="verify or hunt; options of the command may follow.")
+    ] = "verify",
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of kvproof.toml instead, for an editor.")
+    ] = False,
+) -> None:
+    """Print the options with which a command would run here, and where each comes from.
+
+    A value comes from the command line, from kvproof.toml or [tool.kvproof] of pyproject.toml (with the line), or it is
+    the default.
+    """
+    with error_boundary():
+        from kvproof.check.runs.configuration import find_configuration, schema_text
+
+        if schema:
+            print(schema_text(), end="")
+            return
+        if command not in CONFIGURED:
+            raise UsageError(f"kvproof {command} has no configuration; there are {' and '.join(CONFIGURED)}")
+        found, parent = find_configuration(), context.parent
+        assert parent is not None
+        parent.default_map = _options(parent, command, found)
+    of_command = _commands(parent)[command].make_context(command, list(context.args), parent=parent)
+    with error_boundary():
+        from kvproof.check.runs.terminal import output, say
+
+        rows = [_row(of_command, parameter, found) for parameter in of_command.command.params]
+        if found is not None:
+            rows += [(key, str(len(found.values[key])), found.place(key)) for key in OTHERS if key in found.values]
+        console = output()
+        say(console, f"kvproof {command}, configured by {found.path if found else 'no file'}:")
+        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+        for name, value, source in rows:
+            say(console, f"  {name:<{widths[0]}}  {value:<{widths[1]}}  {source}")
+
+
+OTHERS = ("known", "trusted_subjects")  # keys that are lists and no options; how many entries they have is printed
+
+
+def _row(context: typer.Context, parameter: Any, found: "ConfigurationFile | None") -> tuple[str, str, str]:
+    """An option, its value, and where the value comes from."""
+    source, value = context.get_parameter_source(parameter.name), context.params[parameter.name]
+    kind = "DEFAULT" if source is None else source.name
+    if kind == "DEFAULT_MAP" and found is not None:
+        place = found.place(parameter.name)
+    else:
+        place = "command line" if kind == "COMMANDLINE" else "default"
+    if isinstance(value, list | tuple):
+        value = ", ".join(map(str, value))
+    return parameter.opts[0], "–" if value is None or value == "" else str(value), place
