@@ -74,7 +74,9 @@ TrustOption = Annotated[
 KnownOption = Annotated[
     Path | None,
     typer.Option(
-        "--known", metavar="FILE", help="File with known findings; by default the configuration that `kvproof config` names."
+        "--known",
+        metavar="FILE",
+        help="File with known findings; by default the configuration that `kvproof config` names.",
     ),
 ]
 ContractOption = Annotated[
