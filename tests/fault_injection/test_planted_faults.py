@@ -384,8 +384,8 @@ def test_a_planted_fault_is_found_named_shortened_and_replayed(fault: Fault, pla
             MANAGERS, make(), fault.seed, max_operations=10_000_000, seconds=FIND_SECONDS_MAX, fixed=fault.config
         )
         assert done.counterexample is not None, "not found"
-        believed, limits = confirm(make, done.counterexample), {"seed": fault.seed, "long": fault.num_operations}
-        short = shortest(MANAGERS, make, believed, seconds=SHORTEN_SECONDS_MAX, **limits)
+        believed, long = confirm(make, done.counterexample), fault.num_operations
+        short = shortest(MANAGERS, make, believed, seconds=SHORTEN_SECONDS_MAX, seed=fault.seed, long=long)
         trace = make_trace("kvproof", short, "walker", fault.seed, make=make)
         path = save(tmp_path, trace)
         broken = replay(path)

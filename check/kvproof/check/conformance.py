@@ -8,6 +8,7 @@ as an AssertionError whose text is the refutation. The subject runs in a process
 unlimited memory is a finding too, and does not end the test run.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.arguments import Narrowed
+from kvproof.check.runs.save_findings import NUM_WALKS_MAX
 from kvproof.check.search.configurations import check_fixed
 from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.result import SearchResult
@@ -33,7 +35,7 @@ from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.own import name_of
 
 EXPLORE_SHARE = 0.2  # of the time
-SHORTEN_SECONDS_MAX = 10.0
+SHORTEN_OPERATIONS_MAX = 100_000  # replayed to shorten a finding
 NUM_OPERATIONS_FOR_ALL = 10_000  # of a walk that must use every capability
 # The witness that a capability was used at all; the others are situations that a correct subject may avoid.
 SIGNS_OF_USE = frozenset({"hit", "fork", "slide", "begin_swap", "swap_out", "reserve", "reset", "load", "send"})
@@ -44,7 +46,7 @@ def run_conformance(
     factory: Callable[[], Any],
     *,
     operations: int = 20_000,
-    seconds: float = 30,
+    seconds: float | None = None,
     seed: int = 0,
     level: str = "manager",
     config: dict[str, Any] | None = None,
@@ -55,7 +57,8 @@ def run_conformance(
     """Raise AssertionError, with the shortest run found, if the subject breaks a property of the specification.
 
     factory makes a subject: an adapter derived from `ManagerAdapter`, or anything with the calls of `ManagerSubject`.
-    At most so many operations are walked, for at most so many seconds; the seed repeats a run. level is "manager",
+    At most so many operations are walked, and the small scopes before them are searched to their end, so the seed
+    repeats a run on every machine; seconds limits the time of both in addition. level is "manager",
     "scheduler" (or "loop") for a whole scheduler (`SchedulerSubject`), or "pool" for a pool of block ids
     (`PoolSubject`). config fixes fields of the configuration, the others are drawn. expect names what the walk must
     reach, so that it cannot pass by doing nothing (`fork`, `copy-on-write`, `pool full`, ...); left out, it must admit
@@ -68,8 +71,10 @@ def run_conformance(
     """
     __tracebackhide__ = True
     strategy = STRATEGIES[level_named(level).name]
-    if operations < 1 or seconds <= 0:
-        raise ValueError(f"{operations} operations in {seconds} s check nothing")
+    if operations < 1:
+        raise ValueError(f"operations is at least 1; {operations} was given")
+    if seconds is not None and seconds <= 0:
+        raise ValueError(f"seconds is more than 0; {seconds} was given")
     check_fixed(config or {}, strategy.level.config)
     if not callable(factory):
         raise ValueError(f"factory must be a callable that makes a subject; it is a {type(factory).__name__}")
@@ -78,13 +83,13 @@ def run_conformance(
     except UnknownSubject as error:
         raise AdapterError(f"{error} (in a process of its own; isolation=False keeps it in this one)") from None
     try:
-        subject = make()
+        subject, limit = make(), math.inf if seconds is None else seconds
         strategy.level.check(subject)
         name = name_of(factory) or subject.name
         if config is None and strategy.can_explore:
-            _explore(strategy, make, name, seconds * EXPLORE_SHARE, seed, Path(crashes))
+            _explore(strategy, make, name, limit * EXPLORE_SHARE, seed, Path(crashes))
         options = WalkOptions(run_seconds=ANSWER_SECONDS_MAX)
-        done = walk(strategy, subject, seed, max_operations=operations, seconds=seconds, fixed=config, options=options)
+        done = walk(strategy, subject, seed, max_operations=operations, seconds=limit, fixed=config, options=options)
         if done.counterexample is not None:
             _fail(strategy, make, name, "walker", done, seed, Path(crashes))
         expected = _default_witnesses(strategy, subject, config or {}, done) if expect is None else set(expect)
@@ -140,7 +145,15 @@ def _fail(
         judge,
         seed,
         make=make,
-        shorten=lambda found: shortest(strategy, make, found, seconds=SHORTEN_SECONDS_MAX, seed=seed),
+        shorten=lambda found: shortest(
+            strategy,
+            make,
+            found,
+            seconds=math.inf,
+            seed=seed,
+            walks=NUM_WALKS_MAX,
+            max_operations=SHORTEN_OPERATIONS_MAX,
+        ),
         num_operations_before=done.num_operations,
     )
     text = kept.text if kept.trace is None else refutation(replace(kept.trace, text=kept.text), kept.path or kept.raw)

@@ -58,7 +58,11 @@ class WitnessCount:
 
 @dataclass
 class Run:
-    """The command, its subject, its seed, and the machine it ran on."""
+    """The command, its subject, its seed, and the machine it ran on.
+
+    effort: how much the searches do, as `--effort` names it; empty if only the budget limits them. budget_seconds: the
+    time limit, if there is one.
+    """
 
     version: str
     command: str
@@ -68,6 +72,8 @@ class Run:
     started: str = ""
     seconds: float = 0.0
     assumptions: list[str] = field(default_factory=list)
+    effort: str = ""
+    budget_seconds: float | None = None
     is_complete: bool = False  # False: interrupted, or still running
 
 

@@ -199,9 +199,8 @@ def test_a_walk_that_keeps_going_repeats_from_its_seed(faulty: str) -> None:
     assert traces[0] == traces[1] != traces[2]
 
 
-def test_a_hunt_reports_one_of_each_kind(faulty: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvproof.check.cli.hunt.NUM_OPERATIONS_MAX", 1_000)
-    done = kvproof("hunt", "--subject", f"{faulty}:Raising", "--seed", "1", "--budget", "4", "--no-isolation")
+def test_a_hunt_reports_one_of_each_kind(faulty: str) -> None:
+    done = kvproof("hunt", "--subject", f"{faulty}:Raising", "--seed", "1", "--effort", "1000", "--no-isolation")
     assert done.exit_code == 1
     found = {check["id"]: check for check in failures(stored()) if check["judge"] == "walker"}
     assert {"walker/refcount-exact/fork", "walker/total-calls/preempt-RuntimeError"} <= found.keys()

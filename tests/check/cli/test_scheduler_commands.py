@@ -76,8 +76,7 @@ def test_a_walk_of_a_scheduler_decides_whether_it_repeats_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("kvproof.check.cli.hunt.NUM_OPERATIONS_MAX", 500)
-    code, output = kvproof("hunt", "--subject", "kvproof-scheduler", "--budget", "2", "--seed", "1")
+    code, output = kvproof("hunt", "--subject", "kvproof-scheduler", "--effort", "500", "--seed", "1")
     assert code in (0, 4)
     row = next(line for line in output.splitlines() if line.strip().startswith("nondeterministic"))
     assert "not refuted" in row

@@ -42,7 +42,7 @@ def test_one_open_obligation_leaves_its_property_unknown_and_no_other() -> None:
 
 def test_what_a_run_shows_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Refutation("x is 2", {"x": 2})
-    monkeypatch.setattr("kvproof.check.runs.proof_stage.refutation_of", lambda one, seconds: found)
+    monkeypatch.setattr("kvproof.check.runs.proof_stage.refutation_of", lambda one: found)
     check = checks_of([WRONG])["read-back"]
     assert check.verdict is Verdict.REFUTED
     assert check.text == "the specification itself: mixed/wrong/it is 1\nx is 2"

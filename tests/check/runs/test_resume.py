@@ -106,11 +106,8 @@ def test_a_hunt_in_two_parts_finds_what_one_long_hunt_finds(folder: Path) -> Non
     assert len(again.progress.findings) == len(kinds) == len(set(kinds))
 
 
-def test_a_finding_of_another_property_is_reported_and_is_no_failure(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kvproof.check.cli.hunt.NUM_OPERATIONS_MAX", 1_000)
-    options = ("--no-isolation", "--budget", "4", "--seed", "3", "--subject", "faulty.py:Twice", "--stop-at-first")
+def test_a_finding_of_another_property_is_reported_and_is_no_failure(folder: Path) -> None:
+    options = ("--no-isolation", "--effort", "1000", "--seed", "3", "--subject", "faulty.py:Twice", "--stop-at-first")
     assert hunt(*options, "--property", "refcount-exact").exit_code == 1
     found = {check["property"]: check.get("excused", "") for check in _refuted(folder)}
     assert found == {"total-calls": "not what is hunted for", "refcount-exact": ""}
@@ -182,12 +179,10 @@ def test_a_field_that_cannot_be_kept_is_refused(said: str, answer: str) -> None:
     assert answer in " ".join(done.output.split())
 
 
-def test_properties_of_disabled_features_are_unsupported_in_a_hunt(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kvproof.check.cli.hunt.NUM_OPERATIONS_MAX", 1_000)
+def test_properties_of_disabled_features_are_unsupported_in_a_hunt(folder: Path) -> None:
     off = ("--fix", "caching=false", "--fix", "num_host_blocks=0", "--fix", "window=none")
-    assert hunt("--subject", "kvproof", "--seed", "1", "--budget", "3", *off).exit_code in (0, 4)  # as far as it came
+    done = hunt("--subject", "kvproof", "--seed", "1", "--effort", "1000", *off)
+    assert done.exit_code in (0, 4)  # as far as it came
     document = json.loads((folder / ".kvproof" / "result.json").read_text())
     verdicts = {check["id"]: check["verdict"] for check in document["checks"]}
     assert verdicts["walker/read-back"] == "not refuted"

@@ -39,7 +39,9 @@ def device(
         Path | None,
         typer.Option("--baseline", metavar="FILE", help="The --json of an earlier run, to compare speeds with."),
     ] = None,
-    budget: Annotated[float, seconds_option("--budget", "Time for the whole run.")] = 45.0,
+    budget: Annotated[
+        float | None, seconds_option("--budget", "Time limit for the whole run; without it, every case is run.")
+    ] = None,
     seed: SeedOption = None,
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,

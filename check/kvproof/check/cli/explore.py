@@ -33,6 +33,14 @@ def explore(
             "--subject", metavar="S", help="Search this subject in lockstep; without it, the specification itself."
         ),
     ] = None,
+    effort: Annotated[
+        str | None,
+        typer.Option(
+            "--effort",
+            metavar="quick|normal|long|N",
+            help="Stop after 20,000, 100,000 or 1,000,000 transitions, or N/5; every state by default.",
+        ),
+    ] = None,
     budget: Annotated[float | None, seconds_option("--budget", "Time limit; none by default.")] = None,
     isolation: IsolationOption = None,
     known: KnownOption = None,
@@ -46,6 +54,7 @@ def explore(
 
         from kvproof.check.protocol.scopes import SCOPES
         from kvproof.check.runs.arguments import did_you_mean, factory_of
+        from kvproof.check.runs.effort import BY_BUDGET, effort_of
         from kvproof.check.runs.explore_stage import specification_stage, subject_stage
         from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.check.search.strategies import strategy_of
@@ -65,12 +74,16 @@ def explore(
                 num_tokens=tokens or whole.num_tokens,
             )
         }
+        chosen_effort = BY_BUDGET if effort is None else effort_of(effort, budget, subject or "")
+        max_transitions = chosen_effort.transitions
         if subject is None:
-            options = RunOptions("explore", "the specification", 0, budget, out, json)
-            raise typer.Exit(run_stages(options, [specification_stage(scopes, 1, is_whole=False)], None))
+            options = RunOptions("explore", "the specification", 0, budget, out, json, effort=chosen_effort)
+            stage = specification_stage(scopes, 1, False, max_transitions)
+            raise typer.Exit(run_stages(options, [stage], None))
         make, one = factory_of(subject, isolation, budget)
         strategy = strategy_of(one)
         if not strategy.can_explore:
             raise UsageError(f"{subject} is a {strategy.level.name}; {strategy.no_scopes}, use kvproof hunt")
-        options = RunOptions("explore", subject, 0, budget, out, json, known, contract_fails)
-        raise typer.Exit(run_stages(options, [subject_stage(make, one, scopes, options.saving(make), 1)], one))
+        options = RunOptions("explore", subject, 0, budget, out, json, known, contract_fails, chosen_effort)
+        stage = subject_stage(make, one, scopes, options.saving(make), 1, max_transitions=max_transitions)
+        raise typer.Exit(run_stages(options, [stage], one))

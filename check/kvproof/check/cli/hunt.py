@@ -10,6 +10,7 @@ from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
     BudgetOption,
     ContractOption,
+    EffortOption,
     IsolationOption,
     JsonOption,
     KnownOption,
@@ -21,7 +22,6 @@ from kvproof.check.cli.options import (
 from kvproof.check.runs.errors import UsageError, error_boundary
 
 RESUME = "kvproof hunt --resume {file} --subject {subject}"
-NUM_OPERATIONS_MAX = 10**12  # in effect none: the budget ends the walk
 EXPLORER_SHARE, EXPLORER_SECONDS_MAX = 15.0, 15.0  # percent of the budget; the walker gets the rest
 
 
@@ -39,13 +39,14 @@ def hunt(
             help="A level of `kvproof subjects`, such as scheduler (or loop): fail unless the subject has this level.",
         ),
     ] = None,
-    budget: BudgetOption = 60.0,
+    effort: EffortOption = None,
+    budget: BudgetOption = None,
     seed: SeedOption = None,
     keep_going: Annotated[
         bool,
         typer.Option(
             "--keep-going/--stop-at-first",
-            help="Go on until the budget ends and report one finding of each kind, or stop at the first finding.",
+            help="Go on until the effort is spent and report one finding of each kind, or stop at the first finding.",
         ),
     ] = True,
     wanted: Annotated[
@@ -74,7 +75,7 @@ def hunt(
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
-    """Search for counterexamples of one subject: small scopes exhaustively, then random walks until the budget ends.
+    """Search for counterexamples of one subject: small scopes exhaustively, then random walks.
 
     The hunt goes on after a finding. Findings are grouped by property and mechanism; one of each group is minimised,
     saved and reported at once, and later runs leave out the features that it needs.
@@ -82,6 +83,7 @@ def hunt(
     with error_boundary(json):
         from kvproof.check.oracle.level import level_named, level_of
         from kvproof.check.runs.arguments import agrees, factory_of, fixed_fields, wanted_properties
+        from kvproof.check.runs.effort import effort_of
         from kvproof.check.runs.explore_stage import subject_stage
         from kvproof.check.runs.resume import Bookmark, HuntProgress, resumed
         from kvproof.check.runs.run import RunOptions, run_stages
@@ -105,6 +107,7 @@ def hunt(
             kept = fixed_fields(fix or []), wanted_properties(wanted or [])
             bookmark = Bookmark(out, HuntProgress(subject, settled_seed(seed), *kept))
         progress = bookmark.progress
+        chosen_effort = effort_of(effort, budget, progress.subject)
         make, one = factory_of(progress.subject, isolation, budget)
         try:
             if level is not None and (named := level_named(level)) is not (actual := level_of(one)):
@@ -112,7 +115,7 @@ def hunt(
         except ValueError as error:
             raise UsageError(str(error)) from error
         options = RunOptions(
-            "hunt", progress.subject, progress.seed, budget, bookmark.folder, json, known, contract_fails
+            "hunt", progress.subject, progress.seed, budget, bookmark.folder, json, known, contract_fails, chosen_effort
         )
         saving = options.saving(make)
         saving.wanted = frozenset(progress.properties)
@@ -125,10 +128,12 @@ def hunt(
                 if name not in progress.scopes and agrees(scope, progress.fixed)
             }
             done = bookmark.scope_is_done
-            share = min(EXPLORER_SHARE, 100 * EXPLORER_SECONDS_MAX / budget)
-            stages.append(subject_stage(make, one, scopes, saving, share, True, keep_going, done))
+            share = EXPLORER_SHARE if budget is None else min(EXPLORER_SHARE, 100 * EXPLORER_SECONDS_MAX / budget)
+            max_transitions = chosen_effort.hunted_transitions
+            stages.append(subject_stage(make, one, scopes, saving, share, True, keep_going, done, max_transitions))
         for name, reason in strategy.level.excluded_witnesses(progress.fixed).items():
             say(output(), f"not expected with these fixed fields: {name} ({reason})")
         share = 100.0 - sum(stage.share for stage in stages)
-        stages.append(walker_stage(make, one, saving, share, NUM_OPERATIONS_MAX, keep_going, bookmark, progress.fixed))
+        num_operations = chosen_effort.operations
+        stages.append(walker_stage(make, one, saving, share, num_operations, keep_going, bookmark, progress.fixed))
         raise typer.Exit(run_stages(options, stages, one, stops_at_first=not keep_going and resume is None))

@@ -37,7 +37,24 @@ def jobs_option(text: str) -> Any:
 SubjectOption = Annotated[
     str, typer.Option("--subject", metavar="S", help="A name of `kvproof subjects`, or module:factory of your own.")
 ]
-BudgetOption = Annotated[float, seconds_option("--budget", "Time limit for all judges together.")]
+BudgetOption = Annotated[
+    float | None,
+    seconds_option(
+        "--budget",
+        "Time limit for all judges together; a run that it stops says so. Without --effort, the run does as much as "
+        "fits into this time.",
+    ),
+]
+EffortOption = Annotated[
+    str | None,
+    typer.Option(
+        "--effort",
+        metavar="quick|normal|long|N",
+        help="How much the searches do: the random walk does 50,000, 500,000 or 5,000,000 operations, or N; the other "
+        "judges do more or less with it. With the seed, it decides the result, on every machine. Default: normal, "
+        "unless --budget is given.",
+    ),
+]
 SeedOption = Annotated[
     int | None,
     typer.Option(

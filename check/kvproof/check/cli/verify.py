@@ -11,6 +11,7 @@ from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
     BudgetOption,
     ContractOption,
+    EffortOption,
     IsolationOption,
     JsonOption,
     KnownOption,
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 def verify(
     subject: SubjectOption = "kvproof",
-    budget: BudgetOption = 100.0,
+    effort: EffortOption = None,
+    budget: BudgetOption = None,
     seed: SeedOption = None,
     device: DeviceOption = "auto",
     isolation: IsolationOption = None,
@@ -49,6 +51,7 @@ def verify(
         from kvproof.check.oracle.level import MANAGER
         from kvproof.check.runs.arguments import factory_of
         from kvproof.check.runs.data_plane_stage import SUBJECTS, emits, emitted_stages, short_stages, stages_left_out
+        from kvproof.check.runs.effort import effort_of
         from kvproof.check.runs.explore_stage import SPECIFICATION_SCOPES, specification_stage, subject_stage
         from kvproof.check.runs.hypothesis_stage import hypothesis_stage
         from kvproof.check.runs.run import RunOptions, run_stages
@@ -56,6 +59,7 @@ def verify(
         from kvproof.check.runs.walk_stage import walker_stage
         from kvproof.check.search.strategies import strategy_of
 
+        chosen_effort = effort_of(effort, budget, subject)
         bytes_stages, plane, environment = list[Stage](), None, dict[str, str]()
         no_bytes = reason_missing("device", "the data plane")
         if subject in SUBJECTS and no_bytes and device == "auto":
@@ -74,16 +78,26 @@ def verify(
             else:
                 _, environment, _ = settled_device("cpu") if emits(one) else ("", environment, "")
                 bytes_stages, plane = emitted_stages(subject, make, one)
-        options = RunOptions("verify", subject, settled_seed(seed), budget, out, json, known, contract_fails)
+        options = RunOptions(
+            "verify", subject, settled_seed(seed), budget, out, json, known, contract_fails, chosen_effort
+        )
         saving = options.saving(make)
         # An unfinished exhaustive search says little: its share is large, and what it leaves over goes to the walker.
         stages = [
             _prover(share=120),
             specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),
-            *([subject_stage(make, one, strategy.exhaustive.gate, saving, share=30)] if strategy.can_explore else []),
+            *(
+                [
+                    subject_stage(
+                        make, one, strategy.exhaustive.gate, saving, 30, max_transitions=chosen_effort.transitions
+                    )
+                ]
+                if strategy.can_explore
+                else []
+            ),
             *bytes_stages,
-            walker_stage(make, one, saving, share=20 if is_manager else 60),
-            *([hypothesis_stage(make, one, saving, share=10)] if is_manager else []),
+            walker_stage(make, one, saving, 20 if is_manager else 60, chosen_effort.operations),
+            *([hypothesis_stage(make, one, saving, 10, chosen_effort)] if is_manager else []),
         ]
         raise typer.Exit(run_stages(options, stages, one, data_plane=plane, environment=environment))
 

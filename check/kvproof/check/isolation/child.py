@@ -88,19 +88,13 @@ def _walk(subject: Any, journal: Journal, *, level: str, seed: int, options: dic
     return done
 
 
-def _explore(subject: Any, journal: Journal, *, level: str, scope: Scope, seconds: float) -> Any:
-    return explore(
-        STRATEGIES[level],
-        subject,
-        scope,
-        seconds=seconds,
-        begin=journal.begin,
-        transition_seconds=WITHOUT_LIMIT_SECONDS,
-    )
+def _explore(subject: Any, journal: Journal, *, level: str, scope: Scope, **limits: Any) -> Any:
+    here: dict[str, Any] = {"begin": journal.begin, "transition_seconds": WITHOUT_LIMIT_SECONDS}
+    return explore(STRATEGIES[level], subject, scope, **here, **limits)
 
 
 def _shortest(subject: Any, journal: Journal, *, level: str, found: Counterexample, **limits: Any) -> Any:
-    return shortest(STRATEGIES[level], lambda: subject, found, **limits)
+    return shortest(STRATEGIES[level], lambda: subject, found, begin=journal.begin, **limits)
 
 
 SEARCHES: dict[str, Callable[..., Any]] = {"walk": _walk, "explore": _explore, "shortest": _shortest}

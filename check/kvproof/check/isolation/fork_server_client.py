@@ -14,6 +14,7 @@ from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import Connection, unpack
 from kvproof.check.isolation.subject_output import SubjectOutput
 from kvproof.check.protocol.manager import Assumption, Capabilities
+from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, Patience
 from kvproof.check.subjects import UnknownSubject
 
 COMMAND = (sys.executable, "-m", "kvproof.check.isolation.fork_server")
@@ -132,11 +133,15 @@ class Fork:
         self.is_alive = True
         weakref.finalize(self, connection.close)
 
-    def ask(self, message: list[Any], seconds: float | None = None) -> Any:
+    def ask(self, message: list[Any], seconds: float) -> Any:
         """Send a message and return the answer; None if the process ended instead. Raises TimeoutError."""
         self.connection.stream.settimeout(seconds)
         with suppress(ConnectionError):
             self.connection.send(message)
+        patience = Patience(seconds, self.pid)
+        while not self.connection.is_ready(max(AGAIN_SECONDS_MIN, patience.left())):
+            if patience.left() <= 0:
+                raise TimeoutError
         return self.connection.receive()
 
     def end(self, has_gone: bool = False) -> str:

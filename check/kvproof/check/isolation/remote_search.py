@@ -15,8 +15,10 @@ from kvproof.check.isolation.remote_subject import CRASH, HANG, SERVER, RemoteSu
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
+from kvproof.check.protocol.time_limit import Patience
 from kvproof.check.search import random_walk, shrinking
 from kvproof.check.search.exhaustive import subject as exhaustive
+from kvproof.check.search.exhaustive.breadth_first import UNLIMITED
 from kvproof.check.search.random_walk import DEFAULT_OPTIONS, WalkOptions
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import Strategy
@@ -58,7 +60,12 @@ def walk(
         request = {
             "level": strategy.level.name,
             "seed": seed,
-            "options": {"first_run": options.first_run + total.num_drawn, "known": options.known},
+            "options": {
+                "first_run": options.first_run + total.num_drawn,
+                "known": options.known,
+                "pause_after": options.pause_after - before,
+                "num_repeated": max(0, options.num_repeated - total.num_runs),
+            },
             "max_operations": max_operations - before,
             "seconds": max(0.0, seconds - (time.monotonic() - began)),
             "fixed": fixed,
@@ -74,7 +81,8 @@ def walk(
             done.num_operations, done.num_drawn = stuck.num_operations, stuck.num_runs
             done.seconds = time.monotonic() - began
             total.continue_with(done)
-            if done.finding or total.num_operations >= max_operations or time.monotonic() - began >= seconds:
+            end = min(max_operations, options.pause_after)
+            if done.finding or total.num_operations >= end or time.monotonic() - began >= seconds:
                 return total
 
 
@@ -84,14 +92,16 @@ def explore(
     scope: Scope,
     *,
     seconds: float,
+    max_transitions: int = UNLIMITED,
     progress: Callable[[int], None] | None = None,
     **limits: Any,
 ) -> SearchResult:
     """`exhaustive.subject.explore`, where the subject lives; limits: of a search in this process."""
+    bounds: dict[str, Any] = {"seconds": seconds, "max_transitions": max_transitions}
     if not isinstance(subject, RemoteSubject):
-        return exhaustive.explore(strategy, subject, scope, seconds=seconds, progress=progress, **limits)
+        return exhaustive.explore(strategy, subject, scope, progress=progress, **bounds, **limits)
     began = time.monotonic()
-    request = {"level": strategy.level.name, "scope": scope, "seconds": seconds}
+    request = {"level": strategy.level.name, "scope": scope, **bounds}
     try:
         return _result(SearchResult, subject, "explore", request, _no_progress)
     except Finding as finding:
@@ -113,7 +123,8 @@ def shortest(
     if isinstance(subject, RemoteSubject) and not found.finding.cause.endswith((CRASH, HANG)):
         request = {"level": strategy.level.name, "found": found, "seconds": seconds, **limits}
         try:
-            return _result(Counterexample, subject, "shortest", request, _no_progress, seconds)
+            quiet_seconds = min(seconds, strategy.level.replay_seconds_max)
+            return _result(Counterexample, subject, "shortest", request, _no_progress, quiet_seconds)
         except (Stuck, Finding):
             seconds = max(0.0, seconds - (time.monotonic() - began))
     return shrinking.shortest(strategy, make, found, seconds=seconds, **limits)
@@ -144,18 +155,19 @@ def _result(
         raise Stuck(f"cannot be forked: {SERVER} {gone}", journal) from None
     try:
         stream = fork.connection.stream
-        patience = quiet_seconds + subject.server.limits.call_seconds * CALLS_OF_OPERATION_MAX
+        quiet_seconds += subject.server.limits.call_seconds * CALLS_OF_OPERATION_MAX
         fork.connection.send(["search", search, [[key, pack(value)] for key, value in request.items()]])
-        last, advanced = (0, 0), time.monotonic()
+        last, patience = (0, 0), Patience(quiet_seconds, fork.pid)
         while not fork.connection.is_ready(LOOK_SECONDS):
             now = journal.look()
             if now != last:
-                last, advanced = now, time.monotonic()
+                last = now
+                patience.start()
                 report(*now)
-            elif time.monotonic() - advanced > patience:
+            elif patience.left() <= 0:
                 fork.end()
-                raise Stuck(f"did not advance for {patience:g} s", journal)
-        stream.settimeout(patience)
+                raise Stuck(f"did not advance for {quiet_seconds:g} s", journal)
+        stream.settimeout(quiet_seconds)
         try:
             answer = fork.connection.receive()
         except (TimeoutError, ChannelError) as error:

@@ -1,16 +1,73 @@
-"""A time limit for a subject in this process: a call that does not return in time becomes a finding.
+"""Time limits for a subject: a call that does not return in time becomes a finding.
 
-An interval timer interrupts Python code in the main thread. It cannot interrupt code that never returns to the
-interpreter, nor other threads. There the command hangs; run the subject in its own process to end it in time.
+A limit must not depend on what else the machine does. So the time in which a process waits for a processor does not
+count (`Patience`): on a busy machine a slow call takes longer, and is not taken for one that hangs. Where the system
+does not report that time, all time counts.
+
+In this process (`time_limit`) an interval timer interrupts Python code in the main thread. It cannot interrupt code
+that never returns to the interpreter, nor other threads. There the command hangs; run the subject in its own process to
+end it in time.
 """
 
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from types import FrameType
 
 from kvproof.check.protocol.finding import Finding
+
+LOAD_MAX = 30.0  # a limit never lasts longer than so many times its seconds
+AGAIN_SECONDS_MIN = 0.01
+SAMPLE_SECONDS = 1.0
+SAMPLES_MAX = 64
+
+
+class Patience:
+    """A time limit for what a process does. pid: its process id; None stands for this process."""
+
+    def __init__(self, seconds: float, pid: int | None = None) -> None:
+        self.seconds = seconds
+        self._path = f"/proc/{'self' if pid is None else pid}/schedstat"
+        self.start()
+
+    def start(self) -> None:
+        """Start the time again."""
+        self._began = monotonic()
+        self._waited = _recent_wait(self._path, self._began)
+
+    def left(self) -> float:
+        """The seconds that are left; 0 or less if the time is over."""
+        elapsed = monotonic() - self._began
+        waited = max(0.0, _wait_of(self._path) - self._waited)
+        return min(self.seconds - (elapsed - min(waited, elapsed)), self.seconds * LOAD_MAX - elapsed)
+
+
+_samples: dict[str, tuple[float, float]] = {}  # by file: when it was read, and what it said
+
+
+def _recent_wait(path: str, now: float) -> float:
+    """As `_wait_of`, at most SAMPLE_SECONDS ago: a limit is started more often than the file can be read."""
+    read_at, waited = _samples.get(path, (-SAMPLE_SECONDS, 0.0))
+    if now - read_at >= SAMPLE_SECONDS:
+        if len(_samples) >= SAMPLES_MAX:
+            _samples.clear()
+        waited = _wait_of(path)
+        _samples[path] = now, waited
+    return waited
+
+
+def _wait_of(path: str) -> float:
+    """How many seconds a process has waited for a processor since it began; 0 if the system does not report it.
+
+    Source: Linux, Documentation/scheduler/sched-stats.rst: the second number, in nanoseconds.
+    """
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 class Expired(BaseException):
@@ -28,13 +85,18 @@ def time_limit(seconds: float) -> Iterator[Callable[[], None]]:
         return
 
     def expired(number: int, frame: FrameType | None) -> None:
-        raise Expired
+        left = patience.left()
+        if left <= 0:
+            raise Expired
+        signal.setitimer(signal.ITIMER_REAL, max(left, AGAIN_SECONDS_MIN))
 
     def start() -> None:
+        patience.start()
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
     before = signal.signal(signal.SIGALRM, expired)
-    start()
+    patience = Patience(seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield start
     except Expired:

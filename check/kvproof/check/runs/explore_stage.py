@@ -4,11 +4,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kvproof.check.isolation.remote_search import explore
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.manager import ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
+from kvproof.check.runs.effort import WITHOUT_LIMIT
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
@@ -42,41 +44,47 @@ class Searches:
 
     save: turns a counterexample, with the number of transitions before it, into a report. expected: the rules and
     witnesses, each with whether the search must reach it. is_hunt: searches as far as the time allows, and promises no
-    scope. is_done: called with the name of each scope that need not be searched again.
+    scope. is_done: called with the name of each scope that need not be searched again. max_transitions: of each scope;
+    in a hunt, of all scopes together.
     """
 
     judge: str
     scopes: Mapping[str, Scope]
     planned_checks: list[Check]
-    explore: Callable[[Scope, float, OnCount], SearchResult]
+    explore: Callable[[Scope, float, int, OnCount], SearchResult]
     save: Callable[[Counterexample, int], ReportedFinding]
     expected: dict[str, bool] = field(default_factory=dict)
     is_hunt: bool = False
     keeps_going: bool = False
     is_done: Callable[[str], None] = lambda name: None
+    max_transitions: int = WITHOUT_LIMIT
 
     def run(self, stint: StageBudget) -> Iterator[StageOutput]:
-        deadline = time.monotonic() + stint.seconds
+        deadline, num_left = time.monotonic() + stint.seconds, self.max_transitions
         coverage, num_states, is_cut_short = Counter[str](), 0, False
         for name, scope in self.scopes.items():
             left = deadline - time.monotonic()
-            if self.is_hunt and left <= 0:
+            if self.is_hunt and (left <= 0 or num_left <= 0):
                 break
             if is_cut_short and not self.keeps_going:
                 yield from self._decided(name, JudgeOutcome(Verdict.UNKNOWN, {}, 0.0, STOPPED))
                 continue
             try:
-                done = self.explore(scope, max(0.0, left), stint.further(num_states))
+                done = self.explore(scope, max(0.0, left), num_left, stint.further(num_states))
             except Unsupported as error:
                 reason = f"the subject has no such configuration: {error}"
                 yield from self._decided(name, JudgeOutcome(Verdict.UNSUPPORTED, {}, 0.0, reason))
                 continue
             if self.is_hunt and done.finding is None and not done.num_operations:
                 break  # the time was over before it began: there is nothing to report
+            if self.is_hunt:
+                num_left -= done.num_operations
             num_states += done.num_states
             stint.advance(num_states)
             coverage.update(done.coverage)
-            outcome = self._outcome(done)
+            if is_late := not done.is_exhausted and done.finding is None and time.monotonic() >= deadline:
+                stint.stopped_after(done.num_operations, self.max_transitions, f"transitions of {name}")
+            outcome = self._outcome(done, is_late)
             is_cut_short = is_cut_short or (done.finding is not None and outcome.text != EXCUSED)
             yield from self._decided(name, outcome)
             if done.finding is not None or done.is_exhausted:
@@ -87,7 +95,7 @@ class Searches:
         mine = [check for check in self.planned_checks if check.id.endswith(f"/{name}")]
         return resolve_checks(self.judge, mine, outcome, name)
 
-    def _outcome(self, done: SearchResult) -> JudgeOutcome:
+    def _outcome(self, done: SearchResult, is_late: bool) -> JudgeOutcome:
         counts = {"states": done.num_states, "transitions": done.num_operations}
         if done.counterexample is not None:
             found = named_if_excused(self.save(done.counterexample, done.num_operations))
@@ -96,12 +104,15 @@ class Searches:
         found_notes = notes(done.notes, done.num_operations, "transitions")
         if done.is_exhausted:
             return JudgeOutcome(Verdict.EXHAUSTED, counts, done.seconds, refutations=found_notes)
-        reason = f"the time ended at depth {done.depth}, before every state was reached"
+        what = "time" if is_late else "effort"
+        reason = f"the {what} ended at depth {done.depth}, before every state was reached"
         verdict = Verdict.NOT_REFUTED if self.is_hunt else Verdict.UNKNOWN
         return JudgeOutcome(verdict, counts, done.seconds, reason, found_notes)
 
 
-def specification_stage(scopes: Mapping[str, Scope], share: float, is_whole: bool) -> Stage:
+def specification_stage(
+    scopes: Mapping[str, Scope], share: float, is_whole: bool, max_transitions: int = WITHOUT_LIMIT
+) -> Stage:
     """Search every reachable state of the specification in each scope.
 
     is_whole: the scopes together must fire every rule and observe every witness; one scope alone need not.
@@ -113,13 +124,14 @@ def specification_stage(scopes: Mapping[str, Scope], share: float, is_whole: boo
         steps = "".join(f"\n  {number}  {call}" for number, call in enumerate(calls, start=1))
         return ReportedFinding(found.finding.property, f"the specification itself: {found.finding.text}{steps}")
 
-    def search(scope: Scope, seconds: float, progress: OnCount) -> SearchResult:
-        return explore_specification(scope, seconds=seconds, progress=progress)
+    def search(scope: Scope, seconds: float, max_transitions: int, progress: OnCount) -> SearchResult:
+        return explore_specification(scope, seconds=seconds, max_transitions=max_transitions, progress=progress)
 
     names = [*(rule.__name__ for rule in COLLECTED.rules), *WITNESSES]
     planned_checks = planned_checks_of_scopes(SPECIFICATION, scopes, None)
     expected = dict.fromkeys(names, is_whole)
     searches = Searches(SPECIFICATION, scopes, planned_checks, search, report, expected)
+    searches.max_transitions = max_transitions
     return Stage(SPECIFICATION, share, planned_checks, searches.run)
 
 
@@ -132,11 +144,12 @@ def subject_stage(
     is_hunt: bool = False,
     keeps_going: bool = False,
     is_done: Callable[[str], None] = lambda name: None,
+    max_transitions: int = WITHOUT_LIMIT,
 ) -> Stage:
     """Search every reachable state of the subject in each scope, each explained by the specification.
 
-    A gate promises every scope. A hunt takes them one by one as far as its time goes, and continues after a finding
-    with keeps_going.
+    A gate promises every scope. A hunt takes them one by one as far as its time and its transitions go, and continues
+    after a finding with keeps_going.
     """
 
     strategy = strategy_of(subject)
@@ -144,12 +157,13 @@ def subject_stage(
     def save(found: Counterexample, num_transitions: int) -> ReportedFinding:
         return saving.save(EXPLORER, found, num_transitions)
 
-    def search(scope: Scope, seconds: float, progress: OnCount) -> SearchResult:
-        return explore(strategy, make(), scope, seconds=seconds, progress=progress)
+    def search(scope: Scope, seconds: float, max_transitions: int, progress: OnCount) -> SearchResult:
+        bounds: dict[str, Any] = {"seconds": seconds, "max_transitions": max_transitions}
+        return explore(strategy, make(), scope, progress=progress, **bounds)
 
     planned_checks = planned_checks_of_scopes(EXPLORER, scopes, subject)
     searches = Searches(EXPLORER, scopes, planned_checks, search, save, is_hunt=is_hunt, keeps_going=keeps_going)
-    searches.is_done = is_done
+    searches.is_done, searches.max_transitions = is_done, max_transitions
     kept = [check for check in planned_checks if check.verdict is Verdict.UNSUPPORTED] if is_hunt else planned_checks
     return Stage(EXPLORER, share, kept, searches.run, (strategy.exhaustive.assumption,))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.runs.effort import BY_BUDGET, Effort
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
@@ -21,7 +22,6 @@ from kvproof.check.search.hypothesis_machine import drive
 from kvproof.spec.verdict import Verdict
 
 JUDGE = "hypothesis"
-NUM_ROUNDS = 20
 NUM_EXAMPLES = 50  # of a round: about a second, so that rounds can be ended between by the clock
 NUM_STEPS = 50
 
@@ -31,7 +31,7 @@ def hypothesis_stage(
     subject: ManagerSubject,
     saving: Saving,
     share: float,
-    num_rounds: int = NUM_ROUNDS,
+    effort: Effort = BY_BUDGET,
 ) -> Stage:
     """Drive the state machine of Hypothesis in rounds, each with a seed of its own.
 
@@ -43,8 +43,11 @@ def hypothesis_stage(
         began = time.monotonic()
         outcome = JudgeOutcome(Verdict.NOT_REFUTED, {"operations": 0, "runs": 0}, 0.0)
         witnesses, note_counts = Counter[str](), Counter[str]()
-        for number in range(num_rounds):
+        for number in range(effort.rounds):
             if time.monotonic() - began >= stint.seconds:
+                stopped = stint.stopped_after(number, effort.rounds, "rounds")
+                if effort.is_fixed:
+                    outcome.verdict, outcome.text = Verdict.UNKNOWN, stopped
                 break
             done = drive(make(), stint.seed + number, examples=NUM_EXAMPLES, steps=NUM_STEPS)
             outcome.counts["operations"] += done.num_operations

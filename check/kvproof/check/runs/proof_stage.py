@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
+from kvproof.check.runs.effort import WITHOUT_LIMIT
 from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput
 from kvproof.models.proofs.obligation import WELL_DEFINED, Obligation
 from kvproof.models.solvers.solving import SEED_MAX, TIMEOUT_SECONDS, ProofOutcome, Settings
@@ -24,13 +25,13 @@ PROVED_SUITES = ("specification", "operations", "arithmetic", "mapping")
 NOTHING_TO_PROVE = "no obligation names this property"
 NUM_PROCESSES = 2
 LEAST_SECONDS = 0.5  # with less time, no solver process is started
-COUNTEREXAMPLE_SECONDS = 5.0  # for each property with open obligations
+COUNTEREXAMPLES_MAX = 3  # obligations of one property for which a counterexample is searched
 
 
-def prover_stage(share: float) -> Stage:
+def prover_stage(share: float, num_processes: int = NUM_PROCESSES) -> Stage:
     """The stage that proves the specification for every size, with one check for each property."""
     planned_checks = [Check(_id(name), PROVER, name, Verdict.UNKNOWN, text=NOT_RUN) for name in MEANINGS]
-    return Stage(PROVER, share, planned_checks, lambda budget: Proofs(budget).checks(_obligations()))
+    return Stage(PROVER, share, planned_checks, lambda budget: Proofs(budget, num_processes).checks(_obligations()))
 
 
 def _id(property: str) -> str:
@@ -47,6 +48,7 @@ class Proofs:
     """The obligations decided so far, by property. is_whole: all of them are decided."""
 
     budget: StageBudget
+    num_processes: int = NUM_PROCESSES
     proved: dict[str, int] = field(default_factory=dict)
     open: dict[str, list[Obligation]] = field(default_factory=dict)
     num_decided: int = 0
@@ -65,12 +67,13 @@ class Proofs:
             yield check if check.verdict is Verdict.UNSUPPORTED else replace(check, seconds=seconds, counts=counts)
 
     def _decide(self, obligations: Iterable[Obligation], deadline: float) -> None:
-        timeout = min(TIMEOUT_SECONDS, self.budget.seconds)
-        settings = Settings(seed=self.budget.seed % SEED_MAX, timeout_seconds=timeout)
-        with closing(decide_all(_until(deadline, obligations), settings, NUM_PROCESSES)) as answers:  # type: ignore[type-var]
+        settings = Settings.by_effort(TIMEOUT_SECONDS, self.budget.seed % SEED_MAX)
+        settings = replace(settings, timeout_seconds=min(settings.timeout_seconds, self.budget.seconds))
+        with closing(decide_all(_until(deadline, obligations), settings, self.num_processes)) as answers:  # type: ignore[type-var]
             for one in answers:
                 self._count(one)
                 if time.monotonic() > deadline:
+                    self.budget.stopped_after(self.num_decided, WITHOUT_LIMIT, "obligations")
                     return
         self.is_whole = time.monotonic() <= deadline
 
@@ -93,16 +96,15 @@ class Proofs:
         if name not in self.proved:
             return replace(check, verdict=Verdict.UNSUPPORTED, text=NOTHING_TO_PROVE)
         if WELL_DEFINED in self.open:
-            return replace(check, text=f"not proved to be well-defined: {self.open[WELL_DEFINED][0].id}")
+            first = min(one.id for one in self.open[WELL_DEFINED])
+            return replace(check, text=f"not proved to be well-defined: {first}")
         return replace(check, verdict=Verdict.PROVED)
 
     def _open_check(self, check: Check, obligations: list[Obligation]) -> Check:
         """Refuted if a run breaks one of these obligations, otherwise unknown."""
-        deadline = time.monotonic() + COUNTEREXAMPLE_SECONDS
-        for one in obligations:
-            left = deadline - time.monotonic()
-            found = refutation_of(one, seconds=left) if left > 0 else None
-            if found is not None:
+        obligations = sorted(obligations, key=lambda one: one.id)  # their answers arrive in any order
+        for one in obligations[:COUNTEREXAMPLES_MAX]:
+            if (found := refutation_of(one)) is not None:
                 text = f"the specification itself: {one.id}\n{found.text}"
                 return replace(check, verdict=Verdict.REFUTED, text=text, counterexample=found.data)
         more = f", and {len(obligations) - 1} more" if len(obligations) > 1 else ""

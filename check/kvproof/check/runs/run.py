@@ -1,5 +1,6 @@
 """Common to verify, explore, hunt, device and validate: run the stages, print the report, store the result."""
 
+import math
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -8,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.runs.effort import BY_BUDGET, Effort
 from kvproof.check.runs.json_output import STANDARD_OUTPUT, write_document
 from kvproof.check.runs.known_findings import known_findings
 from kvproof.check.runs.save_findings import SHORTEN_SECONDS_MAX, SHORTEN_SECONDS_MIN, Saving
@@ -21,13 +23,12 @@ from kvproof.reports.result import Result, Run
 from kvproof.reports.terminal import print_report
 from kvproof.spec.verdict import Exit
 
-WITHOUT_LIMIT_SECONDS = 1e9
 SHORTEN_SHARE = 1 / 8  # of the budget, to shorten one finding: there may be many
 
 
 @dataclass
 class RunOptions:
-    """The options of a run, validated. seconds: its budget, None for no limit."""
+    """The options of a run, validated. seconds: its budget, None for no limit. effort: how much its searches do."""
 
     command: str
     subject: str
@@ -37,14 +38,17 @@ class RunOptions:
     json: Path | None
     known: Path | None = None
     contract_fails: bool = False
+    effort: Effort = BY_BUDGET
 
     def saving(self, make: Callable[[], ManagerSubject]) -> Saving:
         """The saver of this run's counterexamples. Raises ConfigurationError."""
         known = known_findings(self.known)
-        seconds = SHORTEN_SECONDS_MAX
+        seconds = math.inf
         if self.seconds is not None:
-            seconds = min(seconds, max(SHORTEN_SECONDS_MIN, self.seconds * SHORTEN_SHARE))
-        return Saving(make, self.subject, self.seed, self.store, known, self.contract_fails, seconds)
+            seconds = min(SHORTEN_SECONDS_MAX, max(SHORTEN_SECONDS_MIN, self.seconds * SHORTEN_SHARE))
+        saving = Saving(make, self.subject, self.seed, self.store, known, self.contract_fails, seconds)
+        saving.max_operations = self.effort.shrinking_operations
+        return saving
 
     @property
     def store(self) -> Store:
@@ -69,9 +73,12 @@ def run_stages(
     run = Run(version(), options.command, options.subject, options.seed, host() | dict(environment or {}), now())
     run.assumptions = [f"{one.name}: {one.sentence}" for one in assumed]
     result = Result(run, data_plane=data_plane)
-    budget = "no time limit" if options.seconds is None else f"budget {options.seconds:g} s"
-    say(console, f"kvproof {run.version} {run.command}, subject {run.subject}, seed {run.seed}, {budget}")
-    seconds = WITHOUT_LIMIT_SECONDS if options.seconds is None else options.seconds
+    run.effort, run.budget_seconds = options.effort.name, options.seconds
+    limits = [f"effort {run.effort}"] if run.effort else []
+    limits += [] if options.seconds is None else [f"budget {options.seconds:g} s"]
+    bounds = ", ".join(limits) or "no time limit"
+    say(console, f"kvproof {run.version} {run.command}, subject {run.subject}, seed {run.seed}, {bounds}")
+    seconds = math.inf if options.seconds is None else options.seconds
     code = Session(result, options.store, stages, seconds, progress_on(console), stops_at_first).run()
     say(console, "")
     try:

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kvproof.check.counterexample.keeping import KeptFinding
 from kvproof.check.oracle.level import level_of_config
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.runs.effort import WITHOUT_LIMIT
 from kvproof.check.runs.known_findings import KnownFindings
 from kvproof.check.runs.session import InterruptedFinding
 from kvproof.check.runs.store import Store, StoreError, explained
@@ -19,6 +21,7 @@ from kvproof.spec.trace import Trace
 from kvproof.spec.verdict import Verdict
 
 SHORTEN_SECONDS_MIN, SHORTEN_SECONDS_MAX = 2.0, 10.0
+UNWANTED_SHARE = 0.2  # of the effort to shorten a finding, for one that is not hunted for
 NOT_WANTED = "not what is hunted for"
 LONG = 12  # operations; for a longer run, other walks look for a shorter one
 NUM_WALKS_MAX = 4  # of these walks
@@ -36,6 +39,7 @@ class Saving:
     known: KnownFindings = field(default_factory=KnownFindings)
     contract_fails: bool = False
     seconds: float = SHORTEN_SECONDS_MAX  # to shorten one finding
+    max_operations: int = WITHOUT_LIMIT  # replayed to shorten one finding
     wanted: frozenset[str] = frozenset()  # properties that are hunted for; all, if empty
     _saved: list[tuple[str, KnownFailure, ReportedFinding]] = field(
         default_factory=list, init=False
@@ -130,9 +134,13 @@ class Saving:
         from kvproof.check.isolation.remote_search import shortest
         from kvproof.check.search.strategies import STRATEGIES
 
-        seconds = self.seconds if self._is_wanted(found.finding) else min(self.seconds, SHORTEN_SECONDS_MIN)
+        share = 1.0 if self._is_wanted(found.finding) else UNWANTED_SHARE
+        bounds: dict[str, Any] = {
+            "seconds": self.seconds * share,
+            "max_operations": int(self.max_operations * share),
+        }
         strategy = STRATEGIES[level_of_config(found.config).name]
-        return shortest(strategy, self.make, found, seconds=seconds, seed=self.seed, long=LONG, walks=NUM_WALKS_MAX)
+        return shortest(strategy, self.make, found, seed=self.seed, long=LONG, walks=NUM_WALKS_MAX, **bounds)
 
 
 def steps_of(trace: Trace) -> str:

@@ -5,7 +5,9 @@ kvproof or a kill ends the run, the undecided checks stay unknown and never look
 full, the run reports it, goes on, and prints its findings.
 """
 
+import math
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -44,15 +46,22 @@ class Progress(Protocol):
 
 @dataclass
 class StageBudget:
-    """The seed and the time of a stage, and its progress callback."""
+    """The seed and the time of a stage, and its progress callback. seconds: infinite in a run without a budget."""
 
     seed: int
     seconds: float
     advance: Callable[[int], None]
+    stopped: str = ""  # what the time limit left undone; empty if it ended nothing
 
     def further(self, before: int) -> Callable[[int], None]:
         """The progress callback of a search that starts after others have done `before` units of work."""
         return lambda count: self.advance(before + count)
+
+    def stopped_after(self, done: int, planned: int, unit: str) -> str:
+        """Record that the time limit ended the work, and return the sentence about it."""
+        of = f" of {planned:,}" if done < planned < sys.maxsize else ""
+        self.stopped = f"stopped by --budget after {done:,}{of} {unit}"
+        return self.stopped
 
 
 StageOutput = Check | WitnessCount
@@ -142,7 +151,8 @@ class Session:
             if self.stops_at_first and any(check.is_failure for check in self.result.checks):
                 break
             left = max(0.0, self.seconds - (time.monotonic() - begin))
-            seconds = left * stage.share / sum(later.share for later in self.stages[index:])
+            share = stage.share / (sum(later.share for later in self.stages[index:]) or 1.0)
+            seconds = left * share if math.isfinite(left) else left
             try:
                 self._run_stage(stage, seconds, f"{stage.name} ({index + 1} of {len(self.stages)})")
             except (KeyboardInterrupt, AdapterError):
@@ -156,8 +166,9 @@ class Session:
         self._done = 0
         self.progress.begin(title, seconds)
         reason = f"{stage.name} did not finish"
+        stint = StageBudget(self.result.run.seed, seconds, self._advance)
         try:
-            for output in stage.run(StageBudget(self.result.run.seed, seconds, self._advance)):
+            for output in stage.run(stint):
                 self._take(output)
             reason = f"{stage.name} did not decide it"
         except KeyboardInterrupt:
@@ -168,6 +179,8 @@ class Session:
                 if check.text == NOT_RUN and check.verdict is Verdict.UNKNOWN:
                     check.text = reason
             self.progress.end()
+        if stint.stopped:
+            self.result.messages.append(f"{stage.name}: {stint.stopped}")
         self._write(self.store.write_all)
 
     def _advance(self, count: int) -> None:

@@ -8,6 +8,7 @@ goes on without it: the run and its files matter more. Unless the reader left on
 `kvproof.check.runs.errors` decides the exit code.
 """
 
+import math
 import os
 import sys
 import time
@@ -63,7 +64,8 @@ class PlainProgress:
     def begin(self, stage: str, seconds: float) -> None:
         self.stage, self.count, self.seconds = stage, 0, seconds
         self.began = self.last_line = time.monotonic()
-        say(self.console, f"{stage}: begins, up to {seconds:.0f} s")
+        limit = f", up to {seconds:.0f} s" if math.isfinite(seconds) else ""
+        say(self.console, f"{stage}: begins{limit}")
 
     def advance(self, count: int) -> None:
         self.count = count
@@ -100,7 +102,7 @@ class MovingProgress:
             TextColumn(f"of {seconds:.0f} s"),
         )
         self.bars = Progress(*columns, console=self.console, transient=True, refresh_per_second=5)
-        self.bars.add_task(stage, total=max(seconds, 0.001), done="")
+        self.bars.add_task(stage, total=max(seconds, 0.001) if math.isfinite(seconds) else None, done="")
         self.bars.start()
 
     def advance(self, count: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from kvproof.check.isolation.remote_search import walk
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.arguments import Narrowed
+from kvproof.check.runs.effort import WITHOUT_LIMIT
 from kvproof.check.runs.resume import Bookmark
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
@@ -20,14 +21,13 @@ from kvproof.check.runs.verdicts import (
     resolve_checks,
     witness_counts,
 )
-from kvproof.check.search.random_walk import WalkOptions
+from kvproof.check.search.random_walk import NUM_REPEATED_RUNS, WalkOptions
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure
 from kvproof.spec.verdict import Verdict
 
-NUM_OPERATIONS_MAX = 1_000_000
-BOOKMARK_SECONDS = 10.0  # between two bookmarks
+BOOKMARK_OPERATIONS, BOOKMARK_SECONDS = 5_000, 5.0  # between two bookmarks: at least one of the two
 
 
 def walker_stage(
@@ -35,12 +35,14 @@ def walker_stage(
     subject: ManagerSubject,
     saving: Saving,
     share: float,
-    max_operations: int = NUM_OPERATIONS_MAX,
+    max_operations: int = WITHOUT_LIMIT,
     keeps_going: bool = False,
     bookmark: Bookmark | None = None,
     fixed: dict[str, Any] | None = None,
 ) -> Stage:
     """Walk until a run refutes, so many operations are done, or the time is over.
+
+    With a number of operations, a walk that the time ends before is not complete, and decides nothing but its findings.
 
     With keeps_going, findings of one property and mechanism that need the same features are one finding; it is shrunk
     and reported once, as soon as it is there, and most of the runs after it avoid it. An excused finding (known, not
@@ -54,7 +56,7 @@ def walker_stage(
     expected = strategy.level.expected_witnesses(narrowed.capabilities, fixed)
 
     def run(stint: StageBudget) -> Iterator[StageOutput]:
-        deadline = time.monotonic() + stint.seconds
+        deadline, pause = time.monotonic() + stint.seconds, BOOKMARK_OPERATIONS
         total, outcome = SearchResult(), JudgeOutcome(Verdict.NOT_REFUTED, {}, 0.0)
         before = [] if bookmark is None else bookmark.findings_of(judge)
         reported: dict[KnownFailure, None] = {_kind(one.found): None for one in before}
@@ -69,14 +71,20 @@ def walker_stage(
                 make(),
                 stint.seed,
                 max_operations=max_operations - total.num_operations,
-                seconds=left if bookmark is None else min(left, BOOKMARK_SECONDS),
+                seconds=left,
                 fixed=fixed,
                 progress=stint.further(num_before + total.num_operations),
-                options=WalkOptions(first_run + total.num_drawn, known=tuple(known)),
+                options=WalkOptions(
+                    first_run + total.num_drawn,
+                    known=tuple(known),
+                    pause_after=WITHOUT_LIMIT if bookmark is None else pause,
+                    num_repeated=max(0, NUM_REPEATED_RUNS - runs_before - total.num_runs),
+                ),
             )
             total.continue_with(done)
             if bookmark is not None:
                 bookmark.walked(done.num_drawn, done.num_runs, done.num_operations)
+                pause *= 2 if done.seconds < BOOKMARK_SECONDS else 1
             if done.is_unsupported or (done.counterexample is None and bookmark is None):
                 break
             if done.counterexample is None:
@@ -101,6 +109,10 @@ def walker_stage(
             outcome.verdict, outcome.text = Verdict.UNKNOWN, "the subject accepted no configuration that was drawn"
         elif not total.num_operations:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
+        elif outcome.verdict is Verdict.NOT_REFUTED and time.monotonic() >= deadline:
+            stopped = stint.stopped_after(total.num_operations, max_operations, "operations")
+            if total.num_operations < max_operations < WITHOUT_LIMIT:
+                outcome.verdict, outcome.text = Verdict.UNKNOWN, stopped
         is_cut_short = outcome.verdict is Verdict.UNKNOWN
         outcome.refutations += notes(total.notes, total.num_operations, "operations")
         yield from resolve_checks(judge, checks, outcome)

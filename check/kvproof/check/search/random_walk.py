@@ -3,6 +3,7 @@
 The first runs are repeated twice and must give the same answers. The seed determines everything.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -20,6 +21,7 @@ from kvproof.check.search.strategies import OperationGenerator, Strategy
 from kvproof.check.search.worlds import draw_length
 from kvproof.spec.trace import Operation
 
+UNLIMITED = sys.maxsize  # operations
 RUN_SECONDS_MAX = 20.0
 NUM_REFUSED_CONFIGS_MAX = 1000
 NUM_REPEATED_RUNS, NUM_REPEATED_OPERATIONS = 20, 500
@@ -32,7 +34,9 @@ class WalkOptions:
     first_run: how many runs of the seed are skipped, because an earlier walk did them. begin: returns the list to which
     a run appends each operation before executing it; a list in shared memory survives a crash of the process.
     run_seconds: the time limit of one run. known: findings that end their run but not the walk; runs are drawn so that
-    most avoid them. wanted: the only kind of finding that ends the walk; None for every kind.
+    most avoid them. wanted: the only kind of finding that ends the walk; None for every kind. pause_after: the walk
+    ends after the run in which it reaches so many operations; another walk can then continue with the next run.
+    num_repeated: how many of the first runs are repeated, if they are short.
     """
 
     first_run: int = 0
@@ -40,6 +44,8 @@ class WalkOptions:
     run_seconds: float = RUN_SECONDS_MAX
     known: tuple[suppression.KnownFailure, ...] = ()
     wanted: tuple[str, str] | None = None
+    pause_after: int = UNLIMITED
+    num_repeated: int = NUM_REPEATED_RUNS
 
     def ends(self, found: Counterexample) -> bool:
         """Whether the walk ends with this counterexample."""
@@ -75,7 +81,8 @@ def walk(
     num_refused = 0
     for _ in range(options.first_run):
         random.getrandbits(64)
-    while done.num_operations < max_operations and monotonic() - began < seconds:
+    end = min(max_operations, options.pause_after)
+    while done.num_operations < end and monotonic() - began < seconds:
         run: OperationGenerator | None = None
         parts: Parts | None = None
         run_random = Random(random.getrandbits(64))
@@ -91,7 +98,7 @@ def walk(
                 run.pause = parts.end
                 run.run(operations, length)
                 parts.end_run()
-            if done.num_runs < NUM_REPEATED_RUNS and len(operations) <= NUM_REPEATED_OPERATIONS:
+            if done.num_runs < options.num_repeated and len(operations) <= NUM_REPEATED_OPERATIONS:
                 _check_repetition(subject, config, operations)
         except Unsupported:
             num_refused += 1

@@ -19,6 +19,7 @@ The place at which a walk first meets a fault limits how short shrinking can mak
 walks look for the same kind of finding, and the simplest of all is taken (`shortest`).
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import permutations
@@ -26,13 +27,15 @@ from time import monotonic
 from typing import Any
 
 from kvproof.check.oracle.level import settings_of, typed
-from kvproof.check.oracle.replay import Counterexample, finding_of, is_same_failure, located
+from kvproof.check.oracle.replay import Counterexample, finding_of, is_hang, is_same_failure, located
 from kvproof.check.protocol.manager import Config
 from kvproof.check.search.random_walk import WalkOptions, walk
 from kvproof.check.search.renumbering import renumbered
 from kvproof.check.search.shrinking_worlds import smaller_worlds
 from kvproof.check.search.strategies import Strategy
 from kvproof.spec.trace import Operation
+
+UNLIMITED = sys.maxsize  # operations
 
 
 def sort_key(config: Config, operations: Sequence[Operation]) -> tuple[Any, ...]:
@@ -57,14 +60,23 @@ def _size(value: Any) -> tuple[int, int]:
 class Shrinker:
     """Shrinks one counterexample on one subject, which is opened again for each candidate."""
 
-    def __init__(self, subject: Any, found: Counterexample, deadline: float) -> None:
+    def __init__(
+        self,
+        subject: Any,
+        found: Counterexample,
+        deadline: float,
+        max_operations: int = UNLIMITED,
+        begin: Callable[[Config], list[Operation]] = lambda config: [],
+    ) -> None:
         self.subject, self.best, self.deadline = subject, found, deadline
-        self.num_replays = 0
+        self.max_operations, self.begin = max_operations, begin
+        self.num_replays = self.num_operations = 0
         self.tried: set[tuple[Config, tuple[Operation, ...]]] = {(found.config, tuple(found.operations))}
 
     def is_out_of_time(self) -> bool:
-        """Whether the deadline has passed, or enough runs were replayed."""
-        return monotonic() > self.deadline or self.num_replays >= NUM_REPLAYS_MAX
+        """Whether the deadline has passed, or enough runs or operations were replayed."""
+        is_enough = self.num_replays >= NUM_REPLAYS_MAX or self.num_operations >= self.max_operations
+        return is_enough or monotonic() > self.deadline
 
     def consider(self, config: Config, operations: list[Operation]) -> bool:
         """Take the candidate if it is simpler than the best run and refutes in the same way; whether it was taken."""
@@ -75,6 +87,8 @@ class Shrinker:
         if sort_key(config, operations) >= sort_key(self.best.config, self.best.operations):
             return False
         self.num_replays += 1
+        self.num_operations += len(operations) + OPERATIONS_OF_A_HANG * is_hang(self.best.finding)
+        self.begin(config).extend(operations)
         finding = finding_of(self.subject, config, operations)
         if not is_same_failure(finding, self.best.finding) or finding is None:
             return False
@@ -96,6 +110,7 @@ class Shrinker:
 
 
 NUM_REPLAYS_MAX = 20_000
+OPERATIONS_OF_A_HANG = 10_000  # what a replay that hangs counts for: it takes seconds
 SLICE_MAX = 6
 NUM_OPERATIONS_MAX = 60  # of a run in which every slice is tried
 PROMPTS = ("new", "add")  # operations whose fourth item is a prompt
@@ -295,7 +310,11 @@ NUM_WALKED_MAX = 5_000  # operations of one walk that looks for a shorter run
 
 def shrink(subject: Any, found: Counterexample, seconds: float) -> Counterexample:
     """The simplest run found within `seconds` that refutes the same property in the same way."""
-    best = Shrinker(subject, found, monotonic() + seconds).run(PASSES)
+    return _shrunk(subject, Shrinker(subject, found, monotonic() + seconds))
+
+
+def _shrunk(subject: Any, shrinker: Shrinker) -> Counterexample:
+    best = shrinker.run(PASSES)
     exact = located(subject, best)
     return exact if exact.finding.kind == best.finding.kind else best
 
@@ -309,21 +328,34 @@ def shortest(
     seed: int,
     long: int = LONG,
     walks: int | None = None,
+    max_operations: int = UNLIMITED,
+    begin: Callable[[Config], list[Operation]] = lambda config: [],
 ) -> Counterexample:
     """Shrink; while the run has more than `long` operations, walk again to the same kind of finding.
 
     Half of the walks are in the configuration of the best run, which is small, and half in any. walks: how many there
-    are at most, None for no limit; they are counted and not timed, so that a run repeats on a slower machine.
+    are at most, None for no limit. max_operations: of all replays together. Walks and operations are counted and not
+    timed, so that a run repeats on a slower machine. begin: as in a walk.
     """
-    deadline = monotonic() + seconds
-    best = shrink(make(), found, seconds)
+    deadline, num_left = monotonic() + seconds, max_operations
+
+    def shrunk(one: Counterexample) -> Counterexample:
+        nonlocal num_left
+        subject = make()
+        shrinker = Shrinker(subject, one, deadline, num_left, begin)
+        best = _shrunk(subject, shrinker)
+        num_left -= shrinker.num_operations
+        return best
+
+    best = shrunk(found)
     last = None if walks is None else seed + walks
-    while len(best.operations) > long and seed != last and (left := deadline - monotonic()) > 0:
+    options = WalkOptions(begin=begin, wanted=found.finding.kind)
+    while len(best.operations) > long and seed != last and num_left > 0 and (left := deadline - monotonic()) > 0:
         seed += 1
         fixed = asdict(best.config) if seed % 2 else None
-        options = WalkOptions(wanted=found.finding.kind)
         done = walk(strategy, make(), seed, max_operations=NUM_WALKED_MAX, seconds=left, fixed=fixed, options=options)
         if done.counterexample is not None:
-            other = shrink(make(), done.counterexample, deadline - monotonic())
+            walked = done.counterexample
+            other = shrunk(replace(walked, operations=list(walked.operations)))
             best = min(best, other, key=lambda one: sort_key(one.config, one.operations))
     return best

@@ -118,11 +118,10 @@ def test_a_pool_is_explored_in_a_process_of_its_own_as_in_ours() -> None:
 
 def test_a_hunt_explores_a_pool_before_it_walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("kvproof.check.cli.hunt.NUM_OPERATIONS_MAX", 1_000)
     for name in POOLS.exhaustive.hunted:
         monkeypatch.setitem(POOLS.exhaustive.hunted, name, PAGES)  # a smaller scope
     compile_rules()  # once, and on no budget's time
-    done = CliRunner().invoke(app, ["hunt", "--subject", "kvproof-pool", "--budget", "60", "--seed", "1"])
+    done = CliRunner().invoke(app, ["hunt", "--subject", "kvproof-pool", "--effort", "40_000", "--seed", "1"])
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     assert any(line.startswith(" lists-agree ") and "exhausted" in line for line in lines)

@@ -10,7 +10,6 @@ import select
 import shlex
 import signal
 import subprocess
-import time
 import weakref
 from contextlib import suppress
 from typing import Any
@@ -21,6 +20,7 @@ from kvproof.check.isolation.fork_server_client import how_it_ended
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_subject import CRASH, HANG
 from kvproof.check.protocol.finding import AdapterError, Finding
+from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, Patience
 from kvproof.check.subjects import UnknownSubject
 
 LINE_BYTES_MAX = 1 << 20
@@ -99,12 +99,13 @@ class Program:
     def _line(self, context: str, call: str, seconds: float) -> bytes:
         stdout = self.process.stdout
         assert stdout is not None
-        deadline = time.monotonic() + seconds
+        patience = Patience(seconds, self.process.pid)
         while b"\n" not in self._rest:
             if len(self._rest) > LINE_BYTES_MAX:
                 raise AdapterError(f"{context} was answered by a line of more than {LINE_BYTES_MAX:,} bytes")
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([stdout], [], [], left)[0]:
+            if not select.select([stdout], [], [], max(AGAIN_SECONDS_MIN, patience.left()))[0]:
+                if patience.left() > 0:
+                    continue
                 raise Finding("total-calls", f"{context} gave no answer within {seconds:g} s", f"{call} {HANG}")
             part = os.read(stdout.fileno(), CHUNK_BYTES)
             if not part:

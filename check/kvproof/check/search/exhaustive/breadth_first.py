@@ -1,9 +1,10 @@
 """The breadth-first search that the specification and the subjects share.
 
-The path to what it finds is as short as any, because shorter paths are tried before. A search that ran out of time is
-not exhausted, and proves nothing about the states that it did not reach.
+The path to what it finds is as short as any, because shorter paths are tried before. A search that ran out of time or
+reached its number of transitions is not exhausted, and proves nothing about the states that it did not reach.
 """
 
+import sys
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
@@ -13,6 +14,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.search.result import SearchResult
 
+UNLIMITED = sys.maxsize  # transitions
 Operation = tuple[Any, ...]
 N = TypeVar("N")
 R = TypeVar("R")
@@ -51,12 +53,14 @@ def search(
     config: Config,
     *,
     seconds: float,
+    max_transitions: int = UNLIMITED,
     progress: Callable[[int], None] | None = None,
     progress_every: int,
 ) -> SearchResult:
     """Search every state for at most so many seconds; the first finding ends the search.
 
-    progress: called with the number of states, each time that so many more were found.
+    max_transitions: no state is expanded after so many transitions. progress: called with the number of states, each
+    time that so many more were found.
     """
     began = time.perf_counter()
     found, num_transitions = SearchResult(), 0
@@ -73,7 +77,7 @@ def search(
         while frontier:
             following: list[tuple[Hashable, N]] = []
             for key, node in frontier:
-                if time.perf_counter() - began > seconds:
+                if num_transitions >= max_transitions or time.perf_counter() - began > seconds:
                     break
                 operation = ()
                 for operation, reached in successors(node):

@@ -9,7 +9,7 @@ import gc
 from collections.abc import Callable
 
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search.exhaustive.breadth_first import search
+from kvproof.check.search.exhaustive.breadth_first import UNLIMITED, search
 from kvproof.check.search.exhaustive.specification_calls import CallSpace
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.check.search.result import SearchResult
@@ -26,10 +26,11 @@ def explore_specification(
     scope: Scope,
     *,
     seconds: float,
+    max_transitions: int = UNLIMITED,
     progress: Callable[[int], None] | None = None,
     space: RuleSpace | CallSpace | None = None,
 ) -> SearchResult:
-    """Search a scope for at most so many seconds.
+    """Search a scope for at most so many seconds and transitions.
 
     progress: called with the number of states now and then. space: the states to search, if not those of the
     specification as it is.
@@ -39,7 +40,14 @@ def explore_specification(
     # Nothing here is cyclic, and millions of small tuples live on: the collector of cycles would only visit them again.
     gc.disable()
     try:
-        found = search(space, scope.config, seconds=seconds, progress=progress, progress_every=PROGRESS_EVERY)
+        found = search(
+            space,
+            scope.config,
+            seconds=seconds,
+            max_transitions=max_transitions,
+            progress=progress,
+            progress_every=PROGRESS_EVERY,
+        )
         found.coverage = space.firings.fired + space.firings.witnesses
     finally:
         if is_collecting:

@@ -13,7 +13,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.protocol.time_limit import time_limit
-from kvproof.check.search.exhaustive.breadth_first import RefutedAt, search
+from kvproof.check.search.exhaustive.breadth_first import UNLIMITED, RefutedAt, search
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import Exhaustive, Strategy
 from kvproof.spec.text.identity import Identities
@@ -89,11 +89,12 @@ def explore(
     scope: Scope,
     *,
     seconds: float,
+    max_transitions: int = UNLIMITED,
     progress: Callable[[int], None] | None = None,
     begin: Callable[[Config], list[Operation]] = lambda config: [],
     transition_seconds: float = TRANSITION_SECONDS_MAX,
 ) -> SearchResult:
-    """Search a scope for at most so many seconds. Raises Unsupported if the subject has no such configuration.
+    """Search a scope for so many seconds and transitions. Raises Unsupported if the subject has no such configuration.
 
     begin: returns a list to which the operations of each path are appended before they are executed, as in a walk.
     transition_seconds: the time limit of one transition, with the path to its state.
@@ -108,6 +109,13 @@ def explore(
         lambda: begin(config),
         transition_seconds,
     )
-    found = search(space, config, seconds=seconds, progress=progress, progress_every=PROGRESS_EVERY)
+    found = search(
+        space,
+        config,
+        seconds=seconds,
+        max_transitions=max_transitions,
+        progress=progress,
+        progress_every=PROGRESS_EVERY,
+    )
     found.coverage, found.notes = space.coverage, space.notes
     return found
