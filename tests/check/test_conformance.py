@@ -185,7 +185,7 @@ def test_a_walk_that_does_not_reach_what_is_expected_does_not_pass(altered: Alte
     [
         ({"level": "page"}, "there is no level 'page'; the levels are manager, scheduler, pool"),
         ({"operations": 0}, "operations is at least 1; 0 was given"),
-            ({"seconds": 0}, "seconds is more than 0; 0 was given"),
+        ({"seconds": 0}, "seconds is more than 0; 0 was given"),
         ({"config": {"blocksize": 4}}, "a configuration has no field 'blocksize'; it has block_size, "),
         (
             {"config": {"block_size": "four"}},
