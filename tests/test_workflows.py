@@ -1,0 +1,67 @@
+"""The action and the workflows: valid, pinned by commit, and safe against what an input holds."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TREE = Path(__file__).parents[1]
+ACTION, WORKFLOWS = TREE / "action.yml", sorted((TREE / ".github" / "workflows").glob("*.yml"))
+PINNED = re.compile(r"[\w-]+/[\w/-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+")
+FAKE = '#!/usr/bin/env bash\nprintf "%s\\n" "$@" >arguments\necho "the summary" >"$OUT/summary.md"\nexit 4\n'
+
+
+def test_every_action_of_others_is_pinned_by_its_commit() -> None:
+    used = [line for file in (ACTION, *WORKFLOWS) for line in re.findall(r"uses: (.*)", file.read_text())]
+    assert len(used) > 8
+    assert [line for line in used if not line.startswith("./") and not PINNED.fullmatch(line)] == []
+
+
+def test_no_input_is_part_of_a_script() -> None:
+    for file in (ACTION, *WORKFLOWS):
+        assert re.findall(r"run: .*\$\{\{ inputs|^ +[^:\n]*\$\{\{ inputs", file.read_text(), re.M) == [], file
+
+
+@pytest.mark.parametrize("file", [ACTION, *WORKFLOWS], ids=lambda file: file.name)
+def test_the_file_has_the_schema_of_github(file: Path) -> None:
+    pytest.importorskip("check_jsonschema", reason="it is in the extra `test`")
+    schema = "vendor.github-actions" if file == ACTION else "vendor.github-workflows"
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.skipif(shutil.which("actionlint") is None, reason="actionlint is not installed")
+def test_actionlint_has_nothing_to_say() -> None:
+    done = subprocess.run(["actionlint", *map(str, WORKFLOWS)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_script_of_the_action_passes_its_inputs_as_they_are_and_keeps_the_exit_code(tmp_path: Path) -> None:
+    yaml: Any = pytest.importorskip("ruamel.yaml", reason="it is in the extra `test`")
+    (step,) = [s for s in yaml.YAML(typ="safe").load(ACTION)["runs"]["steps"] if s.get("id") == "run"]
+    (tmp_path / "out").mkdir()
+    (tmp_path / "kvproof").write_text(FAKE)
+    (tmp_path / "kvproof").chmod(0o755)
+    inputs = {"COMMAND": "verify", "SUBJECT": "a.py:A; touch $(ran)", "EFFORT": "", "SEED": "7", "BASELINE": ""}
+    files = {name: str(tmp_path / name) for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "ARGS": "--known k.toml",
+        "OUT": "out",
+        **inputs,
+        **files,
+    }
+
+    done = subprocess.run(["bash", "-eo", "pipefail", "-c", step["run"]], cwd=tmp_path, env=environment)
+
+    assert done.returncode == 4
+    expected = ["verify", "--out", "out", "--subject", "a.py:A; touch $(ran)", "--seed", "7", "--known", "k.toml"]
+    assert (tmp_path / "arguments").read_text().splitlines() == expected
+    assert Path(files["GITHUB_OUTPUT"]).read_text() == "exit-code=4\n"
+    assert Path(files["GITHUB_STEP_SUMMARY"]).read_text() == "the summary\n"
