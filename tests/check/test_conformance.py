@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import MethodType
+from typing import Any, cast
 
 import pytest
 
@@ -104,15 +105,27 @@ def test_a_refused_call_that_leaks_is_refuted(tmp_path: Path) -> None:
         run_conformance(LeakyAdapter, config={"num_gpu_blocks": 40}, crashes=tmp_path)
 
 
-def test_a_call_that_raises_is_refuted_and_its_file_replays(altered: Altered, tmp_path: Path) -> None:
+def test_a_call_that_raises_is_refuted_and_its_file_replays(altered: Altered, example: Factory, tmp_path: Path) -> None:
     def fail(self: Any, seq: int) -> None:
         raise KeyError("no such sequence")
 
-    with pytest.raises(AssertionError, match=r"preempt\(1\) raised KeyError: 'no such sequence'"):
-        run_conformance(altered(release=fail), crashes=tmp_path)
+    def make(self: Any, config: Config) -> Any:
+        manager = cast(ManagerAdapter, example()).make(config)
+        manager.free = MethodType(fail, manager)
+        return manager
 
+    with pytest.raises(AssertionError) as refuted:
+        run_conformance(altered(make=make), crashes=tmp_path)
+
+    where = f"fail of {Path(__file__).relative_to(Path.cwd())}:{fail.__code__.co_firstlineno}"
+    _, first, second, third, fourth, *_ = str(refuted.value).splitlines()
+    assert first == "  preempt(1) raised KeyError: 'no such sequence'"
+    assert second == f"  while calling {where}"
+    assert third.startswith("    raised in Adapter.release of examples/forty_lines.py:")
+    assert fourth.startswith("    raised in fail of ")
     (trace,) = tmp_path.glob("total-calls-*.json")
-    assert replay(trace, altered(release=fail)).status is ReplayStatus.FAILED
+    assert [frame["function"] for frame in json.loads(trace.read_text())["frames"]] == ["Adapter.release", "fail"]
+    assert replay(trace, altered(make=make)).status is ReplayStatus.FAILED
     assert replay(trace, altered()).status is ReplayStatus.FIXED
 
 
@@ -144,7 +157,7 @@ def test_a_call_that_hangs_is_refuted(altered: Altered, tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("calls", "said"),
     [
-        ({"can_append": lambda self, group: None}, "can_append must return bool; it returned None"),
+        ({"can_append": lambda self, group: None}, "can_append must return bool or Admission; it returned None"),
         ({"observe": lambda self: {}}, "observe must return Observation; it returned {}"),
         ({"tables": lambda self: {1: ["0"]}}, r"observe\(\).tables\[1\] must be a list of ints"),
         ({"append": lambda self, seq, count: ["ab"]}, "must return pairs of ints"),
@@ -253,6 +266,7 @@ def test_a_prefix_cache_that_is_declared_must_be_hit(
         return subject
 
     monkeypatch.setattr(type(altered()()), "hits", lambda self, group: 0, raising=False)
+    monkeypatch.setattr(type(altered()()), "step_done", lambda self, step: None, raising=False)
     monkeypatch.setattr(conformance_module, "NUM_OPERATIONS_FOR_ALL", 500)
     limits: dict[str, Any] = {"operations": 500, "crashes": tmp_path, "isolation": False}
     with pytest.raises(AssertionError, match=r"500 operations never reached hit, so this was not checked"):

@@ -16,6 +16,7 @@ TREE = Path(__file__).resolve().parents[2]
 REFUTED = """\
 refcount-exact is refuted for examples/forty_lines_broken.py:Adapter at step 4 (explorer).
   fork(1, 2): refcount of block 0: the specification says 2, the subject 1
+  while calling BlockManager.fork of examples/forty_lines_broken.py:14
   A block's refcount is the number of block-table entries that name it.
   The steps, with block_size 1, num_gpu_blocks 1:
     1  new(group 1, sequence 1, 1 token: 0)

@@ -19,10 +19,11 @@ from kvproof.check.counterexample.keeping import KeptFinding
 from kvproof.check.counterexample.store import refutation
 from kvproof.check.isolation.factory import isolated
 from kvproof.check.isolation.limits import Limits
-from kvproof.check.isolation.remote_search import explore, shortest, walk
+from kvproof.check.isolation.remote_search import explore, method_called, shortest, walk
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.level import level_named
 from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.adapter_fault import located
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.arguments import Narrowed
@@ -82,6 +83,7 @@ def run_conformance(
         make = isolated(factory, isolation, Limits.within(seconds))
     except UnknownSubject as error:
         raise AdapterError(f"{error} (in a process of its own; isolation=False keeps it in this one)") from None
+    subject: Any = None
     try:
         subject, limit = make(), math.inf if seconds is None else seconds
         strategy.level.check(subject)
@@ -94,6 +96,8 @@ def run_conformance(
             _fail(strategy, make, name, "walker", done, seed, Path(crashes))
         expected = _default_witnesses(strategy, subject, config or {}, done) if expect is None else set(expect)
         _check_reach(subject.name, done, expected)
+    except AdapterError as error:
+        raise located(error, subject) from error
     finally:
         if make is not factory:
             cast(RemoteFactory, make).close()
@@ -154,6 +158,7 @@ def _fail(
             walks=NUM_WALKS_MAX,
             max_operations=SHORTEN_OPERATIONS_MAX,
         ),
+        locate=lambda found: method_called(make, found),
         num_operations_before=done.num_operations,
     )
     text = kept.text if kept.trace is None else refutation(replace(kept.trace, text=kept.text), kept.path or kept.raw)

@@ -57,6 +57,14 @@ class Counterexample:
         return f"kvproof replay {shlex.quote(str(self.path))}{subject}"
 
     @property
+    def where(self) -> list[str]:
+        """The method of the manager in which the run broke, and the last lines of an exception that it raised."""
+        if self.trace is None or self.trace.method is None:
+            return []
+        raised = [f"  raised in {frame}" for frame in self.trace.frames]
+        return [f"while calling {self.trace.method}", *raised]
+
+    @property
     def headline(self) -> str:
         """The property that broke, the subject, and the step."""
         verb = "is refuted" if self.check.is_failure else "is noted"
@@ -71,7 +79,10 @@ class Counterexample:
         """The lines after the headline."""
         if self.check.excused:
             yield f"  No failure: {self.check.excused}"
-        yield from (f"  {cut(line)}" for line in self.check.text.splitlines())
+        first, *further = self.check.text.splitlines() or [""]
+        yield f"  {cut(first)}"
+        yield from (f"  {line}" for line in self.where)
+        yield from (f"  {cut(line)}" for line in further)
         if self.check.property in MEANINGS:
             yield f"  {MEANINGS[self.check.property].sentence}"
         if self.path is not None:

@@ -23,12 +23,27 @@ def names_code(subject: str) -> bool:
     return IN_TABLE.fullmatch(subject) is None
 
 
+@dataclass(frozen=True)
+class CodePlace:
+    """A line of a subject's code. function: such as `BlockManager.fork`. file: relative to the working folder if it
+    lies in it."""
+
+    function: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.function} of {self.file}:{self.line}"
+
+
 @dataclass
 class Trace:
     """A counterexample.
 
     config: the fields of the configuration that the subject was opened with. operations: in order; the last one is
-    where the property broke. text: what broke, where exactly. steps: one line for each operation, for people.
+    where the property broke. text: what broke, where exactly. steps: one line for each operation, for people. method:
+    the method of the manager that was called when it broke, where it is defined; None if it is not known. frames: if
+    the manager raised an exception, the last lines of its code that were executed, the innermost one last.
     """
 
     subject: str
@@ -41,4 +56,6 @@ class Trace:
     num_operations_before: int = 0
     steps: list[str] = field(default_factory=list)
     version: str = ""
+    method: CodePlace | None = None
+    frames: list[CodePlace] = field(default_factory=list)
     schema_version: int = TRACE_SCHEMA_VERSION

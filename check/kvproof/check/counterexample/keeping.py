@@ -11,7 +11,7 @@ An `AdapterError` is raised: then what the subject showed cannot be believed. Th
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,9 +28,10 @@ from kvproof.check.counterexample.store import (
 )
 from kvproof.check.oracle.replay import Counterexample, confirm
 from kvproof.check.protocol.finding import AdapterError, error_text
-from kvproof.spec.trace import Trace
+from kvproof.spec.trace import CodePlace, Trace
 
 T = TypeVar("T")
+Located = tuple[CodePlace | None, list[CodePlace]]  # the method in which a run breaks, and the frames of an exception
 
 
 @dataclass
@@ -68,9 +69,13 @@ class KeptFinding:
         *,
         make: Factory,
         shorten: Callable[[Counterexample], Counterexample],
+        locate: Callable[[Counterexample], Located],
         num_operations_before: int = 0,
     ) -> None:
-        """Save the shortest run that `shorten` gives, if the subject repeats the finding. Raises AdapterError."""
+        """Save the shortest run that `shorten` gives, if the subject repeats the finding. Raises AdapterError.
+
+        locate: gives the method of the manager in which a run breaks, and the frames of its exception.
+        """
         found, context = self.found, (judge, seed, num_operations_before)
         with suppress(OSError):  # then what is saved below fails too, and that is reported
             self.raw = save_raw(folder, subject, found, *context)
@@ -83,6 +88,9 @@ class KeptFinding:
             self.trace = self._attempt(
                 "the description of the steps", lambda: make_trace(subject, short, *context, make=make), self.trace
             )
+            unknown: Located = None, []
+            method, frames = self._attempt("the search for the method", lambda: locate(short), unknown)
+            self.trace = replace(self.trace, method=method, frames=frames)
             self._save(folder, self.trace, make)
         if self.raw is not None and self.path is not None and not self.problems:
             with suppress(OSError):

@@ -22,7 +22,7 @@ from kvproof.check.subjects.loading.partial_import import installed_version
 from kvproof.reports import counterexample as reports
 from kvproof.reports.counterexample import page_of
 from kvproof.reports.counterexample_page import counterexample_page
-from kvproof.reports.document import DocumentError, encode, read, write, write_atomically
+from kvproof.reports.document import DocumentError, encodable, encode, read, write, write_atomically
 from kvproof.reports.result import Check
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.trace import Trace, names_code
@@ -75,6 +75,7 @@ def _quotable(text: str) -> str:
 
 HEX_MIN, HEX_MAX = 4, 8
 DRAWN_BLOCKS_MAX = 100_000  # blocks on a page, over all its steps; about 25 MB
+WHERE = "method", "frames"  # fields of a trace that came after its digest was settled
 RAW = "raw-"  # how the name of a file begins that holds a run as it was found
 Factory = Callable[[], Any]  # makes a subject, of any level
 
@@ -192,7 +193,9 @@ def _path_for(folder: Path, trace: Trace) -> Path:
 
 def _content(trace: Trace) -> bytes:
     """What identifies a counterexample; the judge that found it and the wording do not."""
-    return encode(Trace(trace.subject, trace.property, "", trace.config, trace.operations))
+    kept = msgspec.to_builtins(Trace(trace.subject, trace.property, "", trace.config, trace.operations))
+    data = encodable({name: value for name, value in kept.items() if name not in WHERE})
+    return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
 
 
 def _holds(path: Path, trace: Trace) -> bool:

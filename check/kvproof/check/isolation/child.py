@@ -6,12 +6,15 @@ could not be done. A fault of the judge is reported with its traceback, as it wo
 
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.messages import Connection, pack, unpack
+from kvproof.check.oracle.method_called import method_called
+from kvproof.check.oracle.oracle import call_text
 from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.adapter_fault import located, require_fault_of_manager
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
 from kvproof.check.protocol.finding import AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
@@ -43,11 +46,12 @@ def serve(connection: Connection, factory: Factory, journal: Journal) -> None:
 
 def _call(subject: Any, name: str, arguments: list[Any]) -> list[Any]:
     try:
-        return ["done", pack(getattr(subject, name)(*[unpack(argument) for argument in arguments]))]
+        arguments = [unpack(argument) for argument in arguments]
+        return ["done", pack(getattr(subject, name)(*arguments))]
     except Unsupported as error:
         return ["unsupported", _text(error)]
     except AdapterError as error:
-        return ["adapter", _text(error)]
+        return ["adapter", _text(located(error, subject))]
     except OutsideContract as error:
         return ["contract", error.assumption, error.sentence]
     except Finding as finding:
@@ -55,8 +59,11 @@ def _call(subject: Any, name: str, arguments: list[Any]) -> list[Any]:
     except BaseException as error:  # SystemExit too: it is the judge who says what that means
         try:
             require_fault_of_subject(error, name)
+            require_fault_of_manager(error, call_text(name, tuple(arguments)), subject)
         except StandInError as fault:
             return ["stand-in", _text(fault)]
+        except AdapterError as fault:
+            return ["adapter", _text(fault)]
         return ["raised", type(error).__name__, _text(error)]
 
 
@@ -71,7 +78,7 @@ def _search(subject: Any, name: str, arguments: list[Any], journal: Journal) -> 
     except Unsupported as error:
         return ["unsupported", _text(error)]
     except AdapterError as error:
-        return ["adapter", _text(error)]
+        return ["adapter", _text(located(error, subject))]
     except StandInError as error:
         return ["stand-in", _text(error)]
     except MemoryError:
@@ -97,4 +104,14 @@ def _shortest(subject: Any, journal: Journal, *, level: str, found: Counterexamp
     return shortest(STRATEGIES[level], lambda: subject, found, begin=journal.begin, **limits)
 
 
-SEARCHES: dict[str, Callable[..., Any]] = {"walk": _walk, "explore": _explore, "shortest": _shortest}
+def _method_called(subject: Any, journal: Journal, *, found: Counterexample) -> Any:
+    method, frames = method_called(subject, found)
+    return [[None if method is None else astuple(method)], [astuple(frame) for frame in frames]]
+
+
+SEARCHES: dict[str, Callable[..., Any]] = {
+    "walk": _walk,
+    "explore": _explore,
+    "shortest": _shortest,
+    "method_called": _method_called,
+}

@@ -12,6 +12,7 @@ from kvproof.check.isolation.fork_server_client import ServerGone
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.messages import ChannelError, pack
 from kvproof.check.isolation.remote_subject import CRASH, HANG, SERVER, RemoteSubject, answered, new_fork
+from kvproof.check.oracle import method_called as local
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
@@ -22,6 +23,7 @@ from kvproof.check.search.exhaustive.breadth_first import UNLIMITED
 from kvproof.check.search.random_walk import DEFAULT_OPTIONS, WalkOptions
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import Strategy
+from kvproof.spec.trace import CodePlace
 
 LOOK_SECONDS = 0.1
 CALLS_OF_OPERATION_MAX = 2  # slow ones: so many limits without an operation, and the process is taken for stuck
@@ -128,6 +130,20 @@ def shortest(
         except (Stuck, Finding):
             seconds = max(0.0, seconds - (time.monotonic() - began))
     return shrinking.shortest(strategy, make, found, seconds=seconds, **limits)
+
+
+def method_called(make: Callable[[], Any], found: Counterexample) -> tuple[CodePlace | None, list[CodePlace]]:
+    """`oracle.method_called`, where the subject lives. Nothing is known of a call that ends or stops its process."""
+    subject = make()
+    if not isinstance(subject, RemoteSubject):
+        return local.method_called(subject, found)
+    if found.finding.cause.endswith((CRASH, HANG)):
+        return None, []
+    try:
+        (method,), frames = _result(list, subject, "method_called", {"found": found}, _no_progress)
+        return None if method is None else CodePlace(*method), [CodePlace(*frame) for frame in frames]
+    except (Stuck, Finding, TypeError, ValueError):  # the subject does not repeat itself, or sent something else
+        return None, []
 
 
 def _no_progress(runs: int, operations: int) -> None:

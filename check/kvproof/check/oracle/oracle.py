@@ -20,6 +20,7 @@ from kvproof.check.oracle.firing import is_large, num_entries_max, num_seqs_max
 from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.protocol.adapter_check import check_observation
+from kvproof.check.protocol.adapter_fault import places_of, require_fault_of_manager
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
 from kvproof.check.protocol.finding import CONTRACT, AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import (
@@ -87,7 +88,7 @@ class Oracle:
         self.answer = ""  # of the last operation, for people
         self._open()
         first = self.call("total-calls", "observe")
-        check_observation(first, len(config.kv_groups))
+        check_observation(first, len(config.kv_groups), config.num_gpu_blocks + config.num_host_blocks)
         self.explainer = Explainer(config, first, self.identities, self.coverage, num_flights)
         self.worker, self.state = self.explainer.worker, self.explainer.state
         can_judge_order = judges_eviction_order and config.caching and 1 not in config.windows and not is_large(config)
@@ -105,8 +106,10 @@ class Oracle:
         except (Exception, SystemExit) as error:  # a subject that ends the process gives no answer
             call = f"open({self.config.as_dict()})"
             require_fault_of_subject(error, call)
+            require_fault_of_manager(error, call, self.subject)
             text = encodable(f"{call} raised {type(error).__name__}: {error_text(error)}")
-            raise Finding("total-calls", text[:CALL_CHARACTERS], f"open {type(error).__name__}") from error
+            cause, frames = f"open {type(error).__name__}", places_of(error)
+            raise Finding("total-calls", text[:CALL_CHARACTERS], cause, frames=frames) from error
 
     def call(self, property: str, name: str, *arguments: Any) -> Any:
         """Call the subject. An exception refutes `property`; a double free refutes `no-double-free`.
@@ -126,11 +129,12 @@ class Oracle:
             raise Finding("total-calls", text, f"{CONTRACT}{error.assumption}") from error
         except (Exception, SystemExit) as error:  # a subject that ends the process gives no answer
             require_fault_of_subject(error, call_text(name, arguments))
+            require_fault_of_manager(error, call_text(name, arguments), self.subject)
             if is_double_free(error, self.capabilities):
                 property = "no-double-free"
             message = ADDRESS.sub("", encodable(f"{type(error).__name__}: {error_text(error)}").removesuffix(": "))
             text = f"{call_text(name, arguments)} raised {message[:ERROR_CHARACTERS]}"
-            raise Finding(property, text, f"{name} {type(error).__name__}") from error
+            raise Finding(property, text, f"{name} {type(error).__name__}", frames=places_of(error)) from error
 
     def observe(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:
         """Observe the subject, and check the frame: a call changes no table but those of the `touched` sequences."""
@@ -197,7 +201,8 @@ class Oracle:
 
     def check_observed(self) -> None:
         """Raise AdapterError if what the subject last showed has a wrong type; types are not checked at each call."""
-        check_observation(self.explainer.observed, len(self.config.kv_groups))
+        num_blocks = self.config.num_gpu_blocks + self.config.num_host_blocks
+        check_observation(self.explainer.observed, len(self.config.kv_groups), num_blocks)
 
     def is_at_rest(self) -> bool:
         """Whether no sequence has blocks."""

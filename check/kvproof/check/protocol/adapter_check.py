@@ -63,7 +63,7 @@ def check_adapter(subject: Any, required: RequiredCalls, hint: str = "") -> None
         raise AdapterError(f"{name}.name must be a string")
     assumptions = getattr(subject, "assumptions", ())
     if not isinstance(assumptions, tuple) or not all(isinstance(one, Assumption) for one in assumptions):
-        raise AdapterError(f"{name}.assumptions must be a tuple of Assumption; it is {_short(assumptions)}")
+        raise AdapterError(f"{name}.assumptions must be a tuple of Assumption; it is {short(assumptions)}")
 
 
 def _has(subject: Any, call: str) -> bool:
@@ -72,9 +72,9 @@ def _has(subject: Any, call: str) -> bool:
 
 def check_answer(name: str, answer: Any, *types: type) -> None:
     """Raise AdapterError unless the answer of a call is of one of the types."""
-    if not isinstance(answer, types):
+    if not isinstance(answer, types) or (answer is True and bool not in types):
         wanted = " or ".join(t.__name__ for t in types)
-        raise AdapterError(f"{name} must return {wanted}; it returned {_short(answer)}")
+        raise AdapterError(f"{name} must return {wanted}; it returned {short(answer)}", _call_of(name))
 
 
 def check_pairs(name: str, pairs: Any) -> None:
@@ -82,43 +82,51 @@ def check_pairs(name: str, pairs: Any) -> None:
     check_answer(name, pairs, list, tuple)
     for pair in pairs:
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(type(x) is int for x in pair)):
-            raise AdapterError(f"{name} must return pairs of ints; one is {_short(pair)}")
+            raise AdapterError(f"{name} must return pairs of ints; one is {short(pair)}", _call_of(name))
 
 
-def check_observation(observed: Any, num_groups: int) -> None:
-    """Raise AdapterError unless this is an Observation whose every field has the right type.
+def check_observation(observed: Any, num_groups: int, num_blocks: int | None = None) -> None:
+    """Raise AdapterError unless this is an Observation whose every field has the right type and length.
 
-    num_groups: the number of KV groups, and so of tables of each sequence.
+    num_groups: the number of KV groups, and so of tables of each sequence. num_blocks: of both devices together.
     """
     check_answer("observe", observed, Observation)
     if not isinstance(observed.tables, dict):
-        raise AdapterError(f"observe().tables must be a dict; it is {_short(observed.tables)}")
+        raise AdapterError(f"observe().tables must be a dict; it is {short(observed.tables)}", "tables")
     for seq, tables in observed.tables.items():
         if type(seq) is not int or not isinstance(tables, list) or len(tables) not in (0, num_groups):
-            raise AdapterError(
-                f"observe().tables must map sequences to lists of {num_groups} tables; found {seq!r}: {_short(tables)}"
-            )
+            text = f"observe().tables must map sequences to lists of {num_groups} tables"
+            raise AdapterError(f"{text}; found {seq!r}: {short(tables)}", "tables")
         for table in tables:
-            _check_ids(f"observe().tables[{seq}]", table)
-    if (
-        not isinstance(observed.free, tuple)
-        or len(observed.free) != 2
-        or any(type(x) is not int for x in observed.free)
-    ):
-        raise AdapterError(f"observe().free must be two ints, for GPU and host; it is {_short(observed.free)}")
+            _check_ids(f"observe().tables[{seq}]", table, "tables")
+    free = observed.free
+    if not isinstance(free, tuple) or len(free) != 2 or any(type(x) is not int for x in free):
+        text = f"observe().free must be two ints, for GPU and host; it is {short(free)}"
+        raise AdapterError(text, "num_free")
     if not isinstance(observed.reserved, tuple):
-        raise AdapterError(f"observe().reserved must be a tuple of block ids; it is {_short(observed.reserved)}")
-    for field in ("refs", "free_ids"):
-        if getattr(observed, field) is not None:
-            _check_ids(f"observe().{field}", getattr(observed, field))
+        text = f"observe().reserved must be a tuple of block ids; it is {short(observed.reserved)}"
+        raise AdapterError(text, "observe")
+    if observed.free_ids is not None:
+        _check_ids("observe().free_ids", observed.free_ids, "free_ids")
+    if observed.refs is not None:
+        _check_ids("observe().refs", observed.refs, "refcounts")
+        if num_blocks not in (None, len(observed.refs)):
+            text = f"observe().refs must have {num_blocks} refcounts, one for each GPU block and then each host block"
+            raise AdapterError(f"{text}; it has {len(observed.refs)}", "refcounts")
 
 
-def _check_ids(what: str, ids: Any) -> None:
+def _check_ids(what: str, ids: Any, call: str) -> None:
     if not isinstance(ids, list) or any(type(x) is not int for x in ids):
-        raise AdapterError(f"{what} must be a list of ints; it is {_short(ids)}")
+        raise AdapterError(f"{what} must be a list of ints; it is {short(ids)}", call)
 
 
-def _short(value: Any) -> str:
+def _call_of(name: str) -> str:
+    """The call in the name of an answer, such as `reserve` in "reserve().copies"."""
+    return name.split("(")[0].strip()
+
+
+def short(value: Any) -> str:
+    """The value as text, shortened."""
     try:
         text = repr(value)
     except Exception as error:  # such as a list that is nested too deeply

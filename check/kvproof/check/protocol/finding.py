@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from kvproof.spec.trace import Operation
+from kvproof.spec.trace import CodePlace, Operation
 
 CONTRACT = "contract "  # how the cause begins if the call was outside the contract of the engine
 LINE_CHARACTERS, COLUMN_GAP = 60, "   "  # of a comparison in one line
@@ -17,7 +17,7 @@ class Finding(Exception):
     sentence that names `$expected` first compares the two.
     cause: which call raised which exception, if one did. call: the call that the finding is about, with arguments.
     expected: what the specification says. observed: what the subject shows. blocks: the ids of the blocks concerned.
-    sequence: the sequence concerned, as a text.
+    sequence: the sequence concerned, as a text. frames: if a call raised, the last frames of the subject's code.
     """
 
     def __init__(
@@ -31,7 +31,9 @@ class Finding(Exception):
         observed: Any = None,
         blocks: Collection[int] = (),
         sequence: str = "",
+        frames: Sequence[CodePlace] = (),
     ) -> None:
+        self.frames = tuple(frames)
         self.property, self.sentence, self.cause, self.call = property, sentence, cause, call
         self.expected, self.observed, self.blocks, self.sequence = expected, observed, tuple(blocks), sequence
         super().__init__(property, self.text, cause)
@@ -92,4 +94,9 @@ def error_text(error: BaseException) -> str:
 
 
 class AdapterError(Exception):
-    """The adapter breaks the protocol: what it answers is not of the type that it must be."""
+    """The adapter breaks the protocol, or fails by itself. call: the call whose answer is wrong, until its place in the
+    adapter is named."""
+
+    def __init__(self, message: str, call: str = "") -> None:
+        super().__init__(message)
+        self.call = call

@@ -232,16 +232,16 @@ class ManagerSubject(Protocol):
     def forget(self, group: int) -> None:
         """The group was looked up, and was not admitted. Drop what the look-up kept."""
 
-    def can_admit(self, group: int) -> Admission:
+    def can_admit(self, group: int) -> bool | Admission:
         """Whether `admit` would succeed now."""
 
-    def can_append(self, group: int) -> bool:
+    def can_append(self, group: int) -> bool | Admission:
         """Whether each running sequence of the group would get a slot for one token, and its lookahead slots."""
 
-    def can_swap_out(self, group: int) -> Admission:
+    def can_swap_out(self, group: int) -> bool | Admission:
         """Whether `swap_out` would succeed now."""
 
-    def can_swap_in(self, group: int) -> Admission:
+    def can_swap_in(self, group: int) -> bool | Admission:
         """Whether `swap_in` would succeed now, and the append of the same step after it."""
 
     def admit(self, group: int, num_tokens: int) -> Admitted | Refused:

@@ -9,9 +9,11 @@ At least `make`, `allocate`, `append`, `release`, `tables` and `num_free` have t
 and names the missing ones, and those that a declared capability needs (`NEEDED`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kvproof.check.protocol.adapter_check import check_answer, check_pairs, short
 from kvproof.check.protocol.features import require_capable
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import (
@@ -30,26 +32,28 @@ from kvproof.spec.text.identity import Image, Key
 
 BOOLEAN_ADMISSION = Assumption(
     "boolean-admission",
-    "The answer no to a prompt means NEVER if no group has GPU blocks, and LATER otherwise.",
+    "The answer no to a prompt or a swap-in means NEVER if no group has GPU blocks, and LATER otherwise.",
 )
 
 ALWAYS = ("make", "allocate", "append", "release", "tables", "num_free")
-# Calls that an adapter has to define if its capabilities say so.
-NEEDED: dict[str, Callable[[Capabilities], bool]] = {
-    "can_allocate": lambda can: can.has_admission_query,
-    "can_append": lambda can: can.has_admission_query,
-    "share": lambda can: can.fork or can.waiting_groups,
-    "hits": lambda can: can.caching,
-    "reset_cache": lambda can: can.reset,
-    "new_encoder": lambda can: can.cross,
-    "can_swap_out": lambda can: can.swap,
-    "can_swap_in": lambda can: can.swap,
-    "swap_out": lambda can: can.swap,
-    "swap_in": lambda can: can.swap,
-    "num_free_host": lambda can: can.swap,
+# Calls that an adapter has to define if it declares one of these capabilities.
+NEEDED: dict[str, tuple[str, ...]] = {
+    "can_allocate": ("has_admission_query",),
+    "can_append": ("has_admission_query",),
+    "share": ("fork", "waiting_groups"),
+    "hits": ("caching",),
+    "step_done": ("caching",),
+    "reset_cache": ("reset",),
+    "new_encoder": ("cross",),
+    "can_swap_out": ("swap",),
+    "can_swap_in": ("swap",),
+    "swap_out": ("swap",),
+    "swap_in": ("swap",),
+    "num_free_host": ("swap",),
 }
-# An adapter that defines the call on the right, for whole groups, need not define the one on the left.
+# An adapter that defines the call on the right, such as one for whole groups, need not define the one on the left.
 INSTEAD = {
+    "step_done": "step_scheduled",
     "can_allocate": "can_admit",
     "allocate": "admit",
     "append": "reserve",
@@ -57,6 +61,16 @@ INSTEAD = {
     "num_free": "observe",
     "num_free_host": "observe",
 }
+
+
+HELP = "`kvproof init` writes an adapter with every call; docs/adapter-reference.md describes them."
+
+
+def signature_of(name: str) -> str:
+    """A call of an adapter as it is defined, with the first sentence of its description."""
+    call = getattr(ManagerAdapter, name)
+    sentence = (inspect.getdoc(call) or "").partition(". ")[0].rstrip(".")
+    return f"def {name}{str(inspect.signature(call)).replace('kvproof.check.protocol.manager.', '')}: {sentence}."
 
 
 class ManagerAdapter:
@@ -68,6 +82,7 @@ class ManagerAdapter:
     computes. The results of `tables`, `refcounts` and `free_ids` are copied: they may be the manager's own lists.
     """
 
+    is_base_of_adapters = True  # what goes wrong in a method of a derived class is a fault of the adapter
     name = "manager"
     capabilities: Capabilities = Capabilities()
     assumptions: tuple[Assumption, ...] = (BOOLEAN_ADMISSION,)
@@ -137,11 +152,17 @@ class ManagerAdapter:
 
     def _require_complete(self) -> None:
         """Raise AdapterError unless the adapter defines each call that its capabilities need."""
-        can = self.capabilities
-        needed = [*ALWAYS, *(name for name, is_needed in NEEDED.items() if is_needed(can))]
-        missing = [n for n in needed if not (self._defines(n) or (n in INSTEAD and self._defines(INSTEAD[n])))]
+        missing = dict.fromkeys(ALWAYS, "")
+        for name, capabilities in NEEDED.items():
+            if declared := [one for one in capabilities if getattr(self.capabilities, one)]:
+                missing[name] = f" (capability {declared[0]})"
+        for name in list(missing):
+            if self._defines(name) or (name in INSTEAD and self._defines(INSTEAD[name])):
+                del missing[name]
         if missing:
-            raise AdapterError(f"{type(self).__name__} must define {', '.join(missing)}")
+            lines = [f"{type(self).__name__} must define {', '.join(missing)}"]
+            lines += [f"{signature_of(name)}{why}" for name, why in missing.items()]
+            raise AdapterError("\n  ".join(lines) + f"\n{HELP}", next(iter(missing)))
 
     def _defines(self, name: str) -> bool:
         return getattr(type(self), name) is not getattr(ManagerAdapter, name)
@@ -174,10 +195,11 @@ class ManagerAdapter:
 
     def admission(self, answer: bool | Admission) -> Admission:
         """The answer to `can_admit` of a manager that says yes or no: no means NEVER if no group has GPU blocks."""
+        if answer is True:
+            return Admission.OK
         if isinstance(answer, Admission):
             return answer
-        if answer:
-            return Admission.OK
+        check_answer("can_allocate", answer, bool, Admission)
         return Admission.LATER if self._something_runs() else Admission.NEVER
 
     def _something_runs(self) -> bool:
@@ -187,15 +209,15 @@ class ManagerAdapter:
         tables, gpu = self.observe().tables.values(), range(self.config.num_gpu_blocks)
         return any(block in gpu for seq_tables in tables for table in seq_tables for block in table)
 
-    def can_append(self, group: int) -> bool:
+    def can_append(self, group: int) -> bool | Admission:
         """Whether each sequence of the group would get its next slot. Needed with `has_admission_query`."""
         raise NotImplementedError
 
-    def can_swap_out(self, group: int) -> Admission:
+    def can_swap_out(self, group: int) -> bool | Admission:
         """Whether `swap_out` would succeed now. Needed with the capability `swap`."""
         raise NotImplementedError
 
-    def can_swap_in(self, group: int) -> Admission:
+    def can_swap_in(self, group: int) -> bool | Admission:
         """Whether `swap_in` would succeed now. Needed with the capability `swap`."""
         raise NotImplementedError
 
@@ -207,17 +229,23 @@ class ManagerAdapter:
             hit = self.allocate(first, self.tokens[first])
         except self.refusals as error:
             return Refused(str(error))
+        hit = 0 if hit is None else hit
+        check_answer("allocate", hit, int)
         for seq in others:
             self.share(first, seq)
         self._admitted.update(self.groups[group])
-        return Admitted(hit or 0)
+        return Admitted(hit)
 
     def reserve(self, seq: int, num_tokens: int) -> Reserved | Refused:
         """Reserve slots by `append`. An exception of `refusals` becomes a refusal."""
         try:
-            return Reserved(tuple(self.append(seq, num_tokens) or ()))
+            copies = self.append(seq, num_tokens)
         except self.refusals as error:
             return Refused(str(error))
+        if copies is None:
+            return Reserved()
+        check_pairs("append", copies)
+        return Reserved(tuple(copies))
 
     def fork(self, parent: int, child: int) -> None:
         """Put the child into the group of its parent, and let it share the blocks."""
@@ -266,13 +294,22 @@ class ManagerAdapter:
 
     def observe(self) -> Observation:
         """The current state, from `tables`, `num_free`, `num_free_host`, `refcounts` and `free_ids`."""
-        refs, free = self.refcounts(), self.free_ids()
-        return Observation(
-            {seq: self._copied(tables) for seq, tables in self.tables().items()},
-            (self.num_free(), self.num_free_host()),
-            refs=None if refs is None else list(refs),
-            free_ids=None if free is None else list(free),
-        )
+        tables, refs, free = self.tables(), self.refcounts(), self.free_ids()
+        num_free = (self.num_free(), self.num_free_host())
+        try:
+            copies = {seq: self._copied(table) for seq, table in tables.items()}
+        except (AttributeError, TypeError):
+            wanted = "a dict from sequences to lists of block ids"
+            raise AdapterError(f"tables must return {wanted}; it returned {short(tables)}", "tables") from None
+        return Observation(copies, num_free, (), _list("refcounts", refs), _list("free_ids", free))
 
     def _copied(self, tables: Sequence[Any]) -> list[list[int]]:
         return [list(table) for table in tables] if self.capabilities.kv_groups else [list(tables)]
+
+
+def _list(call: str, answer: Sequence[int] | None) -> list[int] | None:
+    """A copy of an answer that is a list of ints or None. Raises AdapterError for any other one."""
+    try:
+        return None if answer is None else list(answer)
+    except TypeError:
+        raise AdapterError(f"{call} must return a list of ints or None; it returned {short(answer)}", call) from None

@@ -57,6 +57,7 @@ class SchedulerAdapter:
     name = "scheduler"
     capabilities: Capabilities = Capabilities()
     assumptions: tuple[Assumption, ...] = ()
+    is_base_of_adapters = True  # what goes wrong in a method of a derived class is a fault of the adapter
     refuses_long_prompts = True  # else the scheduler gets them, and says with a step that it ignores them
 
     scheduler: Any

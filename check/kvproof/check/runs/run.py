@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.effort import BY_BUDGET, Effort
+from kvproof.check.runs.errors import fail
 from kvproof.check.runs.json_output import STANDARD_OUTPUT, write_document
 from kvproof.check.runs.known_findings import known_findings
 from kvproof.check.runs.save_findings import SHORTEN_SECONDS_MAX, SHORTEN_SECONDS_MIN, Saving
@@ -79,7 +80,12 @@ def run_stages(
     bounds = ", ".join(limits) or "no time limit"
     say(console, f"kvproof {run.version} {run.command}, subject {run.subject}, seed {run.seed}, {bounds}")
     seconds = math.inf if options.seconds is None else options.seconds
-    code = Session(result, options.store, stages, seconds, progress_on(console), stops_at_first).run()
+    session = Session(result, options.store, stages, seconds, progress_on(console), stops_at_first)
+    code = session.run()
+    if code is Exit.USAGE and session.adapter_error:  # a table in which nothing is decided would bury the reason
+        if options.json is not None:
+            write_json(result, options.folder, options.json)
+        raise fail(session.adapter_error, code)
     say(console, "")
     try:
         print_report(result, options.folder, console)

@@ -17,7 +17,7 @@ from kvproof.check.runs.store import Store, StoreError, explained
 from kvproof.check.runs.verdicts import JudgeOutcome, ReportedFinding, refuted_by
 from kvproof.check.search.shrinking_worlds import sizes_needed
 from kvproof.check.search.suppression import Features, KnownFailure, features_of, is_duplicate
-from kvproof.spec.trace import Trace
+from kvproof.spec.trace import CodePlace, Trace
 from kvproof.spec.verdict import Verdict
 
 SHORTEN_SECONDS_MIN, SHORTEN_SECONDS_MAX = 2.0, 10.0
@@ -67,6 +67,7 @@ class Saving:
                 self.seed,
                 make=self.make,
                 shorten=self._shortest,
+                locate=self._method_called,
                 num_operations_before=num_before,
             )
         except KeyboardInterrupt as error:
@@ -129,6 +130,11 @@ class Saving:
 
     def _is_wanted(self, finding: Finding) -> bool:
         return not self.wanted or finding.property in self.wanted
+
+    def _method_called(self, found: Counterexample) -> tuple[CodePlace | None, list[CodePlace]]:
+        from kvproof.check.isolation.remote_search import method_called
+
+        return method_called(self.make, found)
 
     def _shortest(self, found: Counterexample) -> Counterexample:
         from kvproof.check.isolation.remote_search import shortest

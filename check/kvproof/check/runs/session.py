@@ -106,6 +106,7 @@ class Session:
     seconds: float
     progress: Progress
     stops_at_first: bool = False  # no stage runs after one that refutes
+    adapter_error: str = field(default="", init=False)  # what ended the run, if the adapter is wrong
     _done: int = field(default=0, init=False)
     _write_error: StoreError | None = field(default=None, init=False)  # of the last write, if it failed
 
@@ -125,7 +126,8 @@ class Session:
             self._note(f"{INTERRUPTED}: the checks that were not decided are unknown")
         except AdapterError as error:
             code = Exit.USAGE
-            self._note(f"the adapter of {self.result.run.subject} breaks the protocol: {error}")
+            self.adapter_error = f"the adapter of {self.result.run.subject} breaks the protocol: {error}"
+            self.result.messages.append(self.adapter_error)
         self.result.run.is_complete = code is None
         self.result.run.seconds = round(time.monotonic() - begin, 3)
         self._write(self.store.write_all)

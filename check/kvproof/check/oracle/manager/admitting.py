@@ -105,6 +105,7 @@ class Admitting(ManagerBase):
             if not self.may_end_for_good(group):
                 self.judge_refusal(group, Admission.LATER, context)
             return True
+        check_answer("admit().hit", result.hit, int)
         if looked_up is not None and looked_up != result.hit:
             self.judge_missed_hit(first, looked_up, f"hits({gid})")
         self._admitted(group, result.hit, chunk, context)

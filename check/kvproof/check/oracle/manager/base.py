@@ -168,13 +168,16 @@ class ManagerBase(Oracle, OperationJudge):
     # Questions before a call ----------------------------------------------------------------------------------------
 
     def ask(self, name: str, group: Group) -> Admission:
-        """Ask whether a call would succeed; asking changes nothing."""
+        """Ask whether a call would succeed; asking changes nothing. False means NEVER if nothing runs, else LATER."""
         before = self.explainer.observed
         answer = self.call("total-calls", name, group.id)
-        check_answer(name, answer, Admission)
+        if not isinstance(answer, Admission):
+            check_answer(name, answer, bool, Admission)
+            runs = self.explainer.machine.function("may_wait")(self.state)
+            answer = Admission.OK if answer else Admission.LATER if runs else Admission.NEVER
         self.require_unchanged(before, f"{name} only asks")
         self.answer = answer.value
-        return answer  # type: ignore[no-any-return]
+        return answer
 
     def judge_ok(self, group: Group, context: str) -> None:
         """OK: the group and the watermark fit, as far as this does not depend on choices of the manager."""

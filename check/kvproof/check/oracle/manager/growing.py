@@ -6,7 +6,7 @@ from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.manager.base import GROWING, ManagerBase
 from kvproof.check.protocol.adapter_check import check_answer, check_pairs
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Pair, Refused, Reserved
+from kvproof.check.protocol.manager import Admission, Pair, Refused, Reserved
 from kvproof.spec.text import operations
 from kvproof.spec.text.mapping import is_block_of
 from kvproof.spec.text.state import GPU
@@ -100,13 +100,15 @@ class Growing(ManagerBase):
             return True
         before = self.explainer.observed
         can = self.call("total-calls", "can_append", group.id)
-        check_answer("can_append", can, bool)
+        if not isinstance(can, bool):
+            check_answer("can_append", can, bool, Admission)
+            can = can is Admission.OK
         self.require_unchanged(before, "can_append only asks")
         if not can:
             self.judge_no(self.growth_cost_max(group), GPU, 0, f"can_append({group.id})")
             self.answer = "cannot append"
             self.coverage["append refused"] += 1
-        return can  # type: ignore[no-any-return]
+        return can
 
     def _append_all(self, group: Group) -> None:
         for seq in group.members:

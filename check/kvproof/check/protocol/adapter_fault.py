@@ -1,0 +1,247 @@
+"""Whose fault an exception is: that of the adapter, which its author corrects, or that of the manager, which is judged.
+
+An adapter is a class derived from `ManagerAdapter` or `SchedulerAdapter` outside kvproof. What goes wrong in one of its
+own methods is its fault: the run ends with exit code 2 and names file and line, and nothing is decided about the
+manager. What goes wrong in a method of the manager, below the adapter's, is a finding. Both may stand in one file, so
+the object decides whose method it is, not the file:
+
+- The innermost frame that executes a method decides. A method of the adapter is the adapter's; a method of any other
+  object is the manager's. A function of the adapter's file without `self` belongs to who called it, and so does a frame
+  of the standard library.
+- Native code has no frame. If the line of the adapter that failed calls native code that is not of Python itself, such
+  as an extension module, the manager is blamed.
+- `make` is the adapter's whatever it calls: it must raise Unsupported for a configuration that the manager cannot have.
+
+kvproof's own subjects are not adapters in this sense, nor is a class that is derived from one: see `fault_attribution`.
+"""
+
+import ast
+import inspect
+import linecache
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType, FunctionType, MethodType, ModuleType, TracebackType
+from typing import Any
+
+from kvproof.check.protocol.fault_attribution import EngineFailure
+from kvproof.check.protocol.finding import AdapterError, error_text
+from kvproof.spec.trace import CodePlace
+
+NUM_FRAMES = 4  # the last ones, that a message shows
+MESSAGE_CHARACTERS = 300
+PROTOCOL = "kvproof.check.protocol."  # where the base classes of adapters are
+STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+NEUTRAL = (PROTOCOL, "kvproof.spec.")
+UNSUPPORTED = "If the manager cannot have this configuration, `make` must raise Unsupported."
+
+
+def is_adapter(thing: Any) -> bool:
+    """Whether it is an adapter that somebody wrote for a manager of their own."""
+    return any(kind.__dict__.get("is_base_of_adapters") for kind in type(thing).__mro__) and all(
+        kind.__module__.startswith(PROTOCOL) for kind in type(thing).__mro__ if kind.__module__.startswith("kvproof.")
+    )
+
+
+def require_fault_of_manager(error: BaseException, call: str, subject: Any) -> None:
+    """Raise AdapterError if the exception, which the call raised, is a fault of the adapter."""
+    if isinstance(error, EngineFailure | MemoryError | RecursionError):  # the last frame says nothing about the fault
+        return
+    frames = list(_frames(error.__traceback__))
+    adapter = next((own for own in map(self_of, (frame for frame, _ in frames)) if is_adapter(own)), None)
+    if adapter is None:
+        adapter = wrapped(subject)
+        if is_adapter(adapter) and isinstance(error, TypeError) and all(_is_of_judge(frame) for frame, _ in frames):
+            raise adapter_error(f"{call}: {error_text(error)}", adapter, call.partition("(")[0]) from error
+        return
+    while not is_adapter(self_of(frames[0][0])):
+        frames.pop(0)
+    is_make = any(frame.f_code.co_name == "make" and self_of(frame) is adapter for frame, _ in frames)
+    if not is_make and not _is_raised_by(adapter, frames):
+        return
+    message = f"{call} raised {type(error).__name__}: {error_text(error)}"[:MESSAGE_CHARACTERS].removesuffix(": ")
+    places = _last_places(frames)
+    own = [(frame, line) for frame, line in frames if self_of(frame) is adapter and not is_of_kvproofs_protocol(frame)]
+    raised_at = _place(*own[-1]) if own else defined_at(adapter, call.partition("(")[0]) or places[-1]
+    text = _text(message, raised_at, places)
+    raise AdapterError(f"{text} {UNSUPPORTED}" if is_make else text) from error
+
+
+def located(error: AdapterError, subject: Any) -> AdapterError:
+    """The error about an answer of the adapter, with the place where the adapter defines the call."""
+    return adapter_error(str(error), wrapped(subject), error.call) if error.call else error
+
+
+def wrapped(subject: Any) -> Any:
+    """The subject itself, without the objects around it that record or narrow its calls."""
+    while (inner := vars(subject).get("_subject") if hasattr(subject, "__dict__") else None) is not None:
+        subject = inner
+    return subject
+
+
+def adapter_error(message: str, subject: Any, call: str) -> AdapterError:
+    """The error that an answer of the adapter is wrong, with the place where the call is defined."""
+    place = defined_at(subject, call)
+    return AdapterError(_text(message, place, [place]) if place else message)
+
+
+def _text(message: str, place: CodePlace, places: list[CodePlace]) -> str:
+    shown = [f"  {one}: {linecache.getline(one.file, one.line).strip()}".rstrip(": ") for one in places]
+    correct = f"The manager was not judged. Correct the adapter at {place.file}:{place.line}."
+    return "\n".join([f"{message} ({place.file}:{place.line})", *shown, correct])
+
+
+# Whose method it is ------------------------------------------------------------------------------------------------
+
+
+def _is_raised_by(adapter: Any, frames: list[tuple[FrameType, int]]) -> bool:
+    files = {inspect.getsourcefile(kind) for kind in type(adapter).__mro__ if not _is_of_kvproof(kind)}
+    for frame, line in reversed(frames):
+        own = self_of(frame)
+        if own is adapter:
+            return is_of_kvproofs_protocol(frame) or not _calls_native_code(frame, line)
+        if _is_neutral(frame):
+            continue
+        if own is not None or frame.f_code.co_filename not in files:
+            return False
+    return True
+
+
+def _is_neutral(frame: FrameType) -> bool:
+    """Whether the code is of Python itself, or of kvproof's protocol: it belongs to who called it."""
+    file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__", ""))
+    is_of_python = file.startswith(("<frozen", STANDARD_LIBRARY)) and "site-packages" not in file
+    return is_of_python or module.startswith(NEUTRAL)
+
+
+def _is_of_kvproof(kind: type) -> bool:
+    return kind.__module__.startswith(("kvproof.", "builtins", "typing"))
+
+
+def is_of_kvproofs_protocol(frame: FrameType) -> bool:
+    """Whether a frame executes the base class of adapters."""
+    return str(frame.f_globals.get("__name__", "")).startswith(PROTOCOL)
+
+
+def _frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
+    while trace is not None:
+        yield trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
+
+
+def self_of(frame: FrameType) -> Any:
+    """The object whose method the frame executes; None for a function."""
+    code = frame.f_code
+    is_method = code.co_argcount and code.co_varnames[0] in ("self", "cls")
+    return frame.f_locals.get(code.co_varnames[0]) if is_method else None
+
+
+def _calls_native_code(frame: FrameType, line: int) -> bool:
+    """Whether a call in this line is of native code that is not of Python's own library."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
+    except (SyntaxError, ValueError):
+        return False
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return any(
+        _is_native(_value_of(node.func, frame)) for node in calls if node.lineno <= line <= (node.end_lineno or 0)
+    )
+
+
+def _value_of(node: ast.expr, frame: FrameType) -> Any:
+    """The value of a name, or of attributes of a name; None for any other expression."""
+    if isinstance(node, ast.Name):
+        return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
+    if isinstance(node, ast.Attribute) and (owner := _value_of(node.value, frame)) is not None:
+        try:
+            return getattr(owner, node.attr, None)
+        except Exception:
+            return None
+    return None
+
+
+def _is_native(called: Any) -> bool:
+    called = getattr(called, "__func__", called) if isinstance(called, MethodType) else called
+    owner = getattr(called, "__self__", None)
+    if called is None or isinstance(called, FunctionType):
+        return False
+    if isinstance(called, type) or owner is None or isinstance(owner, ModuleType):
+        file = getattr(sys.modules.get(called.__module__ or ""), "__file__", None) or ""
+        return not _is_of_python(called.__module__) and not file.endswith(".py")
+    return not _is_of_python((owner if isinstance(owner, type) else type(owner)).__module__)
+
+
+def _is_of_python(module: str | None) -> bool:
+    return module is not None and module.partition(".")[0] in sys.stdlib_module_names
+
+
+# Places ------------------------------------------------------------------------------------------------------------
+
+
+def defined_at(subject: Any, call: str) -> CodePlace | None:
+    """Where the adapter defines a call, or the call of its own that the base class makes for it."""
+    for name in (call, *BEHIND.get(call, ()), "observe"):
+        function = getattr(subject, name, None)
+        code = getattr(function, "__code__", None)
+        if code is not None and not str(getattr(function, "__module__", "")).startswith(PROTOCOL):
+            return CodePlace(getattr(function, "__qualname__", name), shown(code.co_filename), code.co_firstlineno)
+    try:
+        file = inspect.getsourcefile(type(subject))
+        line = inspect.getsourcelines(type(subject))[1]
+    except (OSError, TypeError):
+        return None
+    return CodePlace(type(subject).__name__, shown(file or "?"), line)
+
+
+# The calls of an adapter's own that the base class makes in each call of the protocol.
+BEHIND = {
+    "open": ("make",),
+    "can_admit": ("can_allocate",),
+    "admit": ("allocate",),
+    "reserve": ("append",),
+    "fork": ("share",),
+    "free": ("release",),
+    "preempt": ("release",),
+    "observe": ("tables",),
+}
+
+
+def place_of(frame: FrameType) -> CodePlace:
+    """Where the function that a frame executes is defined."""
+    return _place(frame, frame.f_code.co_firstlineno)
+
+
+def places_of(error: BaseException) -> list[CodePlace]:
+    """The last frames of the subject's code in which the exception was raised, innermost last."""
+    return _last_places([(f, n) for f, n in _frames(error.__traceback__) if not _is_of_judge(f)])
+
+
+def _is_of_judge(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith(("kvproof.check.oracle.", "kvproof.check.isolation."))
+
+
+def _last_places(frames: list[tuple[FrameType, int]]) -> list[CodePlace]:
+    own = [(frame, line) for frame, line in frames if not is_of_kvproofs_protocol(frame)] or frames[-1:]
+    return [_place(frame, line) for frame, line in own[-NUM_FRAMES:]]
+
+
+def _place(frame: FrameType, line: int) -> CodePlace:
+    return CodePlace(_qualified(frame), shown(frame.f_code.co_filename), line)
+
+
+def _qualified(frame: FrameType) -> str:
+    """The name of the function of a frame, with its class (Python 3.10 does not keep it)."""
+    name, own = frame.f_code.co_name, self_of(frame)
+    if own is None:
+        return name
+    kinds = (own if isinstance(own, type) else type(own)).__mro__
+    return next((f"{kind.__name__}.{name}" for kind in kinds if name in vars(kind)), name)
+
+
+def shown(file: str) -> str:
+    """A path, relative to the working folder if it lies in it."""
+    try:
+        return Path(file).relative_to(Path.cwd()).as_posix()
+    except (ValueError, OSError):
+        return file

@@ -1,0 +1,185 @@
+"""What an adapter does wrong is its own fault, with file and line; what the manager does wrong is a finding."""
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from types import MethodType
+from typing import Any, cast
+
+import pytest
+
+from kvproof.check import Capabilities, Config, ManagerAdapter, run_conformance
+from kvproof.check.oracle.level import MANAGER
+from kvproof.check.oracle.replay import finding_of
+from kvproof.check.protocol.adapter_fault import located, require_fault_of_manager
+from kvproof.check.protocol.fault_attribution import EngineFailure
+from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.manager import Admission, ManagerSubject
+
+Factory = Callable[[], ManagerSubject]
+Altered = Callable[..., Factory]
+HERE = "tests/check/protocol/test_adapter_fault.py"
+
+
+def raises(self: Any, *arguments: Any) -> None:
+    raise KeyError(7)
+
+
+def make(self: Any, config: Config) -> None:
+    raise KeyError(7)
+
+
+def helper() -> None:
+    raise KeyError(7)
+
+
+def calls_a_helper(self: Any, seq: int) -> None:
+    helper()
+
+
+def calls_the_library(self: Any, seq: int) -> None:
+    [].pop()
+
+
+def line_of(function: Callable[..., Any]) -> int:
+    return function.__code__.co_firstlineno
+
+
+WRONG: list[tuple[str, dict[str, Any], str, str]] = [
+    ("yes", {"can_allocate": lambda self, tokens: "yes"}, "can_allocate must return bool or Admission", "can_allocate"),
+    ("number", {"can_append": lambda self, group: 1}, "can_append must return bool or Admission", "can_append"),
+    ("hit", {"allocate": lambda self, seq, tokens: "x"}, "allocate must return int; it returned 'x'", "allocate"),
+    (
+        "true hit",
+        {"allocate": lambda self, seq, tokens: True},
+        "allocate must return int; it returned True",
+        "allocate",
+    ),
+    ("copies", {"append": lambda self, seq, num_tokens: 3}, "append must return list or tuple", "append"),
+    ("no tables", {"tables": lambda self: None}, "tables must return a dict from sequences", "tables"),
+    ("a list", {"tables": lambda self: [[0]]}, "tables must return a dict from sequences", "tables"),
+    ("short", {"refcounts": lambda self: [0]}, r"must have \d+ refcounts, .* it has 1", "refcounts"),
+    ("free", {"num_free": lambda self: "8"}, "free must be two ints", "num_free"),
+    ("ids", {"free_ids": lambda self: 3}, "free_ids must return a list of ints or None", "free_ids"),
+    ("exception", {"tables": raises}, r"observe\(\) raised KeyError: 7", "tables"),
+    ("make", {"make": make}, r"raised KeyError: 7 (?s:.*)`make` must raise Unsupported", "make"),
+    ("signature", {"can_append": lambda self: True}, r"can_append\(\d+\): .*takes 1 positional argument", "can_append"),
+    ("inner signature", {"release": lambda self: None}, "raised TypeError: .*takes 1 positional argument", "release"),
+]
+
+
+@pytest.mark.parametrize(("calls", "message", "call"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_a_wrong_answer_or_exception_of_the_adapter_names_its_file_and_line(
+    altered: Altered, tmp_path: Path, calls: dict[str, Any], message: str, call: str
+) -> None:
+    with pytest.raises(AdapterError, match=message) as wrong:
+        run_conformance(altered(**calls), operations=500, crashes=tmp_path)
+    first, *_, last = str(wrong.value).splitlines()
+    place = first.rpartition("(")[2].rstrip(")")
+    assert place.startswith((HERE, "examples/forty_lines.py"))
+    assert last.startswith(f"The manager was not judged. Correct the adapter at {place}.")
+
+
+class Native(ManagerAdapter):
+    """An adapter of code without Python frames."""
+
+    def release(self, seq: int) -> None:
+        ctypes.CDLL("/no/such/library")
+
+    def share(self, parent: int, child: int) -> None:
+        self.manager.pop(parent)
+
+    def open(self, config: Config) -> None:
+        self.manager.fail(self)
+
+
+def fault(adapter: ManagerAdapter, call: str, *arguments: Any) -> str | None:
+    """What is said against the adapter when the call fails; None if the manager is blamed."""
+    try:
+        getattr(adapter, call)(*arguments)
+    except Exception as error:
+        try:
+            require_fault_of_manager(error, call, adapter)
+        except AdapterError as wrong:
+            return str(wrong).splitlines()[0]
+    return None
+
+
+def test_pythons_own_library_and_functions_of_the_adapters_file_belong_to_the_adapter() -> None:
+    adapter = Native()
+    adapter.manager = {}
+    assert f"({HERE}:" in (fault(adapter, "release", 1) or "")
+    assert f"share raised KeyError: 1 ({HERE}:" in (fault(adapter, "share", 1, 2) or "")
+    for own in (calls_a_helper, calls_the_library):
+        adapter.release = MethodType(own, adapter)  # type: ignore[method-assign]
+        assert f"({HERE}:{line_of(own) + 1})" in (fault(adapter, "release", 1) or "")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RecursionError(), EngineFailure("it is wrong")])
+def test_a_lack_of_memory_and_a_failure_that_an_adapter_reports_say_nothing_against_it(error: Exception) -> None:
+    def fail(self: Any, seq: int) -> None:
+        raise error
+
+    adapter = Native()
+    adapter.release = MethodType(fail, adapter)  # type: ignore[method-assign]
+    assert fault(adapter, "release", 1) is None
+
+
+def test_a_call_of_native_code_of_the_manager_blames_the_manager() -> None:
+    import msgspec  # its types are an extension module's, as a manager in C++ would be
+
+    class Decodes(ManagerAdapter):
+        def release(self, seq: int) -> None:
+            self.manager.decode(b"?")
+
+    adapter = Decodes()
+    adapter.manager = msgspec.json.Decoder()
+    assert fault(adapter, "release", 1) is None
+
+
+def test_an_exception_of_another_object_in_the_adapters_file_is_a_finding_of_the_manager(
+    altered: Altered, example: Factory
+) -> None:
+    def make(self: Any, config: Config) -> Any:
+        manager = cast(ManagerAdapter, example()).make(config)
+        manager.free = MethodType(raises, manager)
+        return manager
+
+    operations = [("new", 1, (1,), (0,)), ("admit", 1, 1), ("run", 1), ("free", 1)]
+    finding = finding_of(altered(make=make)(), Config(), operations)
+    assert finding is not None
+    assert (finding.property, finding.text) == ("total-calls", "free(1) raised KeyError: 7")
+    assert [(place.function, place.file) for place in finding.frames] == [
+        ("Adapter.release", "examples/forty_lines.py"),
+        ("raises", HERE),
+    ]
+
+
+def test_an_answer_is_located_where_the_call_of_the_adapter_is_defined(example: Factory) -> None:
+    error = located(AdapterError("can_admit must return Admission", "can_admit"), example())
+    assert "examples/forty_lines.py:" in str(error)
+    assert "Adapter.can_allocate of" in str(error)
+
+
+def test_every_call_that_is_asked_takes_bool_or_admission(altered: Altered, example: Factory, tmp_path: Path) -> None:
+    adapter = cast(ManagerAdapter, example())
+    asked = type(adapter).can_append
+
+    def can_append(self: Any, group: int) -> Admission:
+        return Admission.OK if asked(self, group) else Admission.LATER
+
+    run_conformance(altered(can_append=can_append), operations=500, crashes=tmp_path)
+    judge = MANAGER.open(altered(can_append=can_append)(), Config(num_gpu_blocks=1, block_size=1))
+    for operation in [("new", 1, (1,), (0,)), ("admit", 1, 1), ("run", 1), ("sample", 1, (5,)), ("append", 1)]:
+        assert judge.apply(operation)
+    assert judge.answer == "cannot append"
+
+
+def test_missing_calls_are_named_with_the_capabilities_that_need_them() -> None:
+    class Empty(ManagerAdapter):
+        capabilities = Capabilities(caching=True, swap=True)
+
+    with pytest.raises(
+        AdapterError, match=r"(?s)def hits\(.*\(capability caching\).*def step_done\(.*\(capability caching\)"
+    ):
+        Empty().open(Config())
