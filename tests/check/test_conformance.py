@@ -119,7 +119,7 @@ def test_a_call_that_raises_is_refuted_and_its_file_replays(altered: Altered, ex
 
     where = f"fail of {Path(__file__).relative_to(Path.cwd())}:{fail.__code__.co_firstlineno}"
     _, first, second, third, fourth, *_ = str(refuted.value).splitlines()
-    assert first == "  preempt(1) raised KeyError: 'no such sequence'"
+    assert first == "  preempt(group 1) raised KeyError: 'no such sequence'"
     assert second == f"  while calling {where}"
     assert third.startswith("    raised in Adapter.release of examples/forty_lines.py:")
     assert fourth.startswith("    raised in fail of ")

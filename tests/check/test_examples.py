@@ -15,9 +15,11 @@ TREE = Path(__file__).resolve().parents[2]
 
 REFUTED = """\
 refcount-exact is refuted for examples/forty_lines_broken.py:Adapter at step 4 (explorer).
-  fork(1, 2): refcount of block 0: the specification says 2, the subject 1
+  fork(sequence 1, into 2): refcount of block 0: the specification says 2, the subject 1
   while calling BlockManager.fork of examples/forty_lines_broken.py:14
+  expected: 2   observed: 1
   A block's refcount is the number of block-table entries that name it.
+  Repeat: kvproof replay {trace} --subject examples/forty_lines_broken.py:Adapter
   The steps, with block_size 1, num_gpu_blocks 1:
     1  new(group 1, sequence 1, 1 token: 0)
     2  admit(group 1)             admitted; sequence 1: block 0
@@ -50,8 +52,8 @@ def test_one_line_left_out_is_refuted_in_four_steps(tmp_path: Path, monkeypatch:
         run_conformance(adapter("forty_lines_broken"), crashes=tmp_path)
 
     text = str(refuted.value)
-    assert text[: text.index("  Saved: ")] == REFUTED
     (trace,) = tmp_path.glob("*.json")
+    assert text[: text.index("  Saved: ")] == REFUTED.format(trace=trace)
     assert trace.name == SAVED
     assert replay(trace, trusted=Trust(is_total=True)).status is ReplayStatus.FAILED
     assert replay(trace, "examples/forty_lines.py:Adapter").status is ReplayStatus.FIXED
@@ -63,4 +65,5 @@ def test_the_documentation_shows_the_adapter_and_what_is_printed() -> None:
     written = example[example.index("class Adapter") : example.index("def test_")].rstrip()
 
     assert written in shown
-    assert f"{REFUTED}  Saved: crashes/{SAVED} · " in shown
+    printed = REFUTED.format(trace=f"crashes/{SAVED}")
+    assert f"{printed}  Saved: crashes/{SAVED} · " in shown

@@ -62,9 +62,12 @@ def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Exits", r"fork\(1, 2\) ended its process, which ended with exit code 0"),
-        ("Hangs", r"fork\(1, 2\) gave no answer within 0.5 s"),
-        ("Grows", r"fork\(1, 2\) (raised MemoryError|gave no answer within 0.5 s)"),  # whichever limit comes first
+        ("Exits", r"fork\(sequence 1, into 2\) ended its process, which ended with exit code 0"),
+        ("Hangs", r"fork\(sequence 1, into 2\) gave no answer within 0.5 s"),
+        (
+            "Grows",
+            r"fork\(sequence 1, into 2\) (raised MemoryError|gave no answer within 0.5 s)",
+        ),  # whichever limit comes first
     ],
 )
 def test_what_ends_or_stops_or_fills_the_process_is_a_finding(name: str, message: str, ends: Path) -> None:

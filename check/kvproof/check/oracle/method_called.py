@@ -87,19 +87,21 @@ def method_called(subject: Any, found: Counterexample) -> tuple[CodePlace | None
 
 
 def _method(subject: Any, finding: Finding, watcher: CallWatcher, earlier: Methods) -> CodePlace | None:
-    named = finding.cause.partition(" ")[0], *CALL.findall(finding.text)[:1]
     own = {shown(file) for kind in type(subject).__mro__ if (file := _file_of(kind))}
-    for name in named:
-        places = [place for call, place in watcher.methods if call == name]
-        places = [place for place in places if place.file not in own] or places  # not a helper of the adapter
-        if places:
-            return places[-1] if finding.frames else places[0]
-    changing = _changing(watcher.methods) or earlier or watcher.methods
-    if changing:
-        call = changing[-1][0]
-        places = [place for name, place in changing if name == call]
-        return next((place for place in places if place.file not in own), places[0])
-    calls = [name for name in watcher.calls if name in named or name not in ONLY_LOOK + QUESTIONS]
+
+    def first_of(call: str, methods: Methods) -> CodePlace | None:
+        """The first method in the call, preferably not one of a helper of the adapter; of an exception, the last."""
+        places = [place for name, place in methods if name == call]
+        places = [place for place in places if place.file not in own] or places
+        return (places[-1] if finding.frames else places[0]) if places else None
+
+    for call in (finding.cause.partition(" ")[0], *CALL.findall(finding.text)[:1]):
+        if call in watcher.calls:
+            return first_of(call, watcher.methods) or defined_at(subject, call)
+    methods = _changing(watcher.methods) or earlier or watcher.methods
+    if methods:
+        return first_of(methods[-1][0], methods)
+    calls = [call for call in watcher.calls if call not in ONLY_LOOK + QUESTIONS]
     return defined_at(subject, calls[-1]) if calls else None
 
 
