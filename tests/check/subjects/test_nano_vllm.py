@@ -133,14 +133,18 @@ class Scheduler:
         self.waiting.append(seq)
 
     def schedule(self):
-        for seq in self.waiting[:1]:
+        step, num_left = [], self.tokens_max
+        for seq in self.waiting[: self.seqs_max]:
             hits = 0 if seq.block_table else self.block_manager.can_allocate(seq)
-            if hits >= 0:
-                if not seq.block_table:
-                    self.block_manager.allocate(seq, hits)
-                seq.num_scheduled_tokens = min(len(seq) - seq.num_cached_tokens, self.tokens_max)
-                return [seq], True
-        step = []
+            if hits < 0 or not num_left or (step and len(seq) > num_left):
+                break
+            if not seq.block_table:
+                self.block_manager.allocate(seq, hits)
+            seq.num_scheduled_tokens = min(len(seq) - seq.num_cached_tokens, num_left)
+            num_left -= seq.num_scheduled_tokens
+            step.append(seq)
+        if step:
+            return step, True
         for seq in self.running[: self.seqs_max]:
             while seq in self.running and not self.block_manager.can_append(seq):
                 last = self.running.pop()

@@ -73,8 +73,8 @@ RECORDED_POOL = Need(
     "refcounts and free lists are not in this recording (record with shows_pool=True)",
 )
 IN_ORDER = Need(
-    lambda facts: facts.can.num_overtaken_max is not None,
-    "the subject does not declare how many later requests may be let in before an earlier one",
+    lambda facts: facts.can.num_overtaken_max is not None or bool(facts.can.policies),
+    "the subject does not declare in which order it lets requests in",
 )
 SCHEDULER_LEVEL = never("judged only at the scheduler level")
 MANAGER_LEVEL = never("judged only at the manager level")
@@ -108,9 +108,9 @@ PROPERTIES: dict[str, dict[str, Need]] = {
     ),
     "swap-mapping": _row(SWAP),
     "mapping-hazard-free": _row(COPIES),
-    "admission-sound": _row(ASKED, scheduler=MANAGER_LEVEL),
+    "admission-sound": _row(ASKED),
     "admission-final": _row(),
-    "admission-exact": _row(EXACT, scheduler=MANAGER_LEVEL),
+    "admission-exact": _row(EXACT),
     "failed-call-changes-nothing": _row(scheduler=MANAGER_LEVEL),
     "frame-kept": _row(),
     "total-calls": _row(),

@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple, Protocol
 
+from kvproof.spec.text.budgets import PRIORITY
 from kvproof.spec.text.identity import Image, Key
 
 NULL_BLOCK = -1
@@ -150,6 +151,15 @@ class Capabilities:
     forks_itself: bool = False  # of a request with several sequences it computes one, and forks it by itself
     transfers: bool = False  # KV is loaded from elsewhere and sent there while steps run
     sends_aborted: bool = False  # and it may be sent after a request was aborted
+    reports_ends: bool = False  # it reports how each request ended that was aborted, ignored or failed
+    policies: tuple[str, ...] = ()  # the orders of `spec.text.budgets` that it lets requests in; empty: any order
+    long_prefills: bool = False  # it can bound the tokens of one prompt that a step computes
+    refuses_large_groups: bool = False  # it refuses a fork that makes a request larger than a step can run
+
+    @property
+    def priorities(self) -> bool:
+        """Whether requests may have priorities."""
+        return PRIORITY in self.policies
 
 
 @dataclass(frozen=True)

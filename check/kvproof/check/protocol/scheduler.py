@@ -6,8 +6,9 @@ step says, samples tokens, and gives them back. A step has three calls, `schedul
 requests can arrive and be aborted between any two of them.
 
 Some schedulers need more calls: one that launches a step before it reads the results of the previous one
-(`AheadSubject`), one that forks requests by itself (`ForkingSubject`), and one that loads and sends KV while steps run
-(`TransferringSubject`).
+(`AheadSubject`), one that forks requests by itself (`ForkingSubject`), one that loads and sends KV while steps run
+(`TransferringSubject`), one whose requests have priorities (`PrioritySubject`), and one that reports how requests
+ended (`ReportingSubject`).
 
 With `async_steps`, that many launched steps may be incomplete when the next one is scheduled. Steps complete in the
 order in which they were launched. The next step may continue with a token that an incomplete step samples. If the
@@ -27,6 +28,7 @@ from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of
 from kvproof.check.protocol.features import Setting, smaller_sizes
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation, Pair
 from kvproof.check.protocol.operations import (
+    Count,
     Encoder,
     Ids,
     ImageData,
@@ -41,6 +43,7 @@ from kvproof.check.protocol.operations import (
     simpler_prompts,
     smaller_numbers,
 )
+from kvproof.spec.text.budgets import FCFS
 from kvproof.spec.text.identity import Image, Key
 
 
@@ -55,6 +58,8 @@ class SchedulerConfig(Config):
     async_steps: int = 0  # steps that may be under way when the next one is scheduled
     transfers: bool = False  # KV is loaded from elsewhere, or sent there after a request, while steps run
     sends_aborted: bool = False  # what was computed of an aborted request is sent too, if its KV is to be sent
+    policy: str = FCFS  # the order in which requests are let in
+    long_prefill_threshold: int = 0  # tokens of one prompt that a step computes at most; 0: no bound
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that differ from their defaults, by name."""
@@ -71,6 +76,8 @@ def rank_of_budget(num_tokens: int) -> float:
 
 
 LIMITS = (  # the settings that a scheduler has in addition to the features and sizes of its manager
+    Setting("policy", lambda config: (FCFS,), rank=lambda policy: policy != FCFS),
+    Setting("long_prefill_threshold", lambda config: (0, *range(1, config.long_prefill_threshold)), least=0),
     Setting("sends_aborted", lambda config: (False,)),
     Setting("transfers", lambda config: (False,)),
     Setting("async_steps", lambda config: range(config.async_steps), least=0),
@@ -131,7 +138,8 @@ class ScheduledStep(NamedTuple):
     chunks: in the order in which the sequences got their slots. swap_in, swap_out: pairs relative to their devices.
     copies: (source, target) pairs of absolute ids. ignored: requests that it ended because no step could ever run them.
     failed: requests that it ended because it could not make room for them. loads: sequences that wait for KV from
-    elsewhere; they are in no chunk yet.
+    elsewhere; they are in no chunk yet. prompts: sequences whose chunk the worker treats as a part of a prompt, and the
+    others as decodes; None if the scheduler does not distinguish them.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -141,6 +149,7 @@ class ScheduledStep(NamedTuple):
     ignored: Sequence[int] = ()
     failed: Sequence[int] = ()
     loads: Sequence[Load] = ()
+    prompts: Sequence[int] | None = None
 
 
 class SchedulerSubject(Protocol):
@@ -181,11 +190,14 @@ class SchedulerSubject(Protocol):
         Returns what the step accessed, if the subject executes it on the engine's own tensors.
         """
 
-    def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
+    def complete(
+        self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]
+    ) -> Sequence[tuple[int, int]] | None:
         """The oldest step under way is executed.
 
         First, for each (parent, child) of `forks`, the child begins with the tokens of its parent. Then each sequence
-        of `sampled` gets its token. Then the sequences of `finished` are over.
+        of `sampled` gets its token. Then the sequences of `finished` are over. Returns the forks that the scheduler
+        refused (`refuses_large_groups`), if there are any; then there is no such child.
         """
 
     def observe(self) -> Observation:
@@ -230,6 +242,30 @@ class TransferringSubject(SchedulerSubject, Protocol):
         """
 
 
+class PrioritySubject(SchedulerSubject, Protocol):
+    """A scheduler that can let requests in by priority (`policies`)."""
+
+    def prioritize(self, request: int, priority: int) -> None:
+        """Give the request that is added next its priority; a smaller number is served first.
+
+        Called before `add_request` if the configuration's policy is PRIORITY.
+        """
+
+
+ABORTED, IGNORED, CAPPED = "aborted", "ignored", "capped"  # how a request ends that does not finish by itself
+
+
+class ReportingSubject(SchedulerSubject, Protocol):
+    """A scheduler that reports how requests ended (`reports_ends`)."""
+
+    def ended(self) -> dict[int, str]:
+        """The requests that ended since the last call, but for those that finished by themselves, each with how.
+
+        ABORTED: by its user, or because there is no room for it. IGNORED: no step can run its prompt. CAPPED: it has
+        grown too long for the pool. Any other text is the scheduler's own word for a state that is not one of these.
+        """
+
+
 SCHEDULER_CALLS = RequiredCalls(
     "scheduler subject",
     calls_of(SchedulerSubject),
@@ -237,6 +273,8 @@ SCHEDULER_CALLS = RequiredCalls(
         ("transfers", "transfers KV", calls_of(TransferringSubject)),
         ("runs_ahead", "runs ahead", calls_of(AheadSubject)),
         ("forks_itself", "forks by itself", calls_of(ForkingSubject)),
+        ("priorities", "has priorities", calls_of(PrioritySubject)),
+        ("reports_ends", "reports how requests ended", calls_of(ReportingSubject)),
     ),
     marks=("schedule", "add_request"),
 )
@@ -261,6 +299,7 @@ class Add(SchedulerOperation, tag="add", frozen=True):
     images: tuple[ImageData, ...] | UnsetType = UNSET
     encoder: Encoder | UnsetType = UNSET
     transfer: Transfer | UnsetType = UNSET
+    priority: Count | UnsetType = UNSET
 
     def simpler(self) -> Iterator["Add"]:
         if self.transfer:
@@ -270,6 +309,8 @@ class Add(SchedulerOperation, tag="add", frozen=True):
                 yield self.changed(transfer=(num_tokens // 2, is_sent))
             if is_sent:
                 yield self.changed(transfer=(num_tokens, False))
+        if self.priority:
+            yield self.changed(priority=0)
         yield from simpler_prompts(self, without_encoder=None)
         yield from (self.changed(max_tokens=fewer) for fewer in smaller_numbers(self.max_tokens))
 
@@ -277,6 +318,7 @@ class Add(SchedulerOperation, tag="add", frozen=True):
         num_tokens, is_sent = self.transfer or (0, False)
         transfers = f", {count(num_tokens, 'token')} from elsewhere" if num_tokens else ""
         transfers += ", sent when over" if is_sent else ""
+        transfers += f", priority {self.priority}" if self.priority else ""
         generates = f"generates {count(self.max_tokens, 'token')}"
         return f"add(request {self.request}, {prompt_text(self)}, {generates}{transfers})"
 

@@ -15,7 +15,7 @@ from typing import Any
 from kvproof.check.protocol.features import require_capable
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Access, ScheduledStep, SchedulerConfig
+from kvproof.check.protocol.scheduler import ABORTED, IGNORED, Access, ScheduledStep, SchedulerConfig
 from kvproof.spec.native import sized_function
 from kvproof.spec.text.identity import Image, Key
 
@@ -51,7 +51,8 @@ class SchedulerAdapter:
     `self.scheduler` is what `make` returned, `self.config` the configuration, `self.requests` the requests that the
     scheduler has, by number, and `self.requests_by_seq` the same ones by their sequences. `self.under_way` is what
     `next_step` returned first for each step that is not complete, the oldest first, `self.is_launched` whether the
-    newest step was launched, and `self.now` the number of steps so far.
+    newest step was launched, and `self.now` the number of steps so far. `self.ends`, needed with `reports_ends`, is how
+    each request ended that was aborted, ignored or failed.
     """
 
     name = "scheduler"
@@ -65,6 +66,7 @@ class SchedulerAdapter:
     requests: dict[int, Request]
     requests_by_seq: dict[int, Request]
     under_way: list[Any]
+    ends: dict[int, str]
     is_launched: bool
     now = 0
 
@@ -90,8 +92,11 @@ class SchedulerAdapter:
         """Give the results of the oldest step to the scheduler; output: what `next_step` returned for it."""
         raise NotImplementedError
 
-    def fork(self, parent: int, child: int) -> None:
-        """Fork a sequence, before the results of a step. Needed if `capabilities.fork`."""
+    def fork(self, parent: int, child: int) -> bool | None:
+        """Fork a sequence, before the results of a step. Needed if `capabilities.fork`.
+
+        Returns False if the scheduler refused to.
+        """
         raise NotImplementedError
 
     def observe(self) -> Observation:
@@ -113,6 +118,7 @@ class SchedulerAdapter:
         self.requests, self.under_way, self.is_launched, self.now = {}, [], True, 0
         self.requests_by_seq = {}
         self._refused: list[int] = []
+        self.ends = {}
         self._leaving: list[int] = []  # aborted, and not cancelled yet
         self.scheduler = self.make(config)
 
@@ -149,6 +155,7 @@ class SchedulerAdapter:
         """Abort a request as soon as the engine takes aborts."""
         if request in self._refused:
             self._refused.remove(request)
+            self.ends[request] = ABORTED
         else:
             self._leaving.append(request)
             self._carry_out_aborts()
@@ -173,6 +180,7 @@ class SchedulerAdapter:
         for number in (*step.ignored, *step.failed):
             self._drop(number)
         refused, self._refused = self._refused, []
+        self.ends |= dict.fromkeys(refused, IGNORED)
         return step._replace(ignored=[*step.ignored, *refused])
 
     def launch(self) -> Sequence[Access]:
@@ -181,12 +189,19 @@ class SchedulerAdapter:
         self._carry_out_aborts()
         return ()
 
-    def complete(self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]) -> None:
+    def complete(
+        self, sampled: dict[int, int], forks: list[tuple[int, int]], finished: list[int]
+    ) -> Sequence[tuple[int, int]]:
         """`fork` and `take_results`; then forget what is over, and carry out the aborts that came within the step."""
+        refused = []
         for parent, child in forks:
-            self.fork(parent, child)
+            if self.fork(parent, child) is False:
+                refused.append((parent, child))
+                continue
             request = self.requests_by_seq[child] = self.requests_by_seq[parent]
             request.seqs.append(child)
+        unborn = {child for _, child in refused}
+        sampled = {seq: token for seq, token in sampled.items() if seq not in unborn} if unborn else sampled
         self.take_results(self.under_way.pop(0), sampled, finished)
         for seq in finished:
             if seq in self.requests_by_seq:
@@ -195,6 +210,12 @@ class SchedulerAdapter:
                 if not over.seqs:
                     del self.requests[over.number]
         self._carry_out_aborts()
+        return refused
+
+    def ended(self) -> dict[int, str]:
+        """`ends`, which then begins again; called only if `capabilities.reports_ends`."""
+        ended, self.ends = self.ends, {}
+        return ended
 
     def num_to_generate(self, request: Request) -> int:
         """How many tokens a sequence of the request generates: what was asked for, if max_model_len allows it."""

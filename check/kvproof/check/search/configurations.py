@@ -71,6 +71,10 @@ def draw_for_scheduler(
     if capabilities.forks_itself:
         drawn["group_size"] = pick((1, 1, 2, 3))
     drawn["preemption"] = pick(("auto", "auto", "auto", "recompute", "swap")) if capabilities.swap else "auto"
+    if len(capabilities.policies) > 1:
+        drawn["policy"] = pick(capabilities.policies)
+    if capabilities.long_prefills and drawn["chunked"]:
+        drawn["long_prefill_threshold"] = pick((0, 0, random.randint(1, drawn["max_model_len"])))
     drawn |= fixed
     if drawn.get("transfers"):
         drawn |= {"window": None, "kv_groups": ("full",)} | fixed

@@ -15,10 +15,12 @@ from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
 from kvproof.check.search.operations_by_kind import do_nothing
 from kvproof.check.search.prompts import Chats, Prompts
 from kvproof.check.search.worlds import NUM_AT_A_TIME, has_large_sizes
+from kvproof.spec.text.budgets import PRIORITY
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 120  # operations before the drain
 BURST_MAX = 4
+PRIORITIES = (0, 0, 1, 2)
 NUM_SAMPLES = 4  # token values given back with a step, in turn
 
 
@@ -123,9 +125,12 @@ class SchedulerOperations:
         self.chats.newest = seqs[0]
         max_tokens = random.randint(1, self.num_generated_max)
         whole = "add", self.num_requests, tuple(seqs), tokens, max_tokens, key, images, encoder
-        if not config.transfers:
-            return whole
-        return *whole, (random.choice((0, random.randint(0, len(tokens)))), random.random() < 0.5)
+        transfer = (0, False)
+        if config.transfers:
+            transfer = random.choice((0, random.randint(0, len(tokens)))), random.random() < 0.5
+        if config.policy == PRIORITY:
+            return *whole, transfer, random.choice(PRIORITIES)
+        return (*whole, transfer) if config.transfers else whole
 
     def run(self, operations: list[Operation], length: int) -> None:
         """Draw and apply so many operations, then drain."""

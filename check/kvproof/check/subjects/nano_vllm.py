@@ -29,6 +29,7 @@ from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConf
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading import EngineError, partial_import, stub_modules
 from kvproof.check.subjects.loading.stub_modules import StubObject
+from kvproof.spec.text.budgets import FCFS
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 
 PACKAGE = "nanovllm"
@@ -177,7 +178,14 @@ class NanoVllmScheduler(SchedulerAdapter):
 
     name = "nano-vllm-scheduler"
     capabilities = Capabilities(
-        caching=True, chunked=True, aborts=False, bounds_only_steps=True, eviction=SEQUENCE_LRU, num_overtaken_max=0
+        caching=True,
+        chunked=True,
+        aborts=False,
+        bounds_only_steps=True,
+        eviction=SEQUENCE_LRU,
+        num_overtaken_max=0,
+        policies=(FCFS,),
+        refusal_slack=0,
     )
     assumptions = SCHEDULER_ASSUMPTIONS
 

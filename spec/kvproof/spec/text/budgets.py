@@ -3,7 +3,8 @@
 A step *gains* if it samples a token or ends a request. Between two gains a scheduler may need steps without one:
 
 - at most `ceil(L / B)` that compute chunks of a prompt, where L is the greatest length of a sequence in tokens and B is
-  the token budget. A prompt that is begun and dropped again was dropped for another one that gained, or for itself;
+  the most tokens of one prompt that a step computes: the token budget, or the threshold of long prompts. A prompt that
+  is begun and dropped again was dropped for another one that gained, or for itself;
 - one that only preempts, because the group that should continue cannot, not even alone;
 - one that only swaps out.
 
@@ -16,6 +17,8 @@ most one for each such step after each step that is not empty.
 """
 
 from kvproof.spec.language import function, predicate
+
+FCFS, PRIORITY = POLICIES = "fcfs", "priority"  # the orders in which a scheduler may let requests in
 
 
 @predicate
@@ -46,6 +49,27 @@ def exceeds_limits(
 
 
 @predicate
+def fits_a_step(num_members: int, max_num_seqs: int) -> bool:
+    """A step has a place for each member of the request; a fork that makes it larger is refused."""
+    return num_members <= max_num_seqs
+
+
+@predicate
+def may_be_a_decode(start: int, stop: int, num_prompt: int) -> bool:
+    """A chunk computes one token behind the prompt that its user sent; a decode computes no more."""
+    return start >= num_prompt and stop == start + 1
+
+
+@predicate
+def must_be_a_decode(stop: int, num_at_admission: int) -> bool:
+    """A chunk computes a token that was sampled after the admission.
+
+    After a preemption by recomputation a scheduler may treat all known tokens as the prompt, or the sent ones only.
+    """
+    return stop > num_at_admission
+
+
+@predicate
 def may_recompute(num_members: int) -> bool:
     """Only a request with one member may be preempted by recomputation: several have no prompt in common."""
     return num_members == 1
@@ -55,6 +79,35 @@ def may_recompute(num_members: int) -> bool:
 def is_served_in_order(num_overtaken: int, num_overtaken_max: int) -> bool:
     """While a request waits or is swapped, only a bounded number of later ones is let in; with 0, none is."""
     return num_overtaken <= num_overtaken_max
+
+
+@predicate
+def ranks_before(priority: int, arrival: int, other_priority: int, other_arrival: int) -> bool:
+    """The request is served before the other one: it has a smaller priority, or an equal one and arrived earlier.
+
+    First come, first served is the order of requests that all have one priority.
+    Source: `SchedulerConfig.policy` of vLLM, "fcfs" and "priority".
+    """
+    return priority < other_priority or (priority == other_priority and arrival < other_arrival)
+
+
+@predicate
+def is_within_threshold(num_tokens: int, long_prefill_threshold: int, num_requests: int) -> bool:
+    """A step computes at most so many tokens of one prompt; 0 sets no bound. A request that is alone needs none.
+
+    Source: `SchedulerConfig.long_prefill_token_threshold` of vLLM's V1 line; from 0.33 on it spares a single request.
+    """
+    return long_prefill_threshold == 0 or num_requests == 1 or num_tokens <= long_prefill_threshold
+
+
+@function
+def prompt_tokens_in_step(max_num_batched_tokens: int, long_prefill_threshold: int) -> int:
+    """The most tokens of one prompt that a step computes."""
+    return (
+        long_prefill_threshold
+        if 0 < long_prefill_threshold and long_prefill_threshold < max_num_batched_tokens
+        else max_num_batched_tokens
+    )
 
 
 @function

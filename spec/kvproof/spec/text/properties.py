@@ -129,7 +129,7 @@ MEANINGS: dict[str, Meaning] = {
         "A request hangs.",
     ),
     "arrival-order": Meaning(
-        "While a request waits or is swapped, no more later ones are let in than the scheduler declares.",
+        "While a request waits or is swapped, no more that rank after it are let in than the scheduler declares.",
         "A request starves while new ones are served.",
     ),
     "nondeterministic": Meaning(

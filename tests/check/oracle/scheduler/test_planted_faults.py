@@ -164,7 +164,7 @@ FAULTS = [
         "Scheduler._move",
         "{WAITING: self.waiting, RUNNING: self.running, SWAPPED: self.swapped}[status].add(arrival, group)",
         "status and {RUNNING: self.running, SWAPPED: self.swapped}[status].add(arrival, group)",
-        {"progress"},
+        {"progress", "arrival-order"},
     ),
     Fault(
         "a prompt for which there is never room waits for ever",

@@ -8,6 +8,7 @@ from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.protocol.adapter_check import check_adapter
+from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scheduler import (
     SCHEDULER_CALLS,
@@ -16,6 +17,7 @@ from kvproof.check.protocol.scheduler import (
     SchedulerOperation,
     SchedulerSubject,
 )
+from kvproof.spec.text.budgets import FCFS
 from kvproof.spec.text.identity import Identities
 
 STEPS_MAX = 3  # under way at once, the one being scheduled included
@@ -67,11 +69,12 @@ class ExpectedRequest(Group):
     It is *doomed* when it is over but a step under way still uses its blocks.
     """
 
-    __slots__ = ("is_doomed", "is_sent", "max_tokens", "num_overtaken", "num_prompt", "to_come")
+    __slots__ = ("arrival", "is_doomed", "is_sent", "max_tokens", "num_overtaken", "num_prompt", "priority", "to_come")
 
     def __init__(self, request_id: int, num_prompt: int, max_tokens: int) -> None:
         super().__init__(request_id)
         self.num_prompt, self.max_tokens, self.is_doomed = num_prompt, max_tokens, False
+        self.arrival, self.priority = 0, 0  # its number among all requests, and how important it is: 0 is first
         self.num_overtaken = 0  # later requests that were let in since this one began to wait, or was swapped out
         self.is_sent = False  # whether its KV is sent elsewhere when it is over
         self.to_come: list[int] = []  # sequences that the scheduler will fork it into
@@ -125,6 +128,10 @@ class SchedulerState(Oracle, RuledJudge):
         self, subject: SchedulerSubject, config: SchedulerConfig, identities: Identities | None = None
     ) -> None:
         check_adapter(subject, SCHEDULER_CALLS)
+        if config.policy != FCFS and config.policy not in subject.capabilities.policies:
+            raise Unsupported(f"the subject does not declare the order {config.policy}")
+        if config.long_prefill_threshold and not subject.capabilities.long_prefills:
+            raise Unsupported("the subject does not bound the tokens of one prompt in a step")
         if len(config.kv_groups) > 1 and (config.num_host_blocks or config.transfers):
             raise Unsupported("several KV groups of a scheduler are judged without swap and transfers")
         self.requests: dict[int, ExpectedRequest] = {}
@@ -132,10 +139,11 @@ class SchedulerState(Oracle, RuledJudge):
         self.loading: dict[int, list[int]] = {}  # sequences whose KV is coming, and its flights
         self.sending: dict[int, list[int]] = {}  # sequences, over, whose KV is being sent
         self.aborted_in: dict[int, UnderWay] = {}  # of aborted sequences that are sent: the newest step at that time
+        self.ending: dict[int, tuple[str, ...]] = {}  # requests that are over, until the subject reports how they ended
         self.without_slot: set[int] = set()  # sequences that have tables, but do not count as running
         self.scheduled_step: ScheduledStep | None = None  # by the last operation
         self.used_by_step: dict[int, ExpectedSequence] = {}  # sequences whose blocks the explained step uses
-        self.num_steps = 0
+        self.num_steps = self.num_arrived = 0
         self.last_step: int | None = None  # after the last arrival: the step by which all requests must be over
         # Loads from elsewhere write in no order with the steps: then a step uses its blocks until it is complete.
         self.steps_in_order = subject.capabilities.steps_in_order and not (config.transfers and config.async_steps)
@@ -184,6 +192,31 @@ class SchedulerState(Oracle, RuledJudge):
         for seq in request.everyone():
             del self.seqs[seq.id]
             self.without_slot.discard(seq.id)
+
+    def judge_ends(self, context: str) -> None:
+        """The subject reports how requests ended: each that is over, once no step is under way, and no other."""
+        if not self.capabilities.reports_ends:
+            self.ending.clear()
+            return
+        for request_id, end in self.call("total-calls", "ended").items():
+            expected = self.ending.pop(request_id, ())
+            if end not in expected:
+                words = " or ".join(expected) or "not over"
+                raise Finding(
+                    "progress",
+                    f"request {request_id} is reported as $observed, and is $expected",
+                    call=context,
+                    expected=words,
+                    observed=end,
+                )
+        if self.ending and not self.under_way:
+            request_id, expected = next(iter(self.ending.items()))
+            raise Finding(
+                "progress",
+                f"request {request_id} is over, and that it is $expected is not reported to its user",
+                call=context,
+                expected=" or ".join(expected),
+            )
 
     def execute(self) -> None:
         """The worker executes what was scheduled, and every reader reads back."""

@@ -13,8 +13,8 @@ from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import Status
 from kvproof.check.oracle.scheduler.base import ExpectedRequest, num_gains_max, unfinished
 from kvproof.check.oracle.scheduler.stepping import Stepping
-from kvproof.check.protocol.scheduler import ScheduledStep
-from kvproof.spec.text.budgets import num_steps_max
+from kvproof.check.protocol.scheduler import ABORTED, ScheduledStep
+from kvproof.spec.text.budgets import PRIORITY, num_steps_max, prompt_tokens_in_step
 from kvproof.spec.text.identity import Image, Key
 
 
@@ -41,10 +41,12 @@ class SchedulerJudge(Stepping):
         images: Sequence[Sequence[Any]] = (),
         encoder: Sequence[Any] | None = None,
         elsewhere: tuple[int, bool] = (0, False),
+        priority: int = 0,
     ) -> bool:
         """A request arrives: sequences with one prompt. encoder: its encoder sequence, and that one's tokens.
 
         elsewhere: for how many tokens there is KV to load, and whether its own KV is sent when it is over.
+        priority: 0 is served first; used if requests are let in by priority.
         """
         ids = [*seq_ids, *([encoder[0]] if encoder else [])]
         if request_id in self.requests or not tokens or not seq_ids or max_tokens < 1:
@@ -62,6 +64,11 @@ class SchedulerJudge(Stepping):
         if encoder:
             request.encoder = self.new_encoder(encoder[0], request, encoder[1])
         self.requests[request_id] = request
+        self.num_arrived += 1
+        request.arrival = self.num_arrived
+        if self.config.policy == PRIORITY:
+            request.priority = priority
+            self.call("total-calls", "prioritize", request_id, priority)
         if self.config.transfers:
             num_tokens = min(elsewhere[0], len(tokens)) // self.config.block_size * self.config.block_size
             request.is_sent = elsewhere[1]
@@ -87,7 +94,9 @@ class SchedulerJudge(Stepping):
                 self.aborted_in[first.id] = self.under_way[-1]
             self.coverage["send of an aborted request" + " that is loaded" * (first.id in self.loading)] += 1
         self.hold_until_complete(request, context)
+        self.ending[request_id] = (ABORTED,)
         self.call("total-calls", "abort", request_id)
+        self.judge_ends(context)
         if self.under_way and first.status is not Status.WAITING:
             request.is_doomed = True
             self.observe_released(context)
@@ -104,7 +113,8 @@ class SchedulerJudge(Stepping):
     def op_stop(self) -> bool:
         """No request arrives any more, and nothing forks: all must be over within a bounded number of steps."""
         config, num_gains = self.config, num_gains_max(unfinished(self.requests))
-        bound = num_steps_max(num_gains, config.max_model_len, config.max_num_batched_tokens, config.async_steps)
+        num_tokens = prompt_tokens_in_step(config.max_num_batched_tokens, config.long_prefill_threshold)
+        bound = num_steps_max(num_gains, config.max_model_len, num_tokens, config.async_steps)
         self.last_step = self.num_steps + bound
         self.answer = f"at most {bound} more steps"
         return True

@@ -17,8 +17,9 @@ from kvproof.check.oracle.oracle import leaked, table_changed, tables_left
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Pair
-from kvproof.check.protocol.scheduler import Chunk, Load, ScheduledStep
-from kvproof.spec.text.budgets import exceeds_limits, have_places, may_recompute
+from kvproof.check.protocol.scheduler import ABORTED, CAPPED, IGNORED, Chunk, Load, ScheduledStep
+from kvproof.spec.text.budgets import exceeds_limits, have_places, may_be_a_decode, may_recompute, must_be_a_decode
+from kvproof.spec.text.state import GPU
 
 WAITING, RUNNING, SWAPPED = Status.WAITING, Status.RUNNING, Status.SWAPPED
 
@@ -28,6 +29,7 @@ class StepExplainer:
 
     def __init__(self, scheduler: SchedulerState) -> None:
         self.scheduler, self.config, self.capabilities = scheduler, scheduler.config, scheduler.capabilities
+        self.num_left = 0  # requests that the last step preempted or swapped out
         self.explainer, self.worker, self.coverage = scheduler.explainer, scheduler.worker, scheduler.coverage
 
     def explain(self, step: ScheduledStep) -> bool:
@@ -36,7 +38,7 @@ class StepExplainer:
         for request_id in (*step.ignored, *step.failed):
             self._end(request_id, chunks, request_id in step.failed)
         step = self._admit_and_swap_out(step, chunks)
-        num_left = self._leave(step, {*chunks, *(load.seq for load in step.loads)})
+        num_left = self.num_left = self._leave(step, {*chunks, *(load.seq for load in step.loads)})
         running, swapped, waiting = self._by_status(step)
         for seq, chunk in running:
             self._grow(seq, chunk, step.copies)
@@ -48,6 +50,8 @@ class StepExplainer:
             self._load(load, chunks)
         if swapped or waiting:
             self._judge_places()
+        if step.prompts is not None:
+            self._judge_prompts(step.chunks, set(step.prompts))
         return bool(chunks or num_left or step.ignored or step.failed or step.loads)
 
     def _chunks_by_sequence(self, step: ScheduledStep) -> dict[int, Chunk]:
@@ -99,6 +103,10 @@ class StepExplainer:
         if not is_failed:
             self._judge_ignored(request)
         first = request.members[0]
+        has_produced = any(len(seq.tokens) > request.num_prompt for seq in request.members)
+        self.scheduler.ending[request_id] = (
+            (ABORTED,) if is_failed else (IGNORED, CAPPED) if has_produced else (IGNORED,)
+        )
         self.coverage["failed" if is_failed else f"ignored while {first.status.value}"] += 1
         if any(seq.id in chunks for seq in request.members):
             raise Finding("no-use-after-free", f"request {request_id} is ended, and scheduled", call=SCHEDULE)
@@ -193,6 +201,8 @@ class StepExplainer:
             self.explainer.freed(seq, SCHEDULE)
             seq.status, seq.computed, seq.hit = WAITING, 0, 0
         self.scheduler.drop_sampled(request)
+        for seq in request.members:
+            seq.num_prompt = len(seq.tokens)
         if not may_recompute(len(request.members)):
             raise Finding(
                 "read-back",
@@ -227,10 +237,12 @@ class StepExplainer:
         if seq.id in scheduler.loading:
             raise self._not_arrived(seq.id)
         num_entries = len(seq.observed_table)
-        if not self.explainer.machine.function("have_slots")(num_entries, chunk.stop, 0):
+        num_beyond = self.config.lookahead if must_be_a_decode(chunk.stop, seq.num_prompt) else 0
+        if not self.explainer.machine.function("have_slots")(num_entries, chunk.stop, num_beyond):
+            beyond = f", and {num_beyond} slots of lookahead beyond" if num_beyond else ""
             raise Finding(
                 "read-back",
-                "$sequence computes up to $observed, and has $expected slots",
+                f"$sequence computes up to $observed{beyond}, and has $expected slots",
                 call=SCHEDULE,
                 expected=num_entries * self.config.block_size,
                 observed=chunk.stop,
@@ -278,6 +290,7 @@ class StepExplainer:
             first, hit = scheduler.seqs[chunks[0].seq], chunks[0].hit
             for seq in request.everyone():
                 seq.status = RUNNING
+            something_ran: bool = explainer.machine.function("something_runs")(scheduler.state)
             if caching and not (self.config.async_steps or self.config.transfers):  # else it may learn of KV later
                 scheduler.judge_missed_hit(first, hit, SCHEDULE)
             explainer.admitted(first, hit, caching, SCHEDULE, self.capabilities.same_step_hits)
@@ -290,12 +303,55 @@ class StepExplainer:
                 self.worker.writes.append((request.encoder, 0, len(request.encoder.tokens)))
                 scheduler.used_by_step[request.encoder.id] = request.encoder
                 self.coverage["cross-attention table"] += 1
+            if self.capabilities.has_admission_query and something_ran:
+                self._judge_room_left(first)
             for chunk in chunks:
                 scheduler.seqs[chunk.seq].hit = hit
                 self._compute(scheduler.seqs[chunk.seq], chunk)
             self.coverage["admitted"] += 1
             if chunks[0].stop < len(first.tokens):
                 self.coverage["prompt in chunks"] += 1
+
+    def _judge_room_left(self, seq: ExpectedSequence) -> None:
+        """The manager has said OK to this sequence: room for its lookahead slots and the watermark are left."""
+        lookahead = self.config.lookahead if self.capabilities.admits_lookahead else 0
+        if not (lookahead or self.config.watermark):
+            return
+        blocks_needed, num_tables = self.explainer.machine.function("blocks_needed"), len(self.config.kv_groups)
+        num_tokens, unused = len(seq.tokens), self.explainer.unused_in(self.scheduler.state, GPU)
+        needed = blocks_needed(num_tokens, lookahead, num_tables) - blocks_needed(num_tokens, 0, num_tables)
+        num_held_back = self.scheduler.num_held_back
+        if not self.explainer.machine.function("may_answer_ok")(needed, unused, num_held_back):
+            raise Finding(
+                "admission-sound",
+                f"$sequence was admitted, and $observed blocks are left; {needed} more are needed for its lookahead, "
+                f"and {num_held_back} are held back by the watermark",
+                call=SCHEDULE,
+                expected=needed + num_held_back,
+                observed=unused,
+                sequence=seq.name,
+            )
+
+    def _judge_prompts(self, chunks: Sequence[Chunk], prompts: set[int]) -> None:
+        """The worker computes prompts and decodes with different kernels, so each chunk must be called rightly."""
+        for chunk in chunks:
+            seq, is_prompt = self.scheduler.seqs[chunk.seq], chunk.seq in prompts
+            num_sent = self.scheduler.requests[seq.group.id].num_prompt
+            if is_prompt and must_be_a_decode(chunk.stop, seq.num_prompt):
+                expected, observed = "a decode", "a part of a prompt"
+            elif not is_prompt and not may_be_a_decode(chunk.start, chunk.stop, num_sent):
+                expected, observed = "a part of a prompt", "a decode"
+            else:
+                continue
+            raise Finding(
+                "read-back",
+                f"positions {chunk.start} to {chunk.stop - 1} of $sequence are in the step as $observed; they are "
+                "$expected",
+                call=SCHEDULE,
+                expected=expected,
+                observed=observed,
+                sequence=seq.name,
+            )
 
     def _load(self, load: Load, chunks: dict[int, Chunk]) -> None:
         """A waiting sequence got its table; the KV that is loaded into it is in flight until it has arrived."""

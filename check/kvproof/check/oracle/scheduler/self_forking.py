@@ -41,6 +41,8 @@ def _new_child(
     child.group, child.status = new, Status.RUNNING if has_table else Status.WAITING
     if not has_table:
         child.computed = 0
+    state.num_arrived += 1
+    new.arrival = state.num_arrived
     new.members.append(child)
     state.requests[new.id], state.seqs[child_id] = new, child
     state.coverage["forked by itself" if has_table else "forked, and waits"] += 1

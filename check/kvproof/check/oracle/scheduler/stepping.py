@@ -8,18 +8,19 @@ from kvproof.check.oracle.scheduler.base import (
     COMPLETE,
     LAUNCH,
     SCHEDULE,
-    ExpectedRequest,
     SchedulerState,
     UnderWay,
     unfinished,
 )
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.self_forking import born_since, explain_births
+from kvproof.check.oracle.scheduler.service import held_up_in, judge_left_waiting, judge_order
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import Access, ScheduledStep, SchedulerConfig, SchedulerSubject
-from kvproof.spec.text.budgets import is_served_in_order, is_within_budget
+from kvproof.spec.text.budgets import fits_a_step, is_within_budget, is_within_threshold
 from kvproof.spec.text.identity import Identities
+from kvproof.spec.text.state import GPU
 
 GROUP_MEMBERS_MAX = 4
 
@@ -48,16 +49,20 @@ class Stepping(SchedulerState):
         self.num_steps += 1
         self.scheduled_step = step
         self.used_by_step.clear()
-        held_up = [request for request in unfinished(self.requests) if not is_running(request)]
+        held_up, num_unused = held_up_in(self), self.explainer.unused_in(self.state, GPU)
         has_moved = self.step_explainer.explain(step)
         self.worker.copies += step.copies
         self.settle(SCHEDULE)
+        if self.ending:
+            self.judge_ends(SCHEDULE)
         self._judge_loads(step)
         if order is not None:
             order.used([part.slot for seq in self.used_by_step.values() for part in seq.parts], self.num_steps)
         self._judge_budgets(step)
-        self._judge_order(held_up)
+        judge_order(self, held_up)
         self._judge_progress(has_moved)
+        if held_up and not self.step_explainer.num_left:
+            judge_left_waiting(self, step, held_up, num_unused)
         flights = self.pending.launch(self.used_by_step.values(), SCHEDULE)
         self.under_way.append(UnderWay(step, frozenset(self.used_by_step), flights))
         if len(self.under_way) > 1 and step.chunks:
@@ -93,29 +98,18 @@ class Stepping(SchedulerState):
                 expected=limits,
                 observed=(num_tokens, len(step.chunks)),
             )
-
-    def _judge_order(self, held_up: Sequence[ExpectedRequest]) -> None:
-        """Later requests may not starve earlier ones. held_up: those that waited or were swapped, by arrival."""
-        most = self.capabilities.num_overtaken_max
-        if most is None or self.config.transfers:  # a load lets a request wait, and nobody waits for it
-            return
-        num_let_in, last = 0, None
-        for request in reversed(held_up):
-            if is_running(request):
-                num_let_in, last = num_let_in + 1, request
-                request.num_overtaken = 0
-            elif num_let_in and last is not None and request.id in self.requests and not request.is_doomed:
-                request.num_overtaken += num_let_in
-                if not is_served_in_order(request.num_overtaken, most):
-                    raise Finding(
-                        "arrival-order",
-                        f"request {last.id} was let in before request {request.id}, which arrived earlier and is "
-                        f"{request.members[0].status.value}: that one was overtaken $observed times, and the scheduler "
-                        "declares at most $expected",
-                        call=SCHEDULE,
-                        expected=most,
-                        observed=request.num_overtaken,
-                    )
+        threshold = self.config.long_prefill_threshold
+        num_requests = sum(1 for _ in unfinished(self.requests)) if threshold else 0
+        for chunk in step.chunks if threshold else ():
+            if not is_within_threshold(chunk.stop - chunk.start, threshold, num_requests):
+                raise Finding(
+                    "budget-kept",
+                    "a step computes $observed tokens of $sequence, and at most $expected of one prompt",
+                    call=SCHEDULE,
+                    expected=threshold,
+                    observed=chunk.stop - chunk.start,
+                    sequence=f"sequence {chunk.seq}",
+                )
 
     def _judge_progress(self, has_moved: bool) -> None:
         waiting = [r for r in unfinished(self.requests) if r.members[0].status is not Status.RUNNING]
@@ -182,10 +176,14 @@ class Stepping(SchedulerState):
             return False
         under = self.under_way.pop(0)
         sampling = self._sampling(under.step)
-        pairs, children = [], []
+        pairs, children, too_many = [], [], []
         for parent_id, child_id in forks:
             parent = next((seq for seq in sampling if seq.id == parent_id), None)
-            if parent and self._may_fork(parent, child_id):
+            if parent is None or not self._may_fork(parent, child_id):
+                continue
+            if not fits_a_step(len(parent.group.members) + 1, self.config.max_num_seqs):
+                too_many.append((parent_id, child_id))
+            else:
                 child = parent.forked(child_id)
                 pairs.append((parent, child))
                 children.append(child)
@@ -199,12 +197,13 @@ class Stepping(SchedulerState):
             for i in sampled
             if i in under.over or (i in stops and all(child.id != i for child in children))
         ]
-        forked = [(parent.id, child.id) for parent, child in pairs]
+        forked = [*((parent.id, child.id) for parent, child in pairs), *too_many]
         received = [i for i in dict.fromkeys(arrivals) if i in self.loading]
         sent = [i for i in dict.fromkeys(arrivals) if i in self.sending and self._may_be_sent(i, under)]
         if self.config.transfers:
             self.call("total-calls", "arrived", sent, received)
-        self.call("total-calls", "complete", sampled, forked, [seq.id for seq in ended])
+        refused = self.call("total-calls", "complete", sampled, forked, [seq.id for seq in ended]) or []
+        self._judge_forks(too_many, refused)
         self.pending.land(under.flights, COMPLETE)
         self._arrive(sent, received)
         for seq in ended:
@@ -214,6 +213,20 @@ class Stepping(SchedulerState):
                 self.coverage["send"] += 1
         self._completed(pairs, children, ended)
         return True
+
+    def _judge_forks(self, too_many: Sequence[tuple[int, int]], refused: Sequence[tuple[int, int]]) -> None:
+        """The scheduler refuses exactly those forks that make a request larger than a step can run."""
+        if list(refused) == list(too_many):
+            return
+        wrong = next(pair for pair in (*too_many, *refused) if (pair in too_many) != (pair in refused))
+        if wrong in too_many:
+            sentence = (
+                f"a fork of sequence {wrong[0]} makes a request of more than $expected sequences, which no step runs"
+            )
+            raise Finding("progress", sentence, call=COMPLETE, expected=self.config.max_num_seqs)
+        raise Finding(
+            "admission-exact", f"a fork of sequence {wrong[0]} was refused, and a step can run it", call=COMPLETE
+        )
 
     def _arrive(self, sent: Sequence[int], received: Sequence[int]) -> None:
         """Transfers end: loaded KV can be read, if its sequence is still there; its blocks are no longer in flight."""
@@ -262,7 +275,11 @@ class Stepping(SchedulerState):
             and self.last_step is None
             and child_id not in self.seqs
             and len(self.seqs) < self.num_seqs_max
-            and len(request.members) < min(GROUP_MEMBERS_MAX, self.config.max_num_seqs)
+            and len(request.members) < GROUP_MEMBERS_MAX
+            and (
+                self.capabilities.refuses_large_groups
+                or fits_a_step(len(request.members) + 1, self.config.max_num_seqs)
+            )
             and request.num_left(parent) > 1
             and len(parent.tokens) + 1 < self.config.max_model_len
         )
@@ -309,11 +326,6 @@ class Stepping(SchedulerState):
         explain_births(self, born, copies)
         self.settle(COMPLETE)
         self.coverage["finished"] += len(ended)
-
-
-def is_running(request: ExpectedRequest) -> bool:
-    """Whether the members of the request have blocks on the GPU."""
-    return request.members[0].status is Status.RUNNING
 
 
 def judge_access(access: Access) -> None:

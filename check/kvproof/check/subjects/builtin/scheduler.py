@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
+from kvproof.check.protocol.scheduler import ABORTED, CAPPED, IGNORED, Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.builtin.manager import (
     BuiltIn,
@@ -23,10 +23,16 @@ from kvproof.impl import BlockManager, InvalidValueError, Sequence, SequenceGrou
 from kvproof.impl.scheduler import PreemptionMode, Scheduler, SchedulerOutputs
 from kvproof.impl.scheduler import SchedulerConfig as BuiltInConfig
 from kvproof.spec.native import sized_function
+from kvproof.spec.text.budgets import FCFS
 from kvproof.spec.text.identity import Image, Key
 
 MODES = {"auto": None, "recompute": PreemptionMode.RECOMPUTE, "swap": PreemptionMode.SWAP}
 RUNNING = SequenceStatus.RUNNING
+END_OF = {
+    SequenceStatus.FINISHED_ABORTED: ABORTED,
+    SequenceStatus.FINISHED_IGNORED: IGNORED,
+    SequenceStatus.FINISHED_LENGTH_CAPPED: CAPPED,
+}
 ASSUMPTIONS = (
     Assumption("one-step-at-a-time", "A step is completed before the next one is scheduled."),
     Assumption("steps-are-executed", "A step that was scheduled is executed whole, aborted requests included."),
@@ -55,7 +61,14 @@ class BuiltInScheduler(SchedulerAdapter):
     """`kvproof.impl.Scheduler`, or one with the same interface."""
 
     name = "kvproof-scheduler"
-    capabilities = replace(BuiltIn.capabilities, reset=False, num_overtaken_max=8)
+    capabilities = replace(
+        BuiltIn.capabilities,
+        reset=False,
+        num_overtaken_max=8,
+        policies=(FCFS,),
+        reports_ends=True,
+        refuses_large_groups=True,
+    )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
     refuses_long_prompts = False
 
@@ -96,21 +109,33 @@ class BuiltInScheduler(SchedulerAdapter):
 
     def cancel(self, request: Request) -> None:
         self.scheduler.abort_seq_group(str(request.number))
+        self._note_end(self.group_of[request.seqs[0]])
+
+    def _note_end(self, group: SequenceGroup) -> None:
+        """Keep how a request ended: every sequence that did not finish has the same status."""
+        statuses = {seq.status for seq in group.seqs} - {SequenceStatus.FINISHED_STOPPED}
+        words = sorted(END_OF.get(status, status.name) for status in statuses)
+        self.ends[int(group.request_id)] = " and ".join(words)
 
     def next_step(self) -> tuple[SchedulerOutputs, ScheduledStep]:
         outputs = self.scheduler.schedule()
         size = self.config.block_size
         blocks_for = sized_function("blocks_for", size)
-        chunks = []
-        for scheduled in outputs.scheduled_seq_groups:
+        chunks: list[Chunk] = []
+        prompts: list[int] = []
+        for number, scheduled in enumerate(outputs.scheduled_seq_groups):
             seqs = scheduled.seq_group.get_seqs(RUNNING)
             computed = seqs[0].data.get_num_computed_tokens()
             start, stop = computed + scheduled.num_cached_tokens, computed + scheduled.token_chunk_size
             hit = blocks_for(scheduled.num_cached_tokens) * size
             chunks.append(Chunk(seqs[0].seq_id, start, stop, hit))
+            if number < outputs.num_prefill_groups:
+                prompts += [seq.seq_id for seq in seqs]
             is_admitted = not computed and len(seqs) > 1
             for seq in seqs[1:]:
                 chunks.append(Chunk(seq.seq_id, stop if is_admitted else start, stop))
+        for group in (*outputs.ignored_seq_groups, *outputs.aborted_seq_groups):
+            self._note_end(group)
         return outputs, ScheduledStep(
             chunks,
             outputs.blocks_to_swap_in,
@@ -118,13 +143,19 @@ class BuiltInScheduler(SchedulerAdapter):
             outputs.blocks_to_copy,
             [int(group.request_id) for group in outputs.ignored_seq_groups],
             [int(group.request_id) for group in outputs.aborted_seq_groups],
+            prompts=prompts,
         )
 
-    def fork(self, parent: int, child: int) -> None:
+    def fork(self, parent: int, child: int) -> bool:
+        new = self.seqs[parent].fork(child)
+        try:
+            self.scheduler.fork_seq(self.seqs[parent], new)
+        except InvalidValueError:
+            return False
+        self.seqs[child] = new
         group = self.group_of[child] = self.group_of[parent]
-        new = self.seqs[child] = self.seqs[parent].fork(child)
-        self.scheduler.fork_seq(self.seqs[parent], new)
         group.add(new)
+        return True
 
     def take_results(self, output: SchedulerOutputs, sampled: dict[int, int], finished: list[int]) -> None:
         for scheduled in output.scheduled_seq_groups:

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
+from kvproof.check.protocol.scheduler import ABORTED, IGNORED, Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading import EngineError, download, partial_import
 from kvproof.check.subjects.loading.stub_modules import StubObject
 from kvproof.check.subjects.vllm.v0_loader import STAND_INS as OF_THE_MANAGER
 from kvproof.check.subjects.vllm.v0_loader import ceil_div
 from kvproof.check.subjects.vllm.v0_observation import Pools, observation_of
+from kvproof.spec.text.budgets import FCFS
 
 
 class NoObjectCache:
@@ -91,6 +92,7 @@ def import_scheduler(version: str, cache: Path | None = None) -> StubObject:
     return StubObject(scheduler=module("core.scheduler"), sequence=module("sequence"))
 
 
+END_OF = {"FINISHED_ABORTED": ABORTED, "FINISHED_IGNORED": IGNORED}
 MODES = {"auto": None, "recompute": "recompute", "swap": "swap"}
 ASSUMPTIONS = (
     Assumption("one-step-at-a-time", "A step is completed before the next one is scheduled."),
@@ -123,6 +125,8 @@ class VllmV0Scheduler(SchedulerAdapter):
         chunked=True,
         adapters=True,
         same_step_hits=True,
+        policies=(FCFS,),
+        reports_ends=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
@@ -148,6 +152,7 @@ class VllmV0Scheduler(SchedulerAdapter):
         scheduler = self._release.scheduler.Scheduler(self._scheduling(config), self._caching(config), None)
         self._manager = scheduler.block_manager
         self._pools = Pools(self._manager, config)
+        self._groups: dict[int, Any] = {}  # by request
         self._served: dict[int, None] = {}  # the sequences that got slots in this step, in that order
         self._record_order(self._manager)
         return scheduler
@@ -208,10 +213,17 @@ class VllmV0Scheduler(SchedulerAdapter):
         # `n` is the name of a parameter that the scheduler asks for; without it, it assumes one sequence.
         sampling = StubObject(n=1, best_of=None, max_tokens=request.max_tokens, use_beam_search=False)
         group = self._release.sequence.SequenceGroup(str(request.number), [made], 0.0, sampling, adapter)
+        self._groups[request.number] = group
         self.scheduler.add_seq_group(group)
 
     def cancel(self, request: Request) -> None:
         self.scheduler.abort_seq_group(str(request.number))
+        self._note_end(request.number)
+
+    def _note_end(self, number: int) -> None:
+        """Keep how a request ended: the status of its sequence."""
+        name = self._groups.pop(number).first_seq.status.name
+        self.ends[number] = END_OF.get(name, name)
 
     def next_step(self) -> tuple[Any, ScheduledStep]:
         self._served.clear()
@@ -222,8 +234,13 @@ class VllmV0Scheduler(SchedulerAdapter):
         order = {seq: number for number, seq in enumerate(self._served)}
         chunks.sort(key=lambda chunk: order.get(chunk.seq, -1))
         ignored = [int(group.request_id) for group in outputs.ignored_seq_groups]
+        for number in ignored:
+            self._note_end(number)
+        prompts = [
+            group.seq_group.first_seq.seq_id for group, one in zip(groups, metadata, strict=True) if one.is_prompt
+        ]
         swaps = outputs.blocks_to_swap_in, outputs.blocks_to_swap_out
-        return groups, ScheduledStep(chunks, *swaps, outputs.blocks_to_copy, ignored)
+        return groups, ScheduledStep(chunks, *swaps, outputs.blocks_to_copy, ignored, prompts=prompts)
 
     def _chunk(self, scheduled: Any, computed: list[int]) -> Chunk:
         """What the model runner computes of a group: a prompt starts after the blocks that are computed, if it can."""
@@ -248,6 +265,7 @@ class VllmV0Scheduler(SchedulerAdapter):
             if seq.seq_id in finished:
                 seq.status = self._release.sequence.SequenceStatus.FINISHED_STOPPED
                 self.scheduler.free_seq(seq)
+                del self._groups[int(group.request_id)]
         self.scheduler.free_finished_seq_groups()
 
     def observe(self) -> Observation:

@@ -20,13 +20,14 @@ from dataclasses import replace
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
-from kvproof.check.protocol.scheduler import Chunk, Load, ScheduledStep, SchedulerConfig
+from kvproof.check.protocol.scheduler import ABORTED, Chunk, Load, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading.stub_modules import no, nothing
 from kvproof.check.subjects.vllm.v1_fakes import Adapter
 from kvproof.check.subjects.vllm.v1_loader import content_hash
 from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, call_with, with_groups
 from kvproof.check.subjects.vllm.v1_scheduler_loader import NoStructure, Options, import_modules
+from kvproof.spec.text.budgets import FCFS, PRIORITY
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 
 
@@ -94,6 +95,9 @@ ASSUMPTIONS = (
 )
 
 
+END_OF = {"FINISHED_ABORTED": ABORTED}
+
+
 class Tokens(list[int]):
     """Sampled tokens; in 0.11.1 they are an array."""
 
@@ -119,6 +123,10 @@ class VllmV1Scheduler(SchedulerAdapter):
         transfers=True,
         eviction=SEQUENCE_LRU,
         num_overtaken_max=0,
+        policies=(FCFS, PRIORITY),
+        long_prefills=True,
+        refusal_slack=0,
+        reports_ends=True,
         sends_aborted=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
@@ -138,6 +146,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._connector = Connector(config.sends_aborted)
         self._elsewhere: dict[int, tuple[int, bool]] = {}  # by request, until it is added
         self._arrived: tuple[list[int], list[int]] = [], []
+        self._priorities: dict[int, int] = {}  # by request, until it is added
         options, groups = self._options(config), cache_config(self._modules.interface, config)
         if blocks_for_one(options, groups) > config.num_gpu_blocks - 1:
             raise Unsupported("the longest sequence does not fit the pool")
@@ -164,11 +173,11 @@ class VllmV1Scheduler(SchedulerAdapter):
                 max_num_seqs=config.max_num_seqs,
                 max_num_batched_tokens=config.max_num_batched_tokens,
                 max_model_len=self._length,
-                policy="fcfs",
+                policy=config.policy,
                 async_scheduling=config.async_steps > 0,
                 chunked_prefill_enabled=config.chunked,
                 enable_chunked_prefill=config.chunked,
-                long_prefill_token_threshold=0,
+                long_prefill_token_threshold=config.long_prefill_threshold,
                 prefill_schedule_interval=1,
                 watermark=0.0,
             ),
@@ -212,6 +221,10 @@ class VllmV1Scheduler(SchedulerAdapter):
         """Keep for the connector until the request is added."""
         self._elsewhere[request] = num_tokens, is_sent
 
+    def prioritize(self, request: int, priority: int) -> None:
+        """Keep until the request is added."""
+        self._priorities[request] = priority
+
     def arrived(self, sent: list[int], received: list[int]) -> None:
         """Keep for the next `update_from_output`."""
         self._arrived = sent, received
@@ -224,7 +237,8 @@ class VllmV1Scheduler(SchedulerAdapter):
             "sampling_params": Options(max_tokens=request.max_tokens, min_tokens=0, stop_token_ids=[]),
             "pooling_params": None,
             "eos_token_id": None,
-            "arrival_time": 0.0,
+            "arrival_time": float(request.number),
+            "priority": self._priorities.pop(request.number, 0),
             "mm_features": [],
             "lora_request": Adapter(request.key) if request.key.adapter_id else None,
             "cache_salt": request.key.salt,
@@ -242,8 +256,9 @@ class VllmV1Scheduler(SchedulerAdapter):
         return not self.under_way or (self.config.async_steps > 0 and self.is_launched)
 
     def cancel(self, request: Request) -> None:
-        del self._requests[request.seq]
+        ended = self._requests.pop(request.seq)
         self.scheduler.finish_requests(str(request.seq), self._modules.request.RequestStatus.FINISHED_ABORTED)
+        self.ends[request.number] = END_OF.get(ended.status.name, ended.status.name)
 
     def next_step(self) -> tuple[Any, ScheduledStep]:
         running = {request.request_id for request in self.scheduler.running}

@@ -1,0 +1,133 @@
+"""Who is let in first, and who is left waiting without need: judged after each step.
+
+A scheduler declares its order (`Capabilities.policies`): FCFS by arrival, PRIORITY by importance and then by arrival.
+Under both, no request that waits is admitted while one that ranks before it waits or is swapped out. A request that was
+swapped out may come back before an earlier one that waits; how many later requests may be let in before it, in all, is
+declared as `num_overtaken_max`.
+
+The request that ranks first among those that wait is left waiting without need if the step has room for it: its whole
+prompt is within what is left of the budgets, there are places, and the blocks that it needs are free, but for the slack
+that the scheduler declares. This is judged only of steps in which nothing was preempted, ended or swapped.
+
+A load from elsewhere lets a request wait, and nobody waits for it; so with transfers, neither is judged.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kvproof.check.oracle.expected import Status
+from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState, unfinished
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.scheduler import ScheduledStep
+from kvproof.spec.text.budgets import (
+    exceeds_limits,
+    have_places,
+    is_served_in_order,
+    is_within_budget,
+    ranks_before,
+)
+from kvproof.spec.text.state import GPU
+
+
+class HeldUp(NamedTuple):
+    """A request that waits, or is swapped out, before a step."""
+
+    request: ExpectedRequest
+    was_waiting: bool
+
+
+def held_up_in(state: SchedulerState) -> list[HeldUp]:
+    """The requests that wait or are swapped out, by arrival."""
+    statuses = [(request, request.members[0].status) for request in unfinished(state.requests)]
+    return [HeldUp(one, status is Status.WAITING) for one, status in statuses if status is not Status.RUNNING]
+
+
+def is_let_in(request: ExpectedRequest) -> bool:
+    """Whether the members of the request have blocks on the GPU."""
+    return request.members[0].status is Status.RUNNING
+
+
+def ranks_first(one: ExpectedRequest, other: ExpectedRequest) -> bool:
+    """Whether the first request ranks before the other one."""
+    return ranks_before(one.priority, one.arrival, other.priority, other.arrival)
+
+
+def judge_order(state: SchedulerState, held_up: Sequence[HeldUp]) -> None:
+    """Later requests may not starve earlier ones. held_up: those that waited or were swapped before the step."""
+    most, policies = state.capabilities.num_overtaken_max, state.capabilities.policies
+    if state.config.transfers or not (policies or most is not None):
+        return
+    let_in = [one for one in held_up if is_let_in(one.request)]
+    if not let_in:
+        return
+    for one, _ in held_up:
+        if is_let_in(one):
+            one.num_overtaken = 0
+            continue
+        if one.is_doomed or one.id not in state.requests:
+            continue
+        later = [other for other in let_in if ranks_first(one, other.request)]
+        admitted = [other.request for other in later if other.was_waiting]
+        if policies and admitted:
+            raise Finding(
+                "arrival-order",
+                f"request {admitted[0].id} was admitted before request {one.id}, which ranks before it and is "
+                f"{one.members[0].status.value}: the scheduler declares the order {state.config.policy}",
+                call=SCHEDULE,
+                expected=0,
+                observed=len(admitted),
+            )
+        one.num_overtaken += len(later)
+        if later and most is not None and not is_served_in_order(one.num_overtaken, most):
+            raise Finding(
+                "arrival-order",
+                f"request {later[0].request.id} was let in before request {one.id}, which ranks before it and is "
+                f"{one.members[0].status.value}: that one was overtaken $observed times, and the scheduler "
+                "declares at most $expected",
+                call=SCHEDULE,
+                expected=most,
+                observed=one.num_overtaken,
+            )
+
+
+def judge_left_waiting(state: SchedulerState, step: ScheduledStep, held_up: Sequence[HeldUp], num_unused: int) -> None:
+    """The request that ranks first is not left waiting while the step has room for all that it needs.
+
+    num_unused: blocks of the GPU that were free before the step. Steps may free blocks after the admission was refused.
+    """
+    config, slack = state.config, state.capabilities.refusal_slack
+    if slack is None or not state.capabilities.policies or config.transfers or config.async_steps:
+        return
+    if step.ignored or step.failed or step.swap_in or any(not one.was_waiting for one in held_up):
+        return
+    first = None
+    for one, _ in held_up:
+        if not is_let_in(one) and (first is None or ranks_first(one, first)):
+            first = one
+    if first is None or not _is_room_in_step(state, step, first):
+        return
+    needed = state.num_blocks_needed(first, config.lookahead)
+    unused = min(num_unused, state.explainer.unused_in(state.state, GPU))
+    if state.explainer.machine.function("may_answer_ok")(needed + slack, unused, state.num_held_back):
+        raise Finding(
+            "admission-exact",
+            f"request {first.id} is left waiting, but needs at most $observed blocks, $expected are free, and the "
+            "step has room for its prompt",
+            call=SCHEDULE,
+            expected=unused,
+            observed=needed,
+        )
+
+
+def _is_room_in_step(state: SchedulerState, step: ScheduledStep, request: ExpectedRequest) -> bool:
+    """Whether the budgets of the step, and its places, have room for the whole prompt of the request."""
+    config = state.config
+    num_tokens, num_members = len(request.members[0].tokens), len(request.members)
+    budgets = config.max_num_batched_tokens, config.max_num_seqs
+    if exceeds_limits(num_tokens, num_members, config.max_model_len, *budgets):
+        return False
+    num_batched = sum([chunk.stop - chunk.start for chunk in step.chunks])
+    if not is_within_budget(num_batched + num_tokens, len(step.chunks) + num_members, *budgets):
+        return False
+    num_running = sum([len(one.members) for one in state.requests.values() if is_let_in(one)])
+    return state.capabilities.bounds_only_steps or have_places(num_running + num_members, config.max_num_seqs)

@@ -1,0 +1,229 @@
+"""Who is let in first, who is left waiting, how requests end, and what a step says about its chunks and its forks."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+
+from kvproof.check.oracle.replay import finding_of
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge
+from kvproof.check.protocol.manager import Unsupported
+from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.search.configurations import draw_for_scheduler
+from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
+from kvproof.spec.text.budgets import FCFS, PRIORITY, is_within_threshold, num_steps_max, prompt_tokens_in_step
+from kvproof.spec.trace import Operation
+
+Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
+STEP: list[Operation] = [("schedule",), ("launch",), ("complete", (0,))]
+SCHEDULER, QUEUES = "kvproof.impl.scheduler", "kvproof.impl.scheduler_queues"
+
+
+def add(request: int, num_tokens: int, max_tokens: int = 1, num_seqs: int = 1, *more: Any) -> Operation:
+    seqs = tuple(range(10 * request, 10 * request + num_seqs))
+    return "add", request, seqs, (1,) * num_tokens, max_tokens, (), (), None, *more
+
+
+class Fault(NamedTuple):
+    """A line of the scheduler that becomes another one, the shortest run that shows it, and what the judge says."""
+
+    function: str
+    line: str
+    replacement: str
+    config: SchedulerConfig
+    operations: list[Operation]
+    property: str
+    text: str
+    module: str = SCHEDULER
+
+
+FAULTS = {
+    "a prompt is admitted while an earlier request is swapped out": Fault(
+        "Scheduler.schedule",
+        "if config.chunked_prefill_enabled and not self.swapped:",
+        "if config.chunked_prefill_enabled:",
+        SchedulerConfig(2, 5, 1, lookahead=1, chunked=True, group_size=2, max_num_seqs=4, max_model_len=4),
+        [add(4, 1, 3, 2), add(6, 1, 2, 2), add(8, 1), *STEP * 2, ("schedule",)],
+        "arrival-order",
+        "request 8 was admitted before request 6, which ranks before it and is swapped",
+    ),
+    "a prompt is admitted, and its lookahead has no room": Fault(
+        "Scheduler._admit_prompts",
+        "config.num_lookahead_slots)",
+        "0)",
+        SchedulerConfig(1, 2, lookahead=1),
+        [add(1, 1), add(2, 1), ("schedule",)],
+        "admission-sound",
+        "sequence 20 was admitted, and 0 blocks are left; 1 more are needed for its lookahead",
+    ),
+    "a decode gets no lookahead slots": Fault(
+        "Scheduler._next_tokens",
+        "ScheduledSequenceGroup(group, 1, 0, lookahead)",
+        "ScheduledSequenceGroup(group, 1, 0, 0)",
+        SchedulerConfig(1, 3, lookahead=1),
+        [add(1, 1, 2), *STEP, ("schedule",)],
+        "read-back",
+        "computes up to 2, and 1 slots of lookahead beyond, and has 2 slots",
+    ),
+    "the last token of a prompt is scheduled as a decode": Fault(
+        "Scheduler._next_tokens",
+        "num_new == 1 and not seqs[0].is_prefill()",
+        "num_new == 1",
+        SchedulerConfig(1, 3, chunked=True, max_num_seqs=2, max_num_batched_tokens=2),
+        [add(1, 3), *STEP, ("schedule",)],
+        "read-back",
+        "positions 2 to 2 of sequence 10 are in the step as a decode; they are a part of a prompt",
+    ),
+    "a decode is scheduled as a part of a prompt": Fault(
+        "Scheduler.schedule",
+        "outputs.num_prefill_groups = len(prefills)",
+        "outputs.num_prefill_groups = len(prefills + decodes)",
+        SchedulerConfig(),
+        [add(1, 3, 2), *STEP, ("schedule",)],
+        "read-back",
+        "positions 3 to 3 of sequence 10 are in the step as a part of a prompt; they are a decode",
+    ),
+    "a fork makes a request that no step can run": Fault(
+        "SchedulerQueues.fork_seq",
+        "1 + sum(seq is not child_seq",
+        "sum(seq is not child_seq",
+        SchedulerConfig(max_num_seqs=1),
+        [add(1, 1, 2), ("schedule",), ("launch",), ("complete", (0,), ((10, 11),))],
+        "progress",
+        "a fork of sequence 10 makes a request of more than 1 sequences, which no step runs",
+        QUEUES,
+    ),
+    "a fork is refused that a step can run": Fault(
+        "SchedulerQueues.fork_seq",
+        "1 + sum(seq is not child_seq",
+        "2 + sum(seq is not child_seq",
+        SchedulerConfig(max_num_seqs=2),
+        [add(1, 1, 2), ("schedule",), ("launch",), ("complete", (0,), ((10, 11),))],
+        "admission-exact",
+        "a fork of sequence 10 was refused, and a step can run it",
+        QUEUES,
+    ),
+    "an aborted request keeps its status": Fault(
+        "SchedulerQueues._end",
+        "seq.status = status",
+        "pass",
+        SchedulerConfig(),
+        [add(1, 1), ("abort", 1)],
+        "progress",
+        "request 1 is reported as WAITING, and is aborted",
+        QUEUES,
+    ),
+    "a request that was ignored is called too long for the pool": Fault(
+        "Scheduler._give_up",
+        "if has_produced else",
+        "if not has_produced else",
+        SchedulerConfig(max_model_len=2),
+        [add(1, 3), ("schedule",)],
+        "progress",
+        "request 1 is reported as capped, and is ignored",
+    ),
+    "a prompt for which there is room is left waiting": Fault(
+        "Scheduler.schedule",
+        "if not config.chunked_prefill_enabled and not self.swapped:",
+        "if not config.chunked_prefill_enabled and not self.running:",
+        SchedulerConfig(),
+        [add(1, 1, 2), *STEP, add(2, 1), ("schedule",)],
+        "admission-exact",
+        "request 2 is left waiting, but needs at most 1 blocks, 7 are free",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found_and_named(name: str, plant: Plant) -> None:
+    fault = FAULTS[name]
+    with plant(fault.module, fault.function, fault.line, fault.replacement):
+        finding = finding_of(BuiltInScheduler(), fault.config, fault.operations)
+
+    assert finding is not None
+    assert (finding.property, fault.text in finding.text) == (fault.property, True), finding.text
+    assert finding_of(BuiltInScheduler(), fault.config, fault.operations) is None
+
+
+# Priorities ---------------------------------------------------------------------------------------------------------
+
+
+class ByPriority(BuiltInScheduler):
+    """The built-in scheduler; it gets the requests of a step in the order of their priorities, if `heeds` is true."""
+
+    capabilities = BuiltInScheduler.capabilities.__class__(
+        **{**vars(BuiltInScheduler.capabilities), "policies": (FCFS, PRIORITY), "num_overtaken_max": None}
+    )
+
+    def __init__(self, heeds: bool) -> None:
+        super().__init__()
+        self.heeds, self.coming, self.priorities = heeds, list[Any](), dict[int, int]()
+
+    def prioritize(self, request: int, priority: int) -> None:
+        self.priorities[request] = priority
+
+    def add(self, request: Any) -> None:
+        self.coming.append(request)
+
+    def next_step(self) -> Any:
+        if self.heeds:
+            self.coming.sort(key=lambda request: self.priorities.get(request.number, 0))
+        for request in self.coming:
+            super().add(request)
+        self.coming.clear()
+        return super().next_step()
+
+
+@pytest.mark.parametrize(("heeds", "expected"), [(True, None), (False, "arrival-order")])
+def test_under_the_order_of_priorities_the_important_request_is_first(heeds: bool, expected: str | None) -> None:
+    config = SchedulerConfig(policy=PRIORITY, max_num_seqs=1)
+    operations = [add(1, 1, 1, 1, (0, False), 2), add(2, 1, 1, 1, (0, False), 0), ("schedule",)]
+
+    finding = finding_of(ByPriority(heeds), config, operations)
+
+    assert (finding.property if finding else None) == expected
+
+
+def test_an_order_that_a_scheduler_does_not_declare_is_unsupported() -> None:
+    with pytest.raises(Unsupported, match="does not declare the order priority"):
+        SchedulerJudge(BuiltInScheduler(), SchedulerConfig(policy=PRIORITY))
+
+
+# The threshold of long prompts ----------------------------------------------------------------------------------------
+
+
+def test_the_threshold_bounds_the_tokens_of_one_prompt_unless_the_request_is_alone() -> None:
+    assert is_within_threshold(4, 4, 2)
+    assert not is_within_threshold(5, 4, 2)
+    assert is_within_threshold(5, 4, 1)
+    assert is_within_threshold(5, 0, 2)
+
+
+def test_with_a_threshold_a_prompt_may_take_more_steps() -> None:
+    assert prompt_tokens_in_step(8, 0) == prompt_tokens_in_step(8, 9) == 8
+    assert prompt_tokens_in_step(8, 3) == 3
+    assert num_steps_max(1, 8, prompt_tokens_in_step(8, 3), 0) > num_steps_max(1, 8, prompt_tokens_in_step(8, 0), 0)
+
+
+class NoThreshold(BuiltInScheduler):
+    """A scheduler that does not look at the threshold."""
+
+    capabilities = BuiltInScheduler.capabilities.__class__(
+        **{**vars(BuiltInScheduler.capabilities), "long_prefills": True}
+    )
+
+
+def test_a_longer_chunk_of_one_prompt_is_found() -> None:
+    operations = [add(1, 4), add(2, 4), ("schedule",)]
+    config = SchedulerConfig(chunked=True, long_prefill_threshold=3)
+
+    finding = finding_of(NoThreshold(), config, operations)
+
+    assert finding is not None
+    assert (finding.property, "computes 4 tokens of sequence 10" in finding.text) == ("budget-kept", True)
+    random = Random(1)
+    drawn = [draw_for_scheduler(random, NoThreshold.capabilities) for _ in range(60)]
+    assert any(config.long_prefill_threshold for config in drawn)
+    assert not any(config.long_prefill_threshold for config in drawn if not config.chunked)
