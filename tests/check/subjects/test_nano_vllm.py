@@ -250,7 +250,7 @@ def test_a_scheduler_of_the_same_interface_is_driven_and_not_refuted(tmp_path: P
             "seq.num_scheduled_tokens += 1; self.block_manager.hash_blocks(seq)",
             "",
         ),
-        ("min(len(seq) - seq.num_cached_tokens, self.tokens_max)", "len(seq) - seq.num_cached_tokens", "budget-kept"),
+        ("min(len(seq) - seq.num_cached_tokens, num_left)", "len(seq) - seq.num_cached_tokens", "budget-kept"),
     ],
 )
 def test_one_line_of_a_scheduler_that_is_another_is_found(
