@@ -18,7 +18,7 @@ import inspect
 import pickle
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import CodeType, ModuleType
+from types import CodeType, MappingProxyType, ModuleType
 from typing import Any, TypeVar
 
 from kvproof.spec import language
@@ -364,6 +364,7 @@ def _written(*texts: ModuleType) -> set[str]:
 
 OF_TRANSFERS = ("send_entry", "arrive")
 NUM_KEPT_MAX = 8_192  # positions of blocks in a first state that is kept for the next machine of its sizes
+SPARSE_MIN = 16_384  # blocks from which on the row of a sequence is sparse; worlds that are drawn have fewer
 FLIGHT_FIELDS = _written(flight_rules) - _written(*(text for text in RULE_TEXTS if text is not flight_rules))
 
 
@@ -421,7 +422,7 @@ class Machine:
         else:
             names = _names(sizes, text, with_ghosts, with_checks)
         is_kept = text is None and sizes.num_seqs * sizes.num_gpu_blocks <= NUM_KEPT_MAX
-        self._first = _first_state(sizes, with_ghosts, with_checks) if is_kept else _made(names, with_ghosts)
+        self._first = _first_state(sizes, with_ghosts, with_checks) if is_kept else None
         self.sizes, self.with_ghosts, self.with_checks = sizes, with_ghosts, with_checks
         self.names = names
         self.null: int = names["NULL"]
@@ -441,7 +442,7 @@ class Machine:
 
     def first_state(self) -> State:
         """The state in which every block is free and no sequence exists."""
-        return self.copy(self._first)
+        return self.copy(self._first) if self._first is not None else _made(self.names, self.with_ghosts)
 
     def broken_claims(self, state: State) -> list[str]:
         """The names of the invariants and theorems that the state does not satisfy."""
@@ -473,5 +474,29 @@ def _constant(f: Field, sizes: list[int]) -> Any:
     value = f.start
     for level, size in enumerate(reversed(sizes)):
         is_shared = len(sizes) - level >= _depth(f)
-        value = [value] * size if is_shared else [copy.copy(value) for _ in range(size)]
+        if level == 0 and size >= SPARSE_MIN and _depth(f) > 1 and f.domains[-1].name == "Block":
+            value = SparseRow(value)
+        else:
+            value = [value] * size if is_shared else [copy.copy(value) for _ in range(size)]
     return value
+
+
+class SparseRow(dict[int, Any]):
+    """A long row of which only the values that differ from `start` are stored.
+
+    A live server has hundreds of sequences and a million blocks, and a row of a sequence has a cell for each block.
+    """
+
+    def __init__(self, start: Any, values: Mapping[int, Any] = MappingProxyType({})) -> None:
+        super().__init__(values)
+        self.start = start
+
+    def __getitem__(self, at: Any) -> Any:
+        """The value of a cell, or a copy of the row for `[:]`."""
+        return SparseRow(self.start, self) if at.__class__ is slice else self.get(at, self.start)
+
+    def __setitem__(self, at: int, value: Any) -> None:
+        if value == self.start:
+            self.pop(at, None)
+        else:
+            super().__setitem__(at, value)

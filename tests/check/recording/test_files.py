@@ -114,9 +114,9 @@ def test_a_newer_format_and_impossible_sizes_are_refused(lines: list[str], tmp_p
 def test_sizes_that_would_take_gigabytes_are_refused(lines: list[str], tmp_path: Path) -> None:
     whole = lines[0]
     lines[0] = whole.replace('"num_gpu_blocks":16', '"num_gpu_blocks":10000000')
-    assert "at most 2,000,000 blocks of a device and 67,108,864 slots" in refused(written(tmp_path, lines))
+    assert "at most 1,000,000 blocks of at most 65,536 slots can be judged" in refused(written(tmp_path, lines))
     lines[0] = re.sub(r'"block_size":\d+', '"block_size":5000000', whole)
-    assert "at most 2,000,000 blocks" in refused(written(tmp_path, lines))
+    assert "at most 1,000,000 blocks" in refused(written(tmp_path, lines))
     lines[0], call = whole, '{"n":1,"call":"can_allocate","free":[16,0],"group":"a","answer":"OK",'
     for field, number in (("num_tokens", 1 << 31), ("num_seqs", 1 << 31), ("lookahead", 1 << 40), ("num_tokens", -1)):
         message = refused(written(tmp_path, [whole, f'{call}"{field}":{number}}}']))

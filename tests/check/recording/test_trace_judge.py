@@ -1,13 +1,18 @@
 """The judge's memory does not grow with a recording, and what it forgets it needs no more."""
 
+import tracemalloc
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from kvproof.check.recording import trace_judge
+from kvproof.check.recording.format import VLLM_V1, Header
+from kvproof.check.recording.reader import NUM_BLOCKS_MAX
 from kvproof.check.recording.trace_judge import BoundedIdentities
 from kvproof.check.recording.validate import validate
+from kvproof.check.recording.vllm_v1.judge import V1Judge
+from kvproof.spec import native
 from kvproof.spec.text.identity import Identities, Key
 
 Serve = Callable[..., Path]
@@ -49,3 +54,23 @@ def test_a_recording_is_explained_alike_when_names_are_forgotten_all_the_time(
     assert len(swept) == done.num_calls > 500
     assert (done.finding, done.reason, done.witnesses) == (None, "", remembered.witnesses)
     assert done.witnesses["hit"] > 10
+
+
+def test_a_recording_is_explained_alike_with_sparse_rows(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = serve(1, 60, enable_caching=True)
+    dense = validate(path)
+    monkeypatch.setattr(native, "NUM_KEPT_MAX", 0)
+    monkeypatch.setattr(native, "SPARSE_MIN", 1)
+    done = validate(path)
+    assert (done.finding, done.reason, done.witnesses) == (None, "", dense.witnesses)
+    assert done.witnesses["hit"] > 5
+
+
+def test_a_pool_of_a_million_blocks_takes_less_than_a_hundred_megabytes() -> None:
+    header = Header(1, VLLM_V1, "m", 16, NUM_BLOCKS_MAX, (NUM_BLOCKS_MAX - 1, 0), True, caching=True, reserved=[0])
+    tracemalloc.start()
+    try:
+        V1Judge(header)
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+    finally:
+        tracemalloc.stop()

@@ -21,7 +21,8 @@ class Worker:
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
         self.block_size = block_size
-        self.slots = [[EMPTY] * block_size for _ in range(num_blocks)]
+        self._empty = [EMPTY] * block_size
+        self.slots = [self._empty] * num_blocks  # a block that was never written shares this row
         self.swap_in: list[Pair] = []
         self.swap_out: list[Pair] = []
         self.copies: list[Pair] = []
@@ -104,6 +105,8 @@ class Worker:
             count = min(size - slot, stop - start)
             block = table[index]
             if 0 <= block:
+                if self.slots[block] is self._empty:
+                    self.slots[block] = self._empty[:]
                 self.slots[block][slot : slot + count] = values[start : start + count] if values else [JUNK] * count
                 self.changed.add(block)
             start += count

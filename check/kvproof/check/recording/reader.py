@@ -19,8 +19,8 @@ from kvproof.reports.document import DocumentError
 
 GZIP = b"\x1f\x8b"
 LINE_BYTES_MAX = 1 << 25
-NUM_BLOCKS_MAX = 2_000_000  # of a device
-NUM_SLOTS_MAX = 1 << 26  # of both devices
+NUM_BLOCKS_MAX = 1_000_000  # of both devices; judging them takes about 80 MB
+BLOCK_SIZE_MAX = 1 << 16
 STANDARD_INPUT = "-"
 HINT = "make one with kvproof.check.recording.record, or `kvproof record`"
 Line = TypeVar("Line", Header, RecordedCall)
@@ -86,9 +86,9 @@ class RecordingReader:
         sizes = (header.block_size, header.num_gpu_blocks, header.num_host_blocks + 1)
         if min(sizes) < 1 or not 0 <= header.watermark <= 1:
             raise self._wrong("the sizes in the header are impossible", 1, HINT)
-        num_slots = (header.num_gpu_blocks + header.num_host_blocks) * header.block_size
-        if max(sizes) > NUM_BLOCKS_MAX or num_slots > NUM_SLOTS_MAX:
-            what = f"at most {NUM_BLOCKS_MAX:,} blocks of a device and {NUM_SLOTS_MAX:,} slots can be judged"
+        num_blocks = header.num_gpu_blocks + header.num_host_blocks
+        if num_blocks > NUM_BLOCKS_MAX or header.block_size > BLOCK_SIZE_MAX:
+            what = f"at most {NUM_BLOCKS_MAX:,} blocks of at most {BLOCK_SIZE_MAX:,} slots can be judged"
             raise self._wrong(what, 1, "record a server with smaller pools")
         if header.interface not in (VLLM_V0, VLLM_V1):
             raise self._wrong(f"there is no interface {header.interface!r}", 1, "validate it with a newer kvproof")
