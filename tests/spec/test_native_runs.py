@@ -111,6 +111,47 @@ def agree(one, other):
     assert names["agree"]([1, 2, 3], [4, 5, 6])
 
 
+QUANTIFIED = """
+def claim(a, b, c, at):
+    return all(
+        implies(a[s] and 0 <= at[s] and at[s] < NUM_INDEXES and b[at[s]][k], implies(n == k + 1 and a[n], c[s][n]))
+        for s in SEQS
+        for k in INDEXES
+        for n in INDEXES
+    )
+def every_row(c):
+    return all(implies(s == k and n == n, c[s][n]) for s in SEQS for k in INDEXES for n in INDEXES)
+def of_transfers(state, a):
+    return all(implies(a[s] and state.filler[b] != NONE, a[b]) for s in SEQS for b in BLOCKS)
+"""
+
+
+def quantified(sizes: Sizes) -> dict[str, Any]:
+    nodes = (node for node in ast.parse(QUANTIFIED).body if isinstance(node, ast.FunctionDef))
+    return Machine(sizes, text=native.functions() | {node.name: (node, "<text>") for node in nodes}).names
+
+
+def test_a_condition_that_is_asked_early_decides_the_same_and_is_read_only_where_it_was() -> None:
+    names, source, values = quantified(Sizes(1, 0, 1, 3, 4)), random.Random(1), Counter[bool]()
+    for _ in range(300):
+        a, at = [source.random() < 0.6 for _ in range(4)], [source.randrange(-1, 5) for _ in range(3)]
+        b, c = ([[source.random() < share for _ in range(4)] for _ in range(4)] for share in (0.4, 0.6))
+        expected = all(
+            not (a[s] and 0 <= at[s] < 4 and b[at[s]][k] and n == k + 1 and a[n]) or c[s][n]
+            for s in range(3)
+            for k in range(4)
+            for n in range(4)
+        )
+        assert names["claim"](a, b, c, at) == expected
+        assert names["every_row"](c) == all(all(row) for row in c[:3])
+        values[expected] += 1
+    assert min(values.values()) > 40
+
+
+def test_a_condition_that_no_state_without_transfers_satisfies_is_not_asked() -> None:
+    assert quantified(Sizes(1, 0, 1, 1, 1, has_transfers=False))["of_transfers"](None, None)
+
+
 def test_a_step_that_writes_only_ghosts_is_left_empty_without_them() -> None:
     function = ast.parse("def step(state):\n    state.place[0] = 1").body[0]
     assert isinstance(function, ast.FunctionDef)

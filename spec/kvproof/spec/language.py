@@ -20,6 +20,7 @@ enabled changes nothing. A predicate or function has at most six parameters, and
 """
 
 import builtins
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from inspect import signature
@@ -90,7 +91,12 @@ class Field:
     def start_arguments(self, ids: Sequence[Any]) -> list[Any]:
         """Those of the ids, one for each domain, that the function `start` has a parameter for: `block`, `pool`, …"""
         named = {domain.name.lower(): one for domain, one in zip(self.domains, ids, strict=True)}
-        return [named[name] for name in signature(self.start).parameters]
+        return [named[name] for name in _parameters(self.start)]
+
+
+@functools.cache
+def _parameters(start: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(signature(start).parameters)
 
 
 def real(*domains: Domain, to: Domain, start: Any = 0) -> Any:

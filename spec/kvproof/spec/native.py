@@ -256,14 +256,27 @@ class _Runnable(ast.NodeTransformer):
             return ast.copy_location(ast.Constant(decides if decides in known else not decides), node)
         return ast.copy_location(ast.BoolOp(node.op, values) if len(values) > 1 else values[0], node)
 
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.expr:
+        self.generic_visit(node)
+        for loop in node.generators:
+            loop.ifs = [one for one in loop.ifs if not (isinstance(one, ast.Constant) and one.value)]
+        return node
+
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         self.generic_visit(node)
         return (node.body if node.test.value else node.orelse) if isinstance(node.test, ast.Constant) else node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        match node:
+            case ast.Call(ast.Name("all"), [ast.GeneratorExp(ast.Call(ast.Name("implies"))) as every]):
+                _ask_early(every)
         self.generic_visit(node)
         match node:
             case ast.Call(ast.Name("all"), [ast.GeneratorExp(ast.Constant(True))]):
+                return ast.copy_location(ast.Constant(True), node)
+            case ast.Call(ast.Name("all"), [ast.GeneratorExp(_, loops)]) if any(
+                isinstance(one, ast.Constant) for loop in loops for one in loop.ifs
+            ):
                 return ast.copy_location(ast.Constant(True), node)
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         unparsed = [f"({ast.unparse(a)})" for a in node.args] if name in ROW_OPERATIONS else []
@@ -285,6 +298,42 @@ class _Runnable(ast.NodeTransformer):
             case _:
                 return node
         return _located(ast.parse(source, mode="eval").body, node)
+
+
+def _ask_early(every: ast.GeneratorExp) -> None:
+    """Ask each part of the condition of `all(implies(…) for …)` as soon as the variables that it reads have values.
+
+    The parts are asked in the order of the text, so each is read only where those before it hold. An inner loop runs
+    only where the outer parts hold; where the first part of a loop says what its variable equals, only that is tried.
+    """
+    parts = list[ast.expr]()
+    while isinstance(every.elt, ast.Call) and isinstance(every.elt.func, ast.Name) and every.elt.func.id == "implies":
+        condition, every.elt = every.elt.args
+        parts += _conjuncts(condition)
+    later = {_variable(loop) for loop in every.generators}
+    for loop in every.generators:
+        later.remove(variable := _variable(loop))
+        while parts and not later & _names_in(parts[0]):
+            loop.ifs.append(parts.pop(0))
+        match loop.ifs:
+            case [ast.Compare(ast.Name(name), [ast.Eq()], [value]), *_] if name == variable not in _names_in(value):
+                domain = ast.Compare(ast.Name(name, ast.Load()), [ast.In()], [loop.iter])
+                loop.iter, loop.ifs[0] = ast.Tuple([value], ast.Load()), domain
+
+
+def _conjuncts(condition: ast.expr) -> list[ast.expr]:
+    if isinstance(condition, ast.BoolOp) and isinstance(condition.op, ast.And):
+        return [part for value in condition.values for part in _conjuncts(value)]
+    return [condition]
+
+
+def _variable(loop: ast.comprehension) -> str:
+    assert isinstance(loop.target, ast.Name)
+    return loop.target.id
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
 Node = TypeVar("Node", bound=ast.AST)
