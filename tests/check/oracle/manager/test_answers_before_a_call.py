@@ -153,3 +153,38 @@ def test_a_subject_that_ends_the_process_when_it_is_opened_is_refuted() -> None:
 
     with pytest.raises(Finding, match="raised SystemExit: 0"):
         ManagerJudge(Leaving(), Config())
+
+
+class LeavingOut(BuiltIn):
+    """Reports the hit of an admission without the last block of a prompt, and a look-up with `num_more` tokens more."""
+
+    num_more = 0
+
+    def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
+        admitted = super().admit(group, num_tokens)
+        last_block = (len(self.fakes[group].members[0].tokens) - 1) // self.config.block_size
+        hit = min(admitted.hit, last_block * self.config.block_size) if isinstance(admitted, Admitted) else 0
+        return Admitted(hit)
+
+    def hits(self, group: int) -> int:
+        return super().hits(group) + self.num_more
+
+
+HIT: list[Operation] = [
+    *(("new", 1, (1,), (0,) * 6), ("admit", 1, 6), ("run", 1)),
+    *(("new", 2, (2,), (0,) * 4), ("admit", 2, 1), ("run", 1), ("lookup", 2)),
+]
+
+
+def test_a_look_up_may_find_the_last_block_of_a_prompt_that_an_admission_leaves_out() -> None:
+    subject = LeavingOut()
+    judge = ManagerJudge(subject, Config(block_size=2, num_gpu_blocks=8, caching=True, chunked=True))
+    for operation in HIT:
+        assert judge.apply(operation)
+    assert (judge.seqs[2].hit, judge.answer) == (2, "hit 4")
+    subject.num_more = -4
+    with pytest.raises(
+        Finding, match="sequence 2 was admitted with a hit of 2 tokens, and a look-up says 0"
+    ) as refuted:
+        judge.apply(HIT[-1])
+    assert refuted.value.property == "hit-found"

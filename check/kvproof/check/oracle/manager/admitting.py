@@ -53,7 +53,11 @@ class Admitting(ManagerBase):
         return True
 
     def _looked_up_running(self, gid: int) -> bool:
-        """While the prompt is computed the answer is the hit of the admission, afterwards all that is computed."""
+        """While the prompt is computed the answer is the hit of the admission, afterwards all that is computed.
+
+        If every token of a prompt is found, an admission may leave its last block out, so that a step has something to
+        compute.
+        """
         seq, before, context = self.groups[gid].members[0], self.explainer.observed, f"hits({gid})"
         hit = self._looked_up(gid)
         self.answer = f"hit {hit}"
@@ -61,6 +65,8 @@ class Admitting(ManagerBase):
         if seq.computed >= seq.num_prompt:
             self.judge_lookup(seq, hit, context)
             self.judge_missed_hit(seq, hit, context)
+        elif hit == seq.num_prompt == seq.hit + self.config.block_size:
+            self.judge_lookup(seq, hit, context)
         elif hit != seq.hit:
             sentence = "$sequence was admitted with a hit of $expected tokens, and a look-up says $observed"
             property = "hit-computed" if hit > seq.hit else "hit-found"
