@@ -2,11 +2,12 @@
 
 import ast
 import textwrap
+from dataclasses import replace
 
 import pytest
 
 from kvproof.models.proofs.lints import lint, lint_names, lints
-from kvproof.models.translation.text import Text, specification
+from kvproof.models.translation.text import Text, place_of, specification
 from kvproof.spec.language import COLLECTED
 
 
@@ -73,6 +74,9 @@ def test_the_specification_breaks_no_lint() -> None:
         ("stated-bounds", "check(not all(state.table[seq][i] == 0 for i in INDEXES), 'x')", "all over INDEXES"),
         ("stated-bounds", "check(implies(all(seq == i for i in INDEXES), seq == 0), 'x')", "all over INDEXES"),
         ("stated-bounds", "check(all(seq == i for i in INDEXES) == (seq == 0), 'x')", "all over INDEXES"),
+        ("known-properties", "check(seq == 0, 'frame-keep')", "check names the property 'frame-keep', which does not"),
+        ("known-properties", "require(seq == 0, 'x', 'no-such-property')", "docs/glossary.md lists all properties"),
+        ("known-properties", "if seq == 0:\n    check(seq == 0, 'frame_kept')", "did you mean 'frame-kept'?"),
     ],
 )
 def test_a_lint_names_what_breaks_it(name: str, body: str, text: str) -> None:
@@ -93,7 +97,7 @@ def test_a_lint_names_what_breaks_it(name: str, body: str, text: str) -> None:
         "require(all(implies(0 <= i < state.first[seq], seq == 0) and seq == 1 for i in SEQS), 'x')",
         "require(all(implies(0 <= i < state.first[seq] and seq == 0, seq == 1) for i in INDEXES), 'x')",
         "require(any(state.refcount[b] > k and k == seq for b in BLOCKS for k in RANKS), 'x')",
-        "check(seq == 0 or all(state.table[seq][i] == 0 for i in INDEXES), 'x')",
+        "check(seq == 0 or all(state.table[seq][i] == 0 for i in INDEXES), 'read-back')",
     ],
 )
 def test_a_lint_is_silent_where_nothing_is_wrong(body: str) -> None:
@@ -149,6 +153,16 @@ def test_a_claim_of_two_returns_is_found() -> None:
     source = "def counters_add_up(state):\n    if state.count[0][0] > 1:\n        return False\n    return True"
     texts = found(with_functions(source), "one-return")
     assert texts == ["counters_add_up is not one `return` of an expression; write `… if … else …`"]
+
+
+@pytest.mark.parametrize("kind", ["invariants", "theorems", "contracts"])
+def test_a_claim_of_a_property_that_does_not_exist_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *others = getattr(COLLECTED, kind)
+    monkeypatch.setattr(COLLECTED, kind, [replace(first, property="read-bag"), *others])
+    (one,) = lint("known-properties")
+    assert one.text == f"{first.name} names the property 'read-bag', which does not exist; did you mean 'read-back'?"
+    function, file = specification().functions[first.name]
+    assert one.place == place_of(file, function)
 
 
 def test_a_field_of_which_no_claim_speaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,11 @@ no-recursion        no function or step calls itself, directly or through others
 no-aliasing         rows that are changed in place are copied, so two names never stand for one row
 few-parameters      a predicate, function or step has at most six parameters, and reads all of them
 stated-bounds       a quantifier over a domain without end states a bound where more than a claim depends on it
+known-properties    claims, checks and guards name properties that exist
 """
 
 import ast
+import difflib
 import graphlib
 from collections.abc import Callable, Iterator
 
@@ -21,6 +23,7 @@ from kvproof.models.translation.dependencies import calls, fields_read, fields_w
 from kvproof.models.translation.text import Text, element_left, parameters_of, place_of, returned, specification
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import FIELDS, called, fields_in, target_of
+from kvproof.spec.text.properties import MEANINGS
 
 RULES, STEPS = COLLECTED.rules, COLLECTED.steps
 NUM_PARAMETERS_MAX = 6
@@ -202,6 +205,28 @@ def _is_left_in_place(node: ast.Assign | ast.AugAssign, value: ast.expr) -> bool
     return False
 
 
+# Properties ------------------------------------------------------------------------------------------------------
+
+
+def _known_properties(text: Text) -> Iterator[Finding]:
+    claims = (*COLLECTED.invariants, *COLLECTED.theorems, *COLLECTED.contracts)
+    named = [(*reversed(text.functions[claim.name]), claim.property, claim.name) for claim in claims]
+    for function, file in text.functions.values():
+        for node in ast.walk(function):
+            match node:
+                case ast.Call(ast.Name("check"), [_, ast.Constant(property)]):
+                    named.append((file, node, property, "check"))
+                case ast.Call(ast.Name("require"), [_, _, ast.Constant(property)]):
+                    named.append((file, node, property, "require"))
+    for file, node, property, what in named:
+        if property not in MEANINGS:
+            similar = difflib.get_close_matches(str(property), MEANINGS, 1)
+            instead = f"did you mean {similar[0]!r}?" if similar else "docs/glossary.md lists all properties"
+            yield Finding(
+                place_of(file, node), f"{what} names the property {property!r}, which does not exist; {instead}"
+            )
+
+
 _LINTS: dict[str, Callable[[Text], Iterator[Finding]]] = {
     "guards-first": _guards_first,
     "no-ghost-needed": _no_ghost_needed,
@@ -211,4 +236,5 @@ _LINTS: dict[str, Callable[[Text], Iterator[Finding]]] = {
     "no-aliasing": _no_aliasing,
     "few-parameters": _few_parameters,
     "stated-bounds": endless_quantifiers,
+    "known-properties": _known_properties,
 }
