@@ -20,6 +20,7 @@ from typing import Any
 
 from kvproof.spec.contract_run import PARAMETERS, ContractBroken, ContractRun, Values
 from kvproof.spec.contract_texts import CONTRACTS
+from kvproof.spec.language import SLOTS
 from kvproof.spec.native import FIELDS, Machine, Sizes
 from kvproof.spec.text import operations
 from kvproof.spec.text.operations import Program, RuleCall, row_of
@@ -349,10 +350,18 @@ def _rounded(number: int) -> int:
 def _part_of(state: State, sizes: Sizes) -> State:
     """A copy of a state for these sizes, without ghost fields."""
     found = State()
-    names = sizes.names()
-    for name in REAL:
-        lengths = [names[one.size] if isinstance(one.size, str) else one.size or 0 for one in FIELDS[name].domains]
+    for name, lengths in _lengths(sizes):
         setattr(found, name, _cut(getattr(state, name), lengths))
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _lengths(sizes: Sizes) -> list[tuple[str, list[int]]]:
+    """Each real field, and its length in each of its domains but slots: rows are never changed in place."""
+    names, found = sizes.names(), list[tuple[str, list[int]]]()
+    for name in REAL:
+        domains = (one for one in FIELDS[name].domains if one is not SLOTS)
+        found.append((name, [names[one.size] if isinstance(one.size, str) else one.size or 0 for one in domains]))
     return found
 
 
