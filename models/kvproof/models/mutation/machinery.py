@@ -433,6 +433,7 @@ AROUND = [
             "        if returned(function) is None:\n",
             "        if function is None:\n",
         ),
+        ("claims may name any property", "if property not in MEANINGS:", "if not property:"),
     ),
     *_tested(
         f"{MODELS}/proofs/ghost_fields.py",
@@ -603,6 +604,18 @@ NATIVE = [
             "            if not self.with_checks:\n",
             "            if self.with_checks is not None:\n",
             "spec/test_native_runs.py::test_an_obligation_that_does_not_hold_is_raised_with_its_property",
+        ),
+        (
+            "natively the parts of a condition change places",
+            "loop.ifs.append(parts.pop(0))",
+            "loop.ifs.append(parts.pop())",
+            "spec/test_native_runs.py",
+        ),
+        (
+            "natively a part of a condition is lost",
+            "        while parts and not later & _names_in(parts[0]):\n",
+            "        parts = parts[1:] or parts\n        while parts and not later & _names_in(parts[0]):\n",
+            "spec/test_native_runs.py",
         ),
     )
 ]
