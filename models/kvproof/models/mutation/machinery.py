@@ -433,7 +433,7 @@ AROUND = [
             "        if returned(function) is None:\n",
             "        if function is None:\n",
         ),
-        ("claims may name any property", "if property not in MEANINGS:", "if not property:"),
+        ("claims may name any property", "if name not in MEANINGS:", "if not name:"),
     ),
     *_tested(
         f"{MODELS}/proofs/ghost_fields.py",

@@ -21,7 +21,7 @@ from kvproof.models.proofs.ghost_fields import ghost_findings
 from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.translation.dependencies import calls, fields_read, fields_written, nodes_of, reached
 from kvproof.models.translation.text import Text, element_left, parameters_of, place_of, returned, specification
-from kvproof.spec.language import COLLECTED
+from kvproof.spec.language import COLLECTED, Claim, Contract
 from kvproof.spec.native import FIELDS, called, fields_in, target_of
 from kvproof.spec.text.properties import MEANINGS
 
@@ -209,8 +209,11 @@ def _is_left_in_place(node: ast.Assign | ast.AugAssign, value: ast.expr) -> bool
 
 
 def _known_properties(text: Text) -> Iterator[Finding]:
-    claims = (*COLLECTED.invariants, *COLLECTED.theorems, *COLLECTED.contracts)
-    named = [(*reversed(text.functions[claim.name]), claim.property, claim.name) for claim in claims]
+    claims: list[Claim | Contract] = [*COLLECTED.invariants, *COLLECTED.theorems, *COLLECTED.contracts]
+    named: list[tuple[str, ast.AST, object, str]] = []
+    for claim in claims:
+        marked, file = text.functions[claim.name]
+        named.append((file, marked, claim.property, claim.name))
     for function, file in text.functions.values():
         for node in ast.walk(function):
             match node:
@@ -218,13 +221,12 @@ def _known_properties(text: Text) -> Iterator[Finding]:
                     named.append((file, node, property, "check"))
                 case ast.Call(ast.Name("require"), [_, _, ast.Constant(property)]):
                     named.append((file, node, property, "require"))
-    for file, node, property, what in named:
-        if property not in MEANINGS:
-            similar = difflib.get_close_matches(str(property), MEANINGS, 1)
+    for source, place, name, what in named:
+        if name not in MEANINGS:
+            similar = difflib.get_close_matches(str(name), MEANINGS, 1)
             instead = f"did you mean {similar[0]!r}?" if similar else "docs/glossary.md lists all properties"
-            yield Finding(
-                place_of(file, node), f"{what} names the property {property!r}, which does not exist; {instead}"
-            )
+            wrong = f"{what} names the property {name!r}, which does not exist"
+            yield Finding(place_of(source, place), f"{wrong}; {instead}")
 
 
 _LINTS: dict[str, Callable[[Text], Iterator[Finding]]] = {
