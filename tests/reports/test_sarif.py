@@ -8,10 +8,10 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from kvproof.reports.document import write
+from kvproof.reports.document import read, write
 from kvproof.reports.result import Check, Result, Run
 from kvproof.reports.sarif import sarif
-from kvproof.spec.trace import Trace
+from kvproof.spec.trace import CodePlace, Trace
 from kvproof.spec.verdict import Verdict
 
 # The official schema, see the file beside it for its licence. What it does not know is an error.
@@ -73,6 +73,51 @@ def test_operations_without_a_description_are_shown_as_calls_without_lines(refut
     assert [at["location"]["message"]["text"], then["location"]["message"]["text"]] == ["free(1)", "reset()"]
     assert [place_of(one["location"]) for one in (at, then)] == [("crashes/one.json", None)] * 2
     assert place_of(finding["locations"][0]) == ("crashes/one.json", 1)
+
+
+@pytest.mark.parametrize(
+    ("frames", "place"),
+    [
+        ([], ("src/manager.py", 7)),
+        (
+            [CodePlace("M.take", "src/manager.py", 9), CodePlace("heappop", "/usr/lib/heapq.py", 3)],
+            ("src/manager.py", 9),
+        ),
+    ],
+    ids=["method", "exception"],
+)
+def test_a_finding_lies_in_the_code_of_the_repository(
+    refuted: Result,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    frames: list[CodePlace],
+    place: tuple[str, int],
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "manager.py").touch()
+    monkeypatch.chdir(tmp_path / "src")
+    moved = [replace(frame, file=frame.file.removeprefix("src/")) for frame in frames]
+    trace = read(tmp_path / "crashes" / "one.json", Trace)
+    write(tmp_path / "crashes" / "one.json", replace(trace, method=CodePlace("M.fork", "manager.py", 7), frames=moved))
+    finding = finding_of(refuted, tmp_path)
+    assert [place_of(one) for one in finding["locations"]] == [place]
+    assert [place_of(one)[0] for one in finding["relatedLocations"]] == ["crashes/one.json"]
+    bases = [one["physicalLocation"]["artifactLocation"]["uriBaseId"] for one in finding["locations"]]
+    assert bases == ["%SRCROOT%"]
+
+
+def test_code_that_is_not_in_the_repository_is_no_place(
+    refuted: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "manager.py").touch()
+    monkeypatch.chdir(tmp_path / "inside")
+    trace = read(tmp_path / "crashes" / "one.json", Trace)
+    outside = [CodePlace("M.fork", "../manager.py", 1), CodePlace("M.fork", "gone.py", 1), CodePlace("M.x", "a\0b", 1)]
+    write(tmp_path / "crashes" / "one.json", replace(trace, frames=outside))
+    (location,) = finding_of(refuted, tmp_path)["locations"]
+    assert place_of(location)[0] == "crashes/one.json"
 
 
 def test_a_finding_without_a_trace_lies_in_the_result(refuted: Result, tmp_path: Path) -> None:

@@ -81,7 +81,9 @@ def test_an_inconclusive_run_says_what_to_do(passed: Result) -> None:
     passed.checks[0].verdict = Verdict.UNKNOWN
     passed.witnesses = [WitnessCount("pool-full", "walker", 0)]
     decide, reach = advice(passed)
-    assert decide == "To decide the unknown checks, raise --budget; more work is needed by explorer."
-    assert reach.startswith("To reach pool-full, raise --budget (walker needs more operations).")
+    assert decide == "To decide the unknown checks, raise --effort; more work is needed by explorer."
+    assert reach.startswith("To reach what was never reached, raise --effort; more work is needed by walker.")
+    passed.checks[0].text = "stopped by --budget after 7 operations"
+    assert "raise --budget, or leave it out; " in advice(passed)[0]
     passed.run.is_complete = False
     assert advice(passed)[0] == "The run did not finish: run the command again."

@@ -6,8 +6,11 @@ of the engine, or one that the run did not search for, is a warning. A missed ca
 is not listed. Each unknown or unsupported check and each missing witness is a notification of the invocation, and an
 invocation that left something undecided was not successful.
 
-Paths are relative to the folder of the result. A finding points to the saved trace, which has one line for each step;
-without a trace it points to the result.
+A finding points to the line of the subject's code in which the run broke, if that code is in the repository: the line
+of the exception, or the method that was called. So a pull request is annotated there. The saved trace, which has one
+line for each step, is a related location; without such code it is the location, and without a trace the result is.
+Paths of code are relative to the root of the repository (`%SRCROOT%`), the others to the folder of the result
+(`RESULTS`). There is no `informationUri`: kvproof does not know the address at which it is published.
 """
 
 import hashlib
@@ -23,9 +26,10 @@ from kvproof.reports.counterexample import NUMBERS, Counterexample, counterexamp
 from kvproof.reports.document import encodable
 from kvproof.reports.printable import cut
 from kvproof.reports.result import KNOWN, Check, Result
+from kvproof.reports.source import source_of
 from kvproof.reports.summary import properties, scope_of, sentence
 from kvproof.spec.text.properties import MEANINGS, NOTES
-from kvproof.spec.trace import Trace
+from kvproof.spec.trace import CodePlace, Trace
 from kvproof.spec.verdict import Exit, Verdict
 
 VERSION = "2.1.0"
@@ -36,6 +40,11 @@ LINE_HASH = "primaryLocationLineHash/v1"  # GitHub identifies alerts by this
 SUCCESSFUL = (Exit.OK, Exit.REFUTED, Exit.WORSE_THAN_BASELINE)
 WHERE_TO_READ = "How far it is proved is in kvproof's docs/proofs.md, all words are in docs/glossary.md."
 STEPS = '  "steps": ['  # in a trace file each step has a line after this one
+ROOT, RESULTS = "%SRCROOT%", "RESULTS"
+BASES = {
+    ROOT: {"description": {"text": "The root of the repository."}},
+    RESULTS: {"description": {"text": "The folder of this file, with the result and the saved traces."}},
+}
 
 
 def sarif(result: Result, folder: Path) -> bytes:
@@ -47,6 +56,7 @@ def sarif(result: Result, folder: Path) -> bytes:
         "automationDetails": {"id": f"kvproof {result.run.command}/{result.run.subject}/"},
         "invocations": [_invocation(result, places)],
         "results": [_finding(found, places, folder) for found in counterexamples(result, folder)],
+        "originalUriBaseIds": BASES,
         "columnKind": "unicodeCodePoints",
         "properties": _facts(result),
     }
@@ -64,11 +74,13 @@ def _driver(result: Result, names: list[str]) -> dict[str, Any]:
 def _rule(name: str) -> dict[str, Any]:
     meaning = MEANINGS.get(name)
     claim, everyday = (meaning.sentence, f" If it is broken: {meaning.consequence}") if meaning else (name, "")
+    short = f"**{name}**: {claim}" if meaning else f"**{name}**"
+    sees = f"\n\nWhat a user of the server sees if it is broken: {meaning.consequence}" if meaning else ""
     return {
         "id": name,
         "shortDescription": {"text": claim},
         "fullDescription": {"text": claim},
-        "help": {"text": f"{claim}{everyday} {WHERE_TO_READ}"},
+        "help": {"text": f"{claim}{everyday} {WHERE_TO_READ}", "markdown": f"{short}{sees}\n\n{WHERE_TO_READ}"},
         "defaultConfiguration": {"level": "note" if name in NOTES else "error"},
     }
 
@@ -136,6 +148,9 @@ def _finding(found: Counterexample, places: dict[str, int], folder: Path) -> dic
         "partialFingerprints": {MECHANISM: fingerprint, LINE_HASH: fingerprint},
         "properties": {"check": check.id, "judge": check.judge, "signature": cut(check.signature)},
     }
+    if found.trace is not None and (source := source_of(found.trace)) is not None:
+        finding["relatedLocations"] = [finding["locations"][0] | {"message": {"text": "The saved run"}}]
+        finding["locations"] = [_place_in_code(source)]
     if check.excused:
         finding["properties"]["excused"] = check.excused
     if check.excused.startswith(KNOWN):
@@ -171,8 +186,16 @@ def _code_flow(found: Counterexample, trace: Trace) -> dict[str, Any]:
     return {"message": {"text": f"The steps, with {config}"}, "threadFlows": [{"locations": places}]}
 
 
+def _place_in_code(source: CodePlace) -> dict[str, Any]:
+    address = {"uri": quote(source.file), "uriBaseId": ROOT}
+    return {
+        "physicalLocation": {"artifactLocation": address, "region": {"startLine": source.line}},
+        "logicalLocations": [{"fullyQualifiedName": source.function, "kind": "function"}],
+    }
+
+
 def _location(file: str, line: int | None) -> dict[str, Any]:
-    place: dict[str, Any] = {"artifactLocation": {"uri": quote(Path(file).as_posix())}}
+    place: dict[str, Any] = {"artifactLocation": {"uri": quote(Path(file).as_posix()), "uriBaseId": RESULTS}}
     if line is not None:
         place["region"] = {"startLine": line}
     return {"physicalLocation": place}

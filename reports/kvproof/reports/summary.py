@@ -111,7 +111,9 @@ def _open_ends(result: Result) -> list[str]:
         ends.append(f"{_number(unknown, 'check is', 'checks are')} unknown")
     unmet = result.unmet_witnesses()
     if unmet:
-        ends.append(f"never reached: {_listed(f'{w.name} ({w.judge})' for w in unmet)}")
+        names = [f"{witness.name} ({witness.judge})" for witness in unmet]
+        more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+        ends.append(f"never reached: {_listed(names[:NAMED_MAX])}{more}")
     if not result.run.is_complete:
         ends.append("the run did not finish")
     return ends
@@ -125,7 +127,9 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(names)
 
 
-MORE_WORK = {"verify": "--budget", "hunt": "--budget", "explore": "--budget", "device": "--budget"}  # by command
+MORE_WORK = {"verify": "--effort", "hunt": "--effort", "explore": "--effort", "device": "--budget"}  # by command
+BY_TIME = "--budget"  # a reason that names it was the time limit
+NAMED_MAX = 5  # situations that a sentence lists by name
 
 
 def advice(result: Result) -> list[str]:
@@ -133,7 +137,10 @@ def advice(result: Result) -> list[str]:
     if result.exit_code() is not Exit.INCONCLUSIVE:
         return []
     sentences, option = [], MORE_WORK.get(result.run.command)
-    open_judges = dict.fromkeys(check.judge for check in result.checks if check.verdict is Verdict.UNKNOWN)
+    unknown = [check for check in result.checks if check.verdict is Verdict.UNKNOWN]
+    open_judges = dict.fromkeys(check.judge for check in unknown)
+    if option and any(BY_TIME in text for text in (*result.messages, *(check.text for check in unknown))):
+        option = f"{BY_TIME}, or leave it out"
     if not result.run.is_complete:
         sentences.append("The run did not finish: run the command again.")
     elif open_judges and option:
@@ -142,10 +149,9 @@ def advice(result: Result) -> list[str]:
         )
     unmet = result.unmet_witnesses()
     if unmet and option:
-        names = _listed(dict.fromkeys(witness.name for witness in unmet))
         who = _listed(dict.fromkeys(witness.judge for witness in unmet))
         sentences.append(
-            f"To reach {names}, raise {option} ({who} needs more operations). If the subject can never do this, its "
-            "`capabilities` must not promise it."
+            f"To reach what was never reached, raise {option}; more work is needed by {who}. If the subject can never "
+            "do it, its `capabilities` must not promise it."
         )
     return sentences

@@ -24,6 +24,7 @@ from kvproof.check.runs.configuration import (
 
 WHOLE = """
 subject = "adapter.py:Adapter"
+effort = 20_000
 budget = 3.5
 seed = 7
 out = "build/kvproof"
@@ -63,14 +64,15 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_each_value_is_printed_with_the_place_that_it_comes_from(repository: Path) -> None:
     found = rows(kvproof("config", "hunt", "--seed", "9"))
     assert found["--seed"] == ["9", "command line"]
-    assert found["--budget"] == ["3.5", "../kvproof.toml:3"]
+    assert found["--budget"] == ["3.5", "../kvproof.toml:4"]
+    assert found["--effort"] == ["20000", "../kvproof.toml:3"]
     assert found["--subject"] == ["../adapter.py:Adapter", "../kvproof.toml:2"]
-    assert found["--out"] == ["../build/kvproof", "../kvproof.toml:5"]
-    assert found["--fix"] == ["caching=false, kv_groups=full,window", "../kvproof.toml:8"]
+    assert found["--out"] == ["../build/kvproof", "../kvproof.toml:6"]
+    assert found["--fix"] == ["caching=false, kv_groups=full,window", "../kvproof.toml:9"]
     assert found["--json"] == ["–", "default"]
-    assert found["trusted_subjects"] == ["1", "../kvproof.toml:6"]
-    assert found["known"] == ["1", "../kvproof.toml:12"]
-    assert rows(kvproof("config"))["--seed"] == ["7", "../kvproof.toml:4"]
+    assert found["trusted_subjects"] == ["1", "../kvproof.toml:7"]
+    assert found["known"] == ["1", "../kvproof.toml:13"]
+    assert rows(kvproof("config"))["--seed"] == ["7", "../kvproof.toml:5"]
 
 
 def test_every_key_is_an_option_of_a_command_or_a_list(repository: Path) -> None:

@@ -27,7 +27,7 @@ class RecordedProgress:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def begin(self, stage: str, seconds: float) -> None:
+    def begin(self, stage: str, seconds: float, total: int) -> None:
         self.lines.append(f"begin {stage}")
 
     def advance(self, count: int) -> None:

@@ -1,6 +1,7 @@
 """The configuration of a repository: `kvproof.toml`, or the table `[tool.kvproof]` of `pyproject.toml`.
 
     subject = "tests/adapter.py:Adapter"        # what `kvproof verify` and `kvproof hunt` judge
+    effort = "quick"
     seed = 7
     out = "build/kvproof"
     trusted_subjects = ["tests/adapter.py:*"]   # code that a trace may name, see `runs/trust.py`
@@ -36,6 +37,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from kvproof.reports.document import DocumentError, read_bytes
+from kvproof.reports.source import repository_root
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -72,6 +74,10 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         Annotated[
             Text, Meta(description="A name of `kvproof subjects`, or file.py:factory, module:factory or pipe:command.")
         ]
+        | UnsetType
+    ) = UNSET
+    effort: (
+        Annotated[str | int, Meta(description="How much a run does: quick, normal, long, or a number of operations.")]
         | UnsetType
     ) = UNSET
     budget: Annotated[float, Meta(gt=0, description="Time limit of a run, in seconds.")] | UnsetType = UNSET
@@ -124,6 +130,8 @@ class ConfigurationFile:
                 raise ConfigurationError(f"{self.place(key)}: {key}: {message}") from None
         for key in plain.keys() & set(PATHS):
             plain[key] = str(self.folder / plain[key])
+        if "effort" in plain:
+            plain["effort"] = str(plain["effort"])
         if "subject" in plain:
             plain["subject"] = in_folder(plain["subject"], self.folder)
         if "fix" in plain:
@@ -200,11 +208,11 @@ def find_configuration(folder: Path = Path()) -> ConfigurationFile | None:
 def _places(folder: Path) -> Iterator[Path]:
     """The folder, and those above it in its repository, nearest first."""
     yield folder
-    whole = folder.resolve()
-    above = [whole, *whole.parents]
-    root = next((number for number, place in enumerate(above) if (place / ".git").exists()), 0)
-    for number in range(1, root + 1):
-        yield folder / Path(*[os.pardir] * number) if not folder.is_absolute() else above[number]
+    whole, root = folder.resolve(), repository_root(folder)
+    for number, place in enumerate(() if root is None or root == whole else whole.parents, start=1):
+        yield place if folder.is_absolute() else folder / Path(*[os.pardir] * number)
+        if place == root:
+            return
 
 
 def trusted_subjects(found: ConfigurationFile | None) -> tuple[str, ...]:

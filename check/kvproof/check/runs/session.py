@@ -31,8 +31,8 @@ INTERRUPTED = "interrupted"
 class Progress(Protocol):
     """Displays the progress of a run."""
 
-    def begin(self, stage: str, seconds: float) -> None:
-        """A stage begins. seconds: its budget."""
+    def begin(self, stage: str, seconds: float, total: int) -> None:
+        """A stage begins. seconds: its budget. total: how many operations or cases it will do; 0 if not known."""
 
     def advance(self, count: int) -> None:
         """The stage has done `count` operations, states or cases so far."""
@@ -73,7 +73,8 @@ class Stage:
 
     share: its weight when the remaining time is divided between this stage and the later ones. planned_checks: the
     checks that it will decide, as unknown, or as unsupported with the reason. run: yields each of them decided, by
-    id. assumptions: what this stage assumes in addition to the subject's own assumptions.
+    id. assumptions: what this stage assumes in addition to the subject's own assumptions. total: how many operations or
+    cases it does at most; 0 if that is not known before.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Stage:
     planned_checks: list[Check]
     run: Callable[[StageBudget], Iterable[StageOutput]]
     assumptions: tuple[Assumption, ...] = ()
+    total: int = 0
 
 
 def left_out(judge: str, checks: list[Check], reason: str) -> Stage:
@@ -166,7 +168,7 @@ class Session:
 
     def _run_stage(self, stage: Stage, seconds: float, title: str) -> None:
         self._done = 0
-        self.progress.begin(title, seconds)
+        self.progress.begin(title, seconds, stage.total)
         reason = f"{stage.name} did not finish"
         stint = StageBudget(self.result.run.seed, seconds, self._advance)
         try:
@@ -208,8 +210,9 @@ class Session:
         """What a finding that was just made says, and the command that repeats it."""
         path = None if check.trace is None else self.store.folder / check.trace
         repeat = Counterexample(check, self.result.run.subject, path=path).replay
-        text = f"refuted: {check.id}: {check.text}"
-        return text if repeat is None else f"{text}\n  {REPEAT} {repeat}"
+        first, *further = f"refuted: {check.id}: {check.text}".splitlines()
+        lines = [first, *(f"  {line}" for line in further), *([] if repeat is None else [f"  {REPEAT} {repeat}"])]
+        return "\n".join(lines)
 
     def _drop_placeholder(self, finding: Check) -> None:
         """Drop the placeholder check of a property once it has checks for individual findings."""

@@ -58,21 +58,22 @@ class PlainProgress:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.stage, self.count, self.seconds = "", 0, 0.0
+        self.stage, self.count, self.planned = "", 0, ""
         self.began = self.last_line = time.monotonic()
 
-    def begin(self, stage: str, seconds: float) -> None:
-        self.stage, self.count, self.seconds = stage, 0, seconds
+    def begin(self, stage: str, seconds: float, total: int) -> None:
+        self.stage, self.count = stage, 0
         self.began = self.last_line = time.monotonic()
+        self.planned = f" of {total:,}" if total else ""
         limit = f", up to {seconds:.0f} s" if math.isfinite(seconds) else ""
-        say(self.console, f"{stage}: begins{limit}")
+        say(self.console, f"{stage}: begins{f', {total:,} operations' if total else ''}{limit}")
 
     def advance(self, count: int) -> None:
         self.count = count
         now = time.monotonic()
         if is_ci() and now - self.last_line >= PLAIN_INTERVAL_SECONDS:
             self.last_line = now
-            say(self.console, f"{self.stage}: {count:,} after {now - self.began:.0f} of {self.seconds:.0f} s")
+            say(self.console, f"{self.stage}: {count:,}{self.planned} after {now - self.began:.0f} s")
 
     def end(self) -> None:
         count = f"{self.count:,} in " if self.count else ""
@@ -89,26 +90,28 @@ class MovingProgress:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.bars: Progress | None = None
-        self.began, self.seconds = 0.0, 0.0
+        self.began, self.seconds, self.total = 0.0, 0.0, 0
 
-    def begin(self, stage: str, seconds: float) -> None:
-        self.began, self.seconds = time.monotonic(), seconds
+    def begin(self, stage: str, seconds: float, total: int) -> None:
+        self.began, self.seconds, self.total = time.monotonic(), seconds, total
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.fields[done]}"),
             TimeElapsedColumn(),
-            TextColumn(f"of {seconds:.0f} s"),
+            TextColumn(f"of {seconds:.0f} s" if math.isfinite(seconds) else ""),
         )
+        limit = max(seconds, 0.001) if math.isfinite(seconds) else None
         self.bars = Progress(*columns, console=self.console, transient=True, refresh_per_second=5)
-        self.bars.add_task(stage, total=max(seconds, 0.001) if math.isfinite(seconds) else None, done="")
+        self.bars.add_task(stage, total=total or limit, done="")
         self.bars.start()
 
     def advance(self, count: int) -> None:
         if self.bars:
             elapsed = min(time.monotonic() - self.began, self.seconds)
-            self.bars.update(self.bars.task_ids[0], completed=elapsed, done=f"{count:,}")
+            done = f"{count:,} of {self.total:,}" if self.total else f"{count:,}"
+            self.bars.update(self.bars.task_ids[0], completed=count if self.total else elapsed, done=done)
 
     def end(self) -> None:
         if self.bars:

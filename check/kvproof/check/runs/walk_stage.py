@@ -1,5 +1,6 @@
 """The stage of the random walk, at every level."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -119,7 +120,8 @@ def walker_stage(
         yield from witness_counts(judge, total.coverage, {} if is_cut_short else expected)
         yield from witness_counts(f"{judge} operations", total.kinds, {})
 
-    return Stage(judge, share, checks, run)
+    total = max_operations if max_operations < sys.maxsize else 0
+    return Stage(judge, share, checks, run, total=total)
 
 
 def _kind(found: ReportedFinding) -> KnownFailure:

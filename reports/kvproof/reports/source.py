@@ -1,0 +1,35 @@
+"""Where in the repository a finding lies, so that a pull request can be annotated there.
+
+A trace names the code of the subject relative to the folder in which kvproof ran. A reader of the repository needs the
+path from its root, which is the folder that holds `.git`. Code that is not in the repository, such as an installed
+engine, has no place there.
+"""
+
+from pathlib import Path
+
+from kvproof.spec.trace import CodePlace, Trace
+
+
+def repository_root(folder: Path) -> Path | None:
+    """The folder that holds `.git`: this one or the nearest above it; None outside of a repository."""
+    whole = folder.resolve()
+    return next((place for place in (whole, *whole.parents) if (place / ".git").exists()), None)
+
+
+def source_of(trace: Trace, folder: Path = Path()) -> CodePlace | None:
+    """The line of the subject's code in which the run broke, with its path from the root of the repository.
+
+    It is the innermost line of an exception that lies in the repository, or else the method that was called. None if
+    neither is known. folder: the working folder; without a repository around it, the paths are relative to it.
+    """
+    root = repository_root(folder) or folder.resolve()
+    for place in (*reversed(trace.frames), trace.method):
+        if place is None:
+            continue
+        try:
+            path = (folder / place.file).resolve()
+            if path.is_relative_to(root) and path.is_file():
+                return CodePlace(place.function, path.relative_to(root).as_posix(), place.line)
+        except (ValueError, OSError):  # a NUL, a name that is too long, a loop of links
+            continue
+    return None
