@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kvproof.check.isolation import remote_search
@@ -237,6 +238,19 @@ def test_a_factory_that_returns_no_subject_is_one_clear_error(folder: Path, isol
     (folder / "none.py").write_text("def make(): return None\n")
     with pytest.raises(UnknownSubject, match=r"what the factory returned is not a subject: NoneType is not a manager "):
         factory_for(f"{folder / 'none.py'}:make", isolation)()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (10**30, f"{10**30} (beyond 64 bits)"),
+        ([1, 10**30], f"[1, {10**30} (beyond 64 bits)]"),
+        ([-(2**63) - 1], f"[{-(2**63) - 1} (beyond 64 bits)]"),
+        ("a\ud800", r"'a\\ud800'"),
+    ],
+)
+def test_values_that_no_message_can_carry_arrive_as_their_text(value: object, text: str) -> None:
+    assert repr(unpack(msgspec.msgpack.decode(msgspec.msgpack.encode(pack(value))))) == text
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ TEXT_MAX = 200  # characters of a foreign value
 CALLS_ONLY, SEARCH = b"c", b"s"  # the purposes of a fork
 HEADER = struct.Struct("!I")
 MESSAGE_BYTES_MAX = 1 << 28
+INT_END = 1 << 63
 
 # Tags of packed values. A value that is not a list stands for itself.
 INTS, LIST, TUPLE, NAMED, DICT, COUNTER, RECORD, ADMISSION, FINDING, FOREIGN = range(10)
@@ -50,12 +51,14 @@ class Foreign:
 
 
 def pack(value: Any) -> Any:
-    """Convert a value to data for MessagePack."""
+    """Convert a value to data for MessagePack, which has no integers beyond 64 bits and no halves of characters."""
     kind = type(value)
-    if value is None or kind in (bool, float, str) or (kind is int and -(2**63) <= value < 2**63):
+    if value is None or kind in (bool, float) or (kind is int and -INT_END <= value < INT_END):
         return value
+    if kind is str:
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
     if kind is list:
-        if all(type(item) is int for item in value):
+        if all(type(item) is int for item in value) and (not value or -INT_END <= min(value) <= max(value) < INT_END):
             return [INTS, value]
         return [LIST, [pack(item) for item in value]]
     if kind is tuple:
@@ -75,7 +78,7 @@ def pack(value: Any) -> Any:
     if kind is Finding:
         data = value.expected, value.observed, value.blocks
         return [FINDING, value.property, value.sentence, value.cause, value.call, value.sequence, pack(data)]
-    return [FOREIGN, text_of(value)]
+    return [FOREIGN, f"{text_of(value)} (beyond 64 bits)" if kind is int else text_of(value)]
 
 
 def unpack(data: Any) -> Any:
