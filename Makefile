@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test soak faults proofs-accept check-certificates lint format typecheck bench engines-matrix false-alarms engines-test peers clean help .venv
+.PHONY: verify test soak faults proofs-accept docs-reference check-certificates lint format typecheck bench engines-matrix false-alarms engines-test peers clean help .venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,9 @@ faults: $(READY) ## plant the catalogue of faults in block managers; continues a
 
 proofs-accept: $(READY) ## pin what kvproof prove proves and assumes today; review the diff
 	$(BIN)/python -m kvproof.models.pin
+
+docs-reference: $(READY) ## write docs/adapter-reference.md from the protocol
+	$(BIN)/python -m kvproof.check.protocol.reference >docs/adapter-reference.md
 
 CERTIFICATES := build/certificates
 check-certificates: $(READY) ## have ethos check the proofs of kvproof prove --certificates build/certificates

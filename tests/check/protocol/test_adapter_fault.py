@@ -180,6 +180,6 @@ def test_missing_calls_are_named_with_the_capabilities_that_need_them() -> None:
         capabilities = Capabilities(caching=True, swap=True)
 
     with pytest.raises(
-        AdapterError, match=r"(?s)def hits\(.*\(capability caching\).*def step_done\(.*\(capability caching\)"
+        AdapterError, match=r"(?s)def hits\(.*\(capability caching\).*def computed\(.*\(capability caching\)"
     ):
         Empty().open(Config())

@@ -73,15 +73,15 @@ class Config:
     """
 
     block_size: int = 4  # tokens
-    num_gpu_blocks: int = 8
-    num_host_blocks: int = 0
+    num_gpu_blocks: int = 8  # blocks of the GPU
+    num_host_blocks: int = 0  # blocks of the host; 0: nothing is swapped
     watermark: float = 0.0  # fraction of the GPU blocks that an admission must leave free
     window: int | None = None  # tokens that a sequence attends to; None: all
     caching: bool = False  # the prefix cache is on
     lookahead: int = 0  # slots reserved beyond the known tokens; their contents are undefined
     chunked: bool = False  # a prompt may be computed in several steps
     group_size: int = 1  # sequences of a new group
-    keys: PromptKeys = PromptKeys.TOKENS
+    keys: PromptKeys = PromptKeys.TOKENS  # what prompts may differ in: tokens, adapters, salts
     images: bool = False  # prompts may have images
     cross: bool = False  # groups may have an encoder sequence, with a cross-attention table
     kv_groups: tuple[str, ...] = (FULL,)  # one entry for each group of layers that has its own tables
@@ -106,19 +106,19 @@ class Capabilities:
 
     has_admission_query: bool = True  # can_x is asked before x; without it, x itself returns Refused
     swap: bool = False  # groups move between GPU and host blocks
-    fork: bool = False
-    window: bool = False
-    caching: bool = False
+    fork: bool = False  # sequences can share blocks
+    window: bool = False  # attention may be limited to a sliding window of tokens
+    caching: bool = False  # there is a prefix cache
     window_with_caching: bool = False  # both in one configuration
-    lookahead: bool = False
-    chunked: bool = False
+    lookahead: bool = False  # slots beyond the known tokens can be reserved
+    chunked: bool = False  # a prompt may be computed in several steps
     adapters: bool = False  # prompts may name a LoRA adapter
     salts: bool = False  # prompts may have a cache salt
-    images: bool = False
+    images: bool = False  # prompts may have images
     cross: bool = False  # cross-attention tables
     reset: bool = False  # the prefix cache can be reset
     waiting_groups: bool = False  # a group may have several sequences before it is admitted
-    watermark: bool = False
+    watermark: bool = False  # an admission leaves a fraction of the GPU blocks free
     window_drop_when_refused: bool = False  # a refused append may still release blocks that left the window
     ordered_steps: bool = False  # a step first appends and swaps out, then swaps in, then admits
     block_aligned_chunks: bool = False  # with caching, each chunk of a prompt but the last ends at a block boundary
@@ -128,9 +128,7 @@ class Capabilities:
     drafting: bool = False  # a look-up drops the last block that it finds, for a draft model such as EAGLE
     steps_in_order: bool = False  # the device starts no step before the previous one has ended
     lost_hits: int | None = None  # blocks of a cached prefix that a look-up may miss; None: any number
-    refusal_slack: int | None = (
-        None  # blocks that may be free, beyond those that a call takes, if it is refused; None: any
-    )
+    refusal_slack: int | None = None  # if a call is refused, so many blocks beyond its own may be free; None: any
     counts_touched_blocks: bool = False  # a refusal counts each block that a growth writes, as if all had to be new
     admits_lookahead: bool = False  # `can_admit` also asks for the lookahead slots
     looks_up_running: bool = False  # a sequence that runs can be looked up too

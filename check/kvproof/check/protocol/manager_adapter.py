@@ -42,7 +42,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "can_append": ("has_admission_query",),
     "share": ("fork", "waiting_groups"),
     "hits": ("caching",),
-    "step_done": ("caching",),
+    "computed": ("caching",),
     "reset_cache": ("reset",),
     "new_encoder": ("cross",),
     "can_swap_out": ("swap",),
@@ -53,7 +53,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
 }
 # An adapter that defines the call on the right, such as one for whole groups, need not define the one on the left.
 INSTEAD = {
-    "step_done": "step_scheduled",
+    "computed": "step_done",
     "can_allocate": "can_admit",
     "allocate": "admit",
     "append": "reserve",
@@ -99,43 +99,43 @@ class ManagerAdapter:
     # What an adapter defines ---------------------------------------------------------------------------------------
 
     def make(self, config: Config) -> Any:
-        """Return a new manager. Raises Unsupported for a configuration that it cannot have."""
+        """Return a new, empty manager of this configuration. Raises Unsupported for one that it cannot have."""
         raise NotImplementedError
 
     def can_allocate(self, tokens: list[int]) -> bool | Admission:
-        """Whether a prompt would get its blocks now. Needed with the capability `has_admission_query`."""
+        """Whether a prompt of these tokens would get its blocks now. Changes nothing."""
         raise NotImplementedError
 
     def allocate(self, seq: int, tokens: list[int]) -> int | None:
-        """Give a sequence blocks for its prompt. Returns the tokens found in the prefix cache; None stands for 0."""
+        """Give a sequence blocks for its prompt. Returns how many of them are in the prefix cache; None: 0."""
         raise NotImplementedError
 
     def append(self, seq: int, num_tokens: int) -> Sequence[Pair] | None:
-        """Give a sequence slots for its next tokens. Returns (source, target) copies for the worker, if any."""
+        """Give a sequence slots for its next `num_tokens` tokens. Returns (source, target) blocks to copy first."""
         raise NotImplementedError
 
     def release(self, seq: int) -> None:
-        """Release the blocks of a sequence."""
+        """Release all blocks of a sequence."""
         raise NotImplementedError
 
     def share(self, parent: int, child: int) -> None:
-        """Let the child share every block of its parent. Needed with the capability `fork` or `waiting_groups`."""
+        """Let the child share every block of its parent; nothing is copied yet."""
         raise NotImplementedError
 
     def tables(self) -> Mapping[int, Sequence[int]] | Mapping[int, Sequence[Sequence[int]]]:
-        """The block ids of each sequence that has blocks; with the capability `kv_groups`, a table per KV group."""
+        """The block ids of each sequence that has blocks, in order; with `kv_groups`, several tables each."""
         raise NotImplementedError
 
     def num_free(self) -> int:
-        """The number of GPU blocks that could be taken."""
+        """The number of GPU blocks that could be taken now: free ones, and cached ones that nobody uses."""
         raise NotImplementedError
 
     def refcounts(self) -> Sequence[int] | None:
-        """The refcount of each block, if the manager shows it. Findings then name the call that is wrong."""
+        """The refcount of each GPU block, then of each host block; None if unknown. With it, findings name the call."""
         return None
 
     def free_ids(self) -> Sequence[int] | None:
-        """The ids of all free and evictable blocks, if the manager shows them."""
+        """The ids of all blocks that could be taken, of both devices; None if unknown."""
         return None
 
     # The protocol -------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class ManagerAdapter:
             self._group_of[seq] = group
 
     def new_encoder(self, group: int, seq: int, tokens: list[int]) -> None:
-        """Remember the encoder sequence of a waiting group. Needed with the capability `cross`."""
+        """The waiting group also has an encoder sequence, which gets a cross-attention table when it is admitted."""
         raise NotImplementedError
 
     def grow(self, seq: int, token: int) -> None:
@@ -183,7 +183,7 @@ class ManagerAdapter:
         self.tokens[seq].append(token)
 
     def hits(self, group: int) -> int:
-        """The tokens of a waiting group's prompt that are cached. Needed with the capability `caching`."""
+        """How many tokens of the group's prompt are found in the prefix cache. Changes nothing."""
         return 0
 
     def forget(self, group: int) -> None:
@@ -210,15 +210,15 @@ class ManagerAdapter:
         return any(block in gpu for seq_tables in tables for table in seq_tables for block in table)
 
     def can_append(self, group: int) -> bool | Admission:
-        """Whether each sequence of the group would get its next slot. Needed with `has_admission_query`."""
+        """Whether each sequence of the group would get its next slot now. Changes nothing."""
         raise NotImplementedError
 
     def can_swap_out(self, group: int) -> bool | Admission:
-        """Whether `swap_out` would succeed now. Needed with the capability `swap`."""
+        """Whether `swap_out` would succeed now. Changes nothing."""
         raise NotImplementedError
 
     def can_swap_in(self, group: int) -> bool | Admission:
-        """Whether `swap_in` would succeed now. Needed with the capability `swap`."""
+        """Whether `swap_in`, and the append of the same step, would succeed now. Changes nothing."""
         raise NotImplementedError
 
     def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
@@ -271,25 +271,30 @@ class ManagerAdapter:
             self.release(seq)
 
     def swap_out(self, group: int) -> list[Pair]:
-        """Move the group to host blocks. Needed with the capability `swap`."""
+        """Move the group to host blocks. Returns (GPU block, host block) pairs; each counts on its own device."""
         raise NotImplementedError
 
     def swap_in(self, group: int) -> list[Pair]:
-        """Move the group back to GPU blocks. Needed with the capability `swap`."""
+        """Move the group back. Returns (host block, GPU block) pairs; each counts on its own device."""
         raise NotImplementedError
 
     def step_scheduled(self, step: list[Scheduled], now: int) -> None:
         """The step is about to be launched. Does nothing by default."""
 
     def step_done(self, step: list[Scheduled]) -> None:
-        """The step was executed. Does nothing by default."""
+        """The step was executed. Calls `computed`, if the prefix cache is on."""
+        if self.config.caching:
+            self.computed([one.seq for one in step], [one.stop for one in step])
+
+    def computed(self, seqs: list[int], stops: list[int]) -> None:
+        """A step has computed the KV of each sequence up to its stop, in tokens: its full blocks can be hit now."""
 
     def reset_cache(self) -> bool:
-        """Forget the prefix cache. Needed with the capability `reset`."""
+        """Forget the prefix cache. Returns False, and forgets nothing, if blocks are in use."""
         raise NotImplementedError
 
     def num_free_host(self) -> int:
-        """The number of host blocks that could be taken. Needed with the capability `swap`."""
+        """The number of host blocks that could be taken now."""
         return 0
 
     def observe(self) -> Observation:

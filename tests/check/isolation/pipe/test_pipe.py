@@ -1,8 +1,10 @@
 """Managers behind a pipe: the example in C, and programs that break the protocol in every way."""
 
+import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,7 +111,7 @@ def test_a_hunt_takes_the_command_with_its_arguments(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('print("no JSON")', "hits(tokens [0]) was answered by a line that is not JSON"),
+        ('print("no JSON")', "hits(group 1, tokens [0]) was answered by a line that is not JSON"),
         ('print("[1]")', "was answered by '[1]', which is not a JSON object"),
         ('print("{\\"value\\":1}")', "was answered by an object with ['value']; it must have `answer`"),
         (
@@ -132,9 +134,9 @@ def test_a_line_that_is_not_right_is_the_fault_of_the_program(odd: Callable[...,
 @pytest.mark.parametrize(
     ("line", "kind", "message"),
     [
-        ("os._exit(3)", "hits crash", "hits(tokens [0]) ended the program, which ended with exit code 3"),
+        ("os._exit(3)", "hits crash", "hits(group 1, tokens [0]) ended the program, which ended with exit code 3"),
         ("os.kill(os.getpid(), 11)", "hits crash", "was ended by signal 11 (SIGSEGV)"),
-        ("time.sleep(100)", "hits hang", "hits(tokens [0]) gave no answer within 0.5 s"),
+        ("time.sleep(100)", "hits hang", "hits(group 1, tokens [0]) gave no answer within 0.5 s"),
     ],
 )
 def test_a_program_that_ends_or_hangs_is_refuted_and_started_again(
@@ -194,3 +196,15 @@ def test_a_feature_that_is_not_declared_is_refused_before_the_program_is_called(
     assert subject.capabilities == Capabilities(caching=True)
     with pytest.raises(Unsupported, match="p has no swapping"):
         subject.open(Config(num_host_blocks=2))
+
+
+def test_a_program_that_waits_in_silence_is_reported_soon_and_one_that_works_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kvproof.check.isolation.pipe.process.SILENT_SECONDS_MAX", 0.5)
+    began = time.monotonic()
+    with pytest.raises(UnknownSubject, match=r"it has written nothing and done nothing for 0\.5 s"):
+        factory_for("pipe:cat")()
+    assert time.monotonic() - began < 5
+    works = f"import time\nwhile time.process_time() < 1: pass\nprint({HELLO!r}, flush=True)\ninput()"
+    assert factory_for(f"pipe:{sys.executable} -c {shlex.quote(works)}")().name == "p"

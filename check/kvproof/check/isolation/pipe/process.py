@@ -10,8 +10,10 @@ import select
 import shlex
 import signal
 import subprocess
+import time
 import weakref
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,6 +27,8 @@ from kvproof.check.subjects import UnknownSubject
 
 LINE_BYTES_MAX = 1 << 20
 END_SECONDS_MAX = 0.5
+LOOK_SECONDS = 0.25  # between two looks at a program that has not said hello
+SILENT_SECONDS_MAX = 5.0  # it may work longer than this before it says hello, but not wait
 TEXT_MAX = 120  # characters of a wrong line that a message quotes
 CHUNK_BYTES = 1 << 16
 
@@ -60,6 +64,7 @@ class Program:
     def hello(self) -> dict[str, Any]:
         """The first line of the program, in which it describes itself. Raises UnknownSubject."""
         try:
+            self._await_hello()
             return self._answer("the handshake", "hello", self.limits.start_seconds)
         except (Finding, AdapterError) as error:
             self.end()
@@ -67,6 +72,17 @@ class Program:
             raise UnknownSubject(
                 f"pipe:{self.command}: the program must first write one line of JSON that describes it: {text}"
             ) from error
+
+    def _await_hello(self) -> None:
+        """Wait until the program writes or ends. Raises Finding if it neither writes nor works for some seconds."""
+        assert self.process.stdout is not None
+        deadline, used, silent_since = time.monotonic() + self.limits.start_seconds, 0, time.monotonic()
+        while not select.select([self.process.stdout], [], [], LOOK_SECONDS)[0] and time.monotonic() < deadline:
+            if (now := _processor_ticks(self.process.pid)) != used:
+                used, silent_since = now, time.monotonic()
+            if time.monotonic() - silent_since > SILENT_SECONDS_MAX:
+                text = f"it has written nothing and done nothing for {SILENT_SECONDS_MAX:g} s"
+                raise Finding("total-calls", text, f"hello {HANG}")
 
     def ask(self, call: str, **arguments: Any) -> dict[str, Any]:
         """The answer to a call. Raises Finding and AdapterError."""
@@ -120,6 +136,17 @@ class Program:
 
     def end(self) -> None:
         self._end()
+
+
+def _processor_ticks(session: int) -> int:
+    """The processor time, in ticks, of all processes that the program has started and that are still there."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):
+            values = stat.read_text().rpartition(")")[2].split()  # from the state on, which is the third value
+            if int(values[3]) == session:
+                ticks += int(values[11]) + int(values[12])
+    return ticks
 
 
 def _ended(process: "subprocess.Popen[bytes]") -> None:

@@ -16,7 +16,6 @@ from kvproof.check.protocol.manager import (
     Config,
     Observation,
     Pair,
-    Scheduled,
     Unsupported,
 )
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
@@ -31,7 +30,7 @@ class Hello(msgspec.Struct, forbid_unknown_fields=True):
 
     kvproof: int
     name: str
-    capabilities: dict[str, bool] = {}
+    capabilities: dict[str, Any] = {}
     assumptions: list[dict[str, str]] = []
 
 
@@ -39,10 +38,13 @@ class ObservedState(msgspec.Struct, forbid_unknown_fields=True):
     """The answer to `observe`. Block ids count over both devices: host block b has id num_gpu_blocks + b."""
 
     tables: dict[int, list[int]]
-    free: int
-    free_host: int = 0
-    refs: list[int] | None = None
+    num_free: int
+    num_free_host: int = 0
+    refcounts: list[int] | None = None
     free_ids: list[int] | None = None
+
+
+OLDER_NAMES = {"free": "num_free", "free_host": "num_free_host", "refs": "refcounts"}  # of the fields of an observation
 
 
 class Failed(Exception):
@@ -73,7 +75,10 @@ class PipeSubject(ManagerAdapter):
         if foreign:
             names = ", ".join(Capabilities.__dataclass_fields__)
             raise UnknownSubject(f"pipe:{command}: there is no capability {foreign[0]!r}; choose from {names}")
-        self.capabilities = Capabilities(**cast(Any, hello.capabilities))
+        try:
+            self.capabilities = msgspec.convert(hello.capabilities, Capabilities)
+        except msgspec.ValidationError as error:
+            raise UnknownSubject(f"pipe:{command}: its capabilities are wrong: {error}") from None
         try:
             self.assumptions = (BOOLEAN_ADMISSION, *(Assumption(**one) for one in hello.assumptions))
         except TypeError:
@@ -108,6 +113,8 @@ class PipeSubject(ManagerAdapter):
         return self._typed(call, answer["answer"], kind)
 
     def _typed(self, call: str, answer: Any, kind: Any) -> Any:
+        if kind is ObservedState and isinstance(answer, dict) and not OLDER_NAMES.keys().isdisjoint(answer):
+            answer = {OLDER_NAMES.get(name, name): value for name, value in answer.items()}
         try:
             return msgspec.convert(answer, kind, strict=kind is not ObservedState)
         except msgspec.ValidationError as error:
@@ -148,20 +155,23 @@ class PipeSubject(ManagerAdapter):
 
     def can_admit(self, group: int) -> Admission:
         """Ask `can_allocate` about the first sequence of the group."""
-        answer = self._ask("can_allocate", bool | str, **self._content(self.groups[group][0]))
+        return self.admission(self._admission("can_allocate", **self._content(self.groups[group][0])))
+
+    def _admission(self, call: str, **arguments: Any) -> bool | Admission:
+        answer = self._ask(call, bool | str, **arguments)
         if isinstance(answer, str) and answer not in Admission.__members__:
-            raise AdapterError(f"can_allocate was answered by {answer!r}; it must be true, false, OK, LATER or NEVER")
-        return self.admission(Admission(answer) if isinstance(answer, str) else answer)
+            raise AdapterError(f"{call} was answered by {answer!r}; it must be true, false, OK, LATER or NEVER")
+        return Admission(answer) if isinstance(answer, str) else cast(bool, answer)
 
     def allocate(self, seq: int, tokens: list[int]) -> int | None:
         return self._ask("allocate", int | None, seq=seq, **self._content(seq))  # type: ignore[no-any-return]
 
-    def can_append(self, group: int) -> bool:
+    def can_append(self, group: int) -> bool | Admission:
         return self._is_possible("can_append", group)
 
-    def _is_possible(self, call: str, group: int) -> bool:
+    def _is_possible(self, call: str, group: int) -> bool | Admission:
         seqs = self.groups[group]
-        return bool(self._ask(call, bool, seqs=seqs, lengths=[len(self.tokens[seq]) for seq in seqs]))
+        return self._admission(call, group=group, seqs=seqs, lengths=[len(self.tokens[seq]) for seq in seqs])
 
     def append(self, seq: int, num_tokens: int) -> Sequence[Pair] | None:
         return self._pairs("append", seq=seq, num_tokens=num_tokens, **self._content(seq))
@@ -176,30 +186,28 @@ class PipeSubject(ManagerAdapter):
         self._ask("share", None, parent=parent, child=child)
 
     def hits(self, group: int) -> int:
-        return int(self._ask("hits", int, **self._content(self.groups[group][0])))
+        return int(self._ask("hits", int, group=group, **self._content(self.groups[group][0])))
 
     def reset_cache(self) -> bool:
         return bool(self._ask("reset_cache", bool))
 
-    def can_swap_out(self, group: int) -> Admission:
-        return Admission.OK if self._is_possible("can_swap_out", group) else Admission.LATER
+    def can_swap_out(self, group: int) -> bool | Admission:
+        return self._is_possible("can_swap_out", group)
 
-    def can_swap_in(self, group: int) -> Admission:
-        return Admission.OK if self._is_possible("can_swap_in", group) else Admission.LATER
+    def can_swap_in(self, group: int) -> bool | Admission:
+        return self._is_possible("can_swap_in", group)
 
     def swap_out(self, group: int) -> list[Pair]:
-        return self._pairs("swap_out", seqs=self.groups[group])
+        return self._pairs("swap_out", group=group, seqs=self.groups[group])
 
     def swap_in(self, group: int) -> list[Pair]:
-        return self._pairs("swap_in", seqs=self.groups[group])
+        return self._pairs("swap_in", group=group, seqs=self.groups[group])
 
-    def step_done(self, step: list[Scheduled]) -> None:
-        """Call `computed`, if the program has a prefix cache."""
-        if self.config.caching:
-            self._ask("computed", None, seqs=[s.seq for s in step], stops=[s.stop for s in step])
+    def computed(self, seqs: list[int], stops: list[int]) -> None:
+        self._ask("computed", None, seqs=seqs, stops=stops)
 
     def observe(self) -> Observation:
         """The state that came with the last answer; if there was none, the answer to `observe`."""
         state = self._ask("observe", ObservedState) if self._observed is None else self._observed
         tables = {seq: [table] for seq, table in state.tables.items()}
-        return Observation(tables, (state.free, state.free_host), (), state.refs, state.free_ids)
+        return Observation(tables, (state.num_free, state.num_free_host), (), state.refcounts, state.free_ids)

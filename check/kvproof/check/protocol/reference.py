@@ -1,0 +1,186 @@
+"""The reference of adapters: every call, capability, configuration field and part of an observation, as one page.
+
+All of it is read from the classes of the protocol and their comments, so that the page says what the code does:
+`python -m kvproof.check.protocol.reference` prints `docs/adapter-reference.md`, and `make docs-reference` writes it.
+"""
+
+import inspect
+import re
+from dataclasses import dataclass, fields
+from typing import Any
+
+from kvproof.check.protocol.manager import Capabilities, Config, Observation
+from kvproof.check.protocol.manager_adapter import ALWAYS, INSTEAD, NEEDED, ManagerAdapter
+
+FIELD = re.compile(r"^    (\w+): [^=#]+= (.+?)(?:  # (.*))?$", re.MULTILINE)
+PART = re.compile(r"(?:^|\. )(\w+): ")
+OPTIONAL = "refcounts", "free_ids"
+OF_SCHEDULERS = "async_steps"  # the first capability that only schedulers have
+# What a program behind a pipe gets with a call, as JSON, and what it answers. An adapter in Python finds in its own
+# attributes what is sent here with the call.
+TOKENS = "`tokens`, and `adapter`, `salt`, `images` unless they have their default value"
+GROUP = "`group`, `seqs` (its sequences), `lengths` (their numbers of tokens)"
+YES_OR_NO = 'true, false, or `"OK"`, `"LATER"`, `"NEVER"`'
+PIPE = {
+    "make": ("`open`: the fields of the configuration that the next table names", "null"),
+    "can_allocate": (TOKENS, YES_OR_NO),
+    "allocate": (f"`seq`, {TOKENS}", "null, or a number of tokens"),
+    "can_append": (GROUP, YES_OR_NO),
+    "append": (f"`seq`, `num_tokens`, {TOKENS}", "`[[source, target], …]` or null"),
+    "release": ("`seq`", "null"),
+    "share": ("`parent`, `child`", "null"),
+    "hits": (f"`group`, {TOKENS}", "a number of tokens"),
+    "computed": ("`seqs`, `stops`", "null"),
+    "reset_cache": ("nothing", "true or false"),
+    "can_swap_out": (GROUP, YES_OR_NO),
+    "can_swap_in": (GROUP, YES_OR_NO),
+    "swap_out": ("`group`, `seqs`", "`[[GPU block, host block], …]`"),
+    "swap_in": ("`group`, `seqs`", "`[[host block, GPU block], …]`"),
+}
+OBSERVED = "tables", "num_free", "num_free_host", "refcounts", "free_ids"
+SENT_TO_PIPE = "block_size", "num_gpu_blocks", "num_host_blocks", "watermark", "window", "caching", "lookahead"
+HEAD = """# Adapter reference
+
+This page is generated from the protocol (`make docs-reference`). `kvproof init` writes an adapter that has the calls
+which your capabilities need; [own-manager.md](own-manager.md) is the guide, [pipe.md](pipe.md) is about programs.
+
+Numbers: groups and sequences are numbers that kvproof chooses. Lengths and positions count tokens; sizes of pools count
+blocks. GPU block b has id b, host block b has id `num_gpu_blocks + b`, and -1 is a table entry without a block. Only
+the pairs of `swap_out` and `swap_in` count on their own device, from 0. An answer of a wrong type or length is a fault
+of the adapter, reported with its file and line (exit code 2).
+"""
+CALLS = """
+## Calls
+
+A Python adapter derives from `ManagerAdapter` and defines these methods. `self.config` is the configuration,
+`self.manager` what `make` returned, `self.groups[group]` the sequences of a group, `self.tokens[seq]` all tokens of a
+sequence, `self.keys[seq]` and `self.images[seq]` what its KV depends on in addition. `refusals` lists the exceptions by
+which `allocate` and `append` refuse. A program behind a pipe gets the same calls with the arguments in the third
+column. Any yes-or-no question takes true, false or an `Admission`; false means NEVER if nothing runs, else LATER.
+
+| call in Python | needed | over a pipe: arguments; answer | what it does |
+| --- | --- | --- | --- |
+"""
+OBSERVATIONS = """
+## Observations
+
+After each call kvproof looks at the manager. In Python these are methods; a program answers `observe` with an object of
+these fields (`free`, `free_host` and `refs` are older names of the second, third and fourth).
+
+| part | needed | what it is |
+| --- | --- | --- |
+"""
+CAPABILITIES = """
+## Capabilities
+
+`capabilities = Capabilities(fork=True, ...)` in Python, `"capabilities":{"fork":true}` in the first line of a program.
+kvproof makes no call that needs an undeclared capability, and reports what it could not check.
+
+| capability | default | what it says of the manager | calls that it needs |
+| --- | --- | --- | --- |
+"""
+CONFIGURATION = """
+## Configuration
+
+`make` gets one configuration; it raises `Unsupported` for one that the manager cannot have. A program gets the fields
+with a mark in `open`.
+
+| field | default | over a pipe | what it is |
+| --- | --- | --- | --- |
+"""
+OWN_OBSERVE = """
+An adapter may define `observe` instead of the five, and then returns an `Observation`: {text}
+"""
+
+
+@dataclass(frozen=True)
+class AdapterCall:
+    """One call of an adapter. needed: "always", the capabilities that need it, or "optional"."""
+
+    name: str
+    signature: str
+    capabilities: tuple[str, ...]
+    sentences: str
+
+    @property
+    def needed(self) -> str:
+        """When an adapter must define the call, in words."""
+        if self.name in ALWAYS:
+            return "always"
+        return " or ".join(f"`{name}`" for name in self.capabilities) or "optional"
+
+
+def adapter_calls() -> list[AdapterCall]:
+    """Every call that an adapter may define, those first that each one needs."""
+    names = dict.fromkeys([*ALWAYS, *NEEDED, *OPTIONAL])
+    order = [name for name in [*PIPE, *OBSERVED] if name in names]
+    return [_call(name) for name in [*order, *(name for name in names if name not in order)]]
+
+
+def _call(name: str) -> AdapterCall:
+    function = getattr(ManagerAdapter, name)
+    signature = re.sub(r"kvproof\.[\w.]+\.|collections\.abc\.|typing\.", "", str(inspect.signature(function)))
+    signature = signature.replace("tuple[int, int]", "Pair")
+    return AdapterCall(name, f"{name}{signature}", NEEDED.get(name, ()), " ".join(inspect.getdoc(function).split()))  # type: ignore[union-attr]
+
+
+def documented_fields(kind: Any) -> dict[str, tuple[str, str]]:
+    """The default of each field of a class, and the comment beside it."""
+    return {name: (default, comment) for name, default, comment in FIELD.findall(inspect.getsource(kind))}
+
+
+def page() -> str:
+    """The whole page, as Markdown."""
+    calls = {call.name: call for call in adapter_calls()}
+    rows = [_call_row(call) for call in calls.values() if call.name not in OBSERVED]
+    observed = [_row(f"`{name}`", calls[name].needed, calls[name].sentences) for name in OBSERVED]
+    return "".join(
+        [
+            HEAD,
+            CALLS,
+            *rows,
+            OBSERVATIONS,
+            *observed,
+            OWN_OBSERVE.format(text=_observation()),
+            CAPABILITIES,
+            *_capability_rows(),
+            CONFIGURATION,
+            *(
+                _row(f"`{name}`", f"`{default}`", "yes" if name in SENT_TO_PIPE else "", comment)
+                for name, (default, comment) in documented_fields(Config).items()
+            ),
+        ]
+    )
+
+
+def _call_row(call: AdapterCall) -> str:
+    arguments, answer = PIPE.get(call.name, ("not over a pipe", ""))
+    instead = f" Or define `{INSTEAD[call.name]}`, for whole groups or steps." if call.name in INSTEAD else ""
+    over_pipe = f"{arguments}; {answer}" if answer else arguments
+    signature = call.signature.replace("self, ", "").replace("self", "").replace("|", "\\|")
+    return _row(f"`{signature}`", call.needed, over_pipe, f"{call.sentences}{instead}")
+
+
+def _capability_rows() -> list[str]:
+    needs: dict[str, list[str]] = {}
+    for call, capabilities in NEEDED.items():
+        for capability in capabilities:
+            needs.setdefault(capability, []).append(f"`{call}`")
+    rows, names = [], [field.name for field in fields(Capabilities)]
+    for name, (default, comment) in documented_fields(Capabilities).items():
+        of = "of schedulers only: " if names.index(name) >= names.index(OF_SCHEDULERS) else ""
+        rows.append(_row(f"`{name}`", f"`{default}`", f"{of}{comment}", ", ".join(needs.get(name, []))))
+    return rows
+
+
+def _observation() -> str:
+    text = " ".join(inspect.getdoc(Observation).split("\n\n", 1)[1].split())  # type: ignore[union-attr]
+    return PART.sub(lambda found: found[0].replace(f"{found[1]}:", f"`{found[1]}`:"), text)
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")
