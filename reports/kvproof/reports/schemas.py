@@ -28,6 +28,7 @@ def schema(kind: type) -> dict[str, Any]:
     components[kind.__name__]["required"].append("schema_version")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:kvproof:{NOUNS[kind]}:{SCHEMA_VERSIONS[kind]}",
         "title": f"A {NOUNS[kind]} of kvproof",
         **reference,
         "$defs": components,

@@ -8,6 +8,7 @@ import typer
 
 from kvproof.check.cli.config import ANY_ARGUMENTS, config, configure
 from kvproof.check.cli.device import device
+from kvproof.check.cli.examples import examples
 from kvproof.check.cli.explore import explore
 from kvproof.check.cli.faults import faults
 from kvproof.check.cli.hunt import hunt
@@ -31,12 +32,25 @@ app = typer.Typer(
     help=f"Check whether a paged KV-cache block manager is correct, and show the shortest run that proves it wrong.\n\n"
     f"{EXIT_CODES}",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (verify, prove, explore, hunt, replay, bisect, record, validate, device, faults, subjects, report):
+for command in (
+    verify,
+    prove,
+    explore,
+    hunt,
+    replay,
+    bisect,
+    record,
+    validate,
+    device,
+    faults,
+    subjects,
+    report,
+    examples,
+):
     app.command()(command)
 app.command(context_settings=ANY_ARGUMENTS)(config)
 app.add_typer(engines, name="engines")
