@@ -10,17 +10,24 @@ READY := $(VENV)/.ready
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-# Both names are needed: the first reaches the build environment (hatchling) in older pips, the second in newer ones.
-# Relative on purpose: pip splits these at spaces, which a checkout's own path may contain.
-PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
-	$(BIN)/python -m pip
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
+
+# Every file that pip installs has a hash in REQUIREMENTS, except torch: which of its files is right depends on the
+# machine. From the default index, Linux gets the one for CUDA, with 3 GB of libraries. Without a GPU, name the index
+# of the wheels for CPUs, which torch's installation page shows: make TORCH_OPTIONS='--index-url ADDRESS'
+REQUIREMENTS := requirements-dev.txt
+TORCH := torch==2.13.0
+TORCH_OPTIONS ?=
+CUDA := bindings pathfinder toolkit
+NVIDIA := cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 \
+	nccl-cu13 nvjitlink nvshmem-cu13 nvtx
 
 # The tests start many processes of kvproof: without compiled modules, each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test soak faults proofs-accept docs-reference check-certificates lint format typecheck bench engines-matrix false-alarms engines-test peers clean help .venv
+.PHONY: verify test soak faults proofs-accept docs-reference check-certificates lint format typecheck bench engines-matrix false-alarms engines-test lock peers clean help .venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -84,18 +91,25 @@ engines-test: $(READY) ## the tests that download engine releases
 peers: $(READY) $(PEERS_READY) ## vLLM 0.9.2's own unit tests, on vLLM and on kvproof's block manager
 	$(BIN)/python tests/peers/run.py --python $(PEERS)/bin/python
 
+lock: ## renew requirements-dev.txt, for every Python that kvproof supports; needs uv
+	echo '$(TORCH)' | uv pip compile --universal --python-version 3.10 --generate-hashes --no-annotate --upgrade \
+		--custom-compile-command 'make lock' --extra dev --constraint - $(addprefix --no-emit-package=,torch \
+		$(CUDA:%=cuda-%) $(NVIDIA:%=nvidia-%)) pyproject.toml --output-file $(REQUIREMENTS)
+
 clean: ## remove the environment and everything a run leaves behind
 	rm -rf $(VENV) $(PEERS) build dist .hypothesis .kvproof .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv: $(READY) ## make the virtual environment
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml $(REQUIREMENTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 		echo "kvproof needs Python 3.10 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
 		echo "Name another one: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --editable '.[dev]'
+	$(PIP) install --quiet --require-hashes --requirement $(REQUIREMENTS)
+	$(PIP) install --quiet $(TORCH_OPTIONS) $(TORCH)
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # vLLM's dependencies would not go with ours: an environment of its own.

@@ -1,4 +1,4 @@
-"""The real pip, on an index that is a folder: the unpacked sources outlive a build that fails. No network."""
+"""The real pip, on an index that is a folder: it unpacks the sources and runs none of them. No network."""
 
 import io
 import sys
@@ -11,7 +11,7 @@ from kvproof.check.subjects.loading import EngineError, download
 
 FILES = {
     "PKG-INFO": "Metadata-Version: 2.1\nName: vllm\nVersion: 7.7\n",
-    "setup.py": "import a_toolkit_that_is_not_here",
+    "setup.py": "open('{ran}', 'w').close()",
     "vllm/core/block_manager.py": "",
 }
 
@@ -22,7 +22,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "index"
     folder.mkdir()
     with tarfile.open(folder / "vllm-7.7.tar.gz", "w:gz") as archive:
-        for name, text in FILES.items():
+        for name, content in FILES.items():
+            text = content.format(ran=tmp_path / "ran")
             member = tarfile.TarInfo(f"vllm-7.7/{name}")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode()))
@@ -31,10 +32,11 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_release_whose_build_fails_is_brought_in_all_the_same(tmp_path: Path, index: Path) -> None:
+def test_a_release_is_unpacked_and_its_build_script_is_not_run(tmp_path: Path, index: Path) -> None:
     folder = download.add("vllm==7.7", tmp_path / "cache")
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == set(FILES)
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["vllm-7.7"]
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_release_that_the_index_does_not_have_is_named(tmp_path: Path, index: Path) -> None:

@@ -2,15 +2,14 @@
 
 The cache is `$KVPROOF_CACHE`, else `~/.cache/kvproof/engines`, with one folder NAME-VERSION per release that holds the
 Python files and the metadata. A folder appears there complete or not at all: the release is prepared next to it,
-checked, and moved in one step. Nothing is built, and nothing of the engine is imported here.
+checked, and moved in one step. No code of the release runs: nothing is built, and nothing is imported here.
 
 Engines have dependencies of gigabytes and builds that need a GPU toolkit, but a block manager is a few Python files.
-Pip's ordinary client fetches them, in a subprocess, so that the user's own index, proxy and certificates apply. An
-option makes it keep its temporary folder: after the download it asks the release for its metadata, which fails where a
-build dependency such as torch is absent, and the unpacked tree stays behind. (For that question pip runs the build
-script of the release, as any `pip download` does; nothing is built.) A release without a source archive is
-taken as a wheel, of which the Python files are read. Such a wheel must suit this platform and Python, or pip finds
-none.
+Pip's ordinary client fetches them, in a subprocess, so that the user's own index, proxy and certificates apply. After
+the download, pip would ask the build script of the release for its metadata. It asks in a process of its own, and here
+it may start none (`WITHOUT_PROCESSES`). So it fails at this point, and an option makes it leave the unpacked archive
+where it is. A release without a source archive is taken as a wheel, of which the Python files are read. Such a wheel
+must suit this platform and Python, or pip finds none.
 """
 
 import os
@@ -29,7 +28,21 @@ from typing import NamedTuple
 
 from kvproof.check.subjects.loading import EngineError
 
-PIP = (sys.executable, "-m", "pip", "download", "--no-deps", "--no-input", "--no-color", "--progress-bar", "off")
+# Pip runs a build script in a new process. "keyring" is the program that knows the password of a private index.
+WITHOUT_PROCESSES = """
+import os, runpy, sys
+
+def refuse(event, arguments):
+    if event in ("os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.system") or (
+        event == "subprocess.Popen" and os.path.basename(str(arguments[0])) != "keyring"
+    ):
+        raise PermissionError("no program is started for this download")
+
+sys.addaudithook(refuse)
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
+OPTIONS = ("--no-deps", "--no-input", "--no-color", "--progress-bar", "off")
+PIP = (sys.executable, "-c", WITHOUT_PROCESSES, "download", *OPTIONS)
 FROM_SOURCE = ("--no-binary", ":all:", "--no-build-isolation", "--no-clean")
 FROM_WHEEL = ("--only-binary", ":all:")
 
