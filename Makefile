@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test soak faults proofs-accept docs-reference check-certificates lint format typecheck bench engines-matrix false-alarms engines-test lock peers clean help .venv
+.PHONY: verify test soak faults proofs-accept docs-reference check-certificates lint format typecheck bench engines-matrix false-alarms engines-test lock install-test peers clean help .venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -87,6 +87,9 @@ false-alarms: $(READY) ## 20,000,000 operations on subjects that are believed to
 
 engines-test: $(READY) ## the tests that download engine releases
 	$(BIN)/pytest -m engine
+
+install-test: $(READY) ## install the wheel in an empty environment, and do there what the README does
+	$(BIN)/pytest -m install -rP tests/test_install.py
 
 peers: $(READY) $(PEERS_READY) ## vLLM 0.9.2's own unit tests, on vLLM and on kvproof's block manager
 	$(BIN)/python tests/peers/run.py --python $(PEERS)/bin/python

@@ -53,8 +53,8 @@ def test_a_plain_install_needs_no_package_of_an_extra_and_each_extra_has_its_mod
         assert name is not None
         needed.setdefault(extra[1] if extra else "", set()).add(name[0])
     assert needed[""] == NEEDED
-    for extra, modules in EXTRAS.items():
-        assert needed[extra] == {DISTRIBUTIONS.get(module, module) for module in modules}
+    for named, modules in EXTRAS.items():
+        assert needed[named] == {DISTRIBUTIONS.get(module, module) for module in modules}
     assert needed["all"] == needed["prove"] | needed["second-solver"] | needed["device"]
 
 
