@@ -1,6 +1,9 @@
 """The steps of a run as text: what the engine asked for, and what the manager answered."""
 
-from kvproof.check.counterexample.steps import describe_steps
+import pytest
+
+from kvproof.check.counterexample.steps import describe_steps, narrated
+from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation
@@ -44,3 +47,33 @@ def test_hits_copies_swaps_and_tables_are_described() -> None:
         "run()                      moves blocks only",
         "reset()                    refused",
     ]
+
+
+@pytest.mark.parametrize(
+    ("finding", "text"),
+    [
+        (Finding("p", "admit(7, 1) raised KeyError: 7"), "admit(group 7) raised KeyError: 7"),
+        (Finding("p", "wrong", call="hits(7)"), "hits(group 7): wrong"),
+        (Finding("p", "wrong", call="reserve(8, 2)"), "reserve(sequence 8, 2): wrong"),
+        (Finding("p", "wrong", call="schedule()"), "schedule(): wrong"),
+        (
+            Finding("p", "the table went $expected -> $observed", expected=[1], observed=[2]),
+            "the table went [1] -> [2]\nexpected: [1]   observed: [2]",
+        ),
+        (
+            Finding("p", "tables $expected and $observed", expected=[10**9] * 6, observed=[2]),
+            f"tables {[10**9] * 6} and [2]\nexpected: {[10**9] * 6}\nobserved: [2]",
+        ),
+        (Finding("p", "block $observed of $expected", expected=3, observed=7), "block 7 of 3"),
+    ],
+)
+def test_a_finding_is_in_the_words_of_the_steps(finding: Finding, text: str) -> None:
+    assert narrated(finding, Config(), [("new", 7, (8,), (0,), (None, 0, None)), ("admit", 7, 1)]) == text
+
+
+def test_an_operation_with_tuples_of_tuples_is_replaced_whole() -> None:
+    new = ("new", 7, (8,), (0,), (None, 0, None), ((("image"), 0, 1),))
+    finding = Finding("p", "new(7, (8,), (0,), (None, 0, None), (('image', 0, 1),)) raised ValueError")
+    assert narrated(finding, Config(), [new]) == (
+        "new(group 7, sequence 8, 1 token: 0, image image in 1 position from 0) raised ValueError"
+    )

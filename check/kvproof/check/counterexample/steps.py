@@ -9,6 +9,7 @@ the level (`Level.frame`).
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from kvproof.spec.trace import Operation, Trace
 COLUMN_MAX = 44
 NOT_ENABLED = "(not possible here, passed over)"
 NOT_REACHED = "(not reached)"
+ID_FIRST, IDS = re.compile(r"(\w+)\(\d+[,)]"), {"group": "group", "seq": "sequence"}  # a call, and names of parameters
 ARGUMENTS = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"  # in parentheses, which may hold tuples of tuples
 
 
@@ -49,12 +51,14 @@ def narrated(finding: Finding, config: Config, operations: Sequence[Operation]) 
     """The text of a finding in which the operations ended, in the words of the steps, and its two values side by side.
 
     A text that begins with the last operation as the judge calls it, `admit(7, 1)`, begins with its step instead,
-    `admit(group 7)`.
+    `admit(group 7)`. In another call of a manager, such as `hits(7)`, the number is named: `hits(group 7)`.
     """
     text = finding.text
-    if operations:
-        call = re.match(rf"{operations[-1][0]}{ARGUMENTS}", text)
-        text = text if call is None else f"{typed(operations[-1]).text(config)}{text[call.end() :]}"
+    if operations and (call := re.match(rf"{operations[-1][0]}{ARGUMENTS}", text)):
+        text = f"{typed(operations[-1]).text(config)}{text[call.end() :]}"
+    elif (other := ID_FIRST.match(text)) and (method := getattr(ManagerSubject, other[1], None)) is not None:
+        word = IDS.get(list(signature(method).parameters)[1])
+        text = f"{other[1]}({word} {text[other.end(1) + 1 :]}" if word else text
     return f"{text}\n{finding.comparison}".rstrip()
 
 
