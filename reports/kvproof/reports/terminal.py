@@ -115,9 +115,16 @@ def _findings(result: Result, folder: Path) -> Iterator[Line]:
         headline, *rest = found.lines()
         yield headline, "bold red" if found.check.is_failure else "bold yellow"
         yield from ((line, "") for line in rest)
-        for other in others:
-            yield f"  Also: {other.headline} {other.path or ''}".rstrip(), ""
+        if others:
+            counts = Counter(other.check.judge for other in others)
+            yield f"  Also found by {', '.join(f'{judge}, {_times(count)}' for judge, count in counts.items())}", ""
+        for path in dict.fromkeys(other.path for other in others if other.path not in (None, found.path)):
+            yield f"  {SAVED} {path}", ""
         yield "", ""
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _verdict(result: Result) -> Line:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,7 @@ def test_the_time_left_is_shared_by_the_remaining_stages(tmp_path: Path, monkeyp
 
 LONG_RUN = """
 import signal, sys, time
+from dataclasses import replace
 from pathlib import Path
 from kvproof.check.runs.errors import error_boundary
 from kvproof.check.runs.run import RunOptions, run_stages
@@ -273,3 +275,11 @@ def test_what_the_machine_does_not_give_is_no_fault_of_kvproof(
         raise error
     assert done.value.exit_code == Exit.INTERNAL
     assert capsys.readouterr().err.startswith(f"kvproof: {message}")
+
+
+def test_a_mechanism_is_printed_at_once_when_it_is_found_first(tmp_path: Path) -> None:
+    one, other = (replace(check(judge, Verdict.REFUTED, "block 1"), signature="fork: block") for judge in "ab")
+    run = session(tmp_path, stage("a", one), stage("b", other))
+    assert run.run() is Exit.REFUTED
+    printed = [line for line in run.progress.lines if line.startswith("refuted: ")]  # type: ignore[attr-defined]
+    assert printed == ["refuted: a/read-back: block 1"]

@@ -202,9 +202,14 @@ class Session:
         else:
             self.result.checks.append(output)
             self._drop_placeholder(output)
-        if output.is_failure and not was_failure:
+        if output.is_failure and not was_failure and not self._was_reported(output):
             self.progress.say(self._news(output))
         self._write(self.store.write_result)
+
+    def _was_reported(self, check: Check) -> bool:
+        """Whether the same mechanism was found before, in another scope or by another judge."""
+        alike = (one for one in self.result.checks if one.is_failure and one.id != check.id and check.signature)
+        return any((one.property, one.signature) == (check.property, check.signature) for one in alike)
 
     def _news(self, check: Check) -> str:
         """What a finding that was just made says, and the command that repeats it."""
