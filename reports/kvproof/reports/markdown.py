@@ -21,7 +21,9 @@ def markdown(result: Result, folder: Path) -> str:
     verdict = f"{MARKS.get(result.exit_code(), '⚠️')} **{_inline(sentence(result))}** Seed {result.run.seed}."
     done = [f"{judge}: {work_line(counts)}" for judge, counts in work(result).items() if counts]
     unmet = [f"never reached: {witness.name} ({witness.judge})" for witness in result.unmet_witnesses()]
-    facts = "\n".join(f"- {_inline(line)}" for line in map(cut, (*done, *unmet, *result.messages)))
+    facts = "\n".join(
+        f"- {_inline(line)}" for line in map(cut, (*done, *unmet, *_differences(result), *result.messages))
+    )
     to_do = "\n\n".join(map(_inline, advice(result)))
     head = [f"## kvproof {_inline(result.run.command)}", verdict, _explained(result), to_do]
     examples = [_folded(found) for found in counterexamples(result, folder)]
@@ -75,3 +77,9 @@ def _cut(text: str, bytes_max: int) -> str:
 def _inline(text: str) -> str:
     """The text on one line, with Markdown and HTML characters escaped."""
     return re.sub(r"([\\`*_\[\]|~])", r"\\\1", escape(" ".join(printable(text).split()), quote=False))
+
+
+def _differences(result: Result) -> list[str]:
+    if (found := result.difference) is None:
+        return []
+    return [*(f"worse than {found.baseline}: {one}" for one in found.worse), *found.better]

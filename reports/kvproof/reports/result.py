@@ -57,6 +57,20 @@ class WitnessCount:
 
 
 @dataclass
+class Difference:
+    """What is different from the baseline, as sentences.
+
+    baseline: the file of the baseline. has_findings: whether it is a whole result; then every failure is a new finding,
+    because the findings that the baseline has are excused.
+    """
+
+    baseline: str
+    worse: list[str] = field(default_factory=list)
+    better: list[str] = field(default_factory=list)
+    has_findings: bool = False
+
+
+@dataclass
 class Run:
     """The command, its subject, its seed, and the machine it ran on.
 
@@ -79,7 +93,10 @@ class Run:
 
 @dataclass
 class Result:
-    """The result document of one run. data_plane: the results about bytes; None if no bytes were moved."""
+    """The result document of one run.
+
+    data_plane: the results about bytes; None if no bytes were moved. difference: from the baseline, if there is one.
+    """
 
     run: Run
     checks: list[Check] = field(default_factory=list)
@@ -87,6 +104,7 @@ class Result:
     totals: dict[str, int] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
     data_plane: DataPlane | None = None
+    difference: Difference | None = None
     schema_version: int = SCHEMA_VERSION
 
     def count_totals(self) -> None:
@@ -101,8 +119,14 @@ class Result:
         return [w for w in self.witnesses if w.is_expected and not w.count]
 
     def exit_code(self) -> Exit:
-        """The exit code for a gate. Order of precedence: refuted, nothing checked, inconclusive, slower than before."""
+        """The exit code for a gate.
+
+        Order of precedence: refuted, nothing checked, inconclusive, worse than the baseline. If the baseline has
+        findings, worse comes first, because a new finding is worse.
+        """
         decided = [c for c in self.checks if c.verdict is not Verdict.UNSUPPORTED]
+        if decided and self.difference is not None and self.difference.has_findings and self.difference.worse:
+            return Exit.WORSE_THAN_BASELINE
         if any(check.is_failure for check in decided):
             return Exit.REFUTED
         if not decided:
@@ -110,4 +134,10 @@ class Result:
         unknown = any(check.verdict is Verdict.UNKNOWN for check in decided)
         if unknown or self.unmet_witnesses() or not self.run.is_complete:
             return Exit.INCONCLUSIVE
-        return Exit.WORSE_THAN_BASELINE if self.data_plane is not None and self.data_plane.is_worse else Exit.OK
+        return Exit.WORSE_THAN_BASELINE if self.is_worse else Exit.OK
+
+    @builtins.property
+    def is_worse(self) -> bool:
+        """Whether anything is worse than in the baseline."""
+        has_lost = self.difference is not None and bool(self.difference.worse)
+        return has_lost or (self.data_plane is not None and self.data_plane.is_worse)

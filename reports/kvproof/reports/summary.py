@@ -91,6 +91,8 @@ def sentence(result: Result) -> str:
     if code is Exit.INCONCLUSIVE:
         return f"Inconclusive for {result.run.subject}: {'; '.join(_open_ends(result))}."
     if code is Exit.WORSE_THAN_BASELINE:
+        if (lost := result.difference) is not None and lost.worse:
+            return f"{result.run.subject} is worse than {lost.baseline}: {_number(len(lost.worse), 'point', 'points')}."
         return f"{result.run.subject} is right as far as checked, and slower than the baseline."
     decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED}
     done = "; ".join(f"{judge} {work_line(counts)}" for judge, counts in work(result).items() if counts)

@@ -176,6 +176,11 @@ def _work_lines(result: Result) -> Iterator[Line]:
 
 
 def _messages(result: Result) -> Iterator[Line]:
+    if (found := result.difference) is not None:
+        yield from ((f"worse than {found.baseline}: {one}", "bold red") for one in found.worse)
+        yield from ((f"compared with {found.baseline}: {one}", "") for one in found.better)
+        if not found.worse:
+            yield f"nothing is worse than in {found.baseline}", ""
     yield from ((f"note: {message}", "yellow") for message in result.messages)
     yield from ((line, "yellow") for line in advice(result))
 

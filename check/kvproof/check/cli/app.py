@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from kvproof.check.cli.baseline import baseline
 from kvproof.check.cli.config import ANY_ARGUMENTS, config, configure
 from kvproof.check.cli.device import device
 from kvproof.check.cli.examples import examples
@@ -54,6 +55,7 @@ for command in (
     app.command()(command)
 app.command(context_settings=ANY_ARGUMENTS)(config)
 app.add_typer(engines, name="engines")
+app.add_typer(baseline, name="baseline")
 
 
 def _print_version(is_wanted: bool) -> None:

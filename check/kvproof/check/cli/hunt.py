@@ -8,6 +8,7 @@ import typer
 from kvproof.check.cli.config import typed
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
+    BaselineOption,
     BudgetOption,
     ContractOption,
     EffortOption,
@@ -72,6 +73,7 @@ def hunt(
     isolation: IsolationOption = None,
     known: KnownOption = None,
     contract_fails: ContractOption = False,
+    baseline: BaselineOption = None,
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
@@ -117,6 +119,7 @@ def hunt(
         options = RunOptions(
             "hunt", progress.subject, progress.seed, budget, bookmark.folder, json, known, contract_fails, chosen_effort
         )
+        options.baseline = baseline
         saving = options.saving(make)
         saving.wanted = frozenset(progress.properties)
         bookmark.remind(saving)

@@ -55,6 +55,25 @@ EffortOption = Annotated[
         "unless --budget is given.",
     ),
 ]
+JudgesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--judges",
+        metavar="NAMES",
+        help="Judges to run, with commas between them: prover, specification, explorer, data-plane, walker (loop, "
+        "pool), hypothesis. Default: all; prover and specification only for kvproof's own subjects, because they do "
+        "not look at the subject and the release has the record of what they proved.",
+    ),
+]
+BaselineOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--baseline",
+        metavar="FILE",
+        help="An earlier result (see `kvproof baseline accept`). Its findings are no failure; a new finding, lost "
+        "coverage, a weaker verdict or less work with the same effort is exit code 6.",
+    ),
+]
 SeedOption = Annotated[
     int | None,
     typer.Option(

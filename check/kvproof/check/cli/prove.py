@@ -77,6 +77,12 @@ def prove(
         Path | None,
         typer.Option("--save-baseline", metavar="FILE", help="Write the effort of each proof to it."),
     ] = None,
+    record: Annotated[
+        bool,
+        typer.Option(
+            "--record", help="If everything is proved, write the record of the release (for maintainers: it is packed)."
+        ),
+    ] = False,
     json: JsonOption = None,
 ) -> None:
     """Prove the theorems for every size: any number of blocks, sequences, slots and steps.
@@ -98,7 +104,7 @@ def prove(
         from kvproof.models.translation.text import specification
 
         settings = Settings.by_effort(timeout, seed, cores)
-        options = ProofOptions(second_solver, smt2, baseline, save_baseline, certificates)
+        options = ProofOptions(second_solver, smt2, baseline, save_baseline, certificates, record)
         try:
             other = None if text is None else specification().rewritten(read_text(text), str(text))
             raise typer.Exit(run_proofs(ProofRequest(tuple(only or ()), settings, jobs, json, other, options)))

@@ -7,6 +7,8 @@ SMT-LIB: one file for each question, for other solvers and for readers.
 
 Certificates: see `prove_certificates`.
 
+Record: the file that a release carries about its proofs, see `kvproof.models.proof_record`.
+
 Baseline: the effort of each proof, in a file. A later run with the same version of Z3 and the same seed is compared
 with it, and fails if a proof has become much harder: proofs get slow before they break.
 """
@@ -26,14 +28,17 @@ from kvproof.check.cli.prove_report import Line, ProofProgress
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained
 from kvproof.check.runs.terminal import Output
+from kvproof.models import proof_record
 from kvproof.models.certificates.folder import file_stem
+from kvproof.models.proof_record import ProofRecord
 from kvproof.models.proofs.instances import where_denied, where_next_fired
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers import second_solver
 from kvproof.models.solvers.solver_effort import Efforts, changes, efforts, worse
 from kvproof.models.solvers.solving import ProofOutcome, Settings
 from kvproof.models.solvers.workers import decide_all
-from kvproof.reports.result import Check, Result
+from kvproof.models.suites import BOUNDED
+from kvproof.reports.result import Check, Difference, Result
 from kvproof.spec.verdict import Exit, Verdict
 
 SECOND_SOLVER = "second-solver"
@@ -44,8 +49,9 @@ SOLVER = f"z3 {z3.get_version_string()}"
 class ProofOptions:
     """The optional parts that the user asked for, and their results.
 
-    smt2: folder for SMT-LIB files. certificates: folder for questions and proofs. before: the efforts read from the
-    baseline. harder: the proofs that take more effort than the baseline allows. second_outcomes: the answers of the
+    smt2: folder for SMT-LIB files. certificates: folder for questions and proofs. record: write the
+    record of the release. before: the efforts read from the
+    baseline. second_outcomes: the answers of the
     second solver. certified: the run for certificates.
     """
 
@@ -54,8 +60,8 @@ class ProofOptions:
     baseline: Path | None = None
     save_baseline: Path | None = None
     certificates: Path | None = None
+    record: bool = False
     before: Efforts | None = None
-    harder: list[str] = field(default_factory=list)
     second_outcomes: list[ProofOutcome] = field(default_factory=list)
     certified: CertificateRun | None = None
 
@@ -68,6 +74,8 @@ class ProofOptions:
             raise UsageError("--cores changes the efforts; use it without --baseline and --save-baseline")
         if self.save_baseline and not is_whole:
             raise UsageError("--save-baseline needs a run of everything; leave out --only and --text")
+        if self.record and not is_whole:
+            raise UsageError("--record needs a run of everything; leave out --only and --text")
         if self.certificates is not None and is_other_text:
             raise UsageError("certificates are about the specification as it is; leave out --text")
         for option, folder in (("--smt2", self.smt2), (f"--{CERTIFICATES}", self.certificates)):
@@ -98,25 +106,38 @@ class ProofOptions:
                 check = compare_answers(first, second, CERTIFICATES)
                 result.checks.append(replace(check, text=KEPT) if check.verdict is Verdict.NOT_REFUTED else check)
         if self.before is not None:
-            self.harder = list(worse(self.before, outcomes))
-            result.messages += [f"harder than the baseline: {one}" for one in self.harder]
+            harder = [f"harder than the baseline: {one}" for one in worse(self.before, outcomes)]
+            result.difference = Difference(str(self.baseline), harder)
             if is_whole:
                 now = efforts(outcomes, SOLVER, settings.seed)
                 result.messages += [f"different from the baseline: {one}" for one in changes(self.before, now)]
         if self.save_baseline is not None:
             write_baseline(self.save_baseline, outcomes, settings.seed)
+        if self.record:
+            result.messages.append(self._recorded(outcomes, result))
+
+    def _recorded(self, outcomes: list[ProofOutcome], result: Result) -> str:
+        """Write the record of the release, and return a message. Raises StoreError."""
+        if any(check.verdict in (Verdict.UNKNOWN, Verdict.REFUTED) for check in result.checks):
+            return "the record of the release is not written: not everything is proved"
+        num_bounded = sum(one.obligation.suite in BOUNDED for one in outcomes)
+        solvers = [SOLVER, *([f"cvc5 {second_solver.version()}"] if self.second_solver else [])]
+        counts = len(outcomes) - num_bounded, num_bounded
+        date = result.run.started.partition("T")[0]
+        with explained(proof_record.FILE):
+            digests = proof_record.digest_of_text(), proof_record.digest_of_pin()
+            proof_record.write_record(ProofRecord(result.run.version, *digests, *counts, solvers, date))
+        return f"the record of the release is in {proof_record.FILE}"
 
     def lines(self, result: Result) -> Iterator[Line]:
         """The lines of the report about the optional parts."""
         yield from second_solver_lines(result.checks, self.second_outcomes)
         if self.certified is not None:
             yield from self.certified.lines()
-        if self.before is not None and not self.harder:
-            yield f"no obligation is harder than in {self.baseline}", ""
-
-    def exit_code(self, code: Exit) -> Exit:
-        """The exit code of the run; `code` is the one without the baseline."""
-        return Exit.WORSE_THAN_BASELINE if code is Exit.OK and self.harder else code
+        if result.difference is not None:
+            yield from ((one, "bold red") for one in result.difference.worse)
+            if not result.difference.worse:
+                yield f"no obligation is harder than in {self.baseline}", ""
 
 
 # The second solver ---------------------------------------------------------------------------------------------------

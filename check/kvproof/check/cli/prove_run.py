@@ -194,7 +194,7 @@ def run_proofs(request: ProofRequest) -> Exit:
     result.totals["bounded obligations"] = sum(one.obligation.suite in BOUNDED for one in outcomes)
     for line, style in (*proof_lines(result, outcomes), *options.lines(result)):
         say(console, line, style)
-    code = options.exit_code(result.exit_code())
+    code = result.exit_code()
     if not run.is_complete and not outcomes and code is not Exit.REFUTED and unwritten is None:
         code = Exit.INTERRUPTED
     return close(result, request.json, code, unwritten)

@@ -9,11 +9,13 @@ import typer
 from kvproof.check.cli.device import DeviceOption, settled_device
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
+    BaselineOption,
     BudgetOption,
     ContractOption,
     EffortOption,
     IsolationOption,
     JsonOption,
+    JudgesOption,
     KnownOption,
     OutOption,
     SeedOption,
@@ -24,25 +26,32 @@ from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.extras import reason_missing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvproof.check.protocol.manager import ManagerSubject
     from kvproof.check.runs.session import Stage
+    from kvproof.reports.data_plane_result import DataPlane
 
 
 def verify(
     subject: SubjectOption = "kvproof",
     effort: EffortOption = None,
     budget: BudgetOption = None,
+    judges: JudgesOption = None,
     seed: SeedOption = None,
     device: DeviceOption = "auto",
     isolation: IsolationOption = None,
     known: KnownOption = None,
     contract_fails: ContractOption = False,
+    baseline: BaselineOption = None,
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
     """Check one subject with every judge; use this command as the gate of a CI pipeline.
 
-    It proves the specification for all sizes, searches the specification and the subject exhaustively in small
-    scopes, runs the subject at random, and drives it with Hypothesis (managers only; a scheduler only runs at random).
+    It searches the subject exhaustively in small scopes, runs it at random, and drives it with Hypothesis (managers
+    only; a scheduler only runs at random). For kvproof's own subjects it also proves the specification for all sizes
+    and searches it; for any other subject the report says in which release that was done.
     For built-in subjects it also checks the bytes that the engine moves and the text that it generates. For other
     managers that swap or fork, it moves the blocks of the mappings that they emit. A judge that needs an extra of
     kvproof which is not installed is left out, and the report says so.
@@ -50,56 +59,65 @@ def verify(
     with error_boundary(json):
         from kvproof.check.oracle.level import MANAGER
         from kvproof.check.runs.arguments import factory_of
-        from kvproof.check.runs.data_plane_stage import SUBJECTS, emits, emitted_stages, short_stages, stages_left_out
+        from kvproof.check.runs.data_plane_stage import SUBJECTS
         from kvproof.check.runs.effort import effort_of
         from kvproof.check.runs.explore_stage import SPECIFICATION_SCOPES, specification_stage, subject_stage
         from kvproof.check.runs.hypothesis_stage import hypothesis_stage
+        from kvproof.check.runs.judges import DATA_PLANE, EXPLORER, HYPOTHESIS, PROVER, SPECIFICATION, settled_judges
         from kvproof.check.runs.run import RunOptions, run_stages
-        from kvproof.check.runs.session import Stage
         from kvproof.check.runs.walk_stage import walker_stage
         from kvproof.check.search.strategies import strategy_of
 
         chosen_effort = effort_of(effort, budget, subject)
-        bytes_stages, plane, environment = list[Stage](), None, dict[str, str]()
-        no_bytes = reason_missing("device", "the data plane")
-        if subject in SUBJECTS and no_bytes and device == "auto":
-            bytes_stages = stages_left_out(no_bytes, is_built_in=True)
-        elif subject in SUBJECTS:
-            chosen, environment, note = settled_device(device)
-            bytes_stages, plane = short_stages(chosen, note)
-        elif device != "auto":
+        if device != "auto" and subject not in SUBJECTS:
             raise UsageError(f"--device {device}: {subject} moves no bytes on a device; leave --device out")
         make, one = factory_of(subject, isolation, budget)
         strategy = strategy_of(one)
-        is_manager = strategy.level is MANAGER
-        if is_manager and subject not in SUBJECTS:
-            if emits(one) and no_bytes:
-                bytes_stages = stages_left_out(no_bytes, is_built_in=False)
-            else:
-                _, environment, _ = settled_device("cpu") if emits(one) else ("", environment, "")
-                bytes_stages, plane = emitted_stages(subject, make, one)
+        chosen = settled_judges(judges or [], subject, strategy, subject in SUBJECTS)
+        bytes_stages: list[Stage] = []
+        plane, environment = None, dict[str, str]()
+        if chosen.has(DATA_PLANE):
+            bytes_stages, plane, environment = _bytes_stages(subject, device, make, one)
         options = RunOptions(
             "verify", subject, settled_seed(seed), budget, out, json, known, contract_fails, chosen_effort
         )
+        options.assumptions, options.messages, options.baseline = chosen.assumptions, chosen.messages, baseline
         saving = options.saving(make)
         # An unfinished exhaustive search says little: its share is large, and what it leaves over goes to the walker.
-        stages = [
-            _prover(share=120),
-            specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True),
-            *(
-                [
-                    subject_stage(
-                        make, one, strategy.exhaustive.gate, saving, 30, max_transitions=chosen_effort.transitions
-                    )
-                ]
-                if strategy.can_explore
-                else []
-            ),
-            *bytes_stages,
-            walker_stage(make, one, saving, 20 if is_manager else 60, chosen_effort.operations),
-            *([hypothesis_stage(make, one, saving, 10, chosen_effort)] if is_manager else []),
-        ]
+        stages = []
+        if chosen.has(PROVER):
+            stages.append(_prover(share=120))
+        if chosen.has(SPECIFICATION):
+            stages.append(specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True))
+        if chosen.has(EXPLORER):
+            scopes, most = strategy.exhaustive.gate, chosen_effort.transitions
+            stages.append(subject_stage(make, one, scopes, saving, share=30, max_transitions=most))
+        stages += bytes_stages
+        is_manager = strategy.level is MANAGER
+        if chosen.has(strategy.judge):
+            stages.append(walker_stage(make, one, saving, 20 if is_manager else 60, chosen_effort.operations))
+        if chosen.has(HYPOTHESIS):
+            stages.append(hypothesis_stage(make, one, saving, 10, chosen_effort))
         raise typer.Exit(run_stages(options, stages, one, data_plane=plane, environment=environment))
+
+
+def _bytes_stages(
+    subject: str, device: str, make: Callable[[], ManagerSubject], one: ManagerSubject
+) -> tuple[list[Stage], DataPlane | None, dict[str, str]]:
+    """The stages of the data plane, the part of the result that they fill, and facts of the machine.
+
+    Without the packages that they need, they are left out.
+    """
+    from kvproof.check.runs.data_plane_stage import SUBJECTS, emits, emitted_stages, short_stages, stages_left_out
+
+    no_bytes, is_built_in = reason_missing("device", "the data plane"), subject in SUBJECTS
+    if no_bytes and device == "auto" and (is_built_in or emits(one)):
+        return stages_left_out(no_bytes, is_built_in), None, {}
+    if is_built_in:
+        chosen, environment, note = settled_device(device)
+        return *short_stages(chosen, note), environment
+    _, environment, _ = settled_device("cpu") if emits(one) else ("", {}, "")
+    return *emitted_stages(subject, make, one), environment
 
 
 def _prover(share: float) -> Stage:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.protocol.manager import Assumption, ManagerSubject
 from kvproof.check.runs.effort import BY_BUDGET, Effort
 from kvproof.check.runs.errors import fail
 from kvproof.check.runs.json_output import STANDARD_OUTPUT, write_document
@@ -18,6 +18,7 @@ from kvproof.check.runs.session import Session, Stage
 from kvproof.check.runs.store import RESULT, Store, StoreError, fault_of_kvproof
 from kvproof.check.runs.terminal import output, progress_on, say
 from kvproof.check.subjects.loading.partial_import import installed_version
+from kvproof.reports.baseline import Comparison, findings, read_baseline
 from kvproof.reports.data_plane_result import DataPlane
 from kvproof.reports.document import encode
 from kvproof.reports.result import Result, Run
@@ -29,7 +30,11 @@ SHORTEN_SHARE = 1 / 8  # of the budget, to shorten one finding: there may be man
 
 @dataclass
 class RunOptions:
-    """The options of a run, validated. seconds: its budget, None for no limit. effort: how much its searches do."""
+    """The options of a run, validated.
+
+    seconds: its budget, None for no limit. effort: how much its searches do. assumptions, messages: for the report.
+    baseline: the result of an earlier run, to compare with.
+    """
 
     command: str
     subject: str
@@ -40,15 +45,20 @@ class RunOptions:
     known: Path | None = None
     contract_fails: bool = False
     effort: Effort = BY_BUDGET
+    assumptions: tuple[Assumption, ...] = ()
+    messages: tuple[str, ...] = ()
+    baseline: Path | None = None
 
     def saving(self, make: Callable[[], ManagerSubject]) -> Saving:
-        """The saver of this run's counterexamples. Raises ConfigurationError."""
+        """The saver of this run's counterexamples. Raises ConfigurationError, DocumentError."""
         known = known_findings(self.known)
         seconds = math.inf
         if self.seconds is not None:
             seconds = min(SHORTEN_SECONDS_MAX, max(SHORTEN_SECONDS_MIN, self.seconds * SHORTEN_SHARE))
         saving = Saving(make, self.subject, self.seed, self.store, known, self.contract_fails, seconds)
         saving.max_operations = self.effort.shrinking_operations
+        if self.baseline is not None:
+            saving.accepted = frozenset(findings(read_baseline(self.baseline)))
         return saving
 
     @property
@@ -70,17 +80,22 @@ def run_stages(
     is that of the failed write unless the run refutes.
     """
     console = output()
-    assumed = [*(subject.assumptions if subject else ()), *(one for stage in stages for one in stage.assumptions)]
+    assumed = [*options.assumptions, *(subject.assumptions if subject else ())]
+    assumed += [one for stage in stages for one in stage.assumptions]
     run = Run(version(), options.command, options.subject, options.seed, host() | dict(environment or {}), now())
     run.assumptions = [f"{one.name}: {one.sentence}" for one in assumed]
-    result = Result(run, data_plane=data_plane)
+    result = Result(run, messages=list(options.messages), data_plane=data_plane)
     run.effort, run.budget_seconds = options.effort.name, options.seconds
     limits = [f"effort {run.effort}"] if run.effort else []
     limits += [] if options.seconds is None else [f"budget {options.seconds:g} s"]
     bounds = ", ".join(limits) or "no time limit"
     say(console, f"kvproof {run.version} {run.command}, subject {run.subject}, seed {run.seed}, {bounds}")
+    for one in options.assumptions:
+        say(console, f"assumed: {one.sentence}")
     seconds = math.inf if options.seconds is None else options.seconds
     session = Session(result, options.store, stages, seconds, progress_on(console), stops_at_first)
+    if options.baseline is not None:
+        session.compare = Comparison(str(options.baseline), read_baseline(options.baseline))
     code = session.run()
     if code is Exit.USAGE and session.adapter_error:  # a table in which nothing is decided would bury the reason
         if options.json is not None:

@@ -17,6 +17,7 @@ from kvproof.check.runs.store import Store, StoreError, explained
 from kvproof.check.runs.verdicts import JudgeOutcome, ReportedFinding, refuted_by
 from kvproof.check.search.shrinking_worlds import sizes_needed
 from kvproof.check.search.suppression import Features, KnownFailure, features_of, is_duplicate
+from kvproof.reports.baseline import ACCEPTED
 from kvproof.spec.trace import CodePlace, Trace
 from kvproof.spec.verdict import Verdict
 
@@ -41,6 +42,7 @@ class Saving:
     seconds: float = SHORTEN_SECONDS_MAX  # to shorten one finding
     max_operations: int = WITHOUT_LIMIT  # replayed to shorten one finding
     wanted: frozenset[str] = frozenset()  # properties that are hunted for; all, if empty
+    accepted: frozenset[tuple[str, str]] = frozenset()  # properties and signatures that the baseline has
     _saved: list[tuple[str, KnownFailure, ReportedFinding]] = field(
         default_factory=list, init=False
     )  # with their judges
@@ -123,6 +125,8 @@ class Saving:
             return
         context = found.property, found.signature, self.subject
         found.excused = self.known.excuse(*context)
+        if not found.excused and context[:2] in self.accepted:
+            found.excused = ACCEPTED
         if not found.excused and not self._is_wanted(finding):
             found.excused = NOT_WANTED
         if not found.excused and (expired := self.known.expired(*context)):

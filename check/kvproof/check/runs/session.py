@@ -21,7 +21,7 @@ from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption
 from kvproof.check.runs.store import Store, StoreError, fault_of_kvproof, lack_of
 from kvproof.reports.counterexample import REPEAT, Counterexample
-from kvproof.reports.result import Check, Result, WitnessCount
+from kvproof.reports.result import Check, Difference, Result, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
 
 NOT_RUN = "not run"
@@ -108,6 +108,7 @@ class Session:
     seconds: float
     progress: Progress
     stops_at_first: bool = False  # no stage runs after one that refutes
+    compare: Callable[[Result], Difference | None] = lambda result: None  # with a baseline, when the run has ended
     adapter_error: str = field(default="", init=False)  # what ended the run, if the adapter is wrong
     _done: int = field(default=0, init=False)
     _write_error: StoreError | None = field(default=None, init=False)  # of the last write, if it failed
@@ -132,6 +133,7 @@ class Session:
             self.result.messages.append(self.adapter_error)
         self.result.run.is_complete = code is None
         self.result.run.seconds = round(time.monotonic() - begin, 3)
+        self.result.difference = self.compare(self.result)
         self._write(self.store.write_all)
         found = self.result.exit_code()
         if code is None and self._write_error is not None:

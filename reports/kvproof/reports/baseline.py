@@ -1,0 +1,161 @@
+"""Compare a result with an earlier one, the baseline: a gate that may only get better.
+
+Worse are: a finding that the baseline does not have (findings are the same if they refute the same property in the same
+way), a weaker verdict of a check, a check that the subject no longer supports, a rule, witness or kind of operation
+that is no longer reached, and less work with the same effort. A finding of the baseline that is gone is better.
+
+With another seed or effort, a run may miss what is rare. Then only what the baseline reached often must be reached.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kvproof.reports.document import DocumentError, read
+from kvproof.reports.result import Check, Difference, Result, Run
+from kvproof.reports.summary import work
+from kvproof.spec.text.properties import NOTES
+from kvproof.spec.verdict import Verdict
+
+STRENGTH = {Verdict.PROVED: 4, Verdict.EXHAUSTED: 3, Verdict.NOT_REFUTED: 2, Verdict.UNKNOWN: 1, Verdict.UNSUPPORTED: 0}
+OFTEN = 20  # a rule or witness that was reached so often is expected with every seed
+RUNS = "runs"  # more of them are not more work, because they may be shorter
+LESS_WORK = 0.9  # of the baseline's: a changed subject may have somewhat fewer states
+ACCEPTED = "in the baseline"  # the excuse of a finding that the baseline has
+
+Finding = tuple[str, str]  # the property and the signature
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Compares a finished run with a baseline. name: of its file."""
+
+    name: str
+    before: Result
+
+    def __call__(self, now: Result) -> Difference:
+        excuse_witnesses(self.before, now)
+        return difference(self.name, self.before, now)
+
+
+def read_baseline(path: Path) -> Result:
+    """The baseline in a file. Raises DocumentError if it is no result, or that of a run that did not finish."""
+    result = read(path, Result)
+    if not result.run.is_complete:
+        raise DocumentError(f"{path} is the result of a run that did not finish; it cannot be a baseline")
+    return result
+
+
+def accepted(result: Result) -> Result:
+    """The part of a result that a later run is compared with: without times, and without facts of the machine."""
+    run = result.run
+    kept = Run(run.version, run.command, run.subject, run.seed, is_complete=True)
+    kept.effort, kept.budget_seconds = run.effort, run.budget_seconds
+    checks = [replace(check, seconds=0.0, trace=None) for check in result.checks]
+    baseline = Result(kept, checks, result.witnesses)
+    baseline.count_totals()
+    return baseline
+
+
+def findings(result: Result) -> dict[Finding, Check]:
+    """The refutations of a result, excused or not, by what makes them the same."""
+    found = (check for check in result.checks if check.verdict is Verdict.REFUTED and check.property not in NOTES)
+    return {(check.property, check.signature): check for check in found}
+
+
+def difference(name: str, before: Result, now: Result) -> Difference:
+    """What is worse and what is better in a result than in the baseline of this name."""
+    judges = {check.judge for check in now.checks}
+    return Difference(
+        name,
+        [*_new_findings(before, now), *_weaker(before, now), *_unreached(before, now), *_less_work(before, now)],
+        [
+            f"fixed: {property}: {signature or check.text.splitlines()[0]}"
+            for (property, signature), check in findings(before).items()
+            if (property, signature) not in findings(now) and check.judge in judges
+        ],
+        has_findings=True,
+    )
+
+
+def excuse_witnesses(before: Result, now: Result) -> None:
+    """Expect no witness that the baseline did not reach either, if the run has findings of the baseline.
+
+    Most runs avoid what is already found, and with it what leads to it.
+    """
+    if any(check.excused == ACCEPTED for check in now.checks):
+        missing = {(witness.judge, witness.name) for witness in before.unmet_witnesses()}
+        now.witnesses = [
+            replace(witness, is_expected=witness.is_expected and (witness.judge, witness.name) not in missing)
+            for witness in now.witnesses
+        ]
+
+
+def _new_findings(before: Result, now: Result) -> Iterator[str]:
+    known = findings(before)
+    for (name, signature), check in findings(now).items():
+        if (name, signature) not in known and check.is_failure:
+            yield f"new finding: {check.id}: {signature or check.text.splitlines()[0]}"
+
+
+def _weaker(before: Result, now: Result) -> Iterator[str]:
+    """The properties of each judge whose weakest verdict is weaker, and the judges that did not run."""
+    old, new = _weakest(before), _weakest(now)
+    judges, refuted = {check.judge for check in now.checks}, _refuted(now)
+    yield from (f"no longer run: {judge}" for judge in dict.fromkeys(judge for judge, _ in old) if judge not in judges)
+    lost: dict[tuple[str, Verdict, str], list[str]] = {}
+    for (judge, name), was in old.items():
+        found = new.get((judge, name), Verdict.UNSUPPORTED)
+        if judge in judges and (judge, name) not in refuted and STRENGTH[found] < STRENGTH[was]:
+            lost.setdefault((judge, was, found.value), []).append(name)
+    for (judge, was, word), names in lost.items():
+        yield f"weaker: {judge}: {', '.join(names)}: {was.value} in the baseline, now {word}"
+
+
+def _weakest(result: Result) -> dict[tuple[str, str], Verdict]:
+    """The weakest verdict on each property of each judge, without refutations, which are compared by themselves."""
+    found: dict[tuple[str, str], Verdict] = {}
+    for check in result.checks:
+        if check.verdict in STRENGTH:
+            key = check.judge, check.property
+            found[key] = min(check.verdict, found.get(key, check.verdict), key=STRENGTH.__getitem__)
+    return {key: verdict for key, verdict in found.items() if key not in _refuted(result)}
+
+
+def _refuted(result: Result) -> set[tuple[str, str]]:
+    return {(check.judge, check.property) for check in result.checks if check.verdict is Verdict.REFUTED}
+
+
+def _unreached(before: Result, now: Result) -> Iterator[str]:
+    judges = {witness.judge for witness in now.witnesses} - _failing(now)
+    reached = {(witness.judge, witness.name) for witness in now.witnesses if witness.count}
+    least = 1 if _is_same_run(before, now) else OFTEN
+    for judge in dict.fromkeys(witness.judge for witness in before.witnesses):
+        lost = [
+            witness.name
+            for witness in before.witnesses
+            if witness.judge == judge and witness.count >= least and (judge, witness.name) not in reached
+        ]
+        if lost and judge in judges:
+            yield f"no longer reached: {judge}: {', '.join(lost)}"
+
+
+def _is_same_run(before: Result, now: Result) -> bool:
+    return (before.run.effort, before.run.seed) == (now.run.effort, now.run.seed) and bool(now.run.effort)
+
+
+def _failing(result: Result) -> set[str]:
+    """The judges with a failure, which ends their search early, and the names under which they list operations."""
+    judges = {check.judge for check in result.checks if check.is_failure}
+    return judges | {witness.judge for witness in result.witnesses if witness.judge.partition(" ")[0] in judges}
+
+
+def _less_work(before: Result, now: Result) -> Iterator[str]:
+    """Less work of a judge, if the effort is the same. A refutation ends a search early."""
+    if before.run.effort != now.run.effort or not now.run.effort:
+        return
+    old, new = work(before), work(now)
+    for judge in (judge for judge in old if judge in new and judge not in _failing(now)):
+        for unit, count in old[judge].items():
+            if unit != RUNS and new[judge].get(unit, 0) < count * LESS_WORK:
+                yield f"less work: {judge}: {new[judge].get(unit, 0):,} {unit}, {count:,} in the baseline"

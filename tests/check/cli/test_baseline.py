@@ -1,0 +1,50 @@
+"""`kvproof baseline accept`, and a hunt that is compared with it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kvproof.check.cli.app import app
+from kvproof.spec.verdict import Exit
+
+BROKEN = Path(__file__).parents[3] / "examples" / "forty_lines_broken.py"
+
+
+def kvproof(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, list(arguments))
+    return done.exit_code, done.output
+
+
+def test_a_hunt_accepts_what_its_baseline_has_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ("hunt", "--subject", f"{BROKEN}:Adapter", "--seed", "1", "--effort", "60", "--no-isolation")
+    assert kvproof(*command)[0] == Exit.REFUTED
+    code, output = kvproof("baseline", "accept", ".kvproof")
+    assert (code, output.startswith("kvproof-baseline.json accepts 1 findings of ")) == (Exit.OK, True)
+    baseline = json.loads(Path("kvproof-baseline.json").read_text())
+    assert (baseline["run"]["seconds"], baseline["run"]["host"]) == (0.0, {})
+
+    code, output = kvproof(*command, "--baseline", "kvproof-baseline.json")
+    assert "No failure: in the baseline" in output
+    assert "nothing is worse than in kvproof-baseline.json" in output
+    assert code == Exit.OK
+
+    for check in baseline["checks"]:
+        if check["verdict"] == "refuted":
+            check["signature"] = "another"
+    Path("other.json").write_text(json.dumps(baseline))
+    code, output = kvproof(*command, "--baseline", "other.json")
+    assert code == Exit.WORSE_THAN_BASELINE
+    assert "worse than other.json: new finding: " in output
+    assert "compared with other.json: fixed: refcount-exact: another" in output
+
+
+def test_what_is_no_baseline_is_refused(tmp_path: Path) -> None:
+    unfinished = {"run": {"version": "0", "command": "hunt", "subject": "s", "seed": 1}, "schema_version": 1}
+    (tmp_path / "half.json").write_text(json.dumps(unfinished))
+    for file, reason in (("half.json", "did not finish"), ("nothing.json", "No such file")):
+        code, output = kvproof("baseline", "accept", str(tmp_path / file), "--to", str(tmp_path / "b.json"))
+        assert (code, reason in output) == (Exit.USAGE, True)
+    assert not (tmp_path / "b.json").exists()
