@@ -13,7 +13,7 @@ the engine. A fork has one of two uses:
   process. Each operation is written to a *journal* in shared memory before it is executed. If the fork dies or hangs,
   the journal contains the run up to that point. The run is then repeated call by call, which identifies the call.
 
-The output of the subject is printed on standard error, up to a limit (`subject_output.py`), so that a document on
+The output of the subject is printed on standard error, up to a limit (`subjects.process_output`), so that a document on
 standard output stays valid.
 The address space of a fork is limited to what it had at its start plus an allowance. When the parent process ends for
 any reason, the fork server sees the end of its socket, kills its forks and ends.

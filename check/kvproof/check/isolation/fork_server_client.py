@@ -12,10 +12,10 @@ from typing import Any
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import Connection, unpack
-from kvproof.check.isolation.subject_output import SubjectOutput
 from kvproof.check.protocol.manager import Assumption, Capabilities
 from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, Patience
 from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.process_output import SubjectOutput
 
 COMMAND = (sys.executable, "-m", "kvproof.check.isolation.fork_server")
 END_SECONDS_MAX = 10.0  # to wait for a process that was killed

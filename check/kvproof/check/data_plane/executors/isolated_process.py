@@ -9,26 +9,25 @@ import os
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from kvproof.check.data_plane.executors.base import MoveBlocks, own_executor
-from kvproof.check.data_plane.executors.isolation import shared_memory
+from kvproof.check.data_plane.executors.isolation import mapped
 from kvproof.check.data_plane.memory.arena import Arena
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout, UnknownSetting
 from kvproof.check.data_plane.memory.world import caches_of
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
 
 
-def prepare(name: str, sizes: dict[str, Any], files: list[str]) -> MoveBlocks:
-    """Prepare the executor on the shared memory of a case. sizes: the fields of the Geometry."""
+def prepare(name: str, sizes: dict[str, Any], memory: list[int]) -> MoveBlocks:
+    """Prepare the executor for a case. sizes: the fields of the Geometry. memory: the descriptors of both pools."""
     geometry = Geometry(**{**sizes, "layout": Layout(sizes["layout"])})
     here = torch.device("cpu")
     arenas = {
-        pool: Arena(geometry, pool, here, shared_memory(Path(file), geometry, pool))
-        for pool, file in zip(PoolId, files, strict=True)
+        pool: Arena(geometry, pool, here, mapped(descriptor, geometry, pool))
+        for pool, descriptor in zip(PoolId, memory, strict=True)
     }
     return own_executor(name).prepare(caches_of(arenas))
 
@@ -58,7 +57,7 @@ def main(name: str, requests: int, answers: int) -> None:
         answer: dict[str, object] = {}
         try:
             if "open" in request:
-                move = prepare(name, request["open"], request["files"])
+                move = prepare(name, request["open"], request["memory"])
             elif "rest" in request:
                 answer["threads"] = rest(request["rest"])
             elif move is not None:

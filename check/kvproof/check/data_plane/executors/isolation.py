@@ -1,34 +1,35 @@
 """Run a user's executor in a separate process, so that its crash or hang is a finding and does not end kvproof.
 
-Both pools lie in files that the two processes map into memory; only the mappings of a step and a line with the answer
-go through a pipe. If a step takes too long, the process is killed. If the process ends by itself, it has crashed. In
-both cases the next case starts a new process.
+Both pools lie in memory that the two processes share. It has no name, so it is gone when both have ended, however they
+ended; and it is sealed, so the executor cannot shrink it, which would end kvproof at its next access. Only the mappings
+of a step and a line with the answer go through a pipe. If a step takes too long, or a line is no answer, the process is
+killed. If the process ends by itself, it has crashed. In each case the next case starts a new process.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
 
+import msgspec
 import torch
 
 from kvproof.check.data_plane.memory.layouts import WORD_BYTES, Geometry, UnknownSetting
 from kvproof.check.data_plane.speed.stopwatch import TakenThere
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
+from kvproof.check.subjects.process_output import SubjectOutput
 
-_ROOM_BYTES = 512 * 1024 * 1024
+LINE_BYTES_MAX = 1 << 20
 START_SECONDS_MAX = 60.0  # importing torch on a busy machine
 _PROCESS = "kvproof.check.data_plane.executors.isolated_process"
 _PROBE = "kvproof.check.subjects.probe_process"
@@ -47,7 +48,17 @@ class Crashed(Exception):
 
 
 class NoRoom(Exception):
-    """There is no space for the memory that the two processes share; the text names the folder."""
+    """There is no space for the memory that the two processes share."""
+
+
+class _Answer(msgspec.Struct, forbid_unknown_fields=True):
+    """What the process answers. unknown: the function cannot be imported. raised: what the executor raised. seconds:
+    the time of a step. threads: those that the executor left running."""
+
+    unknown: str = ""
+    raised: str = ""
+    seconds: float = 0.0
+    threads: int = 0
 
 
 class Isolation:
@@ -61,24 +72,23 @@ class Isolation:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Isolation:
-        self._folder = tempfile.TemporaryDirectory(prefix="kvproof-", dir=_memory_folder())
-        self._errors = Path(self._folder.name, "stderr")
+        self._memory = {pool: _sealed_memory(pool.name) for pool in PoolId}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._end()
-        self._folder.cleanup()
+        for descriptor in self._memory.values():
+            os.close(descriptor)
 
     def share(self, geometry: Geometry) -> dict[PoolId, torch.Tensor]:
         """Allocate memory for both pools that the process can map. Raises NoRoom."""
         try:
-            return {pool: shared_memory(self._path(pool), geometry, pool) for pool in PoolId}
+            for pool, descriptor in self._memory.items():
+                os.posix_fallocate(descriptor, 0, geometry.num_rows(pool) * geometry.row_words * WORD_BYTES)
         except OSError as error:
             size = geometry.num_bytes() // (1024 * 1024)
-            raise NoRoom(
-                f"{self._folder.name} has no space for pools of {size} MiB ({error.strerror}); "
-                "set TMPDIR to a folder with more space"
-            ) from error
+            raise NoRoom(f"there is no memory for pools of {size} MiB ({error.strerror})") from error
+        return {pool: mapped(descriptor, geometry, pool) for pool, descriptor in self._memory.items()}
 
     def open(self, geometry: Geometry) -> None:
         """Prepare the executor for a case, on the memory that was shared last. Raises Raised, Hung, Crashed.
@@ -88,42 +98,51 @@ class Isolation:
         if self._process is None:
             self._start()
         sizes = {**asdict(geometry), "layout": geometry.layout.value}
-        self._ask({"open": sizes, "files": [str(self._path(pool)) for pool in PoolId]}, START_SECONDS_MAX)
+        self._ask({"open": sizes, "memory": list(self._memory.values())}, START_SECONDS_MAX)
 
     def move(self, moves: Moves) -> TakenThere:
         """Execute one step. Returns the time that the executor took. Raises Raised, Hung, Crashed."""
-        return TakenThere(self._ask({"move": asdict(moves)}, self.seconds_max)["seconds"])
+        return TakenThere(self._ask({"move": asdict(moves)}, self.seconds_max).seconds)
 
     def rest(self, seconds_max: float) -> int:
         """Wait for the threads that the executor left running. Returns how many there were. Raises Hung, Crashed."""
-        return int(self._ask({"rest": seconds_max}, seconds_max + self.seconds_max)["threads"])
-
-    def _path(self, pool: PoolId) -> Path:
-        return Path(self._folder.name, pool.name)
+        return self._ask({"rest": seconds_max}, seconds_max + self.seconds_max).threads
 
     def _start(self) -> None:
-        here, there = os.pipe(), os.pipe()
-        with self._errors.open("wb") as errors:
-            self._process = _started(_PROCESS, self.name, here[0], there[1], errors=errors)
+        here, there, self._output = os.pipe(), os.pipe(), SubjectOutput(is_printed=False)
+        try:
+            self._process = _started(
+                _PROCESS, self.name, here[0], there[1], shared=self._memory.values(), errors=self._output.descriptor
+            )
+        finally:
+            self._output.begin()
         os.close(here[0])
         os.close(there[1])
         self._requests, self._answers, self._read = here[1], there[0], b""
 
-    def _ask(self, request: dict[str, object], seconds_max: float) -> dict[str, Any]:
+    def _ask(self, request: dict[str, object], seconds_max: float) -> _Answer:
         with suppress(BrokenPipeError):  # reading the answer detects that the process has ended
             data = json.dumps(request).encode() + b"\n"
             while data:
                 data = data[os.write(self._requests, data) :]
-        answer: dict[str, Any] = json.loads(self._line(seconds_max))
-        if "unknown" in answer:
-            raise UnknownSetting(answer["unknown"])
-        if "raised" in answer:
-            raise Raised(answer["raised"])
+        line = self._line(seconds_max)
+        try:
+            answer = msgspec.json.decode(line, type=_Answer)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._end()
+            raise Crashed(f"it wrote to the pipe of the answers ({error})") from None
+        if answer.unknown:
+            raise UnknownSetting(answer.unknown)
+        if answer.raised:
+            raise Raised(answer.raised)
         return answer
 
     def _line(self, seconds_max: float) -> bytes:
         deadline = time.monotonic() + seconds_max
         while b"\n" not in self._read:
+            if len(self._read) > LINE_BYTES_MAX:
+                self._end()
+                raise Crashed("it wrote to the pipe of the answers (a line without an end)")
             ready, _, _ = select.select([self._answers], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
                 self._end()
@@ -139,7 +158,7 @@ class Isolation:
         assert self._process is not None
         code = self._process.wait()
         self._end()
-        lines = self._errors.read_text("utf-8", "replace").strip().splitlines()
+        lines = self._output.last.strip().splitlines()
         return f"its process {how_it_ended(code)}" + (f" after: {lines[-1]}" if lines and code >= 0 else "")
 
     def _end(self) -> None:
@@ -149,6 +168,7 @@ class Isolation:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._process = None
+        self._output.end()
         os.close(self._requests)
         os.close(self._answers)
 
@@ -176,11 +196,13 @@ def require_function(name: str, seconds_max: float = START_SECONDS_MAX) -> None:
         raise UnknownSetting(f"{name}: the process that imported it {how_it_ended(code)}")
 
 
-def _started(module: str, name: str, *descriptors: int, errors: int | IO[bytes]) -> subprocess.Popen[bytes]:
+def _started(
+    module: str, name: str, *descriptors: int, errors: int, shared: Iterable[int] = ()
+) -> subprocess.Popen[bytes]:
     """Run a module of kvproof in a process that imports from the same places as this one; its output is discarded."""
     return subprocess.Popen(
         [sys.executable, "-m", module, name, *map(str, descriptors)],
-        pass_fds=descriptors,
+        pass_fds=(*descriptors, *shared),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=errors,
@@ -194,16 +216,14 @@ def how_it_ended(code: int) -> str:
     return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
-def shared_memory(path: Path, geometry: Geometry, pool: PoolId) -> torch.Tensor:
-    """Map the words of one pool from a file, so that both processes share the memory. Raises OSError."""
+def _sealed_memory(name: str) -> int:
+    """A descriptor of shared memory that can grow, but never shrink."""
+    descriptor = os.memfd_create(f"kvproof-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    return descriptor
+
+
+def mapped(descriptor: int, geometry: Geometry, pool: PoolId) -> torch.Tensor:
+    """The words of one pool in shared memory that has room for them. Both processes see the same words."""
     num_words = geometry.num_rows(pool) * geometry.row_words
-    with path.open("ab") as file:
-        os.posix_fallocate(file.fileno(), 0, num_words * WORD_BYTES)
-    return torch.from_file(str(path), shared=True, size=num_words, dtype=torch.int64)
-
-
-def _memory_folder() -> str | None:
-    """A folder in main memory, if the system has one with enough space; None for the default temporary folder."""
-    folder = "/dev/shm"
-    has_room = os.access(folder, os.W_OK) and shutil.disk_usage(folder).free >= _ROOM_BYTES
-    return folder if has_room else None
+    return torch.from_file(f"/proc/self/fd/{descriptor}", shared=True, size=num_words, dtype=torch.int64)

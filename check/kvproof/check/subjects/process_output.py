@@ -21,10 +21,12 @@ STANDARD_ERROR = 2
 class SubjectOutput:
     """The output of the processes that inherit `descriptor` as their standard output and standard error.
 
-    Call `begin` when the first of them is started, and `end` when all of them have ended.
+    Call `begin` when the first of them is started, and `end` when all of them have ended. is_printed: whether anything
+    is printed; `last` has the end of the output in any case.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_printed: bool = True) -> None:
+        self.is_printed, self.last = is_printed, ""
         self._source, self.descriptor = os.pipe()
         self._thread = threading.Thread(target=self._print_all, name="output of the subject", daemon=True)
         self.num_bytes = 0
@@ -39,18 +41,20 @@ class SubjectOutput:
         self._thread.join(END_SECONDS_MAX)
 
     def _print_all(self) -> None:
-        line, last, num_left_out = b"", b"", 0
+        num_first, line, last = FIRST_BYTES if self.is_printed else 0, b"", b""
         with suppress(OSError):
             while chunk := os.read(self._source, CHUNK_BYTES):
-                num_free = max(0, FIRST_BYTES - self.num_bytes)
+                num_free = max(0, num_first - self.num_bytes)
                 self.num_bytes += len(chunk)
                 whole, newline, line = (line + chunk[:num_free]).rpartition(b"\n")
                 _print(whole + newline)
-                num_left_out += len(chunk[num_free:])
-                last = (last + chunk[num_free:])[-LAST_BYTES:]
+                last = (last + chunk)[-LAST_BYTES:]
+                self.last = last.decode("utf-8", "backslashreplace")
         if line:
             _print(line + b"\n")
-        if num_left_out:
+        num_left_out = self.num_bytes - num_first
+        if self.is_printed and num_left_out > 0:
+            last = last[-num_left_out:]
             what = f"kvproof: the subject wrote {self.num_bytes:,} bytes; {num_left_out:,} of them are left out before"
             _print(f"{what} the last {len(last):,}:\n".encode() + last + b"\n")
         os.close(self._source)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kvproof.check.isolation.remote_subject import RemoteFactory
-from kvproof.check.isolation.subject_output import FIRST_BYTES, SubjectOutput
 from kvproof.check.protocol.manager import Config
+from kvproof.check.subjects.process_output import FIRST_BYTES, SubjectOutput
 
 TALKS = """
 import os, subprocess
