@@ -17,7 +17,7 @@ from typing import Any, NoReturn, cast
 
 from kvproof.check.counterexample.keeping import KeptFinding
 from kvproof.check.counterexample.store import refutation
-from kvproof.check.isolation.factory import isolated
+from kvproof.check.isolation.factory import factory_for, isolated
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_search import explore, method_called, shortest, walk
 from kvproof.check.isolation.remote_subject import RemoteFactory
@@ -44,7 +44,7 @@ ANSWER_SECONDS_MAX = 5.0  # for what one transition, or one run of a walk, has t
 
 
 def run_conformance(
-    factory: Callable[[], Any],
+    factory: Callable[[], Any] | str,
     *,
     operations: int = 20_000,
     seconds: float | None = None,
@@ -58,6 +58,7 @@ def run_conformance(
     """Raise AssertionError, with the shortest run found, if the subject breaks a property of the specification.
 
     factory makes a subject: an adapter derived from `ManagerAdapter`, or anything with the calls of `ManagerSubject`.
+    It may also be the name of a subject, as `--subject` takes it, such as "path/to/adapter.py:Adapter".
     At most so many operations are walked, and the small scopes before them are searched to their end, so the seed
     repeats a run on every machine; seconds limits the time of both in addition. level is "manager",
     "scheduler" (or "loop") for a whole scheduler (`SchedulerSubject`), or "pool" for a pool of block ids
@@ -77,17 +78,21 @@ def run_conformance(
     if seconds is not None and seconds <= 0:
         raise ValueError(f"seconds is more than 0; {seconds} was given")
     check_fixed(config or {}, strategy.level.config)
-    if not callable(factory):
+    if not callable(factory) and not isinstance(factory, str):
         raise ValueError(f"factory must be a callable that makes a subject; it is a {type(factory).__name__}")
+    limits = Limits.within(seconds)
     try:
-        make = isolated(factory, isolation, Limits.within(seconds))
+        if isinstance(factory, str):
+            make = factory_for(factory, isolation, limits)
+        else:
+            make = isolated(factory, isolation, limits)
     except UnknownSubject as error:
         raise AdapterError(f"{error} (in a process of its own; isolation=False keeps it in this one)") from None
     subject: Any = None
     try:
         subject, limit = make(), math.inf if seconds is None else seconds
         strategy.level.check(subject)
-        name = name_of(factory) or subject.name
+        name = factory if isinstance(factory, str) else name_of(factory) or subject.name
         if config is None and strategy.can_explore:
             _explore(strategy, make, name, limit * EXPLORE_SHARE, seed, Path(crashes))
         options = WalkOptions(run_seconds=ANSWER_SECONDS_MAX)
@@ -99,8 +104,8 @@ def run_conformance(
     except AdapterError as error:
         raise located(error, subject) from error
     finally:
-        if make is not factory:
-            cast(RemoteFactory, make).close()
+        if isinstance(make, RemoteFactory):
+            make.close()
 
 
 def _explore(strategy: Strategy, make: Callable[[], Any], name: str, seconds: float, seed: int, folder: Path) -> None:

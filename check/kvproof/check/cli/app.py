@@ -13,6 +13,7 @@ from kvproof.check.cli.examples import examples
 from kvproof.check.cli.explore import explore
 from kvproof.check.cli.faults import faults
 from kvproof.check.cli.hunt import hunt
+from kvproof.check.cli.init import init
 from kvproof.check.cli.prove import prove
 from kvproof.check.cli.record import record
 from kvproof.check.cli.replay import bisect, replay
@@ -38,6 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
+    init,
     verify,
     prove,
     explore,

@@ -64,6 +64,8 @@ def require_fault_of_manager(error: BaseException, call: str, subject: Any) -> N
     places = _last_places(frames)
     own = [(frame, line) for frame, line in frames if self_of(frame) is adapter and not is_of_kvproofs_protocol(frame)]
     raised_at = _place(*own[-1]) if own else defined_at(adapter, call.partition("(")[0]) or places[-1]
+    if isinstance(error, NotImplementedError):
+        message, is_make = f"{raised_at.function} is not written yet", False
     text = _text(message, raised_at, places)
     raise AdapterError(f"{text} {UNSUPPORTED}" if is_make else text) from error
 

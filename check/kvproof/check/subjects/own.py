@@ -46,13 +46,24 @@ def name_of(factory: Callable[..., Any]) -> str | None:
     module, attribute = getattr(factory, "__module__", None), getattr(factory, "__qualname__", None)
     if not module or not attribute or "<" in attribute or not (file := _file_of(factory)):
         return None
-    if "." in module:
-        with suppress(ImportError, ValueError):
-            spec = importlib.util.find_spec(module)
-            if spec is not None and spec.origin == file:
-                return f"{module}:{attribute}"
+    if "." in module and _is_importable(module, Path(file)):
+        return f"{module}:{attribute}"
     path, here = Path(file), Path.cwd()
     return f"{path.relative_to(here).as_posix() if path.is_relative_to(here) else path}:{attribute}"
+
+
+def _is_importable(module: str, file: Path) -> bool:
+    """Whether a new process can import the module by its name, from this file.
+
+    That it is in `sys.modules` says nothing: pytest with `--import-mode=importlib` puts modules there that no path has.
+    """
+    package, *inner = module.split(".")
+    folder = file.parents[len(inner) - (file.name != "__init__.py")]
+    for finder in sys.meta_path:
+        with suppress(ImportError, ValueError, AttributeError):
+            if (spec := finder.find_spec(package, None)) is not None:
+                return str(folder) in map(str, spec.submodule_search_locations or ())
+    return False
 
 
 def _file_of(factory: Callable[..., Any]) -> str | None:

@@ -104,6 +104,8 @@ class PipeSubject(ManagerAdapter):
             raise Unsupported(str(answer["unsupported"]))
         if "refused" in answer:
             raise Refusal(str(answer["refused"]))
+        if answer.get("type") == NotImplementedError.__name__:
+            raise AdapterError(f"{call} is not written yet in {self.command}")
         if "error" in answer:
             raise raised_as(str(answer.get("type", Failed.__name__)))(str(answer["error"]))
         if not {"answer"} <= answer.keys() <= {"answer", "seen"}:

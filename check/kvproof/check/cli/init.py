@@ -1,0 +1,175 @@
+"""`kvproof init`: write an adapter to be filled in, a test, the configuration and a CI workflow."""
+
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kvproof.check.runs.errors import UsageError, error_boundary
+
+if TYPE_CHECKING:
+    from kvproof.check.protocol.reference import AdapterCall
+
+TEMPLATES = Path(__file__).with_name("templates")
+LANGUAGES = "python", "javascript"
+WIDTH = 88  # of what is written, which is what most projects allow
+QUOTES = '"""'
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+WORKFLOW = Path(".github", "workflows", "kvproof.yml")
+# The types of the skeleton are those that most adapters return; the base class allows more.
+NARROWER = {
+    "bool | Admission": "bool",
+    "Mapping[int, Sequence[int]] | Mapping[int, Sequence[Sequence[int]]]": "dict[int, list[int]]",
+    "Sequence[Pair] | None": "list[tuple[int, int]]",
+    "list[Pair]": "list[tuple[int, int]]",
+    "Sequence[int] | None": "list[int]",
+    "int | None": "int",
+}
+
+
+def init(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="The folder to write to; created if missing.")
+    ] = Path(),
+    language: Annotated[
+        str | None,
+        typer.Option("--language", metavar="L", help=f"{' or '.join(LANGUAGES)} (a program behind a pipe)."),
+    ] = None,
+    capabilities: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--capability",
+            metavar="C",
+            help="What the manager can do, such as fork, caching or swap; see docs/adapter-reference.md. Repeatable.",
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the manager.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing; take the default of what is not given.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+) -> None:
+    """Write an adapter with every call that the capabilities need, a test, kvproof.toml and a CI workflow.
+
+    On a terminal it asks for what is not given.
+    """
+    with error_boundary():
+        asks = sys.stdin.isatty() and not yes
+        default = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._") or "manager"
+        if name is None:
+            name = typer.prompt("Name of the manager", default=default) if asks else default
+        if language is None:
+            language = (
+                typer.prompt(f"Language ({', '.join(LANGUAGES)})", default=LANGUAGES[0]) if asks else LANGUAGES[0]
+            )
+        if capabilities is None:
+            text = typer.prompt("Capabilities (such as fork, caching, swap)", default="fork") if asks else "fork"
+            capabilities = text.replace(",", " ").split()
+        files = _files(folder, str(name), str(language), capabilities)
+        _write(folder, files, force)
+        for path in files:
+            print(f"wrote {folder / path}")
+        print(f"Next: write the calls in {folder / next(iter(files))}, then run `kvproof hunt` in {folder}.")
+
+
+def _files(folder: Path, name: str, language: str, capabilities: list[str]) -> dict[Path, str]:
+    """The content of each file, by its path in the folder; the adapter is the first."""
+    from kvproof.check.protocol.reference import OBSERVED, adapter_calls
+    from kvproof.check.runs.run import version
+
+    if not NAME.fullmatch(name):
+        raise UsageError(f"--name: {name!r} is not a name: use letters, digits, '.', '_' and '-'")
+    if language not in LANGUAGES:
+        raise UsageError(f"--language: there is no {language!r}; choose from {', '.join(LANGUAGES)}")
+    declared = _checked(capabilities)
+    values: dict[str, Any] = {"name": name, "version": version(), "is_program": language != "python"}
+    enabled = {*declared, "has_admission_query"}
+    calls = [call for call in adapter_calls() if _is_needed(call, enabled)]
+    if language == "python":
+        subject = "kvproof_adapter.py:Adapter"
+        values |= {"subject": subject, "arguments": _arguments(declared)}
+        values["calls"] = [_method(call) for call in calls]
+        files = {Path("kvproof_adapter.py"): "adapter.j2", Path("test_kvproof.py"): "test.j2"}
+    else:
+        values["subject"] = "pipe:node kvproof_manager.js"
+        values["capabilities"] = json.dumps(dict.fromkeys(declared, True))
+        values["host"] = ", num_free_host" if "swap" in declared else ""
+        values["calls"] = [_function(call) for call in calls if call.name not in OBSERVED]
+        files = {Path("kvproof_manager.js"): "program.j2", Path("test_kvproof.py"): "test.j2"}
+    files |= {Path("kvproof.toml"): "configuration.j2", WORKFLOW: "workflow.j2"}
+    return {path: _rendered(template, values) for path, template in files.items()}
+
+
+def _arguments(declared: list[str]) -> str:
+    """The arguments of `Capabilities`, on as many lines as they need."""
+    words = [f"{one}=True" for one in declared]
+    text, indent = ", ".join(words), " " * 8
+    if len(f"    capabilities = Capabilities({text})") <= WIDTH:
+        return text
+    if len(indent + text) <= WIDTH:
+        return f"\n{indent}{text}\n    "
+    return "\n" + "".join(f"{indent}{word},\n" for word in words) + "    "
+
+
+def _checked(names: Iterable[str]) -> list[str]:
+    """The capabilities, each once. Raises UsageError for one that does not exist or is not a yes or no."""
+    from kvproof.check.protocol.manager import Capabilities
+    from kvproof.check.runs.arguments import did_you_mean
+
+    known = [name for name, default in vars(Capabilities()).items() if default is False]
+    for name in names:
+        if name not in known:
+            question = did_you_mean(name, known)
+            raise UsageError(f"--capability: there is no {name!r}{question}; choose from {', '.join(known)}")
+    return list(dict.fromkeys(names))
+
+
+def _is_needed(call: "AdapterCall", enabled: set[str]) -> bool:
+    return not call.capabilities or not enabled.isdisjoint(call.capabilities)
+
+
+def _method(call: "AdapterCall") -> dict[str, str]:
+    """A method of the Python skeleton: its signature and its docstring."""
+    arguments, _, answer = call.signature.rpartition(" -> ")
+    indent, text = " " * 8, call.sentences
+    if call.needed == "optional":
+        text += " Delete this method if the manager does not show it."
+    lines = textwrap.wrap(f'"""{text}', WIDTH - len(indent) - len(QUOTES))
+    lines[-1:] = [lines[-1] + QUOTES] if len(lines) == 1 else [lines[-1], QUOTES]
+    docstring = "\n".join(indent + line for line in lines)
+    return {"signature": f"{arguments} -> {NARROWER.get(answer, answer)}", "docstring": docstring}
+
+
+def _function(call: "AdapterCall") -> dict[str, str]:
+    """A function of a program: its name, and a comment with its arguments and its answer."""
+    from kvproof.check.protocol.reference import PIPE
+
+    arguments, answer = (text.replace("`", "") for text in PIPE[call.name])
+    text = f"{call.sentences} Arguments: {arguments.removeprefix('open: ')}. Answer: {answer}."
+    comment = "\n".join(f"  // {line}" for line in textwrap.wrap(text, WIDTH - 5))
+    return {"name": "open" if call.name == "make" else call.name, "comment": comment}
+
+
+def _rendered(template: str, values: dict[str, Any]) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template(template).render(values).rstrip() + "\n"
+
+
+def _write(folder: Path, files: dict[Path, str], force: bool) -> None:
+    """Write the files. Raises UsageError if one is there already, and writes none then."""
+    there = [str(folder / path) for path in files if (folder / path).exists()]
+    if there and not force:
+        raise UsageError(f"{', '.join(there)}: already there, and nothing was written; --force overwrites")
+    try:
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{error.filename} cannot be written: {error.strerror}") from error
