@@ -71,18 +71,18 @@ def print_report(result: Result, folder: Path, console: Console) -> None:
 
 def plain_text(result: Result, folder: Path) -> str:
     """The whole report, as the file `report.txt` has it."""
-    file = io.StringIO()
-    console = Console(file=file, width=WIDTH_OF_PLAIN_TEXT, no_color=True, force_terminal=False)
-    for line, style in _findings(result, folder):
-        say(console, cut(line), style)
+    lines = [line for line, _ in _findings(result, folder)]
     if result.checks:
-        console.print(_matrix(result))
-        say(console)
-    for line, style in _in_full(result):
-        say(console, cut(line), style)
-    say(console)
-    say(console, *_verdict(result))
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+        lines += [*_as_text(_matrix(result)), ""]
+    lines += [line for line, _ in (*_in_full(result), ("", ""), _verdict(result))]
+    return "\n".join(printable(cut(line)).rstrip() for line in lines) + "\n"
+
+
+def _as_text(table: Table) -> list[str]:
+    """The lines of a table where there is no terminal."""
+    file = io.StringIO()
+    Console(file=file, width=WIDTH_OF_PLAIN_TEXT, no_color=True, force_terminal=False).print(table)
+    return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
 def say(console: Console, line: str = "", style: str = "") -> None:
@@ -139,7 +139,7 @@ def _print_judges(result: Result, console: Console) -> None:
     """How many properties have which verdict under each judge: a table, or a line for each judge if it is too wide."""
     counts = {judge: properties_by_verdict(result, judge) for judge in judges(result)}
     verdicts = [verdict for verdict in WEAKEST_FIRST if any(of_judge[verdict] for of_judge in counts.values())]
-    table = Table(box=box.ASCII2 if not console.is_terminal else box.SIMPLE_HEAD, show_edge=False, padding=(0, 1))
+    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else box.ASCII2, show_edge=False)
     table.add_column("properties", no_wrap=True)
     for verdict in verdicts:
         table.add_column(verdict.value, justify="right", no_wrap=True)
@@ -148,15 +148,19 @@ def _print_judges(result: Result, console: Console) -> None:
         table.add_row(Text(printable(judge)), *cells)
     width = console.width if console.is_terminal else WIDTH_OF_LOG
     unlimited = console.options.update(max_width=WIDTH_OF_PLAIN_TEXT)
-    if Measurement.get(console, unlimited, table).maximum <= width:
+    if Measurement.get(console, unlimited, table).maximum > width:
+        for judge, of_judge in counts.items():
+            say(console, f"{judge}: {', '.join(f'{of_judge[one]} {one.value}' for one in verdicts if of_judge[one])}")
+    elif console.is_terminal:
         console.print(table)
-        return
-    for judge, of_judge in counts.items():
-        say(console, f"{judge}: {', '.join(f'{of_judge[one]} {one.value}' for one in verdicts if of_judge[one])}")
+    else:
+        for line in _as_text(table):
+            say(console, line)
 
 
 def _in_short(result: Result) -> Iterator[Line]:
-    yield from _work_lines(result)
+    if result.exit_code() is not Exit.OK:  # otherwise the verdict lists the work
+        yield from _work_lines(result)
     yield from _missing_lines(result)
     for (judge, reason), places in _reasons(result, Verdict.UNKNOWN).items():
         names, scopes = dict.fromkeys(property for property, _ in places), {scope for _, scope in places}
