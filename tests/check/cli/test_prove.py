@@ -26,7 +26,7 @@ X, Y, Z = z3.Ints("x y z")
 
 
 def kvproof_prove(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["prove", "--jobs", "1", *arguments])
+    return CliRunner().invoke(app, ["prove", "--jobs", "1", "--no-cache", *arguments])
 
 
 def mixed() -> Iterator[Obligation]:

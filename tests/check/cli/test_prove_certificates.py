@@ -84,7 +84,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def kvproof_prove(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["prove", "--jobs", "1", *arguments])
+    return CliRunner().invoke(app, ["prove", "--jobs", "1", "--no-cache", *arguments])
 
 
 def test_the_command_writes_certificates_and_a_second_run_keeps_them(tmp_path: Path) -> None:

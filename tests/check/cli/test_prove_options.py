@@ -24,7 +24,7 @@ PART = "mapping/swap-in and copy"
 
 
 def kvproof_prove(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["prove", "--jobs", "1", *arguments])
+    return CliRunner().invoke(app, ["prove", "--jobs", "1", "--no-cache", *arguments])
 
 
 def document(*arguments: str) -> dict[str, Any]:

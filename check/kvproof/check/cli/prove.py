@@ -1,13 +1,20 @@
 """`kvproof prove`: prove the theorems of the specification, and of kvproof's own code."""
 
+from __future__ import annotations
+
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kvproof.check.cli.options import JsonOption, jobs_option, seconds_option
 from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.extras import require_extra
+
+if TYPE_CHECKING:
+    from kvproof.models.solvers.answer_cache import AnswerCache
+    from kvproof.models.solvers.solving import Settings
 
 PROVER_SEED_MAX = 2**31 - 1  # the largest that Z3 accepts
 PROVER_SECONDS_MAX = 1_400.0  # Z3 counts effort in 32 bits
@@ -83,6 +90,14 @@ def prove(
             "--record", help="If everything is proved, write the record of the release (for maintainers: it is packed)."
         ),
     ] = False,
+    cache: Annotated[
+        bool,
+        typer.Option(
+            "--cache/--no-cache",
+            help="Take proofs of equal questions from earlier runs of this user, counted as cached; or ask every "
+            "question. --record asks every question.",
+        ),
+    ] = True,
     json: JsonOption = None,
 ) -> None:
     """Prove the theorems for every size: any number of blocks, sequences, slots and steps.
@@ -107,9 +122,26 @@ def prove(
         options = ProofOptions(second_solver, smt2, baseline, save_baseline, certificates, record)
         try:
             other = None if text is None else specification().rewritten(read_text(text), str(text))
-            raise typer.Exit(run_proofs(ProofRequest(tuple(only or ()), settings, jobs, json, other, options)))
+            request = ProofRequest(tuple(only or ()), settings, jobs, json, other, options)
+            request = replace(request, cache=answer_cache(settings) if cache and not record else None)
+            raise typer.Exit(run_proofs(request))
         except (NotInLanguage, ValueError) as error:
             raise UsageError(str(error)) from error
+
+
+def answer_cache(settings: Settings) -> AnswerCache | None:
+    """The answers of earlier runs; None if their file cannot be used, which is reported."""
+    import sqlite3
+
+    from kvproof.check.cli.prove_options import SOLVER
+    from kvproof.check.runs.terminal import output, say
+    from kvproof.models.solvers.answer_cache import AnswerCache, default_file
+
+    try:
+        return AnswerCache(default_file(), SOLVER, settings)
+    except (OSError, sqlite3.Error, RuntimeError) as error:  # RuntimeError: the user has no home folder
+        say(output(), f"no answers of earlier runs are used: {error}", "yellow")
+        return None
 
 
 def read_text(file: Path) -> str:

@@ -199,10 +199,12 @@ def _totals(result: Result, outcomes: list[ProofOutcome]) -> Iterator[Line]:
         return
     verdicts = Counter(one.answer.verdict for one in outcomes)
     others = ", ".join(f"{verdicts[verdict]:,} {verdict.value}" for verdict in (Verdict.UNKNOWN, Verdict.REFUTED))
-    seconds = sum(one.answer.seconds for one in outcomes)
+    num_cached = sum(one.is_cached for one in outcomes)
+    cached = f", {num_cached:,} by cached answers" if num_cached else ""
+    seconds = sum(one.answer.seconds for one in outcomes if not one.is_cached)
     effort = sum(one.answer.effort for one in outcomes)
     yield (
-        f"{_proved(outcomes)} ({sum(one.is_trivial for one in outcomes):,} of them as they stand), {others}. "
+        f"{_proved(outcomes)} ({sum(one.is_trivial for one in outcomes):,} of them as they stand{cached}), {others}. "
         f"{result.run.seconds:.1f} s, solver {seconds:.1f} s, effort {effort:,}, {solver}.{end}",
         style,
     )

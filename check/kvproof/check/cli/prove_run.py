@@ -34,6 +34,7 @@ from kvproof.models.proofs.lints import lint_names, lints
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.satisfied import NativeStates
 from kvproof.models.proofs.vacuity import FIRES, HYPOTHESES, RUNS, SETS, VACUITY, WITH_MODEL, Hypotheses, firings
+from kvproof.models.solvers.answer_cache import AnswerCache, decide_with
 from kvproof.models.solvers.solving import EFFORT_PER_SECOND, ProofOutcome, Settings
 from kvproof.models.solvers.workers import decide_all
 from kvproof.models.suites import (
@@ -61,7 +62,8 @@ DIFFERENCES_MAX = 10  # listed in a message
 class ProofRequest:
     """What the user asked for.
 
-    only: patterns of names; empty for everything. text: replaces the text of the specification.
+    only: patterns of names; empty for everything. text: replaces the text of the specification. cache: answers of
+    earlier runs.
     """
 
     only: tuple[str, ...]
@@ -70,6 +72,7 @@ class ProofRequest:
     json: Path | None
     text: Text | None = None
     options: ProofOptions = field(default_factory=ProofOptions)
+    cache: AnswerCache | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -191,6 +194,7 @@ def run_proofs(request: ProofRequest) -> Exit:
         unwritten = error
     run.seconds = round(time.monotonic() - began, 3)
     result.count_totals()
+    result.totals["cached answers"] = sum(one.is_cached for one in outcomes)
     result.totals["bounded obligations"] = sum(one.obligation.suite in BOUNDED for one in outcomes)
     for line, style in (*proof_lines(result, outcomes), *options.lines(result)):
         say(console, line, style)
@@ -218,7 +222,7 @@ def _checks(request: ProofRequest) -> Iterator[tuple[ProofOutcome | None, Check]
     hypotheses: dict[str, Hypotheses] = {}
     pin = Pin()
     judge = _Judge(text)
-    for one in decide_all(_selected(request, selection, hypotheses, pin), request.settings, request.num_processes):
+    for one in _decided(request, _selected(request, selection, hypotheses, pin)):
         yield judge.check(one)
     if text is None and pin.lines:
         is_selected = None if request.is_whole else selection.has
@@ -228,6 +232,21 @@ def _checks(request: ProofRequest) -> Iterator[tuple[ProofOutcome | None, Check]
         yield from ((None, _hypotheses_check(suite, sets, states)) for suite, sets in hypotheses.items())
     elif text is not None:  # nothing pins the hypotheses of another text
         yield from ((None, one) for suite, sets in hypotheses.items() for one in _contradictions(suite, sets))
+
+
+def _decided(request: ProofRequest, obligations: Iterator[Obligation]) -> Iterator[ProofOutcome]:
+    settings, num_processes = request.settings, request.num_processes
+    if request.cache is None:
+        yield from decide_all(obligations, settings, num_processes)
+        return
+    try:
+        yield from decide_with(
+            request.cache,
+            obligations,
+            lambda missing, printer: decide_all(missing, settings, num_processes, printer=printer),
+        )
+    finally:
+        request.cache.close()
 
 
 def _pinned() -> list[str]:
@@ -342,6 +361,7 @@ def _search_text(obligation: Obligation, seconds: float) -> str:
 def _obligation_check(one: ProofOutcome, text: str) -> Check:
     obligation, answer = one.obligation, one.answer
     counts = {"hypotheses": len(obligation.hypotheses), "effort": answer.effort}
+    counts |= {"cached": 1} if one.is_cached else {}
     if text and obligation.place and answer.verdict is Verdict.UNKNOWN:
         text = f"{obligation.place}: {text}"
     id = f"{PROVER}/{obligation.property}/{obligation.id}"

@@ -80,6 +80,14 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         Annotated[str | int, Meta(description="How much a run does: quick, normal, long, or a number of operations.")]
         | UnsetType
     ) = UNSET
+    judges: (
+        Annotated[list[Text], Meta(description="Judges of `verify`, such as explorer and walker; default: all.")]
+        | UnsetType
+    ) = UNSET
+    baseline: (
+        Annotated[Text, Meta(description="Earlier result, relative to this file, that no run may be worse than.")]
+        | UnsetType
+    ) = UNSET
     budget: Annotated[float, Meta(gt=0, description="Time limit of a run, in seconds.")] | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=0, description="Seed of a run; drawn at random by default.")] | UnsetType = UNSET
     fix: (
@@ -98,7 +106,7 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 KEYS = Configuration.__struct_fields__
-PATHS = ("out",)  # keys whose value is a path
+PATHS = ("out", "baseline")  # keys whose value is a path
 
 
 @dataclass(frozen=True)

@@ -64,11 +64,12 @@ TRIVIAL = Answer(Verdict.PROVED)
 
 @dataclass(frozen=True, eq=False)
 class ProofOutcome:
-    """An obligation and its answer."""
+    """An obligation and its answer. is_cached: an earlier run got the answer."""
 
     obligation: Obligation
     answer: Answer
     is_trivial: bool = False
+    is_cached: bool = False
 
     def core_names(self) -> list[str]:
         """The names of the hypotheses in the core; empty if no core was asked for."""

@@ -1,0 +1,120 @@
+"""Answers of the solver, kept between runs, so that an unchanged text is proved again in seconds.
+
+An entry belongs to one question: its key is a digest of the hypotheses, the goal, the solver with its version, and the
+settings. Only proofs are kept; a question without a proof is asked again, and a refutation is replayed anyway. So an
+entry can be wrong only if somebody wrote it. Whoever can write to the file could also change the program: the file is
+used only if it belongs to the user and nobody else can write to it. An entry that is damaged does not fit its own
+digest, and is no entry.
+
+The file is `answers.sqlite` in `$XDG_CACHE_HOME/kvproof`, by default `~/.cache/kvproof`. If it cannot be used, every
+question is asked.
+"""
+
+import hashlib
+import json
+import os
+import sqlite3
+import stat
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
+from kvproof.spec.verdict import Verdict
+
+FORMAT = 1
+SECONDS_MAX = 5.0  # to wait for another process that writes
+Question = tuple[str, str]
+Decide = Callable[[Iterable[Obligation], Callable[[Obligation], Question]], Iterator[ProofOutcome]]
+
+
+def default_file() -> Path:
+    """The file of the user's answers."""
+    root = os.environ.get("XDG_CACHE_HOME", "")
+    folder = Path(root) if os.path.isabs(root) else Path.home() / ".cache"
+    return folder / "kvproof" / "answers.sqlite"
+
+
+class AnswerCache:
+    """The kept answers of one solver with the same settings. solver: its name and version.
+
+    Raises OSError or sqlite3.Error if the file cannot be used.
+    """
+
+    def __init__(self, file: Path, solver: str, settings: Settings) -> None:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in (file.parent, file):
+            if path.exists() and not _is_private(path):
+                raise PermissionError(f"{path} belongs to another user, or others can write to it")
+        self._context = [FORMAT, solver, settings.seed, settings.effort_max, settings.wants_core]
+        self._database = sqlite3.connect(file, timeout=SECONDS_MAX, isolation_level=None)
+        file.chmod(0o600)
+        self._database.execute("PRAGMA synchronous = OFF")  # a lost entry is asked again
+        self._database.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT, digest TEXT)")
+        self._database.execute("BEGIN")
+
+    def get(self, question: Question) -> Answer | None:
+        """The proof that is kept for a question; None if there is none."""
+        key = self._key(question)
+        with suppress(sqlite3.Error, ValueError, TypeError):
+            row = self._database.execute("SELECT answer, digest FROM answers WHERE key = ?", (key,)).fetchone()
+            if row is not None and row[1] == _digest(key, row[0]):
+                seconds, effort, core = json.loads(row[0])
+                return Answer(Verdict.PROVED, seconds, effort, core=None if core is None else tuple(core))
+        return None
+
+    def add(self, question: Question, answer: Answer) -> None:
+        """Keep an answer, if it is a proof."""
+        if answer.verdict is Verdict.PROVED:
+            key, text = self._key(question), json.dumps([answer.seconds, answer.effort, answer.core])
+            with suppress(sqlite3.Error):
+                row = key, text, _digest(key, text)
+                self._database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", row)
+
+    def close(self) -> None:
+        """Write what was added."""
+        with suppress(sqlite3.Error):
+            self._database.execute("COMMIT")
+        self._database.close()
+
+    def _key(self, question: Question) -> str:
+        return _digest(*map(str, self._context), *question)
+
+
+def _digest(*parts: str) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(f"{len(data)}:".encode() + data)
+    return digest.hexdigest()
+
+
+def _is_private(path: Path) -> bool:
+    status = path.stat()
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def decide_with(cache: AnswerCache, obligations: Iterable[Obligation], decide: Decide) -> Iterator[ProofOutcome]:
+    """Take the answers from the cache, and let `decide` answer the other obligations, with their questions."""
+    found = deque[ProofOutcome]()
+    questions: dict[int, Question] = {}
+
+    def missing() -> Iterator[Obligation]:
+        for one in obligations:
+            if not one.is_trivial():
+                question = one.question()
+                if (answer := cache.get(question)) is not None:
+                    found.append(ProofOutcome(one, answer, is_cached=True))
+                    continue
+                questions[id(one)] = question
+            yield one
+
+    for outcome in decide(missing(), lambda one: questions[id(one)]):
+        while found:
+            yield found.popleft()
+        if (question := questions.pop(id(outcome.obligation), None)) is not None:
+            cache.add(question, outcome.answer)
+        yield outcome
+    yield from found

@@ -1,0 +1,87 @@
+"""Answers that are kept between runs: only proofs, only for the same question, and never damaged ones."""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import z3
+
+from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.solvers.answer_cache import AnswerCache, Question, decide_with
+from kvproof.models.solvers.solving import ProofOutcome, Settings, decide
+from kvproof.spec.verdict import Verdict
+
+X = z3.Int("x")
+POSITIVE = (Hypothesis("positive", X > 0),)
+RIGHT = Obligation("mixed", "right", "it is not 0", "conservation", POSITIVE, X != 0)
+WRONG = Obligation("mixed", "wrong", "it is 1", "conservation", POSITIVE, X == 1)
+TRIVIAL = Obligation("mixed", "trivial", "it is positive", "conservation", POSITIVE, X > 0)
+SETTINGS = Settings.by_effort(1.0)
+
+
+def decided(file: Path, settings: Settings = SETTINGS, solver: str = "z3 1") -> tuple[list[ProofOutcome], list[str]]:
+    """The outcomes of the three obligations, and those that were asked."""
+    asked: list[str] = []
+
+    def ask(obligations: Iterable[Obligation], printer: Callable[[Obligation], Question]) -> Iterator[ProofOutcome]:
+        for one in obligations:
+            if not one.is_trivial():
+                assert printer(one) == one.question()
+                asked.append(one.subject)
+            yield decide(one, settings)
+
+    cache = AnswerCache(file, solver, settings)
+    outcomes = list(decide_with(cache, [RIGHT, WRONG, TRIVIAL], ask))
+    cache.close()
+    return outcomes, asked
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    found = tmp_path / "cache" / "answers.sqlite"
+    assert decided(found)[1] == ["right", "wrong"]
+    return found
+
+
+def test_a_proof_is_asked_once_and_what_is_no_proof_is_asked_again(file: Path) -> None:
+    outcomes, asked = decided(file)
+    assert asked == ["wrong"]
+    assert {one.obligation.subject: (one.answer.verdict, one.is_cached) for one in outcomes} == {
+        "right": (Verdict.PROVED, True),
+        "wrong": (Verdict.REFUTED, False),
+        "trivial": (Verdict.PROVED, False),
+    }
+    effort = {one.obligation.subject: one.answer.effort for one in outcomes}
+    assert effort["right"] == decide(RIGHT, SETTINGS).answer.effort
+
+
+def test_another_solver_or_setting_has_its_own_answers(file: Path) -> None:
+    assert decided(file, solver="z3 2")[1] == ["right", "wrong"]
+    assert decided(file, replace(SETTINGS, seed=1))[1] == ["right", "wrong"]
+    assert decided(file, replace(SETTINGS, wants_core=True))[1] == ["right", "wrong"]
+
+
+def test_a_damaged_entry_or_that_of_another_question_is_no_answer(file: Path) -> None:
+    with sqlite3.connect(file) as database:
+        database.execute("UPDATE answers SET answer = '[0.0, 1, null]'")
+    database.close()
+    assert decided(file)[1] == ["right", "wrong"]
+    cache = AnswerCache(file, "z3 1", SETTINGS)
+    key = cache._key(WRONG.question())
+    cache.close()
+    with sqlite3.connect(file) as database:
+        database.execute("UPDATE answers SET key = ?", (key,))  # the proof of the right one, under the wrong one
+    database.close()
+    assert decided(file)[1] == ["right", "wrong"]
+
+
+def test_a_file_to_which_others_can_write_is_not_used(file: Path) -> None:
+    file.chmod(0o666)
+    with pytest.raises(PermissionError, match="others can write to it"):
+        AnswerCache(file, "z3 1", SETTINGS)
+    file.chmod(0o600)
+    file.write_bytes(b"no database" * 100)
+    with pytest.raises(sqlite3.Error):
+        AnswerCache(file, "z3 1", SETTINGS)
