@@ -13,8 +13,8 @@ MEMORY_BYTES_MAX = 2 * GIB
 
 @dataclass(frozen=True)
 class Limits:
-    """call_seconds: for one call. start_seconds: to create the subject. memory_bytes: address space that the subject
-    may use in addition to what it has after its creation."""
+    """call_seconds: for one call. start_seconds: to create the subject. memory_bytes: address space that a subject may
+    use in addition to what it has after its creation; of a program behind a pipe, the main memory that it uses."""
 
     call_seconds: float = CALL_SECONDS_MAX
     memory_bytes: int = MEMORY_BYTES_MAX

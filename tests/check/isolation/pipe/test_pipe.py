@@ -120,6 +120,11 @@ def test_a_hunt_takes_the_command_with_its_arguments(
         ),
         ('print("{\\"answer\\":1}\\n{\\"answer\\":2}")', "was answered by more than one line"),
         ('print("{\\"answer\\":1,\\"seen\\":{\\"free\\":1}}")', "Object missing required field `tables`"),
+        ('print("[" * 5000)', "hits(group 1, tokens [0]) was answered by a line that is not JSON"),
+        (
+            'print("{\\"error\\":\\"x\\",\\"type\\":\\"a\\\\u0000b\\"}")',
+            "hits was answered by an error of the type 'a\\x00b', which is no name of a type",
+        ),
     ],
 )
 def test_a_line_that_is_not_right_is_the_fault_of_the_program(odd: Callable[..., str], line: str, message: str) -> None:
@@ -137,12 +142,17 @@ def test_a_line_that_is_not_right_is_the_fault_of_the_program(odd: Callable[...,
         ("os._exit(3)", "hits crash", "hits(group 1, tokens [0]) ended the program, which ended with exit code 3"),
         ("os.kill(os.getpid(), 11)", "hits crash", "was ended by signal 11 (SIGSEGV)"),
         ("time.sleep(100)", "hits hang", "hits(group 1, tokens [0]) gave no answer within 0.5 s"),
+        (
+            "x = bytearray(100_000_000); time.sleep(100)",
+            "hits crash",
+            "hits(group 1, tokens [0]) made the program use more than 67,108,864 bytes of memory",
+        ),
     ],
 )
 def test_a_program_that_ends_or_hangs_is_refuted_and_started_again(
     odd: Callable[..., str], line: str, kind: str, message: str
 ) -> None:
-    subject = factory_for(odd(line), limits=Limits(call_seconds=0.5))()
+    subject = factory_for(odd(line), limits=Limits(call_seconds=0.5, memory_bytes=1 << 26))()
     for _ in range(2):
         subject.open(Config(caching=True))
         subject.new(1, [1], [0], Key(), ())
@@ -150,6 +160,36 @@ def test_a_program_that_ends_or_hangs_is_refuted_and_started_again(
             subject.hits(1)
         assert found.value.kind == ("total-calls", kind)
         assert message in found.value.text
+
+
+def test_a_line_that_comes_after_the_answer_is_the_fault_of_the_program(odd: Callable[..., str]) -> None:
+    line = 'print("{\\"answer\\":1}", flush=True); time.sleep(0.05); print("{\\"answer\\":2}")'
+    subject = factory_for(odd(line))()
+    subject.open(Config(caching=True))
+    subject.new(1, [1], [0], Key(), ())
+    assert subject.hits(1) == 1
+    time.sleep(0.2)
+    with pytest.raises(AdapterError, match=r"the call before hits.* was answered by more than one line, late"):
+        subject.hits(1)
+
+
+def test_a_program_that_does_not_read_is_refuted(odd: Callable[..., str]) -> None:
+    subject = factory_for(
+        odd('print("{\\"answer\\":1}", flush=True); time.sleep(100)'), limits=Limits(call_seconds=0.5)
+    )()
+    subject.open(Config(caching=True))
+    subject.new(1, [1], [0] * 100_000, Key(), ())
+    subject.hits(1)
+    with pytest.raises(Finding, match="was not read by the program"):
+        subject.hits(1)
+
+
+def test_a_program_that_maps_terabytes_and_uses_little_is_judged(odd: Callable[..., str]) -> None:
+    line = 'import mmap; x = mmap.mmap(-1, 1 << 42, flags=0x4022); print("{\\"answer\\":1}")'  # without reservation
+    subject = factory_for(odd(line))()
+    subject.open(Config(caching=True))
+    subject.new(1, [1], [0], Key(), ())
+    assert subject.hits(1) == 1
 
 
 def test_errors_and_configurations_refused_have_their_own_answers(odd: Callable[..., str]) -> None:

@@ -2,10 +2,12 @@
 
 There are two kinds of errors. A program that ends or does not answer in time refutes `total-calls`, like a manager in
 this process that raises or hangs. A line that violates the protocol is an error of the adapter, not of the manager.
+
+Memory is limited by what the program and its children use, not by the addresses that they map: a program that was built
+with a sanitizer, or a Java machine, maps terabytes and uses little.
 """
 
 import os
-import resource
 import select
 import shlex
 import signal
@@ -14,7 +16,7 @@ import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -27,7 +29,8 @@ from kvproof.check.subjects import UnknownSubject
 
 LINE_BYTES_MAX = 1 << 20
 END_SECONDS_MAX = 0.5
-LOOK_SECONDS = 0.25  # between two looks at a program that has not said hello
+LOOK_SECONDS = 0.25  # between two looks at what a program uses that does not answer
+LOOK_CALLS = 2048  # between two looks at what a program uses that answers
 SILENT_SECONDS_MAX = 5.0  # it may work longer than this before it says hello, but not wait
 TEXT_MAX = 120  # characters of a wrong line that a message quotes
 CHUNK_BYTES = 1 << 16
@@ -51,9 +54,11 @@ class Program:
         except OSError as error:
             raise UnknownSubject(f"pipe:{command}: {words[0]} cannot be started: {error.strerror}") from error
         self._end = weakref.finalize(self, _ended, self.process)
-        with suppress(OSError, ValueError):  # the program may have ended already
-            resource.prlimit(self.process.pid, resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
-        self._rest = b""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._input, self._output = self.process.stdin.fileno(), self.process.stdout.fileno()
+        os.set_blocking(self._input, False)
+        self._rest, self._num_asked = b"", 0
         self._encoder = msgspec.json.Encoder()
 
     @property
@@ -75,10 +80,9 @@ class Program:
 
     def _await_hello(self) -> None:
         """Wait until the program writes or ends. Raises Finding if it neither writes nor works for some seconds."""
-        assert self.process.stdout is not None
         deadline, used, silent_since = time.monotonic() + self.limits.start_seconds, 0, time.monotonic()
-        while not select.select([self.process.stdout], [], [], LOOK_SECONDS)[0] and time.monotonic() < deadline:
-            if (now := _processor_ticks(self.process.pid)) != used:
+        while not self._can_read(LOOK_SECONDS) and time.monotonic() < deadline:
+            if (now := self._usage("the handshake", "hello").ticks) != used:
                 used, silent_since = now, time.monotonic()
             if time.monotonic() - silent_since > SILENT_SECONDS_MAX:
                 text = f"it has written nothing and done nothing for {SILENT_SECONDS_MAX:g} s"
@@ -94,36 +98,55 @@ class Program:
             raise
 
     def _asked(self, call: str, context: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if self._can_read(0) and (extra := os.read(self._output, CHUNK_BYTES)):
+            raise AdapterError(f"the call before {context} was answered by more than one line, late: {_cut(extra)}")
         line = self._encoder.encode({"call": call, **arguments}) + b"\n"
-        stdin = self.process.stdin
-        assert stdin is not None
+        patience = Patience(self.limits.call_seconds, self.process.pid)
         with suppress(BrokenPipeError):
             while line:
-                line = line[os.write(stdin.fileno(), line) :]
+                if select.select([], [self._input], [], max(AGAIN_SECONDS_MIN, patience.left()))[1]:
+                    line = line[os.write(self._input, line) :]
+                elif patience.left() <= 0:
+                    raise Finding("total-calls", f"{context} was not read by the program", f"{call} {HANG}")
+        self._num_asked += 1
+        if self._num_asked % LOOK_CALLS == 0:
+            self._usage(context, call)
         return self._answer(context, call, self.limits.call_seconds)
+
+    def _can_read(self, seconds: float) -> bool:
+        """Whether the program has written something, or has ended, within this time."""
+        return bool(select.select([self._output], [], [], seconds)[0])
+
+    def _usage(self, context: str, call: str) -> "Usage":
+        """What the program uses. Raises Finding if it uses more memory than it may."""
+        usage = usage_of(self.process.pid)
+        if usage.memory_bytes > self.limits.memory_bytes:
+            self.end()
+            text = f"{context} made the program use more than {self.limits.memory_bytes:,} bytes of memory"
+            raise Finding("total-calls", text, f"{call} {CRASH}")
+        return usage
 
     def _answer(self, context: str, call: str, seconds: float) -> dict[str, Any]:
         line = self._line(context, call, seconds)
         try:
             answer = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise AdapterError(f"{context} was answered by a line that is not JSON ({error}): {_cut(line)}") from None
         if not isinstance(answer, dict):
             raise AdapterError(f"{context} was answered by {_cut(line)}, which is not a JSON object")
         return answer
 
     def _line(self, context: str, call: str, seconds: float) -> bytes:
-        stdout = self.process.stdout
-        assert stdout is not None
         patience = Patience(seconds, self.process.pid)
         while b"\n" not in self._rest:
             if len(self._rest) > LINE_BYTES_MAX:
                 raise AdapterError(f"{context} was answered by a line of more than {LINE_BYTES_MAX:,} bytes")
-            if not select.select([stdout], [], [], max(AGAIN_SECONDS_MIN, patience.left()))[0]:
+            if not self._can_read(min(LOOK_SECONDS, max(AGAIN_SECONDS_MIN, patience.left()))):
                 if patience.left() > 0:
+                    self._usage(context, call)
                     continue
                 raise Finding("total-calls", f"{context} gave no answer within {seconds:g} s", f"{call} {HANG}")
-            part = os.read(stdout.fileno(), CHUNK_BYTES)
+            part = os.read(self._output, CHUNK_BYTES)
             if not part:
                 self.end()
                 how = how_it_ended(self.process.returncode)
@@ -138,15 +161,23 @@ class Program:
         self._end()
 
 
-def _processor_ticks(session: int) -> int:
-    """The processor time, in ticks, of all processes that the program has started and that are still there."""
-    ticks = 0
+class Usage(NamedTuple):
+    """What a program and its children use. ticks: processor time. memory_bytes: of main memory."""
+
+    ticks: int
+    memory_bytes: int
+
+
+def usage_of(session: int) -> Usage:
+    """What the processes of a session use that are still there. Source: proc(5), /proc/pid/stat."""
+    ticks = num_pages = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):
             values = stat.read_text().rpartition(")")[2].split()  # from the state on, which is the third value
             if int(values[3]) == session:
                 ticks += int(values[11]) + int(values[12])
-    return ticks
+                num_pages += int(values[21])
+    return Usage(ticks, num_pages * os.sysconf("SC_PAGE_SIZE"))
 
 
 def _ended(process: "subprocess.Popen[bytes]") -> None:

@@ -107,7 +107,10 @@ class PipeSubject(ManagerAdapter):
         if answer.get("type") == NotImplementedError.__name__:
             raise AdapterError(f"{call} is not written yet in {self.command}")
         if "error" in answer:
-            raise raised_as(str(answer.get("type", Failed.__name__)))(str(answer["error"]))
+            name = str(answer.get("type", Failed.__name__))
+            if not name.isidentifier():
+                raise AdapterError(f"{call} was answered by an error of the type {name!r}, which is no name of a type")
+            raise raised_as(name)(str(answer["error"]))
         if not {"answer"} <= answer.keys() <= {"answer", "seen"}:
             raise AdapterError(f"{call} was answered by an object with {sorted(answer)}; it must have `answer`")
         if "seen" in answer:
