@@ -27,6 +27,8 @@ subject = "adapter.py:Adapter"
 effort = 20_000
 budget = 3.5
 seed = 7
+judges = ["explorer", "walker"]
+baseline = "accepted.json"
 out = "build/kvproof"
 trusted_subjects = ["tests/*.py:*"]
 
@@ -67,12 +69,15 @@ def test_each_value_is_printed_with_the_place_that_it_comes_from(repository: Pat
     assert found["--budget"] == ["3.5", "../kvproof.toml:4"]
     assert found["--effort"] == ["20000", "../kvproof.toml:3"]
     assert found["--subject"] == ["../adapter.py:Adapter", "../kvproof.toml:2"]
-    assert found["--out"] == ["../build/kvproof", "../kvproof.toml:6"]
-    assert found["--fix"] == ["caching=false, kv_groups=full,window", "../kvproof.toml:9"]
+    assert found["--out"] == ["../build/kvproof", "../kvproof.toml:8"]
+    assert found["--fix"] == ["caching=false, kv_groups=full,window", "../kvproof.toml:11"]
     assert found["--json"] == ["–", "default"]
-    assert found["trusted_subjects"] == ["1", "../kvproof.toml:7"]
-    assert found["known"] == ["1", "../kvproof.toml:13"]
-    assert rows(kvproof("config"))["--seed"] == ["7", "../kvproof.toml:5"]
+    assert found["trusted_subjects"] == ["1", "../kvproof.toml:9"]
+    assert found["known"] == ["1", "../kvproof.toml:15"]
+    found = rows(kvproof("config"))
+    assert found["--seed"] == ["7", "../kvproof.toml:5"]
+    assert found["--judges"] == ["explorer, walker", "../kvproof.toml:6"]
+    assert found["--baseline"] == ["../accepted.json", "../kvproof.toml:7"]
 
 
 def test_every_key_is_an_option_of_a_command_or_a_list(repository: Path) -> None:
