@@ -1,6 +1,7 @@
 """Subjects by name: those of the table, and those that a user wrote."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,20 @@ def test_a_factory_of_a_loose_file_is_named_by_the_file(module: Path) -> None:
     factory = type(find(f"{module.name}:Adapter")())
 
     assert name_of(factory) == f"{module.name}:Adapter"
+
+
+def test_a_module_that_only_this_process_can_import_is_named_by_its_file(
+    module: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As pytest imports test files with `--import-mode=importlib`: by a name with folders that no path has."""
+    factory = type(find(f"{module.name}:Adapter")())
+    loaded = sys.modules[factory.__module__]
+    monkeypatch.setitem(sys.modules, "tests.here.adapter", loaded)
+    monkeypatch.setattr(factory, "__module__", "tests.here.adapter")
+
+    assert name_of(factory) == f"{module.name}:Adapter"
+
+
+def test_a_file_without_the_name_of_a_subject_lists_the_names_in_it(module: Path) -> None:
+    with pytest.raises(UnknownSubject, match=rf"is a file; name the subject in it, as in {module.name}:A"):
+        find(module.name)

@@ -84,7 +84,7 @@ def hunt(
     """
     with error_boundary(json):
         from kvproof.check.oracle.level import level_named, level_of
-        from kvproof.check.runs.arguments import agrees, factory_of, fixed_fields, wanted_properties
+        from kvproof.check.runs.arguments import agrees, factory_of, fixed_fields, require_fields_of, wanted_properties
         from kvproof.check.runs.effort import effort_of
         from kvproof.check.runs.explore_stage import subject_stage
         from kvproof.check.runs.resume import Bookmark, HuntProgress, resumed
@@ -116,6 +116,7 @@ def hunt(
                 raise UsageError(f"{progress.subject} is of level {actual.name}, not {named.name}; leave --level out")
         except ValueError as error:
             raise UsageError(str(error)) from error
+        require_fields_of(level_of(one).config, progress.fixed)
         options = RunOptions(
             "hunt", progress.subject, progress.seed, budget, bookmark.folder, json, known, contract_fails, chosen_effort
         )

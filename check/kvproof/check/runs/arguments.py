@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from kvproof.check.oracle.level import LEVELS
 from kvproof.check.protocol import features
-from kvproof.check.protocol.manager import Capabilities, ManagerSubject
+from kvproof.check.protocol.manager import Capabilities, Config, ManagerSubject
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.search.configurations import check_fixed
@@ -47,7 +48,10 @@ WORDS = {"true": True, "false": False, "none": None}
 
 
 def fixed_fields(options: Iterable[str]) -> dict[str, Any]:
-    """The fixed fields and their values, from texts such as `caching=false`. Raises UsageError."""
+    """The fixed fields and their values, from texts such as `caching=false`. Raises UsageError.
+
+    They are fields of a configuration of any level; `require_fields_of` checks them when the subject is known.
+    """
     fixed: dict[str, Any] = {}
     for text in options:
         name, equals, value = text.partition("=")
@@ -55,11 +59,17 @@ def fixed_fields(options: Iterable[str]) -> dict[str, Any]:
             raise UsageError(f"--fix takes NAME=VALUE, such as caching=false; {text!r} was given")
         name = name.strip()
         fixed[name] = value.strip().split(",") if name == "kv_groups" else _value(value.strip())
+    kinds = [level.config for level in LEVELS]
+    require_fields_of(next((kind for kind in kinds if fixed.keys() <= kind.__dataclass_fields__.keys()), Config), fixed)
+    return fixed
+
+
+def require_fields_of(kind: type[Config], fixed: dict[str, Any]) -> None:
+    """Raise UsageError unless the fixed fields make a configuration of this kind."""
     try:
-        check_fixed(fixed)
+        check_fixed(fixed, kind)
     except ValueError as error:
         raise UsageError(f"--fix: {error}") from None
-    return fixed
 
 
 def wanted_properties(names: Iterable[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """Subjects of the user's own: from `module:factory` or `path/to/file.py:factory` to the function, and back."""
 
+import ast
 import difflib
 import importlib
 import importlib.util
@@ -35,6 +36,21 @@ def own(name: str, kind: str = "factory") -> Callable[..., Any]:
     if not callable(found):
         raise UnknownSubject(f"{name}: {attribute} is not a {kind}: it is of type {type(found).__name__}, not callable")
     return found  # type: ignore[no-any-return]
+
+
+def without_attribute(file: str) -> str:
+    """What is wrong with the name of a file alone: which names of the file may stand behind it."""
+    try:
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError) as error:
+        return f"{file} names a file that cannot be read as Python: {error}"
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    named = [name for name in [*reversed(classes), *functions] if not name.startswith(("_", "test_"))]
+    names = sorted(named, key=lambda name: "adapter" not in name.lower())
+    if not names:
+        return f"{file} defines no class and no function that could make a subject"
+    return f"{file} is a file; name the subject in it, as in {file}:{names[0]} (it defines {', '.join(names)})"
 
 
 def name_of(factory: Callable[..., Any]) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.loading import EngineError
-from kvproof.check.subjects.own import FORMS, own
+from kvproof.check.subjects.own import FORMS, own, without_attribute
 from kvproof.spec.extras import is_installed, not_installed
 
 Factory = Callable[[], ManagerSubject]
@@ -181,6 +181,8 @@ def find(name: str) -> Factory:
     """
     if ":" in name:
         return _guarded(name, own(name))
+    if name.endswith(".py"):
+        raise UnknownSubject(without_attribute(name))
     known, separator, release = name.partition("==")
     row = NAMED.get(known)
     if row is None:
