@@ -9,6 +9,7 @@ import pytest
 import z3
 
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.solvers import answer_cache, solving
 from kvproof.models.solvers.answer_cache import AnswerCache, Question, decide_with
 from kvproof.models.solvers.solving import ProofOutcome, Settings, decide
 from kvproof.spec.verdict import Verdict
@@ -61,6 +62,19 @@ def test_another_solver_or_setting_has_its_own_answers(file: Path) -> None:
     assert decided(file, solver="z3 2")[1] == ["right", "wrong"]
     assert decided(file, replace(SETTINGS, seed=1))[1] == ["right", "wrong"]
     assert decided(file, replace(SETTINGS, wants_core=True))[1] == ["right", "wrong"]
+
+
+def test_other_code_that_asks_solvers_has_its_own_answers(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Path(solving.__file__).parent == Path(answer_cache.__file__).parent  # the folder that the digest reads
+    read_text = Path.read_text
+
+    def changed(path: Path, encoding: str) -> str:
+        return read_text(path, encoding) + ("\n" if path.name == "solving.py" else "")
+
+    monkeypatch.setattr(Path, "read_text", changed)
+    answer_cache.code_digest.cache_clear()
+    assert decided(file)[1] == ["right", "wrong"]
+    answer_cache.code_digest.cache_clear()
 
 
 def test_a_damaged_entry_or_that_of_another_question_is_no_answer(file: Path) -> None:

@@ -1,15 +1,16 @@
 """Answers of the solver, kept between runs, so that an unchanged text is proved again in seconds.
 
-An entry belongs to one question: its key is a digest of the hypotheses, the goal, the solver with its version, and the
-settings. Only proofs are kept; a question without a proof is asked again, and a refutation is replayed anyway. So an
-entry can be wrong only if somebody wrote it. Whoever can write to the file could also change the program: the file is
-used only if it belongs to the user and nobody else can write to it. An entry that is damaged does not fit its own
-digest, and is no entry.
+An entry belongs to one question: its key is a digest of the hypotheses, the goal, the solver with its version, the
+settings, and kvproof's code that asks solvers, since a fault there must not outlive its repair. Only proofs are kept; a
+question without a proof is asked again, and a refutation is replayed anyway. So an entry can be wrong only if somebody
+wrote it. Whoever can write to the file could also change the program: the file is used only if it belongs to the user
+and nobody else can write to it. An entry that is damaged does not fit its own digest, and is no entry.
 
 The file is `answers.sqlite` in `$XDG_CACHE_HOME/kvproof`, by default `~/.cache/kvproof`. If it cannot be used, every
 question is asked.
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from kvproof.models.proofs import obligation
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
 from kvproof.spec.verdict import Verdict
@@ -48,7 +50,7 @@ class AnswerCache:
         for path in (file.parent, file):
             if path.exists() and not _is_private(path):
                 raise PermissionError(f"{path} belongs to another user, or others can write to it")
-        self._context = [FORMAT, solver, settings.seed, settings.effort_max, settings.wants_core]
+        self._context = [FORMAT, code_digest(), solver, settings.seed, settings.effort_max, settings.wants_core]
         self._database = sqlite3.connect(file, timeout=SECONDS_MAX, isolation_level=None)
         file.chmod(0o600)
         self._database.execute("PRAGMA synchronous = OFF")  # a lost entry is asked again
@@ -81,6 +83,13 @@ class AnswerCache:
 
     def _key(self, question: Question) -> str:
         return _digest(*map(str, self._context), *question)
+
+
+@functools.cache
+def code_digest() -> str:
+    """A digest of the code that asks solvers and reads their answers."""
+    folders = Path(__file__).parent, Path(obligation.__file__).parent
+    return _digest(*(path.read_text(encoding="utf-8") for each in folders for path in sorted(each.glob("*.py"))))
 
 
 def _digest(*parts: str) -> str:
