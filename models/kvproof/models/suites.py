@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.solvers.solving import Allowance
 from kvproof.models.translation.text import Text
 
 SUITES: dict[str, str] = {  # name of the suite -> module:function that yields its obligations
@@ -49,9 +50,12 @@ def obligations_of(
 
 
 def refutation_of(
-    obligation: Obligation, text: Text | None = None, seconds: float = REFUTATION_SECONDS
+    obligation: Obligation, text: Text | None = None, allowance: Allowance | None = None
 ) -> Refutation | None:
-    """Search for a run that breaks an obligation, for so many seconds. None if none is found or nothing can be run."""
+    """Search for a run that breaks an obligation. None if none is found or nothing can be run.
+
+    allowance: the effort of the search, by default that of 20 seconds on an idle machine.
+    """
     if obligation.suite == OF_CODE:
         report = str(_named("kvproof.models.concolic.suite:refutation_of")(obligation))
         return Refutation(report) if report else None
@@ -61,10 +65,11 @@ def refutation_of(
     from kvproof.models.counterexamples.picture import contract_data, contract_lines, data, lines
     from kvproof.models.counterexamples.search import counterexample
 
+    allowance = allowance or Allowance(REFUTATION_SECONDS)
     if obligation.suite == OF_OPERATIONS:
-        broken = broken_contract(obligation, text, seconds)
+        broken = broken_contract(obligation, text, allowance)
         return None if broken is None else Refutation("\n".join(contract_lines(broken)), contract_data(broken))
-    found = counterexample(obligation, text, seconds)
+    found = counterexample(obligation, text, allowance)
     return None if found is None else Refutation("\n".join(lines(found)), data(found))
 
 

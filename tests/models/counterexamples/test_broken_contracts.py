@@ -7,6 +7,7 @@ from kvproof.models.counterexamples.picture import contract_data, contract_lines
 from kvproof.models.proofs.contracts import contract_obligations
 from kvproof.models.proofs.induction import Induction
 from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.solvers.solving import Allowance
 from kvproof.models.suites import is_searched, refutation_of
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
@@ -31,7 +32,7 @@ def obligation_of(text: Text, rule: str, claim: str) -> Obligation:
 
 def test_an_append_that_takes_more_than_was_counted_is_shown_to_be_stuck() -> None:
     text = changed("append_cost", "1 if num_tokens", "0 if num_tokens")
-    found = broken_contract(obligation_of(text, "append", "goes on"), text, 60)
+    found = broken_contract(obligation_of(text, "append", "goes on"), text, Allowance(60))
     assert found is not None
     assert found.before.count[found.before.home[found.given["seq"]]][0] == 0
     assert "Here no rule can be fired any more." in contract_lines(found)
@@ -40,7 +41,7 @@ def test_an_append_that_takes_more_than_was_counted_is_shown_to_be_stuck() -> No
 def test_a_policy_that_evicts_in_another_order_is_shown() -> None:
     text = changed("is_first_to_go", "not goes_before(last_used, prefix, o, block)", "True")
     claim = "keeps on: all((implies(is_evicted("
-    found = broken_contract(obligation_of(text, "evict", claim), text, 60)
+    found = broken_contract(obligation_of(text, "evict", claim), text, Allowance(60))
     assert found is not None
     evicted, ages = found.chosen["block"], found.given["last_used"]
     others = [b for b, status in enumerate(found.after.status) if status == 2]
@@ -54,12 +55,12 @@ def test_a_policy_that_evicts_in_another_order_is_shown() -> None:
 
 @pytest.mark.parametrize(("rule", "claim"), [("drop_last", "is enabled"), ("drop_last", "has done")])
 def test_a_contract_that_holds_has_no_counterexample(rule: str, claim: str) -> None:
-    assert broken_contract(obligation_of(specification(), rule, claim), None, 5) is None
+    assert broken_contract(obligation_of(specification(), rule, claim), None, Allowance(5)) is None
 
 
 def test_nothing_is_shown_when_no_time_is_left() -> None:
     text = changed("append_cost", "1 if num_tokens", "0 if num_tokens")
-    assert broken_contract(obligation_of(text, "append", "goes on"), text, 0) is None
+    assert broken_contract(obligation_of(text, "append", "goes on"), text, Allowance(0)) is None
 
 
 def test_a_claim_that_reads_are_in_range_is_not_run() -> None:

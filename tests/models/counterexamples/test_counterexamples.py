@@ -1,7 +1,6 @@
 """A fault in the specification's text has a counterexample: a small state, confirmed by a native run."""
 
 import copy
-import time
 
 from kvproof.models.counterexamples.case import RULES, Counterexample, case_of
 from kvproof.models.counterexamples.clauses import false_clauses
@@ -12,6 +11,7 @@ from kvproof.models.counterexamples.search import counterexample
 from kvproof.models.proofs.induction import Induction
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.vacuity import FIRING_EFFORT
+from kvproof.models.solvers.solving import Allowance
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.native import FIELDS, Machine
@@ -156,12 +156,15 @@ def test_a_claim_of_which_a_part_cannot_be_read_is_shown_by_the_part_before() ->
 
 
 def test_a_claim_that_holds_has_no_counterexample() -> None:
-    assert counterexample(obligation_of(specification(), "evict", "status_tells_who_refers"), seconds=2) is None
+    assert (
+        counterexample(obligation_of(specification(), "evict", "status_tells_who_refers"), allowance=Allowance(2))
+        is None
+    )
 
 
 def test_nothing_is_shown_when_no_time_is_left() -> None:
     text = changed(("fork", "state.refcount[b] + 1 if", "state.refcount[b] if"))
-    assert counterexample(obligation_of(text, "fork", "every_holder_is_counted"), text, seconds=0) is None
+    assert counterexample(obligation_of(text, "fork", "every_holder_is_counted"), text, Allowance(0)) is None
 
 
 def test_a_candidate_counts_only_if_the_run_confirms_it() -> None:
@@ -169,7 +172,7 @@ def test_a_candidate_counts_only_if_the_run_confirms_it() -> None:
     obligation = obligation_of(text, "fork", "every_holder_is_counted")
     case, sizes = case_of(obligation), INSTANCES[0]
     assert case is not None
-    candidate = Search(sizes, text).candidate(case, RULES["fork"], obligation.id, time.monotonic() + 20)
+    candidate = Search(sizes, text).candidate(case, RULES["fork"], obligation.id, Allowance(20))
     assert candidate is not None
     assert Replay(case, sizes, text).run(candidate) is not None
     assert Replay(case, sizes, specification()).run(candidate) is None, "the right rule keeps the invariant there"

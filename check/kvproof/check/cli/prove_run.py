@@ -35,7 +35,7 @@ from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.satisfied import NativeStates
 from kvproof.models.proofs.vacuity import FIRES, HYPOTHESES, RUNS, SETS, VACUITY, WITH_MODEL, Hypotheses, firings
 from kvproof.models.solvers.answer_cache import AnswerCache, decide_with
-from kvproof.models.solvers.solving import EFFORT_PER_SECOND, ProofOutcome, Settings
+from kvproof.models.solvers.solving import EFFORT_PER_SECOND, Allowance, ProofOutcome, Settings
 from kvproof.models.solvers.workers import decide_all
 from kvproof.models.suites import (
     BOUNDED,
@@ -54,7 +54,7 @@ from kvproof.spec.verdict import Exit, Verdict
 PROVER, LINT, PIN = "prover", "lint", "pin"
 SUBJECT = "the specification"
 UNCONFIRMED = "the solver has a model in which the goal is false, but no run confirms it"
-COUNTEREXAMPLES_SECONDS = 120.0  # for all open obligations together
+COUNTEREXAMPLES_SECONDS = 120.0  # of effort, for all open obligations together
 DIFFERENCES_MAX = 10  # listed in a message
 
 
@@ -222,7 +222,13 @@ def _checks(request: ProofRequest) -> Iterator[tuple[ProofOutcome | None, Check]
     hypotheses: dict[str, Hypotheses] = {}
     pin = Pin()
     judge = _Judge(text)
+    still_open: list[ProofOutcome] = []
     for one in _decided(request, _selected(request, selection, hypotheses, pin)):
+        if one.answer.verdict is Verdict.PROVED:
+            yield judge.check(one)
+        else:
+            still_open.append(one)
+    for one in sorted(still_open, key=lambda one: one.obligation.id):  # the answers arrive in any order
         yield judge.check(one)
     if text is None and pin.lines:
         is_selected = None if request.is_whole else selection.has
@@ -332,30 +338,29 @@ class _Judge:
 
     def __init__(self, text: Text | None) -> None:
         self.text = text
-        self.seconds_left = COUNTEREXAMPLES_SECONDS
+        self.allowance = Allowance(COUNTEREXAMPLES_SECONDS)
 
     def check(self, one: ProofOutcome) -> tuple[ProofOutcome, Check]:
         """The outcome with its final verdict, and its check."""
         if one.answer.verdict is Verdict.PROVED:
             return one, _obligation_check(one, core_text(one))
-        began = time.monotonic()
-        limit = min(self.seconds_left, REFUTATION_SECONDS)
-        found = refutation_of(one.obligation, self.text, limit) if limit > 0 else None
-        self.seconds_left -= time.monotonic() - began
+        is_spent = not self.allowance.left
+        mine = Allowance(REFUTATION_SECONDS, self.allowance)
+        found = None if is_spent else refutation_of(one.obligation, self.text, mine)
         if found is not None:
             refuted = replace(one, answer=replace(one.answer, verdict=Verdict.REFUTED))
             return refuted, replace(_obligation_check(refuted, found.text), counterexample=found.data)
         reason = UNCONFIRMED if one.answer.verdict is Verdict.REFUTED else one.answer.reason or "the solver gave up"
         unknown = replace(one, answer=replace(one.answer, verdict=Verdict.UNKNOWN))
-        return unknown, _obligation_check(unknown, reason + _search_text(one.obligation, limit))
+        return unknown, _obligation_check(unknown, reason + _search_text(one.obligation, is_spent))
 
 
-def _search_text(obligation: Obligation, seconds: float) -> str:
+def _search_text(obligation: Obligation, is_spent: bool) -> str:
     if not is_searched(obligation):
         return ""
-    if seconds <= 0:
-        return "; no time was left to look for a counterexample"
-    return f"; no counterexample was found in small instances within {seconds:.0f} s"
+    if is_spent:
+        return "; no effort was left to look for a counterexample"
+    return f"; no counterexample was found in small instances, by the effort of {REFUTATION_SECONDS:.0f} s"
 
 
 def _obligation_check(one: ProofOutcome, text: str) -> Check:

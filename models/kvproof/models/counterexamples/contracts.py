@@ -8,7 +8,6 @@ state that violates the loop invariant, or the operation has ended without estab
 import ast
 import copy
 import inspect
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from kvproof.models.counterexamples.instances import INSTANCES, Search
 from kvproof.models.counterexamples.replay import OutOfRange, TooSmall, watched
 from kvproof.models.proofs.contracts import LEFT_AT_FIRST, NUM_FIRED, Proof
 from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.solvers.solving import Allowance
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Parameter
 from kvproof.spec.contract_texts import CONTRACTS
@@ -80,18 +80,17 @@ def contract_case(obligation: Obligation) -> ContractCase | None:
     return ContractCase(contract, kind, rule, part)
 
 
-def broken_contract(obligation: Obligation, text: Text | None, seconds: float) -> BrokenContract | None:
-    """Search for a native run in which an operation breaks its contract; None if none is found in time."""
+def broken_contract(obligation: Obligation, text: Text | None, allowance: Allowance) -> BrokenContract | None:
+    """Search for a native run in which an operation breaks its contract; None if none is found with this effort."""
     case = contract_case(obligation)
     if case is None:
         return None
-    text, deadline = text or specification(), time.monotonic() + seconds
+    text = text or specification()
     for sizes in INSTANCES:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        if not allowance.left:
             return None
         search = _Search(sizes, text, case)
-        candidate = search.candidate(obligation.id, left)
+        candidate = search.candidate(obligation.id, allowance)
         found = None if candidate is None else _Replay(sizes, text, case).run(candidate)
         if found is not None:
             return found
@@ -113,18 +112,17 @@ class _Search:
         self.case, self.search = case, Search(sizes, text)
         self.proof = Proof(self.search.induction, case.contract)
 
-    def candidate(self, id: str, seconds: float) -> _Candidate | None:
-        """The solver's candidate for breaking the contract; None if it finds none in time."""
+    def candidate(self, id: str, allowance: Allowance) -> _Candidate | None:
+        """The solver's candidate for breaking the contract; None if it finds none with this effort."""
         obligation = next((one for one in self.proof.obligations() if one.id == id), None)
         if obligation is None or obligation.is_trivial():
             return None
         solver = z3.Solver()
-        solver.set("timeout", max(1, int(seconds * 1000)))
         solver.add(*(one.formula for one in obligation.hypotheses), obligation.negated_goal(), *self._room())
         solver.add(self.proof.at_first.truth(self.case.contract.precondition, start=self.proof.start))
-        if solver.check() != z3.sat:
+        if allowance.check(solver) != z3.sat:
             return None
-        model = self.search.preferred(solver, time.monotonic() + seconds)
+        model = self.search.preferred(solver, allowance)
         given = self.search.read(model, self.proof.given).arguments
         chosen = self.search.read(model, self._chosen()).arguments
         start = self.search.read_state(model, self.proof.start)

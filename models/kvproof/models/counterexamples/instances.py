@@ -5,7 +5,6 @@ enumerations are infinite there too, but only a finite part of them is read; so 
 one more entry in that part.
 """
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ import z3
 from kvproof.models.counterexamples.case import Case, Kind
 from kvproof.models.proofs.induction import INITIAL, THEOREM, Induction
 from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.solvers.solving import Allowance
 from kvproof.models.translation.maps import Map, SymbolicState
 from kvproof.models.translation.sizes import WITHOUT_END, Universe
 from kvproof.models.translation.terms import Number, Truth, is_between
@@ -59,19 +59,17 @@ class Search:
         self.induction = Induction(self.translator)
         self.before = self.induction.before
 
-    def candidate(self, case: Case, rule: Any, id: str, deadline: float) -> Candidate | None:
-        """A state for which the solver finds the claim to be false; None if it finds none in time."""
+    def candidate(self, case: Case, rule: Any, id: str, allowance: Allowance) -> Candidate | None:
+        """A state for which the solver finds the claim to be false; None if it finds none with this effort."""
         obligation = self._obligation(case, rule, id)
-        seconds = deadline - time.monotonic()
-        if obligation is None or obligation.is_trivial() or seconds <= 0:
+        if obligation is None or obligation.is_trivial() or not allowance.left:
             return None
         parameters = list(self.translator.parameters(rule)) if rule is not None else []
         solver = z3.Solver()
-        solver.set("timeout", max(1, int(seconds * 1000)))
         solver.add(*(one.formula for one in obligation.hypotheses), obligation.negated_goal(), *self.room(parameters))
-        if solver.check() != z3.sat:
+        if allowance.check(solver) != z3.sat:
             return None
-        model = self.preferred(solver, deadline)
+        model = self.preferred(solver, allowance)
         return self.read(model, parameters)
 
     def enabled(self, rule: Any, effort: int) -> Candidate | None:
@@ -105,21 +103,18 @@ class Search:
 
     # States that are easy to read
 
-    def preferred(self, solver: z3.Solver, deadline: float) -> z3.ModelRef:
+    def preferred(self, solver: z3.Solver, allowance: Allowance) -> z3.ModelRef:
         """A model of a simple state: as many wishes as possible are fulfilled. The solver must have a model."""
         model = solver.model()
-        solver.set("rlimit", WISH_EFFORT)
         for wish in self._wishes():
             if isinstance(wish, bool) or z3.is_true(model.eval(wish, model_completion=True)):
                 solver.add(wish)
                 continue
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if not allowance.left:
                 break
             solver.push()
             solver.add(wish)
-            solver.set("timeout", max(1, int(left * 1000)))
-            if solver.check() == z3.sat:
+            if allowance.check(solver, WISH_EFFORT) == z3.sat:
                 model = solver.model()
             else:
                 solver.pop()

@@ -1,7 +1,6 @@
 """Search for a counterexample to an obligation that is not proved, in growing instances; a run must confirm it."""
 
 import copy
-import time
 
 from kvproof.models.counterexamples.case import CLAIMS, RULES, Case, Counterexample, Kind, case_of
 from kvproof.models.counterexamples.clauses import false_clauses
@@ -9,45 +8,47 @@ from kvproof.models.counterexamples.instances import Candidate, Search, instance
 from kvproof.models.counterexamples.replay import Replay, Replayed
 from kvproof.models.counterexamples.shrinking import shrink
 from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.solvers.solving import Allowance
 from kvproof.models.translation.text import Text, place_of, specification
 from kvproof.spec.native import Sizes
 from kvproof.spec.text.properties import MEANINGS
 
-SECONDS = 20.0
-SHRINKING_SECONDS = 5.0
+SECONDS = 20.0  # of effort
 
 
-def counterexample(obligation: Obligation, text: Text | None = None, seconds: float = SECONDS) -> Counterexample | None:
-    """Search for a state from which running the text breaks the obligation; None if none is found in time.
+def counterexample(
+    obligation: Obligation, text: Text | None = None, allowance: Allowance | None = None
+) -> Counterexample | None:
+    """Search for a state from which running the text breaks the obligation; None if none is found.
 
-    text: the text that the obligation is about; by default that of the specification.
+    text: the text that the obligation is about; by default that of the specification. allowance: the solver's effort.
     """
     case = case_of(obligation)
     if case is None:
         return None
     text = text or specification()
-    deadline = time.monotonic() + seconds
+    allowance = allowance or Allowance(SECONDS)
     for sizes in instances_for(case):
-        if time.monotonic() >= deadline:
+        if not allowance.left:
             return None
-        candidate = _candidate(case, obligation.id, sizes, text, deadline)
+        candidate = _candidate(case, obligation.id, sizes, text, allowance)
         if candidate is None:
             continue
         replay = Replay(case, sizes, text)
         if replay.run(candidate) is None:
             continue
         if case.kind is not Kind.INITIAL:
-            candidate = shrink(replay, candidate, time.monotonic() + SHRINKING_SECONDS)
+            candidate = shrink(replay, candidate)
         done = replay.run(candidate)
         assert done is not None
         return _described(case, sizes, text, obligation, candidate, done)
     return None
 
 
-def _candidate(case: Case, id: str, sizes: Sizes, text: Text, deadline: float) -> Candidate | None:
+def _candidate(case: Case, id: str, sizes: Sizes, text: Text, allowance: Allowance) -> Candidate | None:
     if case.kind is Kind.INITIAL:
         return Candidate(Replay(case, sizes, text).machine.first_state(), {})
-    return Search(sizes, text).candidate(case, RULES.get(case.subject), id, deadline)
+    return Search(sizes, text).candidate(case, RULES.get(case.subject), id, allowance)
 
 
 def _described(

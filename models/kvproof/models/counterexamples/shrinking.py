@@ -1,7 +1,6 @@
 """Shrink a counterexample: reset every value that can equal the one of the initial state."""
 
 import copy
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,16 +9,19 @@ from kvproof.models.counterexamples.replay import Replay
 from kvproof.spec.language import IDENTITIES
 from kvproof.spec.native import FIELDS
 
+NUM_REPLAYS_MAX = 2_000
 
-def shrink(replay: Replay, candidate: Candidate, deadline: float) -> Candidate:
+
+def shrink(replay: Replay, candidate: Candidate) -> Candidate:
     """A candidate that the run confirms too, and that differs from the initial state in fewer values."""
     found = _renamed(candidate)
     if replay.run(found) is None:
         found = candidate
-    first = replay.machine.first_state()
+    first, num_replays = replay.machine.first_state(), 0
     for name in FIELDS:
         for at, value in cells(getattr(first, name)):
-            if value_at(getattr(found.state, name), at) != value and time.monotonic() < deadline:
+            if value_at(getattr(found.state, name), at) != value and num_replays < NUM_REPLAYS_MAX:
+                num_replays += 1
                 state = copy.deepcopy(found.state)
                 value_at(getattr(state, name), at[:-1])[at[-1]] = value
                 changed = Candidate(state, found.arguments)

@@ -125,6 +125,37 @@ def _effort(solver: z3.Solver) -> int:
     return int(statistics.get_key_value("rlimit count")) if "rlimit count" in statistics.keys() else 0  # noqa: SIM118
 
 
+class Allowance:
+    """The effort that several questions to Z3 may take together: that of so many seconds on an idle machine.
+
+    whole: another allowance, of which this one is a part.
+    """
+
+    def __init__(self, seconds: float, whole: "Allowance | None" = None) -> None:
+        self.seconds, self.whole = seconds, whole
+        self._left = int(seconds * EFFORT_PER_SECOND)
+
+    @property
+    def left(self) -> int:
+        """The effort that is left, in Z3's units; 0 if it is spent."""
+        return max(0, self._left if self.whole is None else min(self._left, self.whole.left))
+
+    def check(self, solver: z3.Solver, effort_max: int = 0) -> z3.CheckSatResult:
+        """The solver's answer, with what is left, or less. Time is limited too, so late that only a hang is ended."""
+        solver.set(rlimit=max(1, min(self.left, effort_max or self.left)))
+        solver.set(timeout=max(1, int(self.seconds * LOAD_MAX * 1000)))
+        probe = z3.Solver()  # Z3 counts the work of all solvers of a context together
+        probe.check()
+        before, answer = _effort(probe), solver.check()
+        self._spend(_effort(solver) - before)
+        return answer
+
+    def _spend(self, effort: int) -> None:
+        self._left -= effort
+        if self.whole is not None:
+            self.whole._spend(effort)
+
+
 def decide(obligation: Obligation, settings: Settings | None = None) -> ProofOutcome:
     """Decide one obligation in this process."""
     if obligation.is_trivial():
