@@ -13,6 +13,9 @@ sequences only, the counts of free blocks and the reserved blocks, without refco
 pool asks for this after most calls, and for a complete observation at intervals. Without `observe_part` it asks for
 complete ones, which takes longer the more blocks there are.
 
+Own memory. A subject that declares `records_kept` also has `num_records()`: how many records the manager keeps now
+(`protocol.records` counts them for any object).
+
 Errors. `open` raises `Unsupported` for a configuration that the manager cannot have. Any call may raise
 `OutsideContract` if the engine's documentation rules that call out. A call that the manager may refuse returns
 `Refused`. Any other exception, from any call, is a finding about the subject.
@@ -128,6 +131,7 @@ class Capabilities:
     drafting: bool = False  # a look-up drops the last block that it finds, for a draft model such as EAGLE
     steps_in_order: bool = False  # the device starts no step before the previous one has ended
     lost_hits: int | None = None  # blocks of a cached prefix that a look-up may miss; None: any number
+    records_kept: int | None = None  # of earlier requests, when idle with an empty prefix cache; None: any number
     refusal_slack: int | None = None  # if a call is refused, so many blocks beyond its own may be free; None: any
     counts_touched_blocks: bool = False  # a refusal counts each block that a growth writes, as if all had to be new
     admits_lookahead: bool = False  # `can_admit` also asks for the lookahead slots

@@ -28,6 +28,7 @@ from kvproof.check.protocol.manager import (
     Reserved,
     Scheduled,
 )
+from kvproof.check.protocol.records import num_records
 from kvproof.spec.text.identity import Image, Key
 
 BOOLEAN_ADMISSION = Assumption(
@@ -137,6 +138,10 @@ class ManagerAdapter:
     def free_ids(self) -> Sequence[int] | None:
         """The ids of all blocks that could be taken, of both devices; None if unknown."""
         return None
+
+    def num_records(self) -> int:
+        """How many records the manager keeps, for a subject that declares `records_kept`."""
+        return num_records(self.manager)
 
     # The protocol -------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ MEANINGS: dict[str, Meaning] = {
         "Blocks disappear, or appear twice.",
     ),
     "no-leak-at-rest": Meaning(
-        "When no request is live, every block is free or evictable.",
+        "When no request is live, every block is free or evictable, and the manager keeps no more records than it declares.",
         "The server starves after hours or days.",
     ),
     "cache-content": Meaning(

@@ -1,6 +1,7 @@
 """Base of the manager's operations: groups, questions that are asked before a call, and the step of the worker."""
 
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from kvproof.check.oracle.enabled import OperationJudge
 from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
@@ -14,6 +15,7 @@ from kvproof.spec.text.identity import Identities
 from kvproof.spec.text.state import GPU
 
 GROWING, SWAPPING_IN, ADMITTING = 0, 1, 2  # phases of a step, in the order that `ordered_steps` prescribes
+RECORDS_OF_NEW: WeakKeyDictionary[Any, dict[Config, int]] = WeakKeyDictionary()  # by subject and configuration
 ABOUT_NONE, ABOUT_SEQUENCES = ("new", "run", "reset"), ("extend", "fork", "free")  # the others are about a group
 
 
@@ -42,6 +44,9 @@ class ManagerBase(Oracle, OperationJudge):
         self.limits = NO_LIMITS
         self._listed: dict[str, list[int]] | None = None  # what was listed since the last operation
         super().__init__(subject, config, identities)
+        can = self.capabilities
+        self.judges_records = config.caching and can.reset and can.records_kept is not None
+        self._num_records_opened = self._records_of_new_manager() if self.judges_records else 0
 
     # What is enabled ------------------------------------------------------------------------------------------------
 
@@ -305,4 +310,30 @@ class ManagerBase(Oracle, OperationJudge):
         self.observe("reset_cache")
         self.settle("reset_cache")
         self.coverage["reset"] += 1
+        if self.judges_records and not self.seqs:
+            self._judge_records()
         return True
+
+    def _records_of_new_manager(self) -> int:
+        """The records that a manager of this configuration has when it is opened; counted once for each of them."""
+        known = RECORDS_OF_NEW.setdefault(self.subject, {})
+        if self.config not in known:
+            known[self.config] = self.call("total-calls", "num_records")
+        return known[self.config]
+
+    def _judge_records(self) -> None:
+        """No sequence is known and the cache is empty: the manager keeps no more records than when it was opened."""
+        num_records = self.call("total-calls", "num_records")
+        check_answer("num_records", num_records, int)
+        num_kept_max = self.capabilities.records_kept or 0
+        expected = self._num_records_opened + num_kept_max
+        if num_records > expected:
+            raise Finding(
+                "no-leak-at-rest",
+                "nothing is cached and no request is known, but the manager keeps $observed records, and had "
+                f"{self._num_records_opened} when it was opened; the subject declares that it keeps at most "
+                f"{num_kept_max} more",
+                call="reset_cache",
+                expected=expected,
+                observed=num_records,
+            )

@@ -119,6 +119,7 @@ class BuiltIn(ManagerAdapter):
         watermark=True,
         eviction=BLOCK_LRU,
         lost_hits=0,
+        records_kept=0,
         refusal_slack=0,
         admits_lookahead=True,
         looks_up_running=True,

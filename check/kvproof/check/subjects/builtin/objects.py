@@ -42,7 +42,9 @@ class BlockObjects(ManagerAdapter):
     """`kvproof.impl.CpuGpuBlockAllocator` and its block tables behind the protocol; `self.manager` is the allocator."""
 
     name = "kvproof-objects"
-    capabilities = replace(BuiltIn.capabilities, images=False, counts_touched_blocks=True, swaps_encoders=False)
+    capabilities = replace(
+        BuiltIn.capabilities, images=False, counts_touched_blocks=True, swaps_encoders=False, records_kept=None
+    )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
     def make(self, config: Config) -> CpuGpuBlockAllocator:
