@@ -8,8 +8,13 @@ taken for new content counts as never used. A block that a swap fills was last u
 had that content already, the manager may have evicted and filled it, or shared it. These look alike, so the block is
 not judged until it is used again.
 
-*By release* (SEQUENCE_LRU): the call in which the last sequence that held a block gave it up. What two sequences give
-up in one call is not compared, since either may have gone first; nor what a scheduler releases in one step.
+*By release* (SEQUENCE_LRU and those that follow): the call in which the last sequence that held a block gave it up.
+What two sequences give up in one call is not compared, since either may have gone first; nor what a scheduler releases
+in one step. By EMPTY_FIRST_LRU no block is evicted while another one is free during the whole call. By RELEASE_LRU a
+look-up dates the blocks that it finds too: the manager holds them for it, and gives them up. It makes room before it
+allocates, and may evict blocks that it does not take then. So a block that should have gone first may be gone as well;
+it is a finding once that block is found again. Nor need every full block be cached, so a victim is only judged if it
+was found before.
 
 Each call is judged as a whole, since it may take its victims in any order: no victim may go before a block that could
 have been evicted during the whole call and still can. A block is not judged while another block has the same content:
@@ -22,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from kvproof.check.protocol.finding import Finding
-from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
+from kvproof.spec.text.eviction_policy import BLOCK_LRU, EMPTY_FIRST_LRU, RELEASE_LRU
 from kvproof.spec.text.operations import Program
 from kvproof.spec.text.state import EVICTABLE, FREE, State
 
@@ -43,7 +48,8 @@ class EvictionOrder:
         maybe_evicted: set[int],
     ) -> None:
         self.state, self.num_gpu_blocks, self.maybe_evicted = state, num_gpu_blocks, maybe_evicted
-        self.is_by_release = policy == SEQUENCE_LRU
+        self.is_by_release, self.counts_lookups = policy != BLOCK_LRU, policy == RELEASE_LRU
+        self.takes_empty_first = policy == EMPTY_FIRST_LRU
         self.num_calls = 0
         self.released_by = [NEVER] * len(state.status)  # the sequence that gave the block up last
         self._at_start: set[int] | None = None  # blocks that were evictable when the call began, if that was recorded
@@ -55,6 +61,9 @@ class EvictionOrder:
         self._candidates: list[int] = []  # at the first eviction of the call,
         self._ages: tuple[list[int], list[int]] = ([], [])  # and when they were used, with how long a prefix
         self._victims: list[int] = []
+        self._empty: list[int] = []  # blocks that were free before the call, at its first eviction
+        self._known_cached: set[int] = set()  # blocks that were found since they were evicted last
+        self._suspicions: dict[int, Finding] = {}  # by a block that should have been evicted, and perhaps was
 
     def watched(self, program: Program) -> Program:
         """The same program; before each rule, record what it says about the use or the release of blocks."""
@@ -66,6 +75,10 @@ class EvictionOrder:
             match name:
                 case "evict":
                     self._note_victim(arguments[0])
+                    self._suspicions.pop(arguments[0], None)
+                    self._known_cached.discard(arguments[0])
+                case "hit" if self.counts_lookups:
+                    self._is_there(arguments[1])
                 case "drop_last":
                     self._note_release(arguments[0], state.num_blocks[arguments[0]] - 1)
                 case "slide":
@@ -85,6 +98,26 @@ class EvictionOrder:
             if block < len(self.last_used):
                 self.last_used[block], self.prefix[block] = self.num_calls, index + 1
                 self.released_by[block] = seq if self._at_start is None else -1 - block
+
+    def looked_up(self, identities: list[int]) -> None:
+        """A look-up found blocks, so they are cached; identities: of their last slots, in order. Raises Finding."""
+        state, gpu = self.state, range(self.num_gpu_blocks)
+        found = {identity: index for index, identity in enumerate(identities, 1)}
+        blocks = [b for b in gpu if state.cached[b] and state.content[b][-1] in found]
+        num_alike = Counter(state.content[b][-1] for b in blocks)
+        for block in blocks:
+            identity = state.content[block][-1]
+            if state.status[block] == EVICTABLE:
+                self.last_used[block], self.prefix[block] = self.num_calls, found[identity]
+                self.released_by[block] = NEVER  # of blocks that one look-up found, the longest prefix goes first
+            if num_alike[identity] == 1:
+                self._is_there(block)
+
+    def _is_there(self, block: int) -> None:
+        """The block is cached for certain, so it was not evicted when it should have been. Raises Finding."""
+        self._known_cached.add(block)
+        if (finding := self._suspicions.pop(block, None)) is not None:
+            raise finding
 
     def call_begins(self) -> None:
         """Record what is evictable now: in a call that releases and takes in any order, only that is judged."""
@@ -133,7 +166,9 @@ class EvictionOrder:
             gpu = range(self.num_gpu_blocks)
             self._ages = self.last_used[:], self.prefix[:]
             self._candidates = [b for b in gpu if self.state.status[b] == EVICTABLE and self._is_judged(b)]
-        if block in self._candidates:
+            if self.takes_empty_first:
+                self._empty = [b for b in gpu if self.state.status[b] == FREE and self.last_used[b] < self.num_calls]
+        if block in self._candidates and (not self.counts_lookups or block in self._known_cached):
             self._victims.append(block)
 
     def _is_judged(self, block: int) -> bool:
@@ -164,10 +199,11 @@ class EvictionOrder:
             return
         left = [b for b in self._candidates if b not in victims and self.state.status[b] == EVICTABLE]
         self.coverage[WITNESS] += bool(left)
+        self._judge_empty(victims, context)
         for victim in victims:
             for other in left:
                 if self.goes_before(*self._ages, other, victim) and self._are_comparable(other, victim):
-                    raise Finding(
+                    finding = Finding(
                         "eviction-order",
                         f"block {victim} was evicted ({self._described(victim)}), and block {other} was not "
                         f"({self._described(other)})",
@@ -176,6 +212,25 @@ class EvictionOrder:
                         observed=victim,
                         blocks=(victim, other),
                     )
+                    if not self.counts_lookups:
+                        raise finding
+                    self._suspicions.setdefault(other, finding)
+
+    def _judge_empty(self, victims: list[int], context: str) -> None:
+        """No victim was taken while a block without content was free all the time; a reset takes none."""
+        status, self._empty, empty = self.state.status, [], self._empty
+        taken = [b for b in victims if status[b] != FREE]
+        unused = [b for b in empty if status[b] == FREE]
+        if taken and unused:
+            raise Finding(
+                "eviction-order",
+                f"block {taken[0]} was evicted ({self._described(taken[0])}), and block {unused[0]} without content "
+                "was free",
+                call=context,
+                expected=unused[0],
+                observed=taken[0],
+                blocks=(taken[0], unused[0]),
+            )
 
     def _are_comparable(self, one: int, other: int) -> bool:
         """Whether it is known which was dated first, or that one sequence released both in one call."""

@@ -136,6 +136,7 @@ class Capabilities:
     counts_touched_blocks: bool = False  # a refusal counts each block that a growth writes, as if all had to be new
     admits_lookahead: bool = False  # `can_admit` also asks for the lookahead slots
     looks_up_running: bool = False  # a sequence that runs can be looked up too
+    owns_lookahead: bool = False  # a sequence shares no block in which its lookahead slots lie with one that decodes
     several_tokens: bool = False  # a sequence may get several tokens in one step, as accepted drafts are
     swaps_encoders: bool = False  # groups with an encoder move between GPU and host blocks
     watermark_of_swap_ins: bool = False  # a swap-in leaves the blocks of the watermark free, unless nothing else runs

@@ -15,6 +15,11 @@ only numpy is needed.
 
 LMDeploy's allocator stores the time of the last access in whole seconds, and its trie breaks ties by memory addresses.
 With them, the order of eviction would differ from run to run. A clock that counts its readings makes runs repeatable.
+The allocator stores it when a sequence gets or releases a block, and only blocks that no sequence holds are evicted. So
+the date of a block is that of its last release, by a sequence or after a look-up (`RELEASE_LRU`).
+
+The trie finds a block by a hash and then compares its tokens. In configurations with an odd number of blocks the hash
+is the first token of the block, so that different blocks have equal hashes and the comparison decides.
 
 Limits: full attention only. States, images, windows, connectors, and sequences that are stopped and continued are not
 driven, nor is the block manager's swap, which the scheduler no longer calls.
@@ -31,6 +36,7 @@ from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, 
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.subjects.loading import download, stub_modules
 from kvproof.check.subjects.loading.stub_modules import StubObject
+from kvproof.spec.text.eviction_policy import RELEASE_LRU
 
 PACKAGE = "lmdeploy"
 REAL = (
@@ -121,6 +127,7 @@ class LMDeploy(ManagerAdapter):
         same_step_hits=True,
         dedups_after_step=True,
         refusal_slack=0,
+        eviction=RELEASE_LRU,
     )
     assumptions = ASSUMPTIONS
 
@@ -135,6 +142,8 @@ class LMDeploy(ManagerAdapter):
         self._trie = modules.trie.BlockTrie(
             allocator=manager.allocator, block_size=config.block_size, enabled=config.caching
         )
+        if config.num_gpu_blocks % 2:
+            self._trie._hash_block = lambda token_ids, extra_identity: int(token_ids[0])
         self._eviction = modules.eviction.RecomputeEvictionHelper(
             block_manager=manager, block_trie=self._trie, state_manager=None, load_coordinator=None, is_ssm=False
         )
@@ -173,13 +182,14 @@ class LMDeploy(ManagerAdapter):
         fake.set_step(0)
 
     def can_admit(self, group: int) -> Admission:
-        """Whether, after a match, room can be made for the rest of the prompt."""
+        """Match, make room for the rest of the prompt, and ask whether it can be allocated."""
         (seq,) = self.groups[group]
         fake = self._sequence(seq)
         self._trie.match(fake)
-        has_room = self._has_room(fake)
+        self._has_room(fake)
+        can_allocate = bool(self.manager.can_allocate(fake, self.config.lookahead))
         self._give_up(fake)
-        return self.admission(has_room)
+        return self.admission(can_allocate)
 
     def _has_room(self, fake: FakeSequence) -> bool:
         """Whether the eviction helper can make room for all known tokens and for the lookahead."""

@@ -45,7 +45,7 @@ MEANINGS: dict[str, Meaning] = {
         "Blocks disappear, or appear twice.",
     ),
     "no-leak-at-rest": Meaning(
-        "When no request is live, every block is free or evictable, and the manager keeps no more records than it declares.",
+        "When no request is live, every block is free or evictable, and no more records are kept than are declared.",
         "The server starves after hours or days.",
     ),
     "cache-content": Meaning(

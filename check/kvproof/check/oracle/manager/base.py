@@ -8,7 +8,7 @@ from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.adapter_check import MANAGER_CALLS, check_adapter, check_answer
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Admission, Config, ManagerSubject, Scheduled
+from kvproof.check.protocol.manager import NULL_BLOCK, Admission, Config, ManagerSubject, Scheduled
 from kvproof.check.protocol.manager_operations import ManagerOperation
 from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities
@@ -262,6 +262,8 @@ class ManagerBase(Oracle, OperationJudge):
         if explainer.order is not None:
             slots = [part.slot for seq, _, _ in writes if not seq.is_encoder for part in seq.parts]
             explainer.order.used(slots, self.now)
+        if lookahead and self.capabilities.owns_lookahead:
+            self._judge_lookahead(writes)
         others = worker.in_other_orders(lookahead)
         worker.execute(lookahead)
         explainer.executed(writes)
@@ -273,6 +275,25 @@ class ManagerBase(Oracle, OperationJudge):
         self.preempted_in_step, self.phase = False, GROWING
         self.compare_memory(others)
         return True
+
+    def _judge_lookahead(self, writes: list[tuple[ExpectedSequence, int, int]]) -> None:
+        """Two sequences that decode in one step keep their drafts in different blocks: each reads its own."""
+        size, owners = self.config.block_size, dict[int, ExpectedSequence]()
+        for seq, start, stop in writes:
+            if seq.is_encoder or start < seq.num_prompt:
+                continue
+            last = self.explainer.blocks_for(stop + self.config.lookahead)
+            for part in seq.parts:
+                for block in part.observed_table[stop // size : last]:
+                    owner = owners.setdefault(block, seq)
+                    if block != NULL_BLOCK and owner is not seq:
+                        raise Finding(
+                            "exclusive-writer",
+                            f"$sequence and sequence {owner.id} both keep the drafts of this step in block {block}",
+                            call="run",
+                            blocks=[block],
+                            sequence=part.name,
+                        )
 
     def _explain_exchanges(self, seqs: list[ExpectedSequence]) -> None:
         """Explain blocks that the step filled and that the manager replaced by cached ones of equal content."""

@@ -124,6 +124,7 @@ class BuiltIn(ManagerAdapter):
         admits_lookahead=True,
         looks_up_running=True,
         several_tokens=True,
+        owns_lookahead=True,
         swaps_encoders=True,
         watermark_of_swap_ins=True,
     )

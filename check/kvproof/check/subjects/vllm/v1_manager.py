@@ -29,7 +29,7 @@ from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
 from kvproof.check.subjects.vllm.v1_loader import content_hash, import_release
 from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, call_with, with_groups
-from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
+from kvproof.spec.text.eviction_policy import EMPTY_FIRST_LRU, SEQUENCE_LRU
 from kvproof.spec.text.identity import Image, Key
 
 MODEL_LENGTH_MAX = 4096  # tokens; far beyond any run
@@ -58,6 +58,11 @@ class Calls:
         self.takes_block_ids = hasattr(manager, "take_new_block_ids")  # from 0.17, what a step has to zero
         self.starts_steps = hasattr(manager, "new_step_starts")
         self.resets = hasattr(manager, "reset_prefix_cache")
+
+
+def eviction_policy(utils: Any) -> str:
+    """The eviction policy of a release: from 0.23 on, blocks without content are put before all others."""
+    return EMPTY_FIRST_LRU if hasattr(utils.FreeKVCacheBlockQueue, "prepend_n") else SEQUENCE_LRU
 
 
 class VllmV1(ManagerAdapter):
@@ -90,7 +95,7 @@ class VllmV1(ManagerAdapter):
             lost_hits=0 if has_groups else None,
             refusal_slack=0 if has_groups else None,
             window_slack=0 if has_groups else None,
-            eviction=SEQUENCE_LRU if has_groups else "",
+            eviction=eviction_policy(release.utils) if has_groups else "",
             kv_groups=has_groups,
             drafting="use_eagle" in calls.options,
         )

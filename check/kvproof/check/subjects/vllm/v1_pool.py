@@ -7,6 +7,7 @@ connectors that hold blocks while they copy them touch and free the blocks of se
 """
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Refused, Unsupported
@@ -15,6 +16,7 @@ from kvproof.check.subjects.loading import EngineError, partial_import
 from kvproof.check.subjects.loading.stub_modules import StubObject
 from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
 from kvproof.check.subjects.vllm.v1_loader import content_hash, import_release
+from kvproof.check.subjects.vllm.v1_manager import eviction_policy
 from kvproof.check.subjects.vllm.v1_observation import ManagerReader, call_with
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 from kvproof.spec.text.identity import Key
@@ -42,6 +44,7 @@ class VllmV1Pool:
         if not hasattr(utils, "get_request_block_hasher"):
             raise EngineError(f"the pool of vLLM {version} is driven from 0.10.2 on; `vllm-v1=={version}` is there")
         self._class = partial_import.module_of("vllm", "v1.core.block_pool").BlockPool
+        self.capabilities = replace(self.capabilities, eviction=eviction_policy(utils))
         self._touches_groups = "tuple" in str(inspect.signature(self._class.touch).parameters["blocks"].annotation)
         utils.init_none_hash(content_hash)
         self._hasher = utils.get_request_block_hasher(1, content_hash)
