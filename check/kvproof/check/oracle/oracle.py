@@ -301,13 +301,14 @@ class Oracle:
     def judge_missed_hit(self, seq: ExpectedSequence, hit: int, context: str) -> None:
         """Compare a hit with the longest one: a miss is slow, and a fault if the subject declares that it loses less.
 
-        At least one token of a prompt is computed, so a hit of the last block of a prompt is not missed. With a window
+        At least one token of a prompt is computed, so a hit of the last block of a prompt is not missed, unless the
+        subject declares that it finds whole prompts. With a window
         of one token nothing before a token is read, so that there is nothing to find. With drafting the last block of
         a hit is dropped.
         """
         size, declared = self.config.block_size, self.capabilities.lost_hits
         num_hit, num_dropped = hit // size, int(self.config.drafting)
-        longest = (len(seq.tokens) - 1) // size - num_dropped
+        longest = (len(seq.tokens) - (not self.capabilities.hits_whole_prompts)) // size - num_dropped
         if num_hit >= longest or not self.config.caching or 1 in self.config.windows or self.leaves_out_lookup():
             return
         cached = [b for b in range(self.config.num_gpu_blocks) if b not in self.explainer.maybe_evicted]

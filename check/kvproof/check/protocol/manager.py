@@ -13,6 +13,9 @@ sequences only, the counts of free blocks and the reserved blocks, without refco
 pool asks for this after most calls, and for a complete observation at intervals. Without `observe_part` it asks for
 complete ones, which takes longer the more blocks there are.
 
+Common blocks. A subject that declares `common_blocks` has a call of this name: given running sequences, it returns the
+ids of the computed blocks with which all their tables begin.
+
 Own memory. A subject that declares `records_kept` also has `num_records()`: how many records the manager keeps now
 (`protocol.records` counts them for any object).
 
@@ -131,14 +134,17 @@ class Capabilities:
     drafting: bool = False  # a look-up drops the last block that it finds, for a draft model such as EAGLE
     steps_in_order: bool = False  # the device starts no step before the previous one has ended
     lost_hits: int | None = None  # blocks of a cached prefix that a look-up may miss; None: any number
+    hits_whole_prompts: bool = False  # a look-up may find all of a prompt, so it also misses its last full block
     records_kept: int | None = None  # of earlier requests, when idle with an empty prefix cache; None: any number
     refusal_slack: int | None = None  # if a call is refused, so many blocks beyond its own may be free; None: any
     counts_touched_blocks: bool = False  # a refusal counts each block that a growth writes, as if all had to be new
     admits_lookahead: bool = False  # `can_admit` also asks for the lookahead slots
     looks_up_running: bool = False  # a sequence that runs can be looked up too
     owns_lookahead: bool = False  # a sequence shares no block in which its lookahead slots lie with one that decodes
+    common_blocks: bool = False  # it names the computed blocks that running sequences have in common: `common_blocks`
     several_tokens: bool = False  # a sequence may get several tokens in one step, as accepted drafts are
     swaps_encoders: bool = False  # groups with an encoder move between GPU and host blocks
+    preempts_swapped_encoders: bool = False  # a swapped group with an encoder may be preempted; that table stays
     watermark_of_swap_ins: bool = False  # a swap-in leaves the blocks of the watermark free, unless nothing else runs
     ring_window: bool = False  # a window is a ring of blocks: a sequence never takes more blocks than its ring
     window_slack: int | None = None  # entries that may be held beyond those in reach of a window; None: the usual bound
@@ -270,7 +276,10 @@ class ManagerSubject(Protocol):
         """The sequence is over, waiting or running. Release its blocks."""
 
     def preempt(self, group: int) -> None:
-        """Release the blocks of a running group. It waits again, and keeps its tokens."""
+        """Release the blocks of a running group. It waits again, and keeps its tokens.
+
+        A swapped group keeps the table of its encoder on the host until it is admitted again, or is over.
+        """
 
     def swap_out(self, group: int) -> list[Pair]:
         """Move a running group to host blocks. Returns (GPU block, host block) pairs, each relative to its device."""

@@ -11,8 +11,9 @@ from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.manager.base import Limits
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.search.operations_by_kind import OperationsByKind
+from kvproof.check.search.partings import Partings
 from kvproof.check.search.prompts import Chats, Prompts
-from kvproof.check.search.worlds import NUM_AT_A_TIME, has_large_sizes
+from kvproof.check.search.worlds import NUM_AT_A_TIME, has_large_sizes, side_stream
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 80
@@ -60,9 +61,15 @@ class ManagerOperations(OperationsByKind):
         self.num_seqs = self.num_groups = 0
         self.prompts, self.chats = Prompts(random, config, length_max), Chats(random, self.judge.seqs)
         self.samples = [self.prompts.some(GROUP_MEMBERS_MAX) for _ in range(4)]
+        self.partings: Partings | None = None
+        if config.caching and not is_large:
+            partings = Partings(side_stream(random), self, subject.capabilities.fork)
+            self.partings = partings if partings.is_on else None
 
     def draw(self) -> Operation | None:
         """The next operation; None if nothing is enabled."""
+        if self.partings is not None and (operation := self.partings.draw()) is not None:
+            return operation
         if not self.acts_together:
             return super().draw()
         if self.previous in DONE_TOGETHER and self.random.random() < TOGETHER_SHARE:
@@ -85,6 +92,8 @@ class ManagerOperations(OperationsByKind):
             case "admit" | "extend":
                 return kind, one, random.randint(1, self.chunk_max)
             case "sample":
+                if self.partings is not None:
+                    return "sample", one, self.partings.sampled(one)
                 return "sample", one, self.samples[int(random.random() * 4)]
             case "fork":
                 self.num_seqs += 1

@@ -25,6 +25,11 @@ VALUE_BITS = 31  # of tokens and adapters: engines keep them in signed 32-bit nu
 PLAIN_SHARE = 0.6  # of the runs: those whose values are the first numbers
 
 
+def side_stream(random: Random) -> Random:
+    """A source of randomness for further features: it depends on `random`, and takes nothing from it."""
+    return Random(hash(random.getstate()[1]))
+
+
 def log_uniform(random: Random, least: int, most: int) -> int:
     """A number from `least` to `most`; each order of magnitude is equally likely."""
     return min(most, int(least * (most / least) ** random.random() + 0.5)) if most > least else most

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kvproof.check.oracle.expected import Group, Status
+from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.manager.base import ADMITTING, ManagerBase
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Admitted, Refused
 from kvproof.spec.text.identity import Image, Key
+
+COMPARED_SEQUENCES_MAX = 4  # with a sequence that is looked up while it runs
 
 
 class Admitting(ManagerBase):
@@ -71,7 +73,27 @@ class Admitting(ManagerBase):
             sentence = "$sequence was admitted with a hit of $expected tokens, and a look-up says $observed"
             property = "hit-computed" if hit > seq.hit else "hit-found"
             raise Finding(property, sentence, call=context, expected=seq.hit, observed=hit, sequence=seq.name)
+        if self.capabilities.common_blocks:
+            running = [one for one in self.seqs.values() if one.status is Status.RUNNING and not one.is_encoder]
+            for other in running[:COMPARED_SEQUENCES_MAX]:
+                self._judge_common(seq, other)
         return True
+
+    def _judge_common(self, one: ExpectedSequence, other: ExpectedSequence) -> None:
+        """The common blocks of two running sequences are computed, and both tables begin with them."""
+        context = f"common_blocks([{one.id}, {other.id}])"
+        blocks = self.call("total-calls", "common_blocks", [one.id, other.id])
+        check_answer("common_blocks", blocks, list)
+        for seq in (one, other):
+            if blocks != seq.observed_table[: len(blocks)]:
+                sentence = "the table of $sequence begins with $expected, and $observed are called common"
+                expected = seq.observed_table[: len(blocks)]
+                raise Finding(
+                    "hit-computed", sentence, call=context, expected=expected, observed=blocks, sequence=seq.name
+                )
+        if any(not self.state.computed[block] for block in blocks):
+            sentence = "$observed are called computed, and not all of them are"
+            raise Finding("hit-computed", sentence, call=context, observed=blocks, blocks=blocks)
 
     def _looked_up(self, gid: int) -> int:
         hit = self.call("total-calls", "hits", gid)
@@ -135,6 +157,9 @@ class Admitting(ManagerBase):
             explainer.forked(first, seq, context)
             explainer.require_same_tables(first, seq, context)
         if group.encoder:
+            if group.encoder.slot >= 0:  # a table that was left on the host when the group was preempted
+                explainer.freed(group.encoder, context)
+                self.coverage["cross-attention table left on the host"] += 1
             explainer.admitted(group.encoder, 0, False, context)
             self.worker.writes.append((group.encoder, 0, len(group.encoder.tokens)))
             self.coverage["cross-attention table"] += 1

@@ -113,6 +113,8 @@ class ManagerBase(Oracle, OperationJudge):
             found.setdefault("lookup", []).append(group.id)
         elif not (self.preempted_in_step or self.worker.swap_out or (is_pending and self.phase > SWAPPING_IN)):
             found.setdefault("swap_in", []).append(group.id)
+            if group.encoder and self.capabilities.preempts_swapped_encoders and len(members) == 1 and not is_pending:
+                found.setdefault("preempt", []).append(group.id)
         if not is_pending:
             found.setdefault("free", []).extend([seq.id for seq in members])
 

@@ -34,11 +34,15 @@ class Releasing(Growing):
         return True
 
     def op_preempt(self, gid: int) -> bool:
-        """A running group of one sequence gives up every block and waits again, its tokens kept."""
+        """A running group of one sequence gives up every block and waits again, its tokens kept.
+
+        A swapped group does so too, but for the table of its encoder, which stays on the host.
+        """
         self._enter(GROWING)
         group, context = self.groups[gid], f"preempt({gid})"
         self.call("total-calls", "preempt", gid)
-        ended = group.all_seqs
+        is_swapped = group.members[0].status is Status.SWAPPED
+        ended = group.members[:] if is_swapped else group.all_seqs
         for seq in ended:
             seq.status, seq.computed, seq.hit, seq.num_prompt = Status.WAITING, 0, 0, len(seq.tokens)
         self.preempted_in_step = True

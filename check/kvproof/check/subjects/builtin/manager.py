@@ -88,6 +88,11 @@ class FakeGroup:
     def get_seqs(self, status: SequenceStatus | None = None) -> list[FakeSequence]:
         return self.members if status is None else [seq for seq in self.members if seq.status == status]
 
+    @property
+    def all_seqs(self) -> list[FakeSequence]:
+        """The members, and the encoder sequence if there is one."""
+        return self.members if self.encoder is None else [*self.members, self.encoder]
+
     def is_encoder_decoder(self) -> bool:
         return self.encoder is not None
 
@@ -119,13 +124,16 @@ class BuiltIn(ManagerAdapter):
         watermark=True,
         eviction=BLOCK_LRU,
         lost_hits=0,
+        hits_whole_prompts=True,
         records_kept=0,
         refusal_slack=0,
         admits_lookahead=True,
         looks_up_running=True,
         several_tokens=True,
+        common_blocks=True,
         owns_lookahead=True,
         swaps_encoders=True,
+        preempts_swapped_encoders=True,
         watermark_of_swap_ins=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
@@ -156,6 +164,9 @@ class BuiltIn(ManagerAdapter):
     def hits(self, group: int) -> int:
         return int(self.manager.get_num_cached_tokens(self.fakes[group].members[0]))
 
+    def common_blocks(self, seqs: list[int]) -> list[int]:
+        return list(self.manager.get_common_computed_block_ids([self.seqs[seq] for seq in seqs]))
+
     def forget(self, group: int) -> None:
         for seq in self.fakes[group].members:
             self.manager.remove_seq_from_computed_blocks_tracker(seq)
@@ -178,7 +189,7 @@ class BuiltIn(ManagerAdapter):
         fake = self.fakes[group]
         self.manager.allocate(fake)
         self._admitted.update(self.groups[group])
-        for seq in fake.members:
+        for seq in fake.all_seqs:
             seq.status = SequenceStatus.RUNNING
         if not self.config.caching:
             return Admitted()
@@ -219,21 +230,22 @@ class BuiltIn(ManagerAdapter):
         """Free every sequence of the group, which waits again: all its tokens are its prompt now."""
         super().preempt(group)
         fake = self.fakes[group]
+        is_swapped = fake.members[0].status is SequenceStatus.SWAPPED
         for seq in fake.members:
             seq.status, seq.num_computed, seq.num_prompt = SequenceStatus.WAITING, 0, len(seq.tokens)
         self.gone = fake.members[:]
-        if fake.encoder is not None:
+        if fake.encoder is not None and not is_swapped:
             self.manager.free_cross(fake)
 
     def swap_out(self, group: int) -> list[Pair]:
         pairs = self.manager.swap_out(self.fakes[group])
-        for seq in self.fakes[group].members:
+        for seq in self.fakes[group].all_seqs:
             seq.status = SequenceStatus.SWAPPED
         return list(pairs)
 
     def swap_in(self, group: int) -> list[Pair]:
         pairs = self.manager.swap_in(self.fakes[group])
-        for seq in self.fakes[group].members:
+        for seq in self.fakes[group].all_seqs:
             seq.status = SequenceStatus.RUNNING
         return list(pairs)
 
@@ -355,7 +367,12 @@ class Generation1(BuiltIn):
 
     name = "kvproof-generation1"
     capabilities = replace(
-        BuiltIn.capabilities, lookahead=False, ring_window=True, refusal_slack=None, several_tokens=False
+        BuiltIn.capabilities,
+        lookahead=False,
+        ring_window=True,
+        refusal_slack=None,
+        several_tokens=False,
+        hits_whole_prompts=False,
     )
     assumptions: tuple[Assumption, ...] = (*ASSUMPTIONS, PROMPT_BESIDE_RING)
 
@@ -372,7 +389,7 @@ class Generation1(BuiltIn):
         handles = self.manager.block_tables
         shown = {}
         for seq, table in super().tables_of(wanted).items():
-            fake = self.encoders[seq].members[0] if seq in self.encoders else self.seqs.get(seq)
+            fake = self.encoders[seq].encoder if seq in self.encoders else self.seqs.get(seq)
             if seq % 2 == 0 and seq in handles:
                 table = [block.block_number for block in handles[seq]]
             base = self.config.num_gpu_blocks if fake is not None and fake.status is SequenceStatus.SWAPPED else 0

@@ -43,7 +43,13 @@ class BlockObjects(ManagerAdapter):
 
     name = "kvproof-objects"
     capabilities = replace(
-        BuiltIn.capabilities, images=False, counts_touched_blocks=True, swaps_encoders=False, records_kept=None
+        BuiltIn.capabilities,
+        images=False,
+        counts_touched_blocks=True,
+        swaps_encoders=False,
+        preempts_swapped_encoders=False,
+        records_kept=None,  # the pool of block objects grows, and does not shrink
+        common_blocks=False,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
@@ -208,7 +214,8 @@ class BlockObjects(ManagerAdapter):
         return self._swap(group, CPU, GPU)
 
     def _swap(self, group: int, source: Device, target: Device) -> list[Pair]:
-        moved = self.manager.swap(self._blocks(group), source, target)
+        blocks = [block for seq in self.groups[group] for block in self.block_tables[seq].blocks]  # null blocks too
+        moved = self.manager.swap(blocks, source, target)
         for seq in self.groups[group]:
             table = self.block_tables[seq]
             table.update(table.blocks)

@@ -64,6 +64,7 @@ class BuiltInScheduler(SchedulerAdapter):
     capabilities = replace(
         BuiltIn.capabilities,
         reset=False,
+        hits_whole_prompts=False,
         num_overtaken_max=8,
         policies=(FCFS,),
         reports_ends=True,
