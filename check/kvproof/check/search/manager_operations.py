@@ -11,7 +11,7 @@ from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.manager.base import Limits
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.search.operations_by_kind import OperationsByKind
-from kvproof.check.search.partings import Partings
+from kvproof.check.search.partings import NUM_GROUPS_OF_PARTINGS, Partings
 from kvproof.check.search.prompts import Chats, Prompts
 from kvproof.check.search.worlds import NUM_AT_A_TIME, has_large_sizes, side_stream
 from kvproof.spec.trace import Operation
@@ -64,7 +64,9 @@ class ManagerOperations(OperationsByKind):
         self.partings: Partings | None = None
         if config.caching and not is_large:
             partings = Partings(side_stream(random), self, subject.capabilities.fork)
-            self.partings = partings if partings.is_on else None
+            if partings.is_on:
+                self.partings = partings
+                self.judge.limits = self.judge.limits._replace(num_groups=max(num_groups_max, NUM_GROUPS_OF_PARTINGS))
 
     def draw(self) -> Operation | None:
         """The next operation; None if nothing is enabled."""

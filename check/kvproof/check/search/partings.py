@@ -19,8 +19,9 @@ from kvproof.check.search.prompts import Chats, Prompts
 from kvproof.spec.text.identity import item_at
 from kvproof.spec.trace import Operation
 
-RUN_SHARE = 1 / 4  # of the runs with a prefix cache: those with partings
-PARTING_SHARE = 0.15  # of the operations of such a run between steps: those that begin a parting
+RUN_SHARE = 1 / 3  # of the runs with a prefix cache: those with partings
+PARTING_SHARE = 0.25  # of the operations of such a run between steps: those that begin a parting
+NUM_GROUPS_OF_PARTINGS = 5  # there may be at least so many in such a run
 LIKELY_SHARE = 0.7  # of the tokens: those with which an earlier sequence went on
 
 
@@ -45,12 +46,16 @@ class Partings:
 
     def draw(self) -> Operation | None:
         """The next operation of a parting; None if the run goes on otherwise."""
-        operation = next(self.script, None)
-        if operation is not None or self.judge.worker.is_pending or not (self.can_fork and self.chats.latest):
+        if (operation := self._next()) is not None:
             return operation
-        if self.random.random() < PARTING_SHARE:
+        is_between_steps = not self.judge.worker.is_pending
+        if self.can_fork and self.chats.latest and is_between_steps and self.random.random() < PARTING_SHARE:
             self.script = self._parting()
-        return next(self.script, None)
+        return self._next()
+
+    def _next(self) -> Operation | None:
+        """The next operation of the parting that is enabled, if there is one."""
+        return next((operation for operation in self.script if self.judge.is_enabled(*operation)), None)
 
     def _parting(self) -> Iterator[Operation]:
         """Groups whose last block lacks one token arrive, are forked, and append in one step."""
@@ -80,27 +85,32 @@ class Partings:
         yield "run", 1
 
     def _all_but_one_of_a_block(self, earlier: ExpectedSequence) -> tuple[int, ...]:
-        """The first tokens of an earlier sequence, up to the last slot of a block; () if there are none."""
+        """The first tokens of an earlier sequence, up to the last slot of a block, if there are any.
+
+        If a block that the sequence filled is still cached, it is one of those.
+        """
         size = self.judge.config.block_size
         num_blocks = min(len(earlier.tokens), self.prompts.length_max) // size
         if earlier.images or not num_blocks:
             return ()
-        return tuple(earlier.tokens[: self.random.randint(1, num_blocks) * size - 1])
+        known = self._known()
+        filled = [count for count in range(1, num_blocks + 1) if earlier.identities[count * size - 1] in known]
+        return tuple(earlier.tokens[: self.random.choice(filled or range(1, num_blocks + 1)) * size - 1])
 
     def sampled(self, group: int) -> tuple[int, ...]:
-        """A token for each member of a group. Mostly the last one goes on as an earlier sequence did."""
-        members, random = self.judge.groups[group].members, self.random
-        shares = [*[1 - LIKELY_SHARE] * (len(members) - 1), LIKELY_SHARE]
-        return tuple(
-            self._known(seq) if random.random() < share else random.choice(self.prompts.values)
-            for seq, share in zip(members, shares, strict=True)
-        )
+        """A token for each member of a group. Mostly the last one goes on as an earlier sequence did, and no other."""
+        members, known = self.judge.groups[group].members, self._known()
+        return tuple(self._token(seq, known, is_last=seq is members[-1]) for seq in members)
 
-    def _known(self, seq: ExpectedSequence) -> int:
-        """A token with which the sequence goes on as a cached block does, if there is one."""
-        state, after, values = self.judge.state, self.judge.identities.after, self.prompts.values
-        known = {identity for b, row in enumerate(state.content) if state.computed[b] for identity in row}
-        for token in self.random.sample(values, len(values)):
-            if after(seq.last, item_at(len(seq.tokens), token, seq.images)) in known:
-                return token
+    def _token(self, seq: ExpectedSequence, known: set[int], is_last: bool) -> int:
+        after, values = self.judge.identities.after, self.prompts.values
+        if self.random.random() < LIKELY_SHARE:
+            place = len(seq.tokens)
+            ways = [(after(seq.last, item_at(place, token, seq.images)) in known, token) for token in values]
+            values = tuple(token for is_known, token in ways if is_known == is_last) or values
         return self.random.choice(values)
+
+    def _known(self) -> set[int]:
+        """The identities of all slots of computed blocks."""
+        state = self.judge.state
+        return {identity for b, row in enumerate(state.content) if state.computed[b] for identity in row}

@@ -29,7 +29,8 @@ PICTURES: tuple[tuple[str, int], ...] = (
     ("S", 3),
 )  # the name of an image determines its number of rows
 WITH_IMAGES = 0.8  # of the prompts that are long enough
-CHANGED_SHARE = 0.2  # of the prompts of a large world that repeat another: those that differ from it in one token
+LARGEST_BLOCKS = 64  # slots; prompts seldom fill such a block and differ within it
+CHANGED_SHARES = 0.2, 0.5  # of the prompts of a large world that repeat another: those that differ from it in one token
 SAME_CHAT = 0.8  # of the next turns, those with the adapter, salt and images of their chat
 NUM_IMAGES_MAX = 3  # of a prompt, in most runs
 KeyData = tuple[str | None, int, str | None]
@@ -64,6 +65,7 @@ class Prompts:
     def __init__(self, random: Random, config: Config, length_max: int) -> None:
         self.random, self.config, self.length_max = random, config, min(length_max, NUM_TOKENS_MAX)
         self.is_large = has_large_sizes(config)
+        self.changed_share = CHANGED_SHARES[config.block_size >= LARGEST_BLOCKS]
         self.values = draw_values(random)
         self.kept: list[tuple[int, ...]] = []
         self.num_left = NUM_TOKENS_OF_RUN_MAX
@@ -87,7 +89,7 @@ class Prompts:
         tokens = tuple(chat.tokens) if chat else ()
         if not tokens and self.kept and random.random() < 0.7:
             tokens = random.choice(self.kept)
-            if self.is_large and random.random() < CHANGED_SHARE:
+            if self.is_large and random.random() < self.changed_share:
                 at = min(len(tokens) - 1, self._place(len(tokens)))
                 tokens = (*tokens[:at], *self.some(1), *tokens[at + 1 :])
             if random.random() < 0.5:
