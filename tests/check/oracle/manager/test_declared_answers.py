@@ -1,4 +1,4 @@
-"""What a manager may declare: how many records it keeps, drafts in blocks of their own, whole prompts, common blocks."""
+"""What a manager may declare: how many records it keeps, drafts in own blocks, whole prompts, common blocks."""
 
 from typing import Any
 
