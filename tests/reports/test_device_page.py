@@ -1,6 +1,7 @@
 """The device page and the lines of a terminal: whole, of themselves, and honest about what failed."""
 
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -101,6 +102,16 @@ def test_the_page_shows_what_failed_what_was_missed_and_what_is_slower(result: R
     assert "-33.0 %" in page
     assert "2.13" in page
     assert "3 cases (1 passed, 1 skipped, 1 failed)" in re.sub(r"\s+", " ", page)
+
+
+def test_without_matplotlib_the_page_names_it_where_the_plots_would_be(
+    result: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    page = device_page(result)
+    assert "<svg" not in page
+    sentence = "<p>This plot needs matplotlib, which is not installed: pip install &#39;kvproof[device]&#39;</p>"
+    assert page.count(sentence) == 3
 
 
 def test_a_cell_of_the_matrix_is_as_bad_as_its_worst_case(result: Result) -> None:
