@@ -90,9 +90,8 @@ class Prompts:
         if not tokens and self.kept and random.random() < 0.7:
             tokens = random.choice(self.kept)
             if self.is_large and random.random() < self.changed_share:
-                at = min(len(tokens) - 1, self._place(len(tokens)))
-                tokens = (*tokens[:at], *self.some(1), *tokens[at + 1 :])
-            if random.random() < 0.5:
+                tokens = self._changed(tokens)
+            elif random.random() < 0.5:
                 tokens = tokens[: self._place(len(tokens))]
         if not tokens or random.random() < 0.5:
             count = self._num_more(max(1, self.length_max - len(tokens)))
@@ -103,6 +102,15 @@ class Prompts:
         if len(self.kept) < NUM_KEPT:
             self.kept.append(tokens)
         return tokens
+
+    def _changed(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """These tokens, but for one, which is often the last of a block: a manager may not look that far."""
+        size, num_blocks = self.config.block_size, len(tokens) // self.config.block_size
+        is_last_slot = num_blocks and self.random.random() < 0.5
+        place = size * self.random.randint(1, num_blocks) - 1 if is_last_slot else self._place(len(tokens))
+        at = min(len(tokens) - 1, place)
+        others = [token for token in self.values if token != tokens[at]] or [tokens[at] ^ 1]
+        return (*tokens[:at], self.random.choice(others), *tokens[at + 1 :])
 
     def _place(self, num_tokens: int) -> int:
         """A place in a prompt; in a large world often the end of a block, or the last slot before it."""
@@ -116,10 +124,9 @@ class Prompts:
         random, size = self.random, self.config.block_size
         if not self.is_large:
             return random.randint(1, limit if random.random() < 0.5 else min(limit, 2 * size))
-        count = log_uniform(random, 1, limit)
-        if random.random() < 0.3:  # whole blocks, or a token more or less
-            count += random.choice((-1, 0, 0, 1)) - count % size
-        return min(limit, max(1, count))
+        if random.random() < 0.5:  # whole blocks, or a token more or less
+            return min(limit, max(1, size * log_uniform(random, 1, limit // size + 1) + random.choice((-1, 0, 0, 1))))
+        return log_uniform(random, 1, limit)
 
     def key_and_images(self, num_tokens: int, chat: ExpectedSequence | None) -> tuple[KeyData, ImagesData]:
         """The key and images of a prompt of so many tokens; the next turn of a chat mostly has those of the chat."""

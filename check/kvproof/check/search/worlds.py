@@ -15,7 +15,7 @@ from kvproof.check.protocol.manager import Config
 BLOCK_SIZES = (1, 2, 2, 3, 4)
 NUM_BLOCKS_MIN = 3
 LARGE_SHARE = 1 / 8  # of the runs: those with large blocks, with many blocks, or with both
-LARGE_BLOCK_SIZES = (8, 16, 16, 32, 32, 64, 128, 256)
+LARGE_BLOCK_SIZES = (8, 16, 32, 64, 128, 256)
 LARGE_NUM_BLOCKS = (NUM_BLOCKS_MAX + 1, 2_048)
 LONG_LIVES = (1_000, 2_000, 4_000)  # operations
 LONG_SHARE, LARGE_LONG_SHARE = 1 / 64, 1 / 12  # of the small and of the large runs: those with a long life

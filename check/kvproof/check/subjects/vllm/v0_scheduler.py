@@ -10,10 +10,12 @@ The engine takes aborts between steps only. An abort within a step is carried ou
 Limits: a request has one sequence (so says the scheduler of these releases; several samples of one prompt are requests
 of their own there), no encoder, no images, no salts; preemption by swapping with chunked prompts is not driven, since
 requests are let in beside any number of swapped ones, and the scheduler gives up with an error when the host is full;
-the watermark is the manager's default, which is no block here.
+the watermark is the manager's default, which is no block here. No order of service is declared: with chunked prompts,
+decodes go before prompts in the queue of running requests, so what is preempted does not come back by arrival.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +27,6 @@ from kvproof.check.subjects.loading.stub_modules import StubObject
 from kvproof.check.subjects.vllm.v0_loader import STAND_INS as OF_THE_MANAGER
 from kvproof.check.subjects.vllm.v0_loader import ceil_div
 from kvproof.check.subjects.vllm.v0_observation import Pools, observation_of
-from kvproof.spec.text.budgets import FCFS
 
 
 class NoObjectCache:
@@ -125,7 +126,6 @@ class VllmV0Scheduler(SchedulerAdapter):
         chunked=True,
         adapters=True,
         same_step_hits=True,
-        policies=(FCFS,),
         reports_ends=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
@@ -133,6 +133,9 @@ class VllmV0Scheduler(SchedulerAdapter):
     def __init__(self, version: str) -> None:
         self.name = f"vllm-v0-scheduler {version}"
         self._release = release = import_scheduler(version)
+        lookahead_of = release.scheduler.Scheduler._get_num_lookahead_slots
+        if "scheduler_config" not in lookahead_of.__code__.co_names:  # from 0.10 on there is none
+            self.capabilities = replace(self.capabilities, lookahead=False)
         release.scheduler.time = StubObject(time=self._time, perf_counter=self._time)
 
     def _time(self) -> float:
