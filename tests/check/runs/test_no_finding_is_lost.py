@@ -32,6 +32,7 @@ from kvproof.reports.result import Check, Result
 from kvproof.spec.verdict import Exit, Verdict
 
 OTHERS = {"double_free_errors", "async_steps", "has_admission_query", "runs_ahead", "forks_itself"}
+OTHERS |= {"policies", "records_kept"}  # no booleans
 DECLARED: dict[str, Any] = {one.name: True for one in fields(Capabilities) if one.name not in OTHERS}
 EVERY = Capabilities(async_steps=1, **DECLARED)
 

@@ -147,7 +147,7 @@ class Saving:
         share = 1.0 if self._is_wanted(found.finding) else UNWANTED_SHARE
         bounds: dict[str, Any] = {
             "seconds": self.seconds * share,
-            "max_operations": int(self.max_operations * share),
+            "max_operations": min(int(self.max_operations * share), WITHOUT_LIMIT),  # a float rounds the limit up
         }
         strategy = STRATEGIES[level_of_config(found.config).name]
         return shortest(strategy, self.make, found, seed=self.seed, long=LONG, walks=NUM_WALKS_MAX, **bounds)
