@@ -29,10 +29,14 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 @dataclass(frozen=True)
 class Domain:
-    """The numbers from 0 up to `size`: a number, the name of a size, or None for a domain without end."""
+    """The numbers from 0 up to `size`: a number, the name of a size, or None for a domain without end.
+
+    is_signed: negative numbers are in the domain too.
+    """
 
     name: str
     size: str | int | None
+    is_signed: bool = False
 
     def __iter__(self) -> Iterator[int]:
         _read_only()
@@ -56,6 +60,7 @@ POOLS = Domain("Pool", 2)
 STATUSES = Domain("Status", 4)
 RANKS = Domain("Rank", "NUM_RANKS")  # places in an enumeration; without end when proved
 COUNTS = Domain("Count", None)
+WINDOWS = Domain("Window", None, is_signed=True)
 IDENTITIES = Domain("Identity", None)
 FLAGS = Domain("Flag", 2)
 STEPS = Domain("Step", "NUM_STEPS")  # firings of an operation, numbered; without end when proved
@@ -66,6 +71,7 @@ FlightId = Annotated[int, FLIGHTS]
 PoolId = Annotated[int, POOLS]
 Index = Annotated[int, INDEXES]
 Count = Annotated[int, COUNTS]
+Window = Annotated[int, WINDOWS]
 Slot = Annotated[int, SLOTS]
 Row = Annotated[list[int], SLOTS]
 Ages = Annotated[list[int], BLOCKS]  # a number for each block

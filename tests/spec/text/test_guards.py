@@ -31,7 +31,6 @@ ELSEWHERE = "no other entry of the sequence names the block"
 ONE_PLACE = "an identity covers what comes before it, so no sequence has it at two indexes; a proof needs the guard"
 IMPLIED: dict[tuple[str, str], str] = {
     **{(rule, ELSEWHERE): ONE_PLACE for rule in ("hit", "share", "follow_entry", "rehit_entry")},
-    ("admit", "the window is not negative"): "no count is",
     ("compute", "the tokens to compute have slots"): "no token is known where there is no slot",
     ("catch_up", "the tokens to read have slots"): "no token is known where there is no slot",
     ("follow_entry", "the sequence is being swapped"): "at rest the next entry is NONE, and no leader has it",

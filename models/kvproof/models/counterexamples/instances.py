@@ -38,7 +38,8 @@ class Instance(Universe):
     """Known sizes, except for tables and enumerations."""
 
     def contains(self, domain: Domain, term: Number) -> Truth:
-        return is_between(0, term, None if domain.size in WITHOUT_END else self.size(domain))
+        end = None if domain.size in WITHOUT_END else self.size(domain)
+        return domain.is_signed or is_between(0, term, end)
 
 
 @dataclass(frozen=True, eq=False)

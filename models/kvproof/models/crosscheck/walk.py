@@ -63,7 +63,8 @@ class Arguments:
         if get_origin(base) is list:
             return None
         if domain.size is None:
-            return range(self.least, int(self.names["BLOCK_SIZE"]) + 2)
+            end = int(self.names["BLOCK_SIZE"]) + 2
+            return range(-end if domain.is_signed else self.least, end)
         return range(int(self.names[domain.size]) if isinstance(domain.size, str) else domain.size)
 
     def _row(self, named: Mapping[str, Any]) -> list[int]:
@@ -92,7 +93,7 @@ def corrupted(random: Random, machine: Machine, state: State) -> State:
         values: list[int] = [False, True]
     else:
         size = machine.names[to.size] if isinstance(to.size, str) else to.size or machine.sizes.block_size + 2
-        values = list(range(-1, size))
+        values = list(range(-size if FIELDS[name].to.is_signed else -1, size))
     place = random.randrange(len(rows))
     rows[place] = random.choice([value for value in values if value != rows[place]])
     return found

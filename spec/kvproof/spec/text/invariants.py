@@ -52,7 +52,6 @@ def lengths_are_ordered(state: State) -> bool:
         and implies(state.num_filled[s] > 0, state.num_full[s] < state.num_blocks[s])
         and implies(not state.live[s], state.num_blocks[s] == 0)
         and (state.home[s] == GPU or state.home[s] == HOST)
-        and state.window[s] >= 0
         for s in SEQS
     )
 

@@ -16,6 +16,7 @@ from kvproof.spec.language import (
     Count,
     Row,
     SeqId,
+    Window,
     check,
     copied,
     put,
@@ -44,10 +45,9 @@ from kvproof.spec.text.steps import copy_block, gain, know, lose, may_read
 
 
 @rule
-def admit(state: State, seq: SeqId, window: Count) -> None:
+def admit(state: State, seq: SeqId, window: Window) -> None:
     """Create an empty sequence on the GPU."""
     require(not state.live[seq], "the sequence does not exist")
-    require(window >= 0, "the window is not negative")
     state.live[seq] = True
     state.home[seq] = GPU
     state.moving[seq] = NONE

@@ -17,6 +17,10 @@ not reused before the last access has landed (`flight_rules`). Each access is co
 
 NULL is not a block: it is the table entry of a block that the sliding window left or never needed.
 
+Layers attend to every earlier token, or to those in a sliding window, or, with *local attention*, to those in the same
+chunk of a fixed number of tokens. Then the window is as large as the part of the chunk that is there already. One
+number per sequence, `window`, says which: see `first_read`.
+
 A slot holds an *identity*: a number for the token and everything else that its KV depends on, which is all
 tokens before it, the adapter, the images with their positions, and the salt (`identity`). Two slots hold the
 same KV exactly when the identities are equal; nothing here is compared by a hash.
@@ -49,6 +53,7 @@ from kvproof.spec.language import (
     SEQS,
     SLOTS,
     STATUSES,
+    WINDOWS,
     derived,
     function,
     ghost,
@@ -98,7 +103,7 @@ class State:
     ending: list[bool] = real(SEQS, to=FLAGS, start=False)  # it is being freed: its entries are dropped, last first
     home: list[int] = real(SEQS, to=POOLS)  # the pool its blocks are in
     moving: list[int] = real(SEQS, to=INDEXES, start=NONE)  # entries before it have moved pools; NONE at rest
-    window: list[int] = real(SEQS, to=COUNTS)  # positions a token can read back to, itself included; 0: all
+    window: list[int] = real(SEQS, to=WINDOWS)  # how far back a token reads, see `first_read`
     table: list[list[int]] = real(SEQS, INDEXES, to=ENTRIES)  # logical block number -> block id
     num_blocks: list[int] = real(SEQS, to=INDEXES)  # entries of the table, those left and those reserved included
     first: list[int] = real(SEQS, to=INDEXES)  # entries before it were left by the sliding window, or skipped
@@ -200,11 +205,23 @@ def pool_of_entry(state: State, seq: int, index: int) -> int:
     return 1 - state.home[seq] if index < state.moving[seq] else state.home[seq]
 
 
+@function
+def first_read(position: int, window: int) -> int:
+    """The first position that the token at a position reads; negative if its window is not full.
+
+    window: 0 if tokens read all before them. A positive number is how many positions they read, their own included. A
+    negative number, -c, is local attention: positions are divided into chunks of c, and a token reads its own chunk.
+
+    Source: `get_num_skipped_tokens` of the managers of vLLM's V1 line.
+    """
+    return 0 if window == 0 else position + 1 - window if window > 0 else position // -window * -window
+
+
 @predicate
 def is_within(state: State, seq: int, index: int, window: int) -> bool:
     """With that window, a token that is not done yet reads a slot of the entry."""
-    return window == 0 or (index + 1) * BLOCK_SIZE + window > (
-        state.done_full[seq] * BLOCK_SIZE + state.done_filled[seq] + 1
+    return (index + 1) * BLOCK_SIZE > first_read(
+        state.done_full[seq] * BLOCK_SIZE + state.done_filled[seq], window
     )
 
 

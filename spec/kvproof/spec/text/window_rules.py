@@ -6,7 +6,7 @@ last computed blocks, as far back as the window reaches, must be hit. Before the
 the sequence is admitted with the smallest window, one token, and its window is widened after the hits.
 """
 
-from kvproof.spec.language import BLOCK_SIZE, INDEXES, NULL, Count, Row, SeqId, check, implies, require, rule, same
+from kvproof.spec.language import BLOCK_SIZE, INDEXES, NULL, Row, SeqId, Window, check, implies, require, rule, same
 from kvproof.spec.text.state import State, at_rest, can_still_be_read, holds, is_within, num_done, num_known
 from kvproof.spec.text.steps import know, lose
 
@@ -43,7 +43,7 @@ def skip(state: State, seq: SeqId, row: Row) -> None:
 
 
 @rule
-def widen(state: State, seq: SeqId, window: Count) -> None:
+def widen(state: State, seq: SeqId, window: Window) -> None:
     """Let later tokens read back as far as `window`."""
     require(at_rest(state, seq), "the sequence is live and not being swapped")
     require(state.window[seq] == 1, "a token reads only itself so far", "window-kept")
