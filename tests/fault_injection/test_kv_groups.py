@@ -33,7 +33,7 @@ class NoRoom(Exception):
 
 
 class HybridManager:
-    """Tables of each sequence, one for each KV group, over one pool; a window for each group, 0 for none."""
+    """Tables of each sequence, one for each KV group, over one pool; for each group a window, 0, or -c for chunks of c."""
 
     def __init__(self, num_blocks: int, block_size: int, windows: tuple[int, ...], caching: bool) -> None:
         self.block_size, self.windows, self.caching = block_size, windows, caching
@@ -48,6 +48,8 @@ class HybridManager:
         return group, tuple(tokens[: (index + 1) * self.block_size])
 
     def first_read(self, window: int, num_done: int) -> int:
+        if window < 0:
+            return num_done // -window * -window // self.block_size
         return max(0, num_done - window + 1) // self.block_size if window else 0
 
     def num_found(self, tokens: list[int]) -> int:
@@ -132,6 +134,7 @@ class Adapter(ManagerAdapter):
         window=True,
         caching=True,
         window_with_caching=True,
+        local_attention=True,
         chunked=True,
         kv_groups=True,
         window_drop_when_refused=True,
@@ -171,6 +174,7 @@ class Adapter(ManagerAdapter):
 
 HYBRID = {"kv_groups": ("full", "window"), "window": 3, "block_size": 2, "num_gpu_blocks": 12}
 CACHED = {"caching": True, "chunked": False}
+LOCAL = {"kv_groups": ("full", "local"), "window": None, "local_chunk": 3}  # a chunk that ends within a block
 
 
 @dataclass(frozen=True)
@@ -232,6 +236,30 @@ FAULTS = (
         {"admission-sound"},
     ),
     Fault(
+        "a chunk is left one block early",
+        "first_read",
+        "* -window // self.block_size",
+        "* -window // self.block_size + num_done // -window",
+        {"window-kept"},
+        LOCAL,
+    ),
+    Fault(
+        "a chunk is never left",
+        "first_read",
+        "return num_done // -window * -window // self.block_size",
+        "return 0",
+        {"window-kept"},
+        LOCAL,
+    ),
+    Fault(
+        "a hit needs no block of the chunk",
+        "num_found",
+        "range(self.first_read(window, num * self.block_size), num)",
+        "range(self.first_read(window, num * self.block_size) if window >= 0 else num, num)",
+        {"hit-computed", "sharing-equal", "window-kept"},
+        LOCAL | CACHED,
+    ),
+    Fault(
         "the window is kept in no group",
         "first_read",
         "if window else 0",
@@ -255,6 +283,14 @@ def test_one_wrong_line_is_found_and_named(fault: Fault, plant: Plant) -> None:
         short = shrink(Adapter(), found, SHORTEN_SECONDS_MAX)
         assert (len(short.operations) <= 12, short.finding.kind) == (True, found.finding.kind)
     assert run_on(Adapter(), short.config, short.operations) is None
+
+
+@pytest.mark.parametrize("chunk", [3, 4])
+def test_the_right_manager_with_local_attention_is_not_refuted(chunk: int) -> None:
+    fixed = HYBRID | LOCAL | {"caching": True, "local_chunk": chunk}
+    done = walk(MANAGERS, Adapter(), 2, max_operations=NUM_OPERATIONS, seconds=float("inf"), fixed=fixed)
+    assert (done.finding, done.num_operations) == (None, NUM_OPERATIONS)
+    assert {"local attention left an entry", "pool full", "hit", "hit past a window", "evict"} <= done.coverage.keys()
 
 
 @pytest.mark.parametrize("groups", [("full", "window"), ("window", "full"), ("full", "window", "window"), ("full",)])

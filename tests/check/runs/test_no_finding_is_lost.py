@@ -111,12 +111,13 @@ def is_refuted_again(make: Callable[[], Any], path: Path) -> bool:
 ON: dict[str, Any] = {"group_size": 2, "keys": 3, "images": True, "caching": True, "window": 3, "num_host_blocks": 4}
 ON |= {"lookahead": 2, "chunked": True, "watermark": 0.1, "num_gpu_blocks": 16, "block_size": 1}
 GROUPS = ON | {"kv_groups": ("full", "window")}
+LOCAL_GROUPS = ON | {"kv_groups": ("full", "local"), "window": None, "local_chunk": 3}
 ASYNC = {"transfers": False, "async_steps": 1, "num_host_blocks": 0, "group_size": 1}
 CASES: list[tuple[type[Willing], list[dict[str, Any]], set[str]]] = [
-    (WillingManager, [ON | {"cross": True}, GROUPS], {feature.field for feature in FEATURES}),
+    (WillingManager, [ON | {"cross": True}, GROUPS, LOCAL_GROUPS], {feature.field for feature in FEATURES}),
     (
         WillingScheduler,
-        [ON | {"cross": True, "transfers": True, "async_steps": 0}, GROUPS | ASYNC],
+        [ON | {"cross": True, "transfers": True, "async_steps": 0}, GROUPS | ASYNC, LOCAL_GROUPS | ASYNC],
         {*(feature.field for feature in FEATURES), "transfers", "async_steps"},
     ),
     (WillingPool, [{"caching": True}], {"caching"}),

@@ -51,7 +51,9 @@ NOTHING = Need(lambda facts: True, "")
 FORK = Need(lambda facts: facts.can.fork, "the subject cannot fork")
 SWAP = Need(lambda facts: facts.can.swap, "the subject cannot swap")
 COPIES = Need(lambda facts: facts.can.fork or facts.can.swap, "the subject copies nothing: no fork, no swap")
-WINDOW = Need(lambda facts: facts.can.window, "the subject has no sliding window")
+WINDOW = Need(
+    lambda facts: facts.can.window or facts.can.local_attention, "the subject has no sliding window, no local attention"
+)
 CACHE = Need(lambda facts: facts.can.caching, "the subject has no prefix cache")
 HITS = Need(
     lambda facts: facts.can.caching and facts.can.lost_hits is not None,

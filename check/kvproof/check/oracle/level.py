@@ -174,6 +174,7 @@ MANAGER_WITNESSES: Witnesses = {
     "copy-on-write": lambda can: can.fork,
     "reserve": lambda can: can.lookahead,
     "slide": lambda can: can.window,
+    "local attention left an entry": lambda can: can.local_attention,
     "hit past a window": lambda can: can.window_with_caching and can.window and can.caching,
     "promote": lambda can: can.caching,
     "mark_computed": lambda can: can.caching,

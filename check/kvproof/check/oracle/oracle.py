@@ -25,6 +25,7 @@ from kvproof.check.protocol.fault_attribution import StandInError, require_fault
 from kvproof.check.protocol.finding import CONTRACT, AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import (
     KINDS,
+    LOCAL,
     WINDOW,
     Capabilities,
     Config,
@@ -227,7 +228,7 @@ class Oracle:
 
     def num_blocks_kept(self, group: Group) -> int:
         """Blocks of the GPU that the group can never get: reserved ones and the null block."""
-        has_null = self.config.window is not None and group.members[0].status is not Status.WAITING
+        has_null = self.config.leaves_entries and group.members[0].status is not Status.WAITING
         kept: int = self.explainer.machine.function("blocks_kept")(len(self.explainer.observed.reserved), has_null)
         return kept
 
@@ -337,7 +338,7 @@ class Oracle:
 
         num_done: tokens that are computed; the next step reads back from there.
         """
-        if self.config.window is None:
+        if not self.config.leaves_entries:
             return
         state, entries_in_window = self.state, self.explainer.machine.function("entries_in_window")
         for part in seq.parts:
@@ -352,7 +353,8 @@ class Oracle:
                 first = operations.first_entry_read(self.config.block_size, num_done, part.window)
                 bound = min(bound, state.num_blocks[slot] - first + slack)
             if held > bound:
-                sentence = f"$sequence holds $observed blocks, a window of {part.window} $expected"
+                kind = f"a window of {part.window}" if part.window > 0 else f"attention in chunks of {-part.window}"
+                sentence = f"$sequence holds $observed blocks, {kind} $expected"
                 raise Finding("window-kept", sentence, call=context, expected=bound, observed=held, sequence=part.name)
 
     # Memory ---------------------------------------------------------------------------------------------------------
@@ -410,6 +412,10 @@ def check_kv_groups(config: Config, capabilities: Capabilities) -> None:
         raise Unsupported(f"KV groups are of {' or '.join(KINDS)}")
     if len(config.kv_groups) > 1 and (config.window is None) == (WINDOW in config.kv_groups):
         raise Unsupported("a window, and KV groups that have it, come together")
+    if len(config.kv_groups) > 1 and (config.local_chunk is None) == (LOCAL in config.kv_groups):
+        raise Unsupported("chunks of local attention, and KV groups that have them, come together")
+    if len(config.kv_groups) == 1 and config.window and config.local_chunk:
+        raise Unsupported("a single KV group has a window or local attention, not both")
     if len(config.kv_groups) > 1 and config.cross:
         raise Unsupported("an encoder and several KV groups are not judged together")
 

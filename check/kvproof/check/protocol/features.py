@@ -15,10 +15,12 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from kvproof.check.protocol.manager import FULL, WINDOW, Capabilities, Config, PromptKeys, Unsupported
+from kvproof.check.protocol.manager import FULL, LOCAL, WINDOW, Capabilities, Config, PromptKeys, Unsupported
 
 NUM_BLOCKS_MAX = 16  # of a configuration that is drawn, on each device and for each KV group
 KV_GROUPS = ((FULL, WINDOW), (FULL, WINDOW), (WINDOW, FULL), (FULL, WINDOW, WINDOW), (FULL, FULL))
+LOCAL_SHARE = 0.2  # of the configurations that can have local attention
+LOCAL_KV_GROUPS = ((FULL,), (FULL, LOCAL), (LOCAL, FULL), (FULL, LOCAL, LOCAL))
 
 
 def rank_of(value: Any) -> float:
@@ -63,14 +65,16 @@ class Feature(Setting):
     phrase: what a message calls the feature, to follow "has no". capability: the field of `Capabilities` that a subject
     must have for it. draw: a value, given a source of randomness, the fields drawn so far, and the fields that the user
     fixed; it is called only if the subject has the capability. draw_order: when it is drawn, because the random numbers
-    of a seed go to the features in turn. uses: whether a value makes use of the feature. argument: the argument of
-    `new` and `add` by which a prompt uses the feature, if the configuration only allows it.
+    of a seed go to the features in turn. is_drawn_apart: whether it gets other random numbers, so that a seed gives the
+    other features what it gave them before this one was added. uses: whether a value makes use of the feature.
+    argument: the argument of `new` and `add` by which a prompt uses the feature, if the configuration only allows it.
     """
 
     phrase: str = ""
     capability: str = ""
     draw: Draw = lambda random, drawn, fixed: None
     draw_order: int = 0
+    is_drawn_apart: bool = False
     uses: Callable[[Any], bool] = bool
     argument: str = ""
 
@@ -98,6 +102,17 @@ def one_or_fewer_kv_groups(groups: tuple[str, ...]) -> Iterable[tuple[str, ...]]
 def window_drawn(random: Random, drawn: Fields) -> int:
     """The tokens of a window: up to a little more than three blocks."""
     return random.randint(1, 3 * drawn["block_size"] + 1)
+
+
+def _local_chunk_drawn(random: Random, drawn: Fields, fixed: Fields) -> int | None:
+    """The tokens of a chunk, one to four blocks, in some of the configurations; where a group has it, in all."""
+    if "local_chunk" in fixed:
+        return fixed["local_chunk"]  # type: ignore[no-any-return]
+    groups = fixed.get("kv_groups", (FULL,))
+    is_possible = len(groups) == 1 and not fixed.get("window") and not drawn["drafting"]
+    if LOCAL not in groups and not (is_possible and random.random() < LOCAL_SHARE):
+        return None
+    return int(drawn["block_size"]) * random.randint(1, 4)
 
 
 def _kv_groups_drawn(random: Random, drawn: Fields, fixed: Fields) -> tuple[str, ...]:
@@ -207,6 +222,19 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         capability="window",
         draw=lambda random, drawn, fixed: window_drawn(random, drawn) if random.random() < 0.3 else None,
         draw_order=7,
+    ),
+    Feature(
+        "local_chunk",
+        lambda config: (
+            None,
+            *(config.block_size * num for num in smaller_sizes(1, (config.local_chunk or 0) // config.block_size)),
+        ),
+        least=1,
+        phrase="chunked local attention",
+        capability="local_attention",
+        draw=_local_chunk_drawn,
+        draw_order=13,
+        is_drawn_apart=True,
     ),
     Feature(
         "num_host_blocks",

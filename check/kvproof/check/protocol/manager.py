@@ -33,7 +33,8 @@ from kvproof.spec.text.budgets import PRIORITY
 from kvproof.spec.text.identity import Image, Key
 
 NULL_BLOCK = -1
-FULL, WINDOW = KINDS = "full", "window"  # what the layers of a KV group attend to: every token, or the last ones
+# What the layers of a KV group attend to: every token, the last ones, or those of the same chunk
+FULL, WINDOW, LOCAL = KINDS = "full", "window", "local"
 Pair = tuple[int, int]  # source block, target block
 
 
@@ -92,13 +93,24 @@ class Config:
     cross: bool = False  # groups may have an encoder sequence, with a cross-attention table
     kv_groups: tuple[str, ...] = (FULL,)  # one entry for each group of layers that has its own tables
     drafting: bool = False  # with a draft model: of the blocks found in the cache, the last is computed again
+    local_chunk: int | None = None  # tokens of a chunk of local attention: a token attends to its own chunk
 
     @property
     def windows(self) -> tuple[int, ...]:
-        """For each KV group, the tokens that its layers attend to, 0 for all. A single group has the window, if any."""
+        """For each KV group, how far back its layers attend, as `spec.text.state.first_read` takes it.
+
+        That is the number of tokens of a window, 0 for all tokens, and -c for chunks of c tokens. A single group has
+        the window or the chunks, if any.
+        """
         if len(self.kv_groups) == 1:
-            return (self.window or 0,)
-        return tuple((self.window or 0) if kind == WINDOW else 0 for kind in self.kv_groups)
+            return (self.window or -(self.local_chunk or 0),)
+        reach = {FULL: 0, WINDOW: self.window or 0, LOCAL: -(self.local_chunk or 0)}
+        return tuple(reach[kind] for kind in self.kv_groups)
+
+    @property
+    def leaves_entries(self) -> bool:
+        """Whether sequences give up blocks that their later tokens do not read."""
+        return self.window is not None or self.local_chunk is not None
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that differ from their defaults, by name."""
@@ -116,6 +128,7 @@ class Capabilities:
     window: bool = False  # attention may be limited to a sliding window of tokens
     caching: bool = False  # there is a prefix cache
     window_with_caching: bool = False  # both in one configuration
+    local_attention: bool = False  # attention in chunks, with and without a prefix cache
     lookahead: bool = False  # slots beyond the known tokens can be reserved
     chunked: bool = False  # a prompt may be computed in several steps
     adapters: bool = False  # prompts may name a LoRA adapter

@@ -18,7 +18,8 @@ Level = Literal["operations", "rules"]
 class Scope:
     """The bounds of one exhaustive search.
 
-    num_tokens: of one sequence. block_size: tokens of a block. window: tokens that a sequence attends to, 0 for all.
+    num_tokens: of one sequence. block_size: tokens of a block. window: tokens that a sequence attends to, 0 for all,
+    and -c for chunks of c tokens with local attention.
     lookahead: slots that an append reserves beyond its token; at the level of rules, whether entries can be reserved.
     kv_groups: as in a configuration; only subjects have several. num_flights: accesses of one block, by steps and
     transfers, that can be pending at once. level: whether one transition is a rule or a whole operation. reserving:
@@ -59,7 +60,8 @@ class Scope:
             block_size=self.block_size,
             num_gpu_blocks=self.num_gpu_blocks,
             num_host_blocks=self.num_host_blocks if self.swap else 0,
-            window=self.window or None,
+            window=self.window if self.window > 0 else None,
+            local_chunk=-self.window if self.window < 0 else None,
             caching=self.caching,
             lookahead=self.lookahead,
             kv_groups=self.kv_groups,
@@ -92,10 +94,13 @@ SCOPES: dict[str, Scope] = {
     "flights": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4, num_flights=2),
     "transfers": Scope(2, 1, num_seqs=2, num_tokens=2, block_size=1, swap=True, num_flights=2),
     "transfers-of-tails": Scope(2, 2, num_seqs=2, num_tokens=3, swap=True, num_flights=2),
+    "local-attention": Scope(num_gpu_blocks=4, num_seqs=2, num_tokens=6, window=-3),
+    "local-attention-and-cache": Scope(3, num_tokens=3, block_size=1, caching=True, window=-2, fork=False),
     "rules-tables": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4, level="rules"),
     "rules-three-sequences": Scope(num_gpu_blocks=3, num_seqs=3, num_tokens=2, level="rules"),
     "rules-lookahead": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=2, lookahead=2, level="rules"),
     "rules-window": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4, window=1, level="rules"),
+    "rules-local-attention": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4, window=-2, level="rules"),
     "rules-swap": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=2, swap=True, level="rules"),
     "rules-cache": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, caching=True, reserving=True, level="rules"),
     "rules-flights": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2, num_flights=2, level="rules"),

@@ -173,6 +173,7 @@ def subject_stage(
 SPECIFICATION_SCOPES = {name: SCOPES[name] for name in ("tables-5x3x8", "lookahead", "swap", "cache")} | {
     "window": Scope(4, num_seqs=3, num_tokens=4, window=2),
     "window-and-cache": Scope(2, num_seqs=2, num_tokens=3, block_size=1, caching=True, window=2, fork=False),
+    "local-attention": SCOPES["local-attention"],
     "cache-and-swap": Scope(2, 2, num_seqs=2, num_tokens=1, block_size=1, caching=True, swap=True),
     "flights": SCOPES["flights"],
     "transfers": SCOPES["transfers"],

@@ -12,7 +12,7 @@ import msgspec
 
 from kvproof.check.oracle.firing import num_entries_max
 from kvproof.check.oracle.level import require_possible
-from kvproof.check.protocol.features import NUM_BLOCKS_MAX, in_draw_order, window_drawn
+from kvproof.check.protocol.features import LOCAL_KV_GROUPS, NUM_BLOCKS_MAX, in_draw_order, window_drawn
 from kvproof.check.protocol.manager import FULL, WINDOW, Capabilities, Config, PromptKeys
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.search.prompts import NUM_TOKENS_MAX
@@ -38,10 +38,15 @@ def draw(
         "block_size": fixed.get("block_size", block_size),
         "num_gpu_blocks": fixed.get("num_gpu_blocks", num_blocks),
     }
+    others = Random(hash(random.getstate()[1]))  # for what is drawn apart
     for feature in in_draw_order():
         drawn[feature.field] = feature.off
         if feature.can_be_had(capabilities):
-            drawn[feature.field] = feature.draw(random, drawn, fixed)
+            drawn[feature.field] = feature.draw(others if feature.is_drawn_apart else random, drawn, fixed)
+    if drawn["local_chunk"]:
+        drawn |= {"window": None, "drafting": False}
+        if "kv_groups" not in fixed:
+            drawn["kv_groups"] = others.choice(LOCAL_KV_GROUPS) if capabilities.kv_groups else (FULL,)
     if len(groups := drawn["kv_groups"]) > 1:
         drawn["num_gpu_blocks"] = max(num_blocks, random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX * len(groups)))
         drawn["window"] = window_drawn(random, drawn) if WINDOW in groups else None

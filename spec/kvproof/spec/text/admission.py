@@ -8,7 +8,7 @@ Source: `AllocStatus` and `BlockSpaceManager` of vLLM's V0 line.
 """
 
 from kvproof.spec.language import BLOCK_SIZE, POOLS, SEQS, function, predicate
-from kvproof.spec.text.state import GPU, USED, State
+from kvproof.spec.text.state import GPU, USED, State, first_read
 
 
 @function
@@ -121,10 +121,16 @@ def have_slots(num_blocks: int, num_tokens: int, num_lookahead: int) -> bool:
 
 
 @function
+def entries_passed(num_before: int) -> int:
+    """Table entries to give up, if `num_before` entries are before those in reach: all but two."""
+    return num_before - 2 if num_before > 2 else 0
+
+
+@function
 def entries_in_window(num_done: int, num_slots: int, window: int) -> int:
-    """Table entries that a sequence with a window of `window` tokens may hold: those in reach, and two more."""
-    return (
-        blocks_for(num_slots)
-        if num_done // BLOCK_SIZE <= window // BLOCK_SIZE + 2
-        else blocks_for(num_slots) - (num_done // BLOCK_SIZE - (window // BLOCK_SIZE + 2))
+    """Table entries that a sequence with this window may hold: those in reach, and two more."""
+    return blocks_for(num_slots) - (
+        entries_passed(first_read(num_done, window) // BLOCK_SIZE)
+        if window < 0
+        else entries_passed(num_done // BLOCK_SIZE - window // BLOCK_SIZE)
     )

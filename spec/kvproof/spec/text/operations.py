@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kvproof.spec.text.state import EVICTABLE, FREE, NONE, USED, State
+from kvproof.spec.text.state import EVICTABLE, FREE, NONE, USED, State, first_read
 
 RuleCall = tuple[str, tuple[Any, ...]]  # the name of a rule, and its arguments after the state
 Program = Iterator[RuleCall]
@@ -282,8 +282,8 @@ def hittable_identities(state: State, blocks: Iterable[int], is_same_step: bool)
 
 
 def first_entry_read(block_size: int, num_done: int, window: int) -> int:
-    """The first entry that the tokens after the first `num_done` ones read. window: in tokens, 0 for no window."""
-    return max(0, (num_done + 1 - window) // block_size) if window else 0
+    """The first entry that the tokens after the first `num_done` ones read. window: as `first_read` takes it."""
+    return max(0, first_read(num_done, window) // block_size)
 
 
 def entry_not_hittable(

@@ -220,9 +220,7 @@ def first_read(position: int, window: int) -> int:
 @predicate
 def is_within(state: State, seq: int, index: int, window: int) -> bool:
     """With that window, a token that is not done yet reads a slot of the entry."""
-    return (index + 1) * BLOCK_SIZE > first_read(
-        state.done_full[seq] * BLOCK_SIZE + state.done_filled[seq], window
-    )
+    return (index + 1) * BLOCK_SIZE > first_read(state.done_full[seq] * BLOCK_SIZE + state.done_filled[seq], window)
 
 
 @predicate

@@ -142,6 +142,12 @@ def window_left_an_entry(state: State, rule: str, arguments: Arguments) -> bool:
 
 
 @_witness(SEEN_BEFORE, "slide")
+def chunk_left_an_entry(state: State, rule: str, arguments: Arguments) -> bool:
+    """A token begins a new chunk of local attention, and the sequence leaves an entry of an earlier one."""
+    return state.window[arguments[0]] < 0
+
+
+@_witness(SEEN_BEFORE, "slide")
 def window_left_a_shared_block(state: State, rule: str, arguments: Arguments) -> bool:
     """The sliding window leaves an entry whose block another sequence keeps."""
     seq = arguments[0]

@@ -76,7 +76,7 @@ def test_groups_are_kept_by_name_and_the_scopes_of_a_hunt_with_them() -> None:
         "kv-groups-and-cache-6x1x3",
     }
     assert fixed_fields(["kv_groups=full"]) == {"kv_groups": ["full"]}
-    with pytest.raises(UsageError, match="kv_groups are of full or window"):
+    with pytest.raises(UsageError, match="kv_groups are of full or window or local"):
         fixed_fields(["kv_groups=full,half"])
 
 

@@ -34,6 +34,7 @@ PINNED = {
     "swap": (1284, 9752, 14),
     "cache": (425, 9160, 8),
     "window-and-cache": (696, 10261, 12),
+    "local-attention": (335, 1353, 20),
     "flights": (1015, 4685, 16),
     "transfers": (690, 4179, 15),
     "rules-lookahead": (1641, 10312, 14),
@@ -72,7 +73,16 @@ def unexercised(searches: Iterable[SearchResult]) -> list[str]:
 
 def test_small_scopes_together_fire_every_rule_and_meet_every_witness() -> None:
     scopes = [
-        SCOPES[name] for name in ("tables-4x3x6", "rules-lookahead", "window-and-swap", "swap", "flights", "transfers")
+        SCOPES[name]
+        for name in (
+            "tables-4x3x6",
+            "rules-lookahead",
+            "window-and-swap",
+            "local-attention",
+            "swap",
+            "flights",
+            "transfers",
+        )
     ]
     scopes += [SCOPES["rules-cache"], FOR_REHITS, FOR_HITS_PAST_A_WINDOW, FOR_LATE_WRITES]
     assert unexercised(map(explored, scopes)) == []

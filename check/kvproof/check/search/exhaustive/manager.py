@@ -46,6 +46,7 @@ HUNTED_SCOPES = (
         "kv-groups-and-cache-6x1x3": Scope(
             6, num_seqs=1, num_tokens=3, block_size=1, caching=True, window=2, fork=False, kv_groups=("full", "window")
         ),
+        "local-attention-4x1x4": Scope(4, num_seqs=1, num_tokens=4, block_size=1, caching=True, window=-2),
         "tables-3x2x4": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4),
         "cache-2x2x3": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=3, caching=True),
         "swap-2+2x2x3": Scope(num_gpu_blocks=2, num_host_blocks=2, num_seqs=2, num_tokens=3, swap=True),

@@ -17,7 +17,7 @@ from kvproof.check.search.exhaustive.breadth_first import Operation
 from kvproof.spec.native import Machine
 from kvproof.spec.text import operations
 from kvproof.spec.text.operations import Program, holds_content, row_of
-from kvproof.spec.text.state import EVICTABLE, FREE, GPU, NONE, State
+from kvproof.spec.text.state import EVICTABLE, FREE, GPU, NONE, State, first_read
 
 Twins = dict[int, int]  # a cached block for a table entry, or for a block that moves
 
@@ -43,7 +43,7 @@ def prompts(
     rows = [row_of(prompt, index, size) for index in range(len(prompt) // size)]
     found = {i: _found(state, gpu, row) for i, row in enumerate(rows) if i >= first} if scope.caching else {}
     hits = {index: [b for b in found[index] if state.computed[b]] for index in range(first, num_hit)}
-    can_skip = not first or first * size + scope.window <= num_hit * size + 1
+    can_skip = first * size <= max(0, first_read(num_hit * size, scope.window))
     for sought in [hits, found | hits] if any(found[i] for i in found if i >= num_hit) else [hits]:
         for twins in _choices(sought):
             num_taken = num_entries - first - len(twins)

@@ -5,8 +5,9 @@ The manager has no admission query: `allocate_slots` returns slots or None. The 
 allocates; when a step is done, it sets what the request has computed. Differences between releases are read from
 signatures, once, in `Calls`.
 
-KV cache groups are of full attention or of a sliding window, of one width, and have blocks of one size. From 0.9.1 on a
-manager has several of them; older releases, with the prefix cache, combine full attention with one other kind only.
+KV cache groups are of full attention, of a sliding window of one width, or of local attention in chunks of one size.
+All have blocks of one size. From 0.9.1 on a manager has several of them; older releases, with the prefix cache, combine
+full attention with one other kind only.
 
 Limits: no other kinds of attention; no external tokens; no watermark (from 0.30 on, the scheduler has it).
 """
@@ -26,6 +27,7 @@ from kvproof.check.protocol.manager import (
     Scheduled,
 )
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
+from kvproof.check.subjects.loading import partial_import
 from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
 from kvproof.check.subjects.vllm.v1_loader import content_hash, import_release
 from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, call_with, with_groups
@@ -65,6 +67,12 @@ def eviction_policy(utils: Any) -> str:
     return EMPTY_FIRST_LRU if hasattr(utils.FreeKVCacheBlockQueue, "prepend_n") else SEQUENCE_LRU
 
 
+def keeps_last_cached() -> bool:
+    """Whether local attention keeps its last cached block, read or not: up to 0.11.0."""
+    kinds = partial_import.module_of("vllm", "v1.core.single_type_kv_cache_manager")
+    return not hasattr(kinds.ChunkedLocalAttentionManager, "get_num_skipped_tokens")
+
+
 class VllmV1(ManagerAdapter):
     """`KVCacheManager`."""
 
@@ -79,11 +87,13 @@ class VllmV1(ManagerAdapter):
         if hasattr(release.utils, "init_none_hash"):
             release.utils.init_none_hash(content_hash)
         has_groups = self._by_config and hasattr(release.manager, "get_kv_cache_coordinator")  # from 0.9.1
+        has_local = has_groups and hasattr(release.interface, "ChunkedLocalAttentionSpec")  # from 0.10
         self.capabilities = Capabilities(
             has_admission_query=False,
             window=self._by_config and hasattr(release.interface, "SlidingWindowSpec"),
             caching=True,
             window_with_caching=True,
+            local_attention=has_local,
             lookahead=calls.takes_lookahead,
             chunked=True,
             adapters="lora" in hashed,
@@ -94,7 +104,7 @@ class VllmV1(ManagerAdapter):
             same_step_hits=True,
             lost_hits=0 if has_groups else None,
             refusal_slack=0 if has_groups else None,
-            window_slack=0 if has_groups else None,
+            window_slack=int(has_local and keeps_last_cached()) if has_groups else None,
             eviction=eviction_policy(release.utils) if has_groups else "",
             kv_groups=has_groups,
             drafting="use_eagle" in calls.options,

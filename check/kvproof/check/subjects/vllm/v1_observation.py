@@ -62,7 +62,11 @@ class ManagerReader:
 
 
 def cache_config(interface: Any, config: Config) -> Any:
-    """A `KVCacheConfig` of groups with full attention or with a sliding window."""
+    """A `KVCacheConfig` of groups with full attention, a sliding window or chunks of local attention.
+
+    Raises Unsupported for local attention with drafting, and with chunks that are not of whole blocks: vLLM asserts
+    that it has neither (`ChunkedLocalAttentionManager`, `make_local_attention_virtual_batches`).
+    """
     import torch
 
     wanted: dict[str, Any] = {
@@ -72,10 +76,18 @@ def cache_config(interface: Any, config: Config) -> Any:
         "dtype": torch.float16,
         "use_mla": False,
     }
+    if (config.local_chunk or 0) % config.block_size:
+        raise Unsupported(f"a chunk of {config.local_chunk} tokens is not of whole blocks of {config.block_size}")
+    if config.local_chunk and config.drafting:
+        raise Unsupported("drafting with local attention")
     groups = []
     for number, window in enumerate(config.windows):
-        kind = interface.SlidingWindowSpec if window else interface.FullAttentionSpec
-        spec = call_with(kind, wanted | {"sliding_window": window or None})
+        kind = "SlidingWindowSpec" if window > 0 else "ChunkedLocalAttentionSpec" if window else "FullAttentionSpec"
+        reach = {
+            "sliding_window": window if window > 0 else None,
+            "attention_chunk_size": -window if window < 0 else None,
+        }
+        spec = call_with(getattr(interface, kind), wanted | reach)
         groups.append(interface.KVCacheGroupSpec([f"layer {number}"], spec))
     parts = {"num_blocks": config.num_gpu_blocks, "tensors": {}, "kv_cache_tensors": [], "kv_cache_groups": groups}
     return call_with(interface.KVCacheConfig, parts)
