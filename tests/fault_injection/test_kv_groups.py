@@ -33,7 +33,7 @@ class NoRoom(Exception):
 
 
 class HybridManager:
-    """Tables of each sequence, one for each KV group, over one pool; for each group a window, 0, or -c for chunks of c."""
+    """Tables of each sequence, one for each KV group, over one pool. windows: as in `Config.windows`."""
 
     def __init__(self, num_blocks: int, block_size: int, windows: tuple[int, ...], caching: bool) -> None:
         self.block_size, self.windows, self.caching = block_size, windows, caching

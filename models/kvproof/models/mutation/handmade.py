@@ -45,7 +45,8 @@ FAULTS: dict[str, tuple[Change, ...]] = {
         ("compute", "require(has_arrived(state, seq),", "require(True or has_arrived(state, seq),"),
     ),
     "launch pins nothing": (("launch", "pin(state, flight, block)", "state.uses[flight] = block"),),
-    "window off by one": (("is_within", "+ 1)", "+ 2)"),),
+    "window off by one": (("first_read", "position + 1 - window", "position + 2 - window"),),
+    "chunk off by one": (("first_read", "position - position % -window", "position + 1 - position % -window"),),
     "theorem: at rest, True": (("at_rest_every_block_is_unused", "", "return True"),),
     "theorem: positive free counter, True": (("positive_free_count_means_a_free_block", "", "return True"),),
     "theorem: at rest, a tautology": (

@@ -52,7 +52,9 @@ class Universe:
         return domain.size
 
     def contains(self, domain: Domain, term: Number) -> Truth:
-        return domain.is_signed or is_between(0, term, self.size(domain))
+        if domain.is_signed:
+            return True
+        return is_between(0, term, self.size(domain))
 
     def members(self, domain: Domain) -> range | None:
         """The members of the domain; None if its size is unknown or it has no end."""

@@ -214,7 +214,7 @@ def first_read(position: int, window: int) -> int:
 
     Source: `get_num_skipped_tokens` of the managers of vLLM's V1 line.
     """
-    return 0 if window == 0 else position + 1 - window if window > 0 else position // -window * -window
+    return 0 if window == 0 else position + 1 - window if window > 0 else position - position % -window
 
 
 @predicate
