@@ -190,7 +190,7 @@ class SpecificationCheck:
         contains = self.crosscheck.evaluators.of(parameter.known, [parameter.value]).under(first.values)
         (size,), (has_end,) = shape(first.machine, [parameter.domain])
         for number in range(-2, size + 3):
-            is_member = 0 <= number and (not has_end or number < size)
+            is_member = parameter.domain.is_signed or (0 <= number and (not has_end or number < size))
             self._require(contains(number), is_member, f"{parameter.domain.name} {number}", first)
 
     def _require(self, symbolic: object, native: object, place: str, situation: Situation) -> None:
