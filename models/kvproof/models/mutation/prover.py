@@ -7,13 +7,13 @@ when it was before, and leaves the same values in every field except ghost field
 asked.
 """
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import z3
 
 from kvproof.models.mutation.operators import Mutant, changed
-from kvproof.models.proofs.contracts import obligations as contracts
+from kvproof.models.proofs.contracts import contract_obligations
 from kvproof.models.proofs.induction import Induction, Rule, guards, hypotheses
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.translation.dependencies import reached
@@ -21,11 +21,13 @@ from kvproof.models.translation.rules import Outcome
 from kvproof.models.translation.terms import conjunction, equal
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
-from kvproof.spec.language import COLLECTED
+from kvproof.spec.contract_texts import CONTRACTS
+from kvproof.spec.language import COLLECTED, Contract, Least
 from kvproof.spec.native import FIELDS
 
 EFFORT_MAX = 1_500_000  # in Z3's units: more than twice what any obligation of a rule takes
 EQUIVALENCE = "equivalence"
+Build = Callable[[Induction], Iterable[Obligation]]
 
 
 class MutantProver:
@@ -34,22 +36,26 @@ class MutantProver:
     def __init__(self) -> None:
         self.text = specification()
         self.induction = Induction(Translator(text=self.text))
-
-    @cached_property
-    def contract_obligations(self) -> dict[str, Obligation]:
-        """The obligations of the contracts, by name, for the unchanged specification."""
-        return {one.id: one for one in contracts()}
+        self._before: dict[str, dict[str, Obligation]] = {}  # by rule or contract, of the unchanged specification
 
     def killer(self, mutant: Mutant) -> str:
         """The name of an obligation that is not proved for the mutant; empty if all are proved."""
         text = self.text.replaced(mutant.function, changed(mutant))
         induction = self._of(text)
-        for rule in self._rules(mutant):
-            before = {one.id: one for one in self.induction.rule(rule)}
-            found = first_open(before, list(induction.rule(rule)))
-            if found:
+        for name, build in self._groups(mutant):
+            if name not in self._before:
+                self._before[name] = {one.id: one for one in build(self.induction)}
+            if found := first_open(self._before[name], list(build(induction))):
                 return found
-        return first_open(self.contract_obligations, list(contracts(text)))
+        return ""
+
+    def _groups(self, mutant: Mutant) -> Iterator[tuple[str, Build]]:
+        """The rules and contracts that use the changed function; the obligations of all others are as before."""
+        for rule in self._rules(mutant):
+            yield rule.__name__, partial(Induction.rule, rule=rule)
+        for contract in CONTRACTS:
+            if self._is_used(mutant, functions_of(contract)):
+                yield contract.name, partial(contract_obligations, contract=contract)
 
     def is_equivalent(self, mutant: Mutant) -> bool:
         """Whether every rule that uses the changed function is proved to be equivalent to the original."""
@@ -69,7 +75,10 @@ class MutantProver:
         return induction
 
     def _rules(self, mutant: Mutant) -> list[Rule]:
-        return [rule for rule in COLLECTED.rules if mutant.function in reached(self.text, rule.__name__)]
+        return [rule for rule in COLLECTED.rules if self._is_used(mutant, [rule.__name__])]
+
+    def _is_used(self, mutant: Mutant, names: list[str]) -> bool:
+        return any(mutant.function in reached(self.text, name) for name in names)
 
     def _equalities(self, rule: Rule, text: Text) -> Iterator[Obligation]:
         name, before = rule.__name__, self.induction.before
@@ -95,6 +104,15 @@ class MutantProver:
             same = equal(ours.state.maps[field_name].read(*at), theirs.state.maps[field_name].read(*at))
             known = enabled + hypotheses([("indexes", within)])
             yield Obligation(EQUIVALENCE, name, f"the same {field_name}", "well-defined", known, same)
+
+
+def functions_of(contract: Contract) -> list[str]:
+    """The functions and rules that a contract names."""
+    named = [contract.name, contract.precondition, contract.variant, contract.loop_invariant, contract.can_choose]
+    named += [name for firing in contract.firings for name in firing]
+    for witness in (one for of_rule in contract.witnesses.values() for one in of_rule.values()):
+        named += [witness.some, witness.among, witness.before] if isinstance(witness, Least) else [witness]
+    return [name for name in named if name is not None]
 
 
 def first_open(before: dict[str, Obligation], now: list[Obligation]) -> str:

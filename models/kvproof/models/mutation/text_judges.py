@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from kvproof.models.mutation.prover import first_open
+from kvproof.models.mutation.prover import first_open, functions_of
 from kvproof.models.mutation.weakenings import Weakening
 from kvproof.models.pin import Pin, pinned_lines, subject_of
 from kvproof.models.proofs import contracts, induction
@@ -19,7 +19,7 @@ from kvproof.models.translation.dependencies import reached
 from kvproof.models.translation.text import specification
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.contract_texts import CONTRACTS
-from kvproof.spec.language import COLLECTED, Contract, Least
+from kvproof.spec.language import COLLECTED
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,3 @@ def _claims(made: Induction) -> Iterator[Obligation]:
     yield from made.initial()
     yield from made.theorems()
     yield from made.claims_are_defined()
-
-
-def functions_of(contract: Contract) -> list[str]:
-    """The functions and rules that a contract names."""
-    named = [contract.name, contract.precondition, contract.variant, contract.loop_invariant, contract.can_choose]
-    named += [name for firing in contract.firings for name in firing]
-    for witness in (one for of_rule in contract.witnesses.values() for one in of_rule.values()):
-        named += [witness.some, witness.among, witness.before] if isinstance(witness, Least) else [witness]
-    return [name for name in named if name is not None]
