@@ -65,6 +65,8 @@ def test_hits_copies_swaps_and_tables_are_described() -> None:
             f"tables {[10**9] * 6} and [2]\nexpected: {[10**9] * 6}\nobserved: [2]",
         ),
         (Finding("p", "block $observed of $expected", expected=3, observed=7), "block 7 of 3"),
+        (Finding("p", "overtaken", expected=0, observed=1), "overtaken"),
+        (Finding("p", "it is $observed", expected=0, observed=1), "it is 1\nexpected: 0   observed: 1"),
     ],
 )
 def test_a_finding_is_in_the_words_of_the_steps(finding: Finding, text: str) -> None:

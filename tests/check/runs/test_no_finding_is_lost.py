@@ -79,6 +79,9 @@ class WillingScheduler(Willing):
     add_request = abort = launch = complete = elsewhere = arrived = Willing._call
     schedule = Willing._fail
 
+    def ended(self) -> dict[int, str]:
+        return {}
+
 
 class WillingPool(Willing):
     share = free = cache = Willing._call

@@ -47,7 +47,7 @@ class Finding(Exception):
     def comparison(self) -> str:
         """What was expected beside what was observed; empty if the finding does not compare two values."""
         expected, observed = self.sentence.find("$expected"), self.sentence.find("$observed")
-        if self.expected is None or self.observed is None or expected > observed:
+        if self.expected is None or self.observed is None or observed < max(expected, 0):
             return ""
         lines = f"expected: {self.expected}", f"observed: {self.observed}"
         return (COLUMN_GAP if sum(map(len, lines)) <= LINE_CHARACTERS else "\n").join(lines)
