@@ -141,6 +141,8 @@ class VllmV1Scheduler(SchedulerAdapter):
     def make(self, config: SchedulerConfig) -> Any:
         if config.transfers and (config.window or len(config.kv_groups) > 1):
             raise Unsupported("transfers only with one group of full attention")
+        if not config.chunked and config.max_num_batched_tokens < config.max_model_len:
+            raise Unsupported("without chunked prompts, a step has room for one of max_model_len")
         # The engine takes prompts that are shorter than its length; the judge those of at most its own.
         self._length = config.max_model_len + 1
         self._connector = Connector(config.sends_aborted)
