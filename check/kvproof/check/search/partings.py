@@ -5,6 +5,9 @@ up that a copy of the same step still reads. Random runs meet this too seldom: s
 a block is full, and append in one step. So a run with partings now and then does a whole parting, operation by
 operation. What was drawn for the run otherwise comes in between partings.
 
+Where prompts are computed in chunks, a group also overtakes another one: it fills a block whose content the other has
+announced, and not computed.
+
 In the other operations of the run, sampling is greedy, as with temperature 0: a sequence mostly goes on as an earlier
 one with equal tokens did.
 """
@@ -21,6 +24,7 @@ from kvproof.spec.trace import Operation
 
 RUN_SHARE = 1 / 3  # of the runs with a prefix cache: those with partings
 PARTING_SHARE = 0.25  # of the operations of such a run between steps: those that begin a parting
+CHUNKED_SHARE = 0.5  # of the partings where prompts are computed in chunks: those of a prompt and its beginning
 NUM_GROUPS_OF_PARTINGS = 5  # there may be at least so many in such a run
 LIKELY_SHARE = 0.7  # of the tokens: those with which an earlier sequence went on
 
@@ -50,7 +54,8 @@ class Partings:
             return operation
         is_between_steps = not self.judge.worker.is_pending
         if self.can_fork and self.chats.latest and is_between_steps and self.random.random() < PARTING_SHARE:
-            self.script = self._parting()
+            is_chunked = self.judge.config.chunked and self.random.random() < CHUNKED_SHARE
+            self.script = self._overtaking() if is_chunked else self._parting()
         return self._next()
 
     def _next(self) -> Operation | None:
@@ -82,6 +87,26 @@ class Partings:
                 yield "sample", group, self.sampled(group)
         for group in groups:
             yield "append", group
+        yield "run", 1
+
+    def _overtaking(self) -> Iterator[Operation]:
+        """A long prompt is computed in chunks; a group whose prompt is its beginning fills the next block first."""
+        random, size, judge = self.random, self.judge.config.block_size, self.judge
+        num_blocks = random.randint(1, 3)
+        tokens = self.prompts.some(num_blocks * size + random.randint(0, size))
+        begun = tokens[: random.randint(1, num_blocks) * size - 1]
+        if not begun:
+            return
+        for prompt, chunk in ((tokens, 1), (begun, len(begun))):
+            self.run.num_groups += 1
+            self.run.num_seqs += 1
+            yield "new", self.run.num_groups, (self.run.num_seqs,), prompt, (None, 0, None), ()
+            yield "admit", self.run.num_groups, chunk
+            yield "run", 1
+        group = self.run.num_groups
+        if group in judge.groups:
+            yield "sample", group, (tokens[len(begun)],)
+        yield "append", group
         yield "run", 1
 
     def _all_but_one_of_a_block(self, earlier: ExpectedSequence) -> tuple[int, ...]:
