@@ -35,6 +35,7 @@ def exit_code(script: str, subject: str) -> int:
     [
         ("vllm_image_position_not_in_key.py", "vllm-v1==0.18.1", "vllm-v1==0.19.0"),
         ("vllm_draft_drops_block_of_window.py", "vllm-v1==0.8.5", "vllm-v1==0.9.0"),
+        ("vllm_local_attention_after_a_hit.py", "vllm-v1==0.10.0", "vllm-v1==0.10.1"),
         ("vllm_aborted_load_still_writes.py", "vllm-v1-scheduler==0.13.0", "vllm-v1-scheduler==0.16.0"),
         ("vllm_remembered_hit_of_evicted_block.py", "vllm-v0-scheduler==0.9.1", "vllm-v0-scheduler==0.9.2"),
         ("vllm_hit_without_its_beginning.py", "vllm-v0-scheduler==0.10.2", None),
