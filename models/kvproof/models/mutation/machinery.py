@@ -514,8 +514,8 @@ AROUND = [
         ),
         (
             "what is open is proved",
-            "        if one.answer.verdict is Verdict.PROVED:\n",
-            "        if one.answer.verdict is not None:\n",
+            "        if one.answer.verdict is Verdict.PROVED:\n            return one",
+            "        if one.answer.verdict is not None:\n            return one",
         ),
         (
             "every second obligation is lost on the way",
