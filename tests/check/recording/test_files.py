@@ -43,7 +43,7 @@ def test_a_field_of_a_wrong_type_is_named_with_its_column(lines: list[str], tmp_
 def test_an_answer_of_a_kind_that_the_call_does_not_have_is_reported(lines: list[str], tmp_path: Path) -> None:
     place = next(i for i, line in enumerate(lines) if '"call":"can_append_slots"' in line)
     lines[place] = lines[place].replace('"answer":true', '"answer":7')
-    message = f"FILE, line {place + 1}, column 1: can_append must return bool; it returned 7; "
+    message = f"FILE, line {place + 1}, column 1: can_append must return bool or Admission; it returned 7; "
     assert refused(written(tmp_path, lines)).startswith(message)
 
 
