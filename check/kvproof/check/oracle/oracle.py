@@ -81,6 +81,7 @@ class Oracle:
         self.seqs: dict[int, ExpectedSequence] = {}
         self.now = 0
         self.is_sparse, self.num_lookups = False, 0
+        self.leaves_entries = config.leaves_entries
         # Tokens of a prompt, and of what is sampled
         self.num_seqs_max = num_seqs_max(config)
         self.num_tokens_max = (num_entries_max(config) - SPARE_ENTRIES) * config.block_size
@@ -228,7 +229,7 @@ class Oracle:
 
     def num_blocks_kept(self, group: Group) -> int:
         """Blocks of the GPU that the group can never get: reserved ones and the null block."""
-        has_null = self.config.leaves_entries and group.members[0].status is not Status.WAITING
+        has_null = self.leaves_entries and group.members[0].status is not Status.WAITING
         kept: int = self.explainer.machine.function("blocks_kept")(len(self.explainer.observed.reserved), has_null)
         return kept
 
@@ -338,7 +339,7 @@ class Oracle:
 
         num_done: tokens that are computed; the next step reads back from there.
         """
-        if not self.config.leaves_entries:
+        if not self.leaves_entries:
             return
         state, entries_in_window = self.state, self.explainer.machine.function("entries_in_window")
         for part in seq.parts:

@@ -38,10 +38,12 @@ def draw(
         "block_size": fixed.get("block_size", block_size),
         "num_gpu_blocks": fixed.get("num_gpu_blocks", num_blocks),
     }
-    others = Random(hash(random.getstate()[1]))  # for what is drawn apart
+    others = random  # for what is drawn apart
     for feature in in_draw_order():
         drawn[feature.field] = feature.off
         if feature.can_be_had(capabilities):
+            if feature.is_drawn_apart and others is random:
+                others = Random(hash(random.getstate()[1]))
             drawn[feature.field] = feature.draw(others if feature.is_drawn_apart else random, drawn, fixed)
     if drawn["local_chunk"]:
         drawn |= {"window": None, "drafting": False}

@@ -189,7 +189,7 @@ class ManagerBase(Oracle, OperationJudge):
     def judge_ok(self, group: Group, context: str) -> None:
         """OK: the group and the watermark fit, as far as this does not depend on choices of the manager."""
         machine = self.explainer.machine
-        if self.config.caching or self.config.leaves_entries or not machine.function("something_runs")(self.state):
+        if self.config.caching or self.leaves_entries or not machine.function("something_runs")(self.state):
             return
         lookahead = self.config.lookahead if self.capabilities.admits_lookahead else 0
         needed, unused = self.num_blocks_needed(group, lookahead), self.explainer.unused_in(self.state, GPU)
@@ -241,7 +241,7 @@ class ManagerBase(Oracle, OperationJudge):
     def cost_max(self, seq: ExpectedSequence, stop: int) -> int:
         """At most so many blocks a sequence takes for slots up to `stop` and the lookahead, and for the null block."""
         num_slots, touched = stop + self.config.lookahead, self.capabilities.counts_touched_blocks
-        is_null_new = self.config.leaves_entries and not self.explainer.observed.reserved
+        is_null_new = self.leaves_entries and not self.explainer.observed.reserved
         return is_null_new + sum(
             [
                 operations.growth_cost_max(self.state, self.config.block_size, part.slot, num_slots, touched)

@@ -44,7 +44,7 @@ class Growing(ManagerBase):
             self.judge_no(self.cost_max(seq, stop), GPU, 0, context)
             self.answer = "refused"
             self.coverage["append refused"] += 1
-            if not (self.capabilities.window_drop_when_refused and self.config.leaves_entries):
+            if not (self.capabilities.window_drop_when_refused and self.leaves_entries):
                 self.require_unchanged(before, f"{context} was refused")
                 return
             self.observe(context, [seq])
