@@ -49,6 +49,14 @@ def test_what_is_printable_stays_as_it_is_and_never_acts(text: str) -> None:
     assert not any(line.strip().startswith("::") for line in once.split("\n"))
 
 
+def test_of_a_long_list_of_numbers_the_first_ones_are_shown() -> None:
+    tokens, table = " ".join(map(str, range(2000))), ", ".join(map(str, range(30)))
+    assert cut(f"new(group 1, 2000 tokens: {tokens})") == "new(group 1, 2000 tokens: 0 1 2 3 4 5 6 7 … (1,992 more))"
+    assert cut(f"refs went None -> [{table}]; x 7") == "refs went None -> [0, 1, 2, 3, 4, 5, 6, 7, … (22 more)]; x 7"
+    short = ", ".join(map(str, range(23)))
+    assert cut(short) == short
+
+
 def test_a_very_long_text_is_cut_and_says_so() -> None:
     assert cut("x" * TEXT_MAX) == "x" * TEXT_MAX
     assert cut("x" * 3_000_000) == f"{'x' * TEXT_MAX}… (cut here; it has 3,000,000 characters)"

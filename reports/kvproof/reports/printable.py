@@ -11,6 +11,8 @@ import re
 ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 COMMAND = re.compile(r"^(\s*:)(?=:)|(#)(?=#\[)", re.MULTILINE)
 TEXT_MAX = 20_000  # characters of one line
+LONG_LIST = re.compile(r"-?\d+(?:(?:, | )-?\d+){23,}")
+NUMBERS_SHOWN = 8  # of a long list
 
 
 def printable(text: str) -> str:
@@ -19,7 +21,18 @@ def printable(text: str) -> str:
 
 
 def cut(text: str) -> str:
-    """The text, or its beginning and how long it is, if it is too long for a report. The trace has a finding whole."""
+    """The text as a report shows it; the trace has a finding whole.
+
+    Of a long list of numbers, such as the tokens of a prompt or a table, the first ones are shown. A text that is too
+    long nevertheless ends after its beginning.
+    """
+    text = LONG_LIST.sub(_beginning, text)
     if len(text) <= TEXT_MAX:
         return text
     return f"{text[:TEXT_MAX]}… (cut here; it has {len(text):,} characters)"
+
+
+def _beginning(found: re.Match[str]) -> str:
+    separator = ", " if ", " in found[0] else " "
+    numbers = found[0].replace(",", "").split()
+    return f"{separator.join(numbers[:NUMBERS_SHOWN])}{separator}… ({len(numbers) - NUMBERS_SHOWN:,} more)"

@@ -9,6 +9,7 @@ import pytest
 from kvproof.check.oracle.firing import is_large
 from kvproof.check.oracle.replay import Counterexample, finding_of, located
 from kvproof.check.protocol.features import smaller_sizes
+from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Capabilities, Config
 from kvproof.check.search import configurations
 from kvproof.check.search.random_walk import Parts, walk
@@ -116,6 +117,15 @@ def test_a_corruption_of_an_untouched_block_is_found_and_its_operation_is_named(
     assert found is not None
     assert found.property == "refcount-exact"
     exact = located(BuiltIn(Forgetful), Counterexample(POOL, operations, found))
+    assert exact.finding.property == "refcount-exact"
+    assert exact.operations[-1] == ("free", 40)
+
+
+def test_what_is_observed_in_part_is_not_compared_with_what_is_observed_whole() -> None:
+    begun: list[Operation] = [("new", 99, (99,), (0,) * 20), ("admit", 99, 20), ("run", 0), ("sample", 99, (0,))]
+    operations = [*begun, ("append", 99), *busy()]
+    found = Finding("refcount-exact", "of a judge that compared everything after the first operations and at the end")
+    exact = located(BuiltIn(Forgetful), Counterexample(POOL, operations, found), len(begun))
     assert exact.finding.property == "refcount-exact"
     assert exact.operations[-1] == ("free", 40)
 

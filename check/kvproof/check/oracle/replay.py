@@ -104,6 +104,8 @@ def located(subject: Any, found: Counterexample, num_good: int = 0) -> Counterex
             judge: Any = level.open(subject, config)
             for operation in found.operations:
                 judge.is_sparse = len(done) < num_good
+                if 0 < len(done) == num_good:  # what a sparse judge observed is not complete
+                    judge.compare_all(done[-1][0])
                 done.append(operation)
                 judge.apply(operation)
                 if not judge.is_sparse:

@@ -21,6 +21,7 @@ from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption
 from kvproof.check.runs.store import Store, StoreError, fault_of_kvproof, lack_of
 from kvproof.reports.counterexample import REPEAT, Counterexample
+from kvproof.reports.printable import cut
 from kvproof.reports.result import Check, Difference, Result, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -217,7 +218,7 @@ class Session:
         """What a finding that was just made says, and the command that repeats it."""
         path = None if check.trace is None else self.store.folder / check.trace
         repeat = Counterexample(check, self.result.run.subject, path=path).replay
-        first, *further = f"refuted: {check.id}: {check.text}".splitlines()
+        first, *further = cut(f"refuted: {check.id}: {check.text}").splitlines()
         lines = [first, *(f"  {line}" for line in further), *([] if repeat is None else [f"  {REPEAT} {repeat}"])]
         return "\n".join(lines)
 
