@@ -8,6 +8,7 @@ from kvproof.models.proofs.induction import Induction
 from kvproof.models.proofs.instances import where_denied, where_next_fired
 from kvproof.models.proofs.multiplication_lemma import by_lemma_where_divided, lesser_has_less
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.solvers import second_solver
 from kvproof.models.solvers.second_solver import EFFORT_MAX, ask, version
 from kvproof.models.solvers.solving import Settings, decide
 from kvproof.models.solvers.workers import decide_all
@@ -56,7 +57,7 @@ def test_worker_processes_use_the_second_solver_when_it_is_selected() -> None:
     assert [one.answer.verdict for one in decided] == [Verdict.PROVED] * 3
 
 
-@pytest.mark.parametrize("rule", ["drop_last", "begin_free", "hit"])
+@pytest.mark.parametrize("rule", ["fork", "widen", "begin_free", "hit"])
 def test_a_claim_about_numbers_that_are_only_compared_is_proved_where_it_is_denied(rule: str) -> None:
     claims = Induction(Translator()).rule(RULES[rule])
     one = next(one for one in claims if one.claim == "the_window_left_only_what_is_not_read")
@@ -64,6 +65,18 @@ def test_a_claim_about_numbers_that_are_only_compared_is_proved_where_it_is_deni
     assert there.id == one.id
     assert len(there.hypotheses) == len(one.hypotheses) + 1
     assert asked(there) is Verdict.PROVED
+
+
+def test_a_proof_for_any_remainder_counts_and_a_model_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(text: str, *_: object) -> tuple[str, str, int]:
+        return run(text, {}, Settings()) if "any-mod" in text else ("unknown", "RESOURCEOUT", 0)
+
+    run = second_solver._run
+    monkeypatch.setattr(second_solver, "_run", answers)
+    equal, size = Hypothesis("equal", X == Y), Hypothesis("a size", SIZE >= 1)
+    assert asked(obligation("of equal numbers", X % SIZE == Y % SIZE, equal)) is Verdict.PROVED
+    assert asked(obligation("less than the divisor", X % SIZE < SIZE, size)) is Verdict.UNKNOWN
+    assert asked(obligation("nothing to divide", X == Y, size)) is Verdict.UNKNOWN
 
 
 def test_the_form_of_a_denied_claim_implies_no_more_than_the_claim() -> None:

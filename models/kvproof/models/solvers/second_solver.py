@@ -4,6 +4,11 @@ cvc5 gets the same question as SMT-LIB text. Three strategies are tried in turn 
 default; partial triggers, which instantiate a quantifier even if its pattern does not contain all its variables (an
 index that is only compared occurs in no pattern); and enumerative instantiation. Each has a fixed effort in cvc5's own
 units, so that the answer does not depend on the load of the machine.
+
+If a question that divides stays open, cvc5 is asked the same for *any* quotient and remainder: two functions that are
+not specified. What holds for all functions holds for these two, so a proof counts. A model does not: it may be one of
+other functions. Division by an unknown number is hard for a solver, and most proofs need only that equal numbers have
+equal quotients.
 """
 
 import time
@@ -39,7 +44,23 @@ def ask(assumed: str, goal: str, settings: Settings) -> Answer:
         effort += spent
         if answer != "unknown":
             break
+    general = for_any_quotient(text)
+    for strategy in STRATEGIES if answer == "unknown" and general != text else ():
+        proved, _, spent = _run(general, strategy, settings)
+        effort += spent
+        if proved == "unsat":
+            answer, reason = proved, ""
+            break
     return Answer(VERDICTS[answer], time.perf_counter() - began, effort, reason)
+
+
+def for_any_quotient(text: str) -> str:
+    """The question with unspecified functions in place of quotient and remainder; as it is if it has none."""
+    for name in ("div", "mod"):
+        if f"({name} " in text:
+            declared = f"(declare-fun any-{name} (Int Int) Int)"
+            text = f"{declared}\n" + text.replace(f"({name} ", f"(any-{name} ")
+    return text
 
 
 def _run(text: str, strategy: dict[str, str], settings: Settings) -> tuple[str, str, int]:
