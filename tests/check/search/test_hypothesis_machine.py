@@ -82,13 +82,23 @@ def test_fields_of_the_configuration_can_be_fixed(example: Factory) -> None:
     assert {(config.block_size, config.num_gpu_blocks) for config in seen} == {(3, 5)}
 
 
-def test_a_subject_that_answers_otherwise_the_next_time_is_nondeterministic(altered: Altered) -> None:
-    count = itertools.count()
+class Sometimes:
+    """A manager that raises every other time."""
 
-    def sometimes(self: Any, group: int) -> bool:
-        if next(count) % 2:
+    def __init__(self) -> None:
+        self.count = itertools.count()
+
+    def can_append(self) -> bool:
+        if next(self.count) % 2:
             raise RuntimeError("every other time")
         return True
+
+
+def test_a_subject_that_answers_otherwise_the_next_time_is_nondeterministic(altered: Altered) -> None:
+    manager = Sometimes()
+
+    def sometimes(self: Any, group: int) -> bool:
+        return manager.can_append()
 
     found = drive(altered(can_append=sometimes)(), 0, examples=100, steps=30)
 

@@ -41,7 +41,7 @@ def test_a_forgotten_increment_in_fork_is_shown() -> None:
     text = changed(("fork", "state.refcount[b] + 1 if", "state.refcount[b] if"))
     assert lines(counterexample_of(text, "fork", "every_holder_is_counted")) == [
         "Each sequence that holds a block is one of its enumerated holders.",
-        "Afterwards this is false for s = 1, b = 0 (kvproof/spec/text/invariants.py:144):",
+        "Afterwards this is false for s = 1, b = 0 (kvproof/spec/text/invariants.py:143):",
         "  implies(holds(state, s, b), state.rank[b][s] < state.refcount[b])",
         "  state.rank[b][s] is 1, state.refcount[b] is 1",
         "Before, with 2 GPU and 0 host blocks of 2 slots:",

@@ -42,7 +42,14 @@ class RequiredCalls:
         return is_marked and not any(_has(subject, call) for call in self.without)
 
 
-MANAGER_CALLS = RequiredCalls("manager subject", calls_of(ManagerSubject))
+MANAGER_CALLS = RequiredCalls(
+    "manager subject",
+    calls_of(ManagerSubject),
+    declared=(
+        ("common_blocks", "names common blocks", ("common_blocks",)),
+        ("records_kept", "limits its records", ("num_records",)),
+    ),
+)
 
 
 def check_adapter(subject: Any, required: RequiredCalls, hint: str = "") -> None:

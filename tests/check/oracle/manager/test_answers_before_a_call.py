@@ -1,6 +1,7 @@
 """What a manager promises before a call, and what the judge makes of promises that are too large or too small."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -158,6 +159,7 @@ def test_a_subject_that_ends_the_process_when_it_is_opened_is_refuted() -> None:
 class LeavingOut(BuiltIn):
     """Reports the hit of an admission without the last block of a prompt, and a look-up with `num_more` tokens more."""
 
+    capabilities = replace(BuiltIn.capabilities, hits_whole_prompts=False)
     num_more = 0
 
     def admit(self, group: int, num_tokens: int) -> Admitted | Refused:

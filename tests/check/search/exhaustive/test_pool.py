@@ -119,14 +119,14 @@ def test_a_pool_is_explored_in_a_process_of_its_own_as_in_ours() -> None:
 def test_a_hunt_explores_a_pool_before_it_walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in POOLS.exhaustive.hunted:
-        monkeypatch.setitem(POOLS.exhaustive.hunted, name, PAGES)  # a smaller scope
+        monkeypatch.setitem(POOLS.exhaustive.hunted, name, replace(PAGES, num_seqs=1))  # what the effort exhausts
     compile_rules()  # once, and on no budget's time
     done = CliRunner().invoke(app, ["hunt", "--subject", "kvproof-pool", "--effort", "40_000", "--seed", "1"])
     assert done.exit_code == 0, done.output
-    lines = done.output.splitlines()
-    assert any(line.startswith(" lists-agree ") and "exhausted" in line for line in lines)
+    lines, table = done.output.splitlines(), Path(".kvproof/report.txt").read_text().splitlines()
+    assert any(line.startswith(" lists-agree ") and "exhausted" in line for line in table)
     begun = [line.partition(": begins")[0] for line in lines if ": begins" in line]
-    assert begun == ["explorer", "pool"]
+    assert begun == ["explorer (1 of 2)", "pool (2 of 2)"]
 
 
 def test_a_hunt_has_no_verdict_for_a_scope_that_it_did_not_finish(monkeypatch: pytest.MonkeyPatch) -> None:
