@@ -6,7 +6,8 @@ code (functions, types, modules) are counted as one entry of what holds them, an
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import cache
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -36,23 +37,29 @@ def num_records(root: object) -> int:
         if isinstance(one, NOT_ENTERED) or id(one) in seen:
             continue
         seen.add(id(one))
-        entries = list(_entries(one))
+        entries = _entries(one)
         count += len(entries)
         left += entries
     return count
 
 
-def _entries(one: Any) -> Iterable[Any]:
-    """What a container holds, or the values of the fields of an object."""
+def _entries(one: Any) -> list[Any]:
+    """What a container holds, and the values of the fields of an object."""
+    if isinstance(one, dict):
+        return [*one.keys(), *one.values()]
+    entries = list(one) if isinstance(one, CONTAINERS) else []
     if isinstance(one, Mapping):
-        yield from one.keys()
-        yield from one.values()
-        return
-    if isinstance(one, CONTAINERS):
-        yield from one
-    yield from getattr(one, "__dict__", {}).values()
-    for kind in type(one).__mro__:
-        slots = vars(kind).get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__") and hasattr(one, name):
-                yield getattr(one, name)
+        entries = [*one.keys(), *one.values()]
+    entries += getattr(one, "__dict__", {}).values()
+    entries += [getattr(one, name) for name in _slots(one.__class__) if hasattr(one, name)]
+    return entries
+
+
+@cache
+def _slots(kind: type) -> tuple[str, ...]:
+    """The names of the slots of the instances of a class."""
+    found: list[str] = []
+    for base in kind.__mro__:
+        slots = vars(base).get("__slots__", ())
+        found += (slots,) if isinstance(slots, str) else slots
+    return tuple(name for name in found if name not in ("__dict__", "__weakref__"))

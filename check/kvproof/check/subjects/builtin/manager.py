@@ -322,21 +322,25 @@ def tables_of(
 
 def observation_of(manager: Any, shown: Tables) -> Observation:
     """Copies of these tables, and of the refcounts and free lists of a manager; the null block has refcount 0."""
-    null, refs = manager.null_block_id, manager.refcounts[:]
-    if null is not None:
+    tables, free, reserved = _parts_of(manager, shown)
+    refs = manager.refcounts[:]
+    for null in reserved:
         refs[null] = 0
     free_ids = manager.free_ids(Device.GPU) + manager.evictable_ids(Device.GPU) + manager.free_ids(Device.CPU)
-    return part_of(manager, shown)._replace(refs=refs, free_ids=free_ids)
+    return Observation(tables, free, reserved, refs, free_ids)
 
 
 def part_of(manager: Any, shown: Tables) -> Observation:
     """Copies of these tables, and the counts of free blocks."""
+    return Observation(*_parts_of(manager, shown))
+
+
+def _parts_of(manager: Any, shown: Tables) -> tuple[dict[int, list[list[int]]], tuple[int, int], tuple[int, ...]]:
     null = manager.null_block_id
     free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
     if null is None:
-        return Observation({seq: [table[:]] for seq, table in shown.items()}, free)
-    tables = {seq: [[NULL_BLOCK if b == null else b for b in table]] for seq, table in shown.items()}
-    return Observation(tables, free, (null,))
+        return {seq: [table[:]] for seq, table in shown.items()}, free, ()
+    return {seq: [[NULL_BLOCK if b == null else b for b in table]] for seq, table in shown.items()}, free, (null,)
 
 
 PROMPT_BESIDE_RING = Assumption(
