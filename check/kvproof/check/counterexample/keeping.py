@@ -28,6 +28,7 @@ from kvproof.check.counterexample.store import (
 )
 from kvproof.check.oracle.replay import Counterexample, confirm
 from kvproof.check.protocol.finding import AdapterError, error_text
+from kvproof.check.protocol.time_limit import OutOfTime
 from kvproof.spec.trace import CodePlace, Trace
 
 T = TypeVar("T")
@@ -112,6 +113,8 @@ class KeptFinding:
             raise
         except OSError as error:
             self.unsaved = self.unsaved or error
+        except OutOfTime:
+            self.problems.append(f"{step} was not done: no time was left")
         except (Exception, SystemExit) as error:
             what = f"{type(error).__name__}: {error_text(error)}".splitlines()[0]
             self.problems.append(f"{step} failed by a fault of kvproof: {what}")

@@ -19,6 +19,7 @@ from kvproof.check.protocol.fault_attribution import StandInError, require_fault
 from kvproof.check.protocol.finding import AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
 from kvproof.check.protocol.scopes import Scope
+from kvproof.check.protocol.time_limit import leave_time_to_parent
 from kvproof.check.search.exhaustive.subject import explore
 from kvproof.check.search.random_walk import WalkOptions, walk
 from kvproof.check.search.shrinking import shortest
@@ -26,12 +27,12 @@ from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.registry import Factory
 
-WITHOUT_LIMIT_SECONDS = 1e8  # the other side watches the time
 TEXT_MAX = 4000
 
 
 def serve(connection: Connection, factory: Factory, journal: Journal) -> None:
     """Answer requests until the other process closes the connection."""
+    leave_time_to_parent()
     subject: Any = None
     while (request := connection.receive()) is not None:
         try:
@@ -88,7 +89,7 @@ def _search(subject: Any, name: str, arguments: list[Any], journal: Journal) -> 
 
 
 def _walk(subject: Any, journal: Journal, *, level: str, seed: int, options: dict[str, Any], **limits: Any) -> Any:
-    here = WalkOptions(begin=journal.begin, run_seconds=WITHOUT_LIMIT_SECONDS, **options)
+    here = WalkOptions(begin=journal.begin, **options)
     done = walk(STRATEGIES[level], subject, seed, options=here, **limits)
     if (found := done.counterexample) is not None:
         done.counterexample = replace(found, operations=list(found.operations))  # without its journal
@@ -96,8 +97,7 @@ def _walk(subject: Any, journal: Journal, *, level: str, seed: int, options: dic
 
 
 def _explore(subject: Any, journal: Journal, *, level: str, scope: Scope, **limits: Any) -> Any:
-    here: dict[str, Any] = {"begin": journal.begin, "transition_seconds": WITHOUT_LIMIT_SECONDS}
-    return explore(STRATEGIES[level], subject, scope, **here, **limits)
+    return explore(STRATEGIES[level], subject, scope, begin=journal.begin, **limits)
 
 
 def _shortest(subject: Any, journal: Journal, *, level: str, found: Counterexample, **limits: Any) -> Any:

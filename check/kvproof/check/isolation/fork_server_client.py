@@ -13,7 +13,7 @@ from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import Connection, unpack
 from kvproof.check.protocol.manager import Assumption, Capabilities
-from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, Patience
+from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, Patience, require_time, seconds_left
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.process_output import SubjectOutput
 
@@ -134,12 +134,13 @@ class Fork:
         weakref.finalize(self, connection.close)
 
     def ask(self, message: list[Any], seconds: float) -> Any:
-        """Send a message and return the answer; None if the process ended instead. Raises TimeoutError."""
+        """Send a message. Returns the answer; None if the process ended instead. Raises TimeoutError, OutOfTime."""
         self.connection.stream.settimeout(seconds)
         with suppress(ConnectionError):
             self.connection.send(message)
         patience = Patience(seconds, self.pid)
-        while not self.connection.is_ready(max(AGAIN_SECONDS_MIN, patience.left())):
+        while not self.connection.is_ready(max(AGAIN_SECONDS_MIN, min(patience.left(), seconds_left()))):
+            require_time()
             if patience.left() <= 0:
                 raise TimeoutError
         return self.connection.receive()

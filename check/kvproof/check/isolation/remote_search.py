@@ -2,6 +2,9 @@
 
 When that process ends or does not advance, the run that it was in is repeated call by call; what this refutes is the
 finding. If it refutes nothing, the process was only slow, and the search continues with the next run.
+
+A search ends itself soon after its time is over, between two operations. A process that does not is ended, and what the
+journal has of its search is kept.
 """
 
 import time
@@ -16,7 +19,7 @@ from kvproof.check.oracle import method_called as local
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.protocol.time_limit import Patience
+from kvproof.check.protocol.time_limit import OutOfTime, Patience, seconds_left
 from kvproof.check.search import random_walk, shrinking
 from kvproof.check.search.exhaustive import subject as exhaustive
 from kvproof.check.search.exhaustive.breadth_first import UNLIMITED
@@ -39,6 +42,10 @@ class Stuck(Exception):
         self.how = how
         self.num_runs, self.num_operations = journal.look()
         self.run = journal.last_run()
+
+
+class Ended(Stuck):
+    """The searching process was ended, because the time of the run was over. It was not stuck."""
 
 
 def walk(
@@ -180,7 +187,10 @@ def _result(
                 last = now
                 patience.start()
                 report(*now)
-            elif patience.left() <= 0:
+            if seconds_left() <= 0:
+                fork.end()
+                raise Ended("was ended with its time", journal)
+            if patience.left() <= 0:
                 fork.end()
                 raise Stuck(f"did not advance for {quiet_seconds:g} s", journal)
         stream.settimeout(quiet_seconds)
@@ -188,7 +198,7 @@ def _result(
             answer = fork.connection.receive()
         except (TimeoutError, ChannelError) as error:
             fork.end()
-            raise Stuck(f"sent what is no result ({error})", journal) from None
+            raise (Ended if seconds_left() <= 0 else Stuck)(f"sent what is no result ({error})", journal) from None
         if answer is None or answer == ["memory"]:
             how = fork.end(has_gone=answer is None)
             raise Stuck("used more memory than its limit" if answer else how, journal)
@@ -208,21 +218,27 @@ def _stuck_result(strategy: Strategy, subject: RemoteSubject, stuck: Stuck) -> S
     """What the run under way refutes when it is repeated call by call.
 
     If it refutes nothing, the result has no counterexample if the process was only slow; a process that ended has not
-    repeated itself. If there is no run, the process ended when it made the subject, or the subject wrote over the run.
+    repeated itself. A process that was ended with its time refutes nothing. If there is no run, the process ended when
+    it made the subject, or the subject wrote over the run.
     """
+    if isinstance(stuck, Ended):
+        return SearchResult(num_runs=stuck.num_runs)
     if stuck.run is None:
         config = strategy.level.config()
         text = f"the process of a search {stuck.how}, and left no run that can be repeated"
         found = finding_of(subject, config, []) or Finding("total-calls", text, f"make {CRASH}")
         return SearchResult(Counterexample(config, [], found), num_runs=stuck.num_runs)
     config, operations = stuck.run
-    finding = finding_of(subject, config, operations)
-    if finding is None and not stuck.how.startswith("did not advance"):
-        last = operations[-1] if operations else ("open",)
-        finding = Finding(
-            "nondeterministic",
-            f"in {last[0]}{tuple(last[1:])} the process {stuck.how}; the same calls, done again, did not end it",
-            CRASH,
-        )
+    is_slow, finding = stuck.how.startswith("did not advance"), None
+    last = operations[-1] if operations else ("open",)
+    where = f"in {last[0]}{tuple(last[1:])} the process {stuck.how}"
+    try:
+        finding = finding_of(subject, config, operations)
+        if finding is None and not is_slow:
+            text = f"{where}; the same calls, done again, did not end it"
+            finding = Finding("nondeterministic", text, CRASH)
+    except OutOfTime:
+        if not is_slow:
+            finding = Finding("total-calls", f"{where}; no time was left to repeat it", f"{last[0]} {CRASH}")
     example = None if finding is None else Counterexample(config, operations, finding)
     return SearchResult(example, num_runs=stuck.num_runs)

@@ -17,6 +17,7 @@ from kvproof.check.oracle.level import level_named
 from kvproof.check.protocol.fault_attribution import StandInError
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
+from kvproof.check.protocol.time_limit import require_time
 
 SERVER = "the process from which its process is forked"
 HANG, CRASH = "hang", "crash"  # the cause of a finding is the name of the call followed by one of these
@@ -45,7 +46,9 @@ class RemoteFactory:
 
 
 class RemoteSubject:
-    """A subject of any level, in a fork; every call is a message."""
+    """A subject of any level, in a fork; every call is a message, and raises OutOfTime at the end of the run."""
+
+    limits_its_calls = True
 
     def __init__(self, server: ForkClient) -> None:
         self.server = server
@@ -62,6 +65,7 @@ class RemoteSubject:
 
     def _call(self, name: str, *arguments: Any) -> Any:
         context = f"{name}({', '.join(str(argument) for argument in arguments)})"
+        require_time()
         fork = self._alive(name, context)
         seconds = self.server.limits.call_seconds
         try:

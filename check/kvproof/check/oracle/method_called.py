@@ -15,7 +15,7 @@ from kvproof.check.oracle.replay import Counterexample, applied, is_hang
 from kvproof.check.protocol.adapter_fault import defined_at, is_of_kvproofs_protocol, place_of, self_of, shown
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Unsupported
-from kvproof.check.protocol.time_limit import time_limit
+from kvproof.check.protocol.time_limit import OutOfTime, time_limit_of
 from kvproof.spec.trace import CodePlace
 
 ONLY_LOOK = ("observe", "observe_part", "step_scheduled")  # calls that change nothing
@@ -73,7 +73,7 @@ def method_called(subject: Any, found: Counterexample) -> tuple[CodePlace | None
     watcher = CallWatcher(subject, level.calls.all)
     earlier: Methods = []
     try:
-        with time_limit(level.replay_seconds_max) as start_time:
+        with time_limit_of(watcher, level.replay_seconds_max) as start_time:
             judge = level.open(watcher, found.config)
             enabled = applied(judge, found.config, found.operations, start_time)
             for _ in found.operations:
@@ -81,7 +81,7 @@ def method_called(subject: Any, found: Counterexample) -> tuple[CodePlace | None
                 next(enabled)
     except Finding as finding:
         return _method(subject, finding, watcher, earlier), list(finding.frames)
-    except Unsupported:
+    except (Unsupported, OutOfTime):
         pass
     return None, []
 

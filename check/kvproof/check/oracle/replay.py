@@ -17,7 +17,7 @@ from kvproof.check.oracle.firing import is_large
 from kvproof.check.oracle.level import LevelJudge, level_of_config
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Observation, Unsupported
-from kvproof.check.protocol.time_limit import time_limit
+from kvproof.check.protocol.time_limit import OutOfTime, time_limit_of
 from kvproof.spec.trace import Operation
 
 SECONDS_MAX, HANG_SECONDS_MAX = 20.0, 5.0
@@ -55,7 +55,7 @@ def is_sparse(config: Config, num_operations: int) -> bool:
 def applied(
     judge: Any, config: Config, operations: Sequence[Operation], start_time: Callable[[], None]
 ) -> Iterator[bool]:
-    """Apply the operations one by one, and yield whether each was enabled. Raises Finding.
+    """Apply the operations one by one, and yield whether each was enabled. Raises Finding and OutOfTime.
 
     start_time: starts the time limit again.
     """
@@ -74,11 +74,11 @@ def applied(
 def finding_of(subject: Any, config: Config, operations: Sequence[Operation]) -> Finding | None:
     """The finding of a run on the subject, which is opened again; None if nothing is refuted or it refuses to open.
 
-    Operations that are not enabled are skipped.
+    Operations that are not enabled are skipped. Raises OutOfTime.
     """
     level = level_of_config(config)
     try:
-        with time_limit(level.replay_seconds_max) as start_time:
+        with time_limit_of(subject, level.replay_seconds_max) as start_time:
             judge = level.open(subject, config)
             for _ in applied(judge, config, operations, start_time):
                 pass
@@ -93,14 +93,14 @@ def located(subject: Any, found: Counterexample, num_good: int = 0) -> Counterex
     """The counterexample of a run, cut after the operation at which a complete comparison first finds something.
 
     num_good: after so many operations everything was compared, and found as it must be. The counterexample is returned
-    as it is if a complete comparison after each later operation finds nothing.
+    as it is if a complete comparison after each later operation finds nothing, or the time is over before.
     """
     config, done = found.config, list[Operation]()
     if not is_large(config):
         return found
     level = level_of_config(config)
     try:
-        with time_limit(level.replay_seconds_max) as start_time:
+        with time_limit_of(subject, level.replay_seconds_max) as start_time:
             judge: Any = level.open(subject, config)
             for operation in found.operations:
                 judge.is_sparse = len(done) < num_good
@@ -113,7 +113,7 @@ def located(subject: Any, found: Counterexample, num_good: int = 0) -> Counterex
                 start_time()
     except Finding as finding:
         return Counterexample(config, done, finding)
-    except Unsupported:
+    except (Unsupported, OutOfTime):
         pass
     return found
 
@@ -184,11 +184,12 @@ class ReplayedStep:
 
 @dataclass
 class ReplayResult:
-    """One run of given operations on a fresh subject."""
+    """One run of given operations on a fresh subject. is_out_of_time: the run of kvproof ended before this one."""
 
     opening: list[Call] = field(default_factory=list)
     steps: list[ReplayedStep] = field(default_factory=list)
     finding: Finding | None = None
+    is_out_of_time: bool = False
 
     @property
     def num_enabled(self) -> int:
@@ -220,7 +221,7 @@ def replay(
     judge: LevelJudge | None = None
     try:
         seconds = HANG_SECONDS_MAX if finding is not None and is_hang(finding) else SECONDS_MAX
-        with time_limit(seconds) as start_time:
+        with time_limit_of(recorder, seconds) as start_time:
             judge = level.open(recorder, config)
             done.opening, recorder.calls = recorder.calls, []
             watch(judge)
@@ -238,6 +239,8 @@ def replay(
         elif done.steps:
             done.steps[-1].answer = judge.answer
             watch(judge)
+    except OutOfTime:
+        done.is_out_of_time = True
     return done
 
 
@@ -307,6 +310,8 @@ def unrepeated(
     finding: what the earlier run refuted, None for nothing.
     """
     first, second = (replay(make, config, operations, finding, keeps_answers=False) for _ in range(2))
+    if first.is_out_of_time or second.is_out_of_time:
+        return None
     if finding is not None and (is_cut_short(first) or is_cut_short(second)):
         return None  # this machine is too slow now to repeat the run; that is no doubt about the finding
     parted = difference(first, second)

@@ -7,14 +7,21 @@ does not report that time, all time counts.
 In this process (`time_limit`) an interval timer interrupts Python code in the main thread. It cannot interrupt code
 that never returns to the interpreter, nor other threads. There the command hangs; run the subject in its own process to
 end it in time.
+
+A subject in another process has a limit for each call. No second clock watches several of its calls together, because a
+slow subject is not wrong (`time_limit_of`). Only the end of the run ends them (`calls_end_at`), and that says nothing
+about the subject.
 """
 
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from math import inf
 from time import monotonic
 from types import FrameType
+from typing import Any
 
 from kvproof.check.protocol.finding import Finding
 
@@ -104,3 +111,62 @@ def time_limit(seconds: float) -> Iterator[Callable[[], None]]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def time_limit_of(subject: Any, seconds: float) -> AbstractContextManager[Callable[[], None]]:
+    """As `time_limit`; without a limit if each call of the subject has one of its own (`limits_its_calls`)."""
+    if _parent_watches or getattr(subject, "limits_its_calls", False):
+        return nullcontext(_do_nothing)
+    return time_limit(seconds)
+
+
+def _do_nothing() -> None:
+    """Start no time again, where there is no limit."""
+
+
+_parent_watches = False
+
+
+def leave_time_to_parent() -> None:
+    """In the process of a subject: the process that asks for calls and searches watches their time."""
+    global _parent_watches
+    _parent_watches = True
+
+
+# The end of a run -------------------------------------------------------------------------------------------------
+
+
+class OutOfTime(BaseException):
+    """The time of a run, or of a part of it, is over. It says nothing about the subject."""
+
+
+_calls_end: ContextVar[float] = ContextVar("calls_end", default=inf)
+
+
+@contextmanager
+def calls_end_at(deadline: float) -> Iterator[None]:
+    """Within the block, a call of another process raises OutOfTime when `time.monotonic` reaches the deadline."""
+    token = _calls_end.set(min(deadline, _calls_end.get()))
+    try:
+        yield
+    finally:
+        _calls_end.reset(token)
+
+
+GRACE_SECONDS = 1.5  # for a search to end by itself, between two operations
+
+
+def search_ends_after(seconds: float) -> AbstractContextManager[None]:
+    """As `calls_end_at`, for a search that should end by itself after so many seconds."""
+    return calls_end_at(monotonic() + seconds + GRACE_SECONDS)
+
+
+def seconds_left() -> float:
+    """The seconds until calls of another process end; infinite without a deadline, less than 0 after it."""
+    return _calls_end.get() - monotonic()
+
+
+def require_time() -> None:
+    """Raise OutOfTime if calls of another process have ended."""
+    if seconds_left() <= 0:
+        raise OutOfTime

@@ -35,6 +35,8 @@ def timing_stage(
         if options.device != "cpu":
             config = config.on_cuda()
         try:
+            if budget.seconds <= 0:
+                raise NoSpeeds("no time was left")
             if options.broken:
                 raise NoSpeeds(f"an executor broke the device: {options.broken[0]}")
             speeds = run_bandwidth(config, lambda what, done, total: budget.advance(done))

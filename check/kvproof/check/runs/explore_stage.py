@@ -10,6 +10,7 @@ from kvproof.check.isolation.remote_search import explore
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.manager import ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
+from kvproof.check.protocol.time_limit import search_ends_after
 from kvproof.check.runs.effort import WITHOUT_LIMIT
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
@@ -159,7 +160,8 @@ def subject_stage(
 
     def search(scope: Scope, seconds: float, max_transitions: int, progress: OnCount) -> SearchResult:
         bounds: dict[str, Any] = {"seconds": seconds, "max_transitions": max_transitions}
-        return explore(strategy, make(), scope, progress=progress, **bounds)
+        with search_ends_after(seconds):
+            return explore(strategy, make(), scope, progress=progress, **bounds)
 
     planned_checks = planned_checks_of_scopes(EXPLORER, scopes, subject)
     searches = Searches(EXPLORER, scopes, planned_checks, search, save, is_hunt=is_hunt, keeps_going=keeps_going)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.protocol.time_limit import search_ends_after
 from kvproof.check.runs.effort import BY_BUDGET, Effort
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
@@ -35,7 +36,8 @@ def hypothesis_stage(
 ) -> Stage:
     """Drive the state machine of Hypothesis in rounds, each with a seed of its own.
 
-    The time is checked between rounds only: a run that it cut short would look like one that does not repeat.
+    The time is checked between rounds only, unless calls of a slow subject take longer: a run that it cut short would
+    look like one that does not repeat.
     """
     planned = planned_checks(MANAGER, JUDGE, subject)
 
@@ -49,7 +51,8 @@ def hypothesis_stage(
                 if effort.is_fixed:
                     outcome.verdict, outcome.text = Verdict.UNKNOWN, stopped
                 break
-            done = drive(make(), stint.seed + number, examples=NUM_EXAMPLES, steps=NUM_STEPS)
+            with search_ends_after(began + stint.seconds - time.monotonic()):
+                done = drive(make(), stint.seed + number, examples=NUM_EXAMPLES, steps=NUM_STEPS)
             outcome.counts["operations"] += done.num_operations
             outcome.counts["runs"] += done.num_runs
             witnesses.update(done.coverage)

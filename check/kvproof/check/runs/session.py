@@ -19,6 +19,7 @@ from typing import Protocol
 
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption
+from kvproof.check.protocol.time_limit import OutOfTime, calls_end_at
 from kvproof.check.runs.store import Store, StoreError, fault_of_kvproof, lack_of
 from kvproof.reports.counterexample import REPEAT, Counterexample
 from kvproof.reports.printable import cut
@@ -26,6 +27,7 @@ from kvproof.reports.result import Check, Difference, Result, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
 
 NOT_RUN = "not run"
+BEYOND_SECONDS = 4.0  # after its budget, for a run to save what it has found
 INTERRUPTED = "interrupted"
 
 
@@ -121,7 +123,7 @@ class Session:
         self.store.open(self.result)
         code = None
         try:
-            with interruptible():
+            with interruptible(), calls_end_at(begin + self.seconds + BEYOND_SECONDS):
                 code = self._run_stages(begin)
         except KeyboardInterrupt as error:
             code = Exit.INCONCLUSIVE
@@ -178,6 +180,8 @@ class Session:
             for output in stage.run(stint):
                 self._take(output)
             reason = f"{stage.name} did not decide it"
+        except OutOfTime:
+            reason = stint.stopped = "stopped by --budget"
         except KeyboardInterrupt:
             reason = f"{INTERRUPTED} after {self._done:,}" if self._done else INTERRUPTED
             raise

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvproof.check.isolation.remote_search import walk
 from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.protocol.time_limit import search_ends_after
 from kvproof.check.runs.arguments import Narrowed
 from kvproof.check.runs.effort import WITHOUT_LIMIT
 from kvproof.check.runs.resume import Bookmark
@@ -67,21 +68,23 @@ def walker_stage(
             progress = bookmark.progress
             first_run, num_before, runs_before = progress.next_run, progress.num_operations, progress.num_runs
         while total.num_operations < max_operations and (left := deadline - time.monotonic()) > 0:
-            done = walk(
-                strategy,
-                make(),
-                stint.seed,
-                max_operations=max_operations - total.num_operations,
-                seconds=left,
-                fixed=fixed,
-                progress=stint.further(num_before + total.num_operations),
-                options=WalkOptions(
-                    first_run + total.num_drawn,
-                    known=tuple(known),
-                    pause_after=WITHOUT_LIMIT if bookmark is None else pause,
-                    num_repeated=max(0, NUM_REPEATED_RUNS - runs_before - total.num_runs),
-                ),
+            options = WalkOptions(
+                first_run + total.num_drawn,
+                known=tuple(known),
+                pause_after=WITHOUT_LIMIT if bookmark is None else pause,
+                num_repeated=max(0, NUM_REPEATED_RUNS - runs_before - total.num_runs),
             )
+            with search_ends_after(left):
+                done = walk(
+                    strategy,
+                    make(),
+                    stint.seed,
+                    max_operations=max_operations - total.num_operations,
+                    seconds=left,
+                    fixed=fixed,
+                    progress=stint.further(num_before + total.num_operations),
+                    options=options,
+                )
             total.continue_with(done)
             if bookmark is not None:
                 bookmark.walked(done.num_drawn, done.num_runs, done.num_operations)

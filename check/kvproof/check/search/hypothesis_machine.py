@@ -30,7 +30,7 @@ from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.replay import Counterexample, is_hang
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
-from kvproof.check.protocol.time_limit import time_limit
+from kvproof.check.protocol.time_limit import OutOfTime, time_limit_of
 from kvproof.check.search import configurations
 from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.search.result import SearchResult
@@ -185,10 +185,12 @@ class HypothesisRun:
     def _guarded(self) -> Iterator[None]:
         """A finding fails the run, an unsupported configuration rejects it, anything else ends the search."""
         try:
-            with time_limit(STEP_SECONDS_MAX):
+            with time_limit_of(self.subject, STEP_SECONDS_MAX):
                 yield
         except Unsupported:
             hypothesis.reject()
+        except OutOfTime:
+            raise self.stopped() from None
         except Finding as finding:
             self._keep(finding)
             if is_hang(finding):

@@ -6,6 +6,7 @@ The first runs are repeated twice and must give the same answers. The seed deter
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from random import Random
 from time import monotonic
 from typing import Any
@@ -14,7 +15,7 @@ from kvproof.check.oracle.firing import is_large
 from kvproof.check.oracle.replay import Counterexample, interval_of, located, unrepeated
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Unsupported
-from kvproof.check.protocol.time_limit import time_limit
+from kvproof.check.protocol.time_limit import OutOfTime, time_limit_of
 from kvproof.check.search import suppression
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import OperationGenerator, Strategy
@@ -72,7 +73,7 @@ def walk(
     progress: Callable[[int], None] | None = None,
     options: WalkOptions = DEFAULT_OPTIONS,
 ) -> SearchResult:
-    """Do runs until one refutes, so many operations are done, or the time is over.
+    """Do runs until one refutes, so many operations are done, or the time is over, which may end a run.
 
     fixed: fields that every configuration keeps. progress: called with the number of operations after each run.
     Raises AdapterError.
@@ -92,9 +93,9 @@ def walk(
         done.num_drawn += 1
         try:
             length = min(draw_length(run_random, config, strategy.run_length), max_operations - done.num_operations)
-            with time_limit(options.run_seconds) as start_time:
+            with time_limit_of(subject, options.run_seconds) as start_time:
                 run = strategy.generator(subject, run_random, config, without)
-                parts = Parts(run.judge, config, operations, start_time)
+                parts = Parts(run.judge, config, operations, start_time, began + seconds)
                 run.pause = parts.end
                 run.run(operations, length)
                 parts.end_run()
@@ -106,6 +107,8 @@ def walk(
                 done.is_unsupported = True
                 break
             continue
+        except OutOfTime:
+            seconds = 0.0
         except Finding as finding:
             found = located(subject, Counterexample(config, operations, finding), parts.num_good if parts else 0)
             if options.ends(found):
@@ -125,10 +128,20 @@ def walk(
 
 
 class Parts:
-    """What a walk does after a part of a run: it starts the time again, and lets a sparse judge compare everything."""
+    """What a walk does after a part of a run: it starts the time again, and lets a sparse judge compare everything.
 
-    def __init__(self, judge: Any, config: Config, operations: list[Operation], start_time: Callable[[], None]) -> None:
-        self.judge, self.operations, self.start_time = judge, operations, start_time
+    deadline: after it the run ends with the part under way. Raises OutOfTime then.
+    """
+
+    def __init__(
+        self,
+        judge: Any,
+        config: Config,
+        operations: list[Operation],
+        start_time: Callable[[], None],
+        deadline: float = inf,
+    ) -> None:
+        self.judge, self.operations, self.start_time, self.deadline = judge, operations, start_time, deadline
         self.interval = interval_of(config)
         self.num_good = 0  # after so many operations everything was compared
         self.is_sparse = is_large(config)
@@ -140,6 +153,8 @@ class Parts:
         self.start_time()
         if self.is_sparse and len(self.operations) - self.num_good >= self.interval:
             self._compare()
+        if monotonic() >= self.deadline:
+            raise OutOfTime
 
     def end_run(self) -> None:
         """The run is over."""

@@ -29,6 +29,7 @@ from typing import Any
 from kvproof.check.oracle.level import settings_of, typed
 from kvproof.check.oracle.replay import Counterexample, finding_of, is_hang, is_same_failure, located
 from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.time_limit import OutOfTime, seconds_left
 from kvproof.check.search.random_walk import WalkOptions, walk
 from kvproof.check.search.renumbering import renumbered
 from kvproof.check.search.shrinking_worlds import smaller_worlds
@@ -76,7 +77,7 @@ class Shrinker:
     def is_out_of_time(self) -> bool:
         """Whether the deadline has passed, or enough runs or operations were replayed."""
         is_enough = self.num_replays >= NUM_REPLAYS_MAX or self.num_operations >= self.max_operations
-        return is_enough or monotonic() > self.deadline
+        return is_enough or monotonic() > self.deadline or seconds_left() <= 0
 
     def consider(self, config: Config, operations: list[Operation]) -> bool:
         """Take the candidate if it is simpler than the best run and refutes in the same way; whether it was taken."""
@@ -89,7 +90,10 @@ class Shrinker:
         self.num_replays += 1
         self.num_operations += len(operations) + OPERATIONS_OF_A_HANG * is_hang(self.best.finding)
         self.begin(config).extend(operations)
-        finding = finding_of(self.subject, config, operations)
+        try:
+            finding = finding_of(self.subject, config, operations)
+        except OutOfTime:
+            return False
         if not is_same_failure(finding, self.best.finding) or finding is None:
             return False
         self.best = Counterexample(config, operations, finding)

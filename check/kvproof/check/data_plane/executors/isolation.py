@@ -27,6 +27,7 @@ import torch
 from kvproof.check.data_plane.memory.layouts import WORD_BYTES, Geometry, UnknownSetting
 from kvproof.check.data_plane.speed.stopwatch import TakenThere
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
+from kvproof.check.protocol.time_limit import require_time, seconds_left
 from kvproof.check.subjects.process_output import SubjectOutput
 
 LINE_BYTES_MAX = 1 << 20
@@ -91,10 +92,11 @@ class Isolation:
         return {pool: mapped(descriptor, geometry, pool) for pool, descriptor in self._memory.items()}
 
     def open(self, geometry: Geometry) -> None:
-        """Prepare the executor for a case, on the memory that was shared last. Raises Raised, Hung, Crashed.
+        """Prepare the executor for a case, on the memory that was shared last. Raises Raised, Hung, Crashed, OutOfTime.
 
         Raises UnknownSetting if the function cannot be imported.
         """
+        require_time()
         if self._process is None:
             self._start()
         sizes = {**asdict(geometry), "layout": geometry.layout.value}
@@ -143,9 +145,11 @@ class Isolation:
             if len(self._read) > LINE_BYTES_MAX:
                 self._end()
                 raise Crashed("it wrote to the pipe of the answers (a line without an end)")
-            ready, _, _ = select.select([self._answers], [], [], max(0.0, deadline - time.monotonic()))
+            left = min(deadline - time.monotonic(), seconds_left())
+            ready, _, _ = select.select([self._answers], [], [], max(0.0, left))
             if not ready:
                 self._end()
+                require_time()
                 raise Hung(f"no answer within {seconds_max:g} s")
             data = os.read(self._answers, 65536)
             if not data:

@@ -29,6 +29,7 @@ from kvproof.check.data_plane.steps.linter import lint
 from kvproof.check.data_plane.steps.linter_self_test import judge_lints
 from kvproof.check.data_plane.steps.moves import Scenario
 from kvproof.check.data_plane.steps.ordering_self_test import judge_races
+from kvproof.check.protocol.time_limit import OutOfTime, search_ends_after
 from kvproof.impl import free_bytes
 
 OnWork = Callable[[str, int, int], None]  # the current work, the number of things done, the number of all things
@@ -250,6 +251,7 @@ def _run_cases(plan: _Plan, deadline: float, report: OnWork, on_case: OnCase) ->
     over: set[str] = set()
     num_left = 0
     with ExitStack() as stack:
+        stack.enter_context(search_ends_after(deadline - time.perf_counter()))
         isolations: dict[str, Isolation] = {}
         for number, (executor, size, row) in enumerate(planned):
             report(f"{executor.name}: {', '.join(row[:3])}", number, len(planned))
@@ -260,15 +262,19 @@ def _run_cases(plan: _Plan, deadline: float, report: OnWork, on_case: OnCase) ->
                 continue
             if executor.is_own and executor.name not in isolations:
                 isolations[executor.name] = stack.enter_context(Isolation(executor.name, plan.config.step_seconds_max))
-            case = run_case(
-                executor,
-                _geometry(size, row),
-                plan.scenario(row[2], size),
-                plan.device,
-                row[3],
-                isolation=isolations.get(executor.name),
-                step_seconds_max=plan.config.step_seconds_max,
-            )
+            try:
+                case = run_case(
+                    executor,
+                    _geometry(size, row),
+                    plan.scenario(row[2], size),
+                    plan.device,
+                    row[3],
+                    isolation=isolations.get(executor.name),
+                    step_seconds_max=plan.config.step_seconds_max,
+                )
+            except OutOfTime:
+                num_left += 1
+                continue
             found.append(case)
             on_case(case)
             if case.finding is not None and case.finding.kind is FindingKind.HANG:

@@ -29,7 +29,7 @@ from kvproof.check.data_plane.speed.stopwatch import one_thread
 from kvproof.check.data_plane.steps.linter import lint
 from kvproof.check.data_plane.steps.moves import Moves, Scenario, Step
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.time_limit import time_limit
+from kvproof.check.protocol.time_limit import OutOfTime, time_limit
 
 STEP_SECONDS_MAX = 20.0
 REST_SECONDS_MAX = 2.0  # for threads that an executor left running
@@ -117,7 +117,7 @@ class _Caught:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
-        if error is None or isinstance(error, UnknownSetting | KeyboardInterrupt | GeneratorExit):
+        if error is None or isinstance(error, UnknownSetting | KeyboardInterrupt | GeneratorExit | OutOfTime):
             return False
         where = f"in step {self.step}, the executor"
         match error:

@@ -34,6 +34,7 @@ from kvproof.check.data_plane.speed.stopwatch import Stopwatch, noise, one_threa
 from kvproof.check.data_plane.speed.trial import Load, OnWork, Trial
 from kvproof.check.data_plane.speed.workload import VERIFY, Timed, mappings
 from kvproof.check.data_plane.steps.moves import PoolId
+from kvproof.check.protocol.time_limit import OutOfTime, search_ends_after
 from kvproof.impl import free_bytes
 from kvproof.reports.data_plane_result import Bandwidth, HostCost, Speed, SpeedGoal
 
@@ -154,7 +155,7 @@ def run_bandwidth(config: BandwidthConfig, on_progress: OnWork = lambda what, do
     def report(what: str) -> None:
         on_progress(what, done, total)
 
-    with one_thread(), ExitStack() as stack:
+    with one_thread(), ExitStack() as stack, search_ends_after(config.seconds):
         loads = config.loads(skipped, stack)
         total = sum(num_trials for _, num_trials, _ in loads)
         for load, num_trials, share in loads:
@@ -171,6 +172,9 @@ def run_bandwidth(config: BandwidthConfig, on_progress: OnWork = lambda what, do
                     host_costs += _host_costs(config, load, stopwatch)
             except (Raised, Hung, Crashed, NoRoom) as error:
                 skipped.append(f"{load.executors[0].name}: failed while it was timed: {error}")
+                continue
+            except OutOfTime:
+                skipped.append(f"{load.executors[0].name}: the time was over before it was timed")
                 continue
             groups.append(trials)
         on_progress("timing", total, total)

@@ -24,7 +24,7 @@ from kvproof.check.isolation.fork_server_client import how_it_ended
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_subject import CRASH, HANG
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, Patience
+from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, Patience, require_time
 from kvproof.check.subjects import UnknownSubject
 
 LINE_BYTES_MAX = 1 << 20
@@ -89,7 +89,8 @@ class Program:
                 raise Finding("total-calls", text, f"hello {HANG}")
 
     def ask(self, call: str, **arguments: Any) -> dict[str, Any]:
-        """The answer to a call. Raises Finding and AdapterError."""
+        """The answer to a call. Raises Finding, AdapterError and OutOfTime."""
+        require_time()
         context = f"{call}({', '.join(f'{name} {value}' for name, value in arguments.items())})"
         try:
             return self._asked(call, context, arguments)
@@ -104,9 +105,11 @@ class Program:
         patience = Patience(self.limits.call_seconds, self.process.pid)
         with suppress(BrokenPipeError):
             while line:
-                if select.select([], [self._input], [], max(AGAIN_SECONDS_MIN, patience.left()))[1]:
+                if select.select([], [self._input], [], max(AGAIN_SECONDS_MIN, min(LOOK_SECONDS, patience.left())))[1]:
                     line = line[os.write(self._input, line) :]
-                elif patience.left() <= 0:
+                    continue
+                require_time()
+                if patience.left() <= 0:
                     raise Finding("total-calls", f"{context} was not read by the program", f"{call} {HANG}")
         self._num_asked += 1
         if self._num_asked % LOOK_CALLS == 0:
@@ -142,6 +145,7 @@ class Program:
             if len(self._rest) > LINE_BYTES_MAX:
                 raise AdapterError(f"{context} was answered by a line of more than {LINE_BYTES_MAX:,} bytes")
             if not self._can_read(min(LOOK_SECONDS, max(AGAIN_SECONDS_MIN, patience.left()))):
+                require_time()
                 if patience.left() > 0:
                     self._usage(context, call)
                     continue

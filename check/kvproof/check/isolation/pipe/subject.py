@@ -63,6 +63,7 @@ def factory_of(name: str, limits: Limits | None = None) -> Callable[[], "PipeSub
 class PipeSubject(ManagerAdapter):
     """A manager in one program, which gets each call by its name. If the program has ended, `open` starts it again."""
 
+    limits_its_calls = True
     refusals = (Refusal,)
 
     def __init__(self, command: str, limits: Limits) -> None:

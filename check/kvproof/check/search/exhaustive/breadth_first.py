@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.time_limit import OutOfTime
 from kvproof.check.search.result import SearchResult
 
 UNLIMITED = sys.maxsize  # transitions
@@ -100,6 +101,8 @@ def search(
     except RefutedAt as refuted:
         path = _path(came_from, key, refuted.operation)
         found.counterexample = Counterexample(config, path, refuted.finding)
+    except OutOfTime:
+        found.is_exhausted = False
     found.num_states, found.num_operations = len(came_from), num_transitions
     found.seconds = time.perf_counter() - began
     return found

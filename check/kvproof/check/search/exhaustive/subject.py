@@ -7,12 +7,13 @@ names (`Strategy.exhaustive`).
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.protocol.time_limit import time_limit
+from kvproof.check.protocol.time_limit import time_limit_of
 from kvproof.check.search.exhaustive.breadth_first import UNLIMITED, RefutedAt, search
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import Exhaustive, Strategy
@@ -38,7 +39,8 @@ class Node(NamedTuple):
 
 
 class SubjectSpace:
-    """The states of a subject in a scope. `open` opens the subject and returns its judge."""
+    """The states of a subject in a scope. `open` opens the subject and returns its judge. `time_limit` is for one
+    transition."""
 
     def __init__(
         self,
@@ -46,10 +48,10 @@ class SubjectSpace:
         open: Callable[[], Any],
         enabled: Callable[[Any], Iterator[Operation]],
         begin: Callable[[], list[Operation]],
-        transition_seconds: float,
+        time_limit: Callable[[], AbstractContextManager[object]],
     ) -> None:
         self.state_key_of, self.open, self.enabled = exhaustive.state_key, open, enabled
-        self.begin, self.transition_seconds = begin, transition_seconds
+        self.begin, self.time_limit = begin, time_limit
         self.coverage: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
 
@@ -74,7 +76,7 @@ class SubjectSpace:
             path = [*node.path, operation]
             self.begin().extend(path)
             try:
-                with time_limit(self.transition_seconds):
+                with self.time_limit():
                     judge = self.open()
                     for each in path:
                         judge.apply(each)
@@ -97,7 +99,7 @@ def explore(
     """Search a scope for so many seconds and transitions. Raises Unsupported if the subject has no such configuration.
 
     begin: returns a list to which the operations of each path are appended before they are executed, as in a walk.
-    transition_seconds: the time limit of one transition, with the path to its state.
+    transition_seconds: the time limit of one transition, with the path to its state, unless each call has a limit.
     """
     exhaustive = strategy.exhaustive
     exhaustive.check(subject, scope)
@@ -107,7 +109,7 @@ def explore(
         lambda: strategy.level.open(subject, config, identities),
         exhaustive.enabled(scope, subject),
         lambda: begin(config),
-        transition_seconds,
+        lambda: time_limit_of(subject, transition_seconds),
     )
     found = search(
         space,

@@ -1,0 +1,92 @@
+"""A slow subject is not wrong: each call has a limit, a run has the end of its budget, and nothing else ends it."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kvproof.check.isolation import remote_search
+from kvproof.check.isolation.limits import Limits
+from kvproof.check.isolation.remote_subject import RemoteFactory
+from kvproof.check.oracle import replay as replays
+from kvproof.check.oracle.replay import Counterexample, confirm, finding_of, replay
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.time_limit import GRACE_SECONDS, OutOfTime, calls_end_at, search_ends_after
+from kvproof.check.search.hypothesis_machine import drive
+from kvproof.check.search.shrinking import shrink
+from kvproof.check.search.strategies import MANAGERS
+
+SLOW = """
+import os, signal, time
+from kvproof.check.subjects.builtin.manager import BuiltIn
+
+class Slow(BuiltIn):
+    def can_append(self, *arguments):
+        time.sleep(0.3)
+        return super().can_append(*arguments)
+
+class SlowAndStops(Slow):
+    def free(self, *arguments):
+        os.kill(os.getpid(), signal.SIGSTOP)
+"""
+NEW = ("new", 1, (1,), (1, 2), (None, 0, None), ())
+APPENDS = [NEW, ("admit", 1, 9), ("run", 1), *[("sample", 1, (7,)), ("append", 1), ("run", 1)] * 3]
+CALL_SECONDS = 0.6
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[[str], RemoteFactory]]:
+    path, factories = tmp_path / "slow.py", list[RemoteFactory]()
+    path.write_text(SLOW)
+
+    def made(name: str) -> RemoteFactory:
+        factories.append(RemoteFactory(f"{path}:{name}", Limits(call_seconds=CALL_SECONDS)))
+        return factories[-1]
+
+    yield made
+    for factory in factories:
+        factory.close()
+
+
+def test_a_replay_is_not_watched_as_a_whole(
+    make: Callable[[str], RemoteFactory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SECONDS_MAX", "HANG_SECONDS_MAX"):
+        monkeypatch.setattr(replays, name, 0.1)
+    done = replay(make("Slow"), Config(), APPENDS)
+    assert (done.finding, done.is_out_of_time, len(done.steps)) == (None, False, len(APPENDS))
+
+
+def test_searches_of_a_slow_subject_end_with_their_time_and_find_nothing(make: Callable[[str], RemoteFactory]) -> None:
+    subject, began = make("Slow")(), time.monotonic()
+    with search_ends_after(0.5):
+        done = remote_search.walk(MANAGERS, subject, 1, max_operations=10_000, seconds=0.5)
+    assert 0.5 <= time.monotonic() - began < 0.5 + GRACE_SECONDS + 1.5
+    assert done.finding is None
+    assert 0 < done.num_operations < 200
+    with calls_end_at(time.monotonic() + 0.7):
+        driven = drive(subject, 1, examples=50, steps=50)
+        assert driven.finding is None
+        with pytest.raises(OutOfTime):
+            finding_of(subject, Config(), APPENDS)
+    assert time.monotonic() - began < 6
+
+
+def test_a_finding_for_whose_replays_no_time_is_left_is_kept_as_it_is(make: Callable[[str], RemoteFactory]) -> None:
+    factory, finding = make("Slow"), Finding("table-size", "as found")
+    found = Counterexample(Config(), APPENDS, finding)
+    with calls_end_at(time.monotonic() + 0.4):
+        assert confirm(factory, found) is found
+        assert shrink(factory(), found, 60.0) is found
+
+
+def test_a_stopped_process_repeats_itself(make: Callable[[str], RemoteFactory]) -> None:
+    factory = make("SlowAndStops")
+    run = [*APPENDS, ("free", 1)]
+    finding = finding_of(factory(), Config(), run)
+    assert finding is not None
+    assert finding.kind == ("total-calls", "free hang")
+    text_of_another_clock = Finding("total-calls", "no answer within 20 s", "hang")
+    assert confirm(factory, Counterexample(Config(), run, text_of_another_clock)).finding is text_of_another_clock
