@@ -56,7 +56,7 @@ def test_a_replay_is_not_watched_as_a_whole(
     for name in ("SECONDS_MAX", "HANG_SECONDS_MAX"):
         monkeypatch.setattr(replays, name, 0.1)
     done = replay(make("Slow"), Config(), APPENDS)
-    assert (done.finding, done.is_out_of_time, len(done.steps)) == (None, False, len(APPENDS))
+    assert (done.finding, done.is_out_of_time, done.num_enabled) == (None, False, len(APPENDS))
 
 
 def test_searches_of_a_slow_subject_end_with_their_time_and_find_nothing(make: Callable[[str], RemoteFactory]) -> None:
