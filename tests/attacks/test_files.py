@@ -1,0 +1,192 @@
+"""Broken files: each is accepted or refused with one message, in little time and memory, and runs nothing."""
+
+import io
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import msgspec
+import pytest
+from hypothesis import HealthCheck, Phase
+from hypothesis import strategies as st
+from rich.console import Console
+from tests.attacks.damage import as_json, damaged, decoded, drawn, lines, toml, torn
+
+from kvproof.check.counterexample.replay import ReplayStatus
+from kvproof.check.recording.example_run import record_run
+from kvproof.check.recording.format import Header, RecordedCall
+from kvproof.check.recording.validate import validate
+from kvproof.check.runs.configuration import Configuration, read_configuration
+from kvproof.check.runs.errors import UsageError
+from kvproof.check.runs.known_findings import known_findings
+from kvproof.check.runs.replay import replay
+from kvproof.check.runs.resume import FILE, EarlierFinding, HuntProgress, resumed
+from kvproof.check.runs.store import RESULT, Store
+from kvproof.check.runs.trust import Trust
+from kvproof.check.runs.verdicts import ReportedFinding
+from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.builtin.manager import BuiltIn
+from kvproof.reports import device_baseline
+from kvproof.reports.baseline import Comparison, findings, read_baseline
+from kvproof.reports.document import DocumentError, encode, read
+from kvproof.reports.result import Check, Result, Run, WitnessCount
+from kvproof.reports.terminal import print_report
+from kvproof.spec.trace import Trace
+from kvproof.spec.verdict import Verdict
+
+TRACES = Path(__file__).parents[2] / "examples" / "traces"
+REFUSED = (DocumentError, UsageError, UnknownSubject)
+SECONDS_MAX, MEGABYTES_MAX = 2.0, 100
+NUM_CASES, NUM_CASES_LONG = 150, 25_000
+
+
+def result_of_a_run() -> Result:
+    """A small result with a finding, whose trace lies beside it."""
+    checks = [
+        Check("walker/refcount-exact", "walker", "refcount-exact", Verdict.REFUTED, 1.0, {"operations": 3}, "it broke"),
+        Check("explorer/no-leak/swap", "explorer", "no-leak", Verdict.EXHAUSTED, 0.5, {"states": 9}),
+    ]
+    checks[0].trace, checks[0].signature = "crashes/a.json", "fork: refcount"
+    run = Run("0.1.0", "hunt", "kvproof", 1, {"python": "CPython"}, "2026-01-01T00:00:00Z", 1.5, is_complete=True)
+    result = Result(run, checks, [WitnessCount("fork", "walker", 3)], messages=["a message"])
+    result.count_totals()
+    return result
+
+
+def report(folder: Path) -> None:
+    """What `kvproof report` does."""
+    result = read(folder / RESULT, Result)
+    Store(folder).write_reports(result)
+    Store(folder).write_device_page(result)
+    print_report(result, folder, Console(file=io.StringIO()))
+
+
+def compare(path: Path) -> None:
+    """What a run does with its baseline."""
+    before = read_baseline(path)
+    findings(before)
+    Comparison(str(path), before)(result_of_a_run())
+
+
+def read_trace(path: Path) -> None:
+    """What `kvproof replay` does, on a subject that runs in this process."""
+    done = replay(path, isolation=False, trusted=Trust())
+    assert "a fault of kvproof" not in done.text, done.text
+    if done.status is ReplayStatus.ERROR:
+        raise UsageError(done.text)
+
+
+def read_settings(path: Path) -> None:
+    """What every command does with the configuration."""
+    assert read_configuration(path).options is not None
+
+
+class Kind:
+    """One kind of file: right documents, its schema, how it is written, its name, and what reads it."""
+
+    def __init__(
+        self,
+        documents: list[Any],
+        schemas: tuple[type, ...],
+        write: Callable[[Any], bytes],
+        name: str,
+        read: Callable[[Path], object],
+        beside: tuple[tuple[str, bytes], ...] = (),
+    ) -> None:
+        self.name, self.read, self.beside = name, read, beside
+        changed = damaged(documents).map(write)
+        self.files = torn(st.one_of(changed, changed, changed, *map(drawn, schemas)))
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
+    traces = [decoded(path.read_bytes()) | {"subject": subject} for path, subject in SAMPLES]
+    result = encode(result_of_a_run())
+    path = tmp_path_factory.mktemp("recording") / "r.jsonl"
+    record_run(BuiltIn, 3, 30, path, {"num_gpu_blocks": 6})
+    recording = [decoded(line) for line in path.read_bytes().splitlines()]
+    found = EarlierFinding(
+        "walker", ("refcount-exact", "fork: x", ("fork",)), ReportedFinding("refcount-exact", "text")
+    )
+    hunt = HuntProgress("kvproof", 1, {"caching": False}, ["no-leak"], ["swap"], [found], 3, 400, 3)
+    settings = {
+        "subject": "kvproof", "effort": "quick", "budget": 3.5, "seed": 7, "out": "out", "judges": ["walker"],
+        "trusted_subjects": ["a.py:*"], "fix": {"caching": False, "window": 3},
+        "known": [{"property": "no-leak", "reason": "r", "expires": "2027-01-31", "signature": "fork: *"}],
+    }  # fmt: skip
+    crash = (("crashes/a.json", TRACES.joinpath(SAMPLES[0][0]).read_bytes()),)
+    return {
+        "trace": Kind(traces, (Trace,), as_json, "t.json", read_trace),
+        "result": Kind([decoded(result)], (Result,), as_json, RESULT, lambda path: report(path.parent), crash),
+        "baseline": Kind([decoded(result)], (Result,), as_json, "b.json", compare),
+        "speeds": Kind([decoded(result)], (Result,), as_json, "b.json", device_baseline.read_baseline),
+        "hunt": Kind(
+            [msgspec.to_builtins(hunt)],
+            (HuntProgress,),
+            as_json,
+            FILE,
+            lambda path: resumed(path.parent, None, None, Trust()),
+            ((RESULT, result),),
+        ),
+        "recording": Kind([recording], (Header, RecordedCall), lines, "r.jsonl", validate),
+        "configuration": Kind([settings], (Configuration,), toml, "kvproof.toml", read_settings),
+        "known": Kind([settings], (), toml, "known.toml", known_findings),
+    }
+
+
+SAMPLES = [
+    (TRACES / "f1-fork-counts-every-mention-in-a-window.json", "kvproof"),
+    (TRACES / "v0-swap-shared-block-twice.json", "kvproof"),
+    (TRACES / "f15-a-long-prompt-is-overtaken.json", "kvproof-scheduler"),
+]
+NAMES = ("trace", "result", "baseline", "speeds", "hunt", "recording", "configuration", "known")
+
+
+def attack(kind: Kind, folder: Path, num_cases: int, derandomize: bool) -> tuple[int, int]:
+    """Read so many files. Returns how many were accepted and refused."""
+    counts, path = [0, 0], folder / kind.name
+    for name, data in kind.beside:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(data)
+
+    @hypothesis.settings(
+        max_examples=num_cases,
+        derandomize=derandomize,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    @hypothesis.given(kind.files)
+    def one(data: bytes) -> None:
+        path.write_bytes(data)
+        began, message = time.process_time(), "accepted"
+        try:
+            kind.read(path)
+            counts[0] += 1
+        except REFUSED as error:
+            message = str(error)
+            counts[1] += 1
+        assert message.strip()
+        assert time.process_time() - began < SECONDS_MAX
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    one()
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < MEGABYTES_MAX
+    return counts[0], counts[1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_broken_file_gives_one_message(kinds: dict[str, Kind], name: str, tmp_path: Path) -> None:
+    accepted, refused = attack(kinds[name], tmp_path, NUM_CASES, derandomize=True)
+    assert refused > 10
+    assert accepted + refused >= NUM_CASES
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES)
+def test_broken_files_by_the_thousand_give_one_message(kinds: dict[str, Kind], name: str, tmp_path: Path) -> None:
+    attack(kinds[name], tmp_path, NUM_CASES_LONG, derandomize=False)
