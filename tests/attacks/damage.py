@@ -8,7 +8,6 @@ document, and then may cut its text or change bytes in it.
 import copy
 import json
 from datetime import date
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -43,7 +42,7 @@ def of_type(kind: inspect.Type) -> st.SearchStrategy[Any]:
     """Values that a document may have in a field of this type, as JSON has them."""
     match kind:
         case inspect.StructType(fields=fields) | inspect.DataclassType(fields=fields):
-            values = {field.encode_name: st.deferred(partial(of_type, field.type)) for field in fields}
+            values = {field.encode_name: of_type(field.type) for field in fields}
             needed = {field.encode_name: values.pop(field.encode_name) for field in fields if field.required}
             return st.fixed_dictionaries(needed, optional=values)
         case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item) | inspect.SetType(item_type=item):
