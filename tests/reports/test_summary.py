@@ -3,7 +3,7 @@
 import pytest
 
 from kvproof.reports.result import Check, Result, WitnessCount
-from kvproof.reports.summary import advice, cell, judges, properties, properties_by_verdict, sentence, work
+from kvproof.reports.summary import advice, cell, judges, left_out, properties, properties_by_cell, sentence, work
 from kvproof.spec.verdict import Verdict
 
 
@@ -63,7 +63,21 @@ def test_the_weakest_verdict_counts(refuted: Result) -> None:
     refuted.checks.append(Check("walker/read-back/append", "walker", "read-back", Verdict.REFUTED))
     refuted.checks.append(Check("walker/read-back/fork", "walker", "read-back", Verdict.UNKNOWN))
     assert cell(refuted, "read-back", "walker") == ("refuted", Verdict.REFUTED)
-    assert properties_by_verdict(refuted, "walker") == {Verdict.REFUTED: 2, Verdict.UNSUPPORTED: 1}
+    assert properties_by_cell(refuted, "walker") == {
+        ("refuted", Verdict.REFUTED): 2,
+        ("unsupported", Verdict.UNSUPPORTED): 1,
+    }
+
+
+def test_a_note_is_not_counted_as_refuted(refuted: Result) -> None:
+    refuted.checks.append(Check("walker/hit-complete", "walker", "hit-complete", Verdict.REFUTED))
+    assert properties_by_cell(refuted, "walker")["note", Verdict.REFUTED] == 1
+
+
+def test_a_judge_that_checked_nothing_is_named_with_its_reasons(passed: Result) -> None:
+    reason = "the prover needs z3, which is not installed"
+    passed.checks += [Check(f"prover/{one}", "prover", one, Verdict.UNSUPPORTED, text=reason) for one in ("a", "b")]
+    assert left_out(passed) == [f"prover was left out: {reason}"]
 
 
 def test_properties_stand_in_the_order_of_the_specification(refuted: Result) -> None:

@@ -15,6 +15,9 @@ WEAKEST_FIRST = (
     Verdict.PROVED,
     Verdict.UNSUPPORTED,
 )
+NOTE = "note"
+Cell = tuple[str, Verdict | None]  # a word, and the verdict that it stands for
+NO_CHECK: Cell = "–", None
 
 
 def judges(result: Result) -> list[str]:
@@ -33,12 +36,12 @@ def scope_of(check: Check) -> str:
     return check.id.removeprefix(f"{check.judge}/{check.property}").removeprefix("/")
 
 
-def cell(result: Result, property: str, judge: str) -> tuple[str, Verdict | None]:
-    """The weakest verdict of a judge on a property over its scopes, as a word; None if it has no check of it."""
+def cell(result: Result, property: str, judge: str) -> Cell:
+    """The weakest verdict of a judge on a property over its scopes, as a word; NO_CHECK if it has no check of it."""
     weakest = weakest_verdict(result, property, judge)
     if weakest is None:
-        return "–", None
-    return ("note" if weakest is Verdict.REFUTED and property in NOTES else weakest.value), weakest
+        return NO_CHECK
+    return (NOTE if weakest is Verdict.REFUTED and property in NOTES else weakest.value), weakest
 
 
 def weakest_verdict(result: Result, property: str, judge: str) -> Verdict | None:
@@ -47,10 +50,19 @@ def weakest_verdict(result: Result, property: str, judge: str) -> Verdict | None
     return next((verdict for verdict in WEAKEST_FIRST if verdict in verdicts), None)
 
 
-def properties_by_verdict(result: Result, judge: str) -> Counter[Verdict]:
-    """How many properties have which weakest verdict under the judge."""
-    verdicts = (weakest_verdict(result, name, judge) for name in properties(result))
-    return Counter(verdict for verdict in verdicts if verdict is not None)
+def properties_by_cell(result: Result, judge: str) -> Counter[Cell]:
+    """How many properties have which word and weakest verdict under the judge; a note is not counted as refuted."""
+    return Counter(found for name in properties(result) if (found := cell(result, name, judge)) != NO_CHECK)
+
+
+def left_out(result: Result) -> list[str]:
+    """Why a judge checked nothing at all, such as a package that is not installed: one sentence for each reason."""
+    sentences = []
+    for judge in judges(result):
+        mine = [check for check in result.checks if check.judge == judge]
+        if all(check.verdict is Verdict.UNSUPPORTED for check in mine):
+            sentences += [f"{judge} was left out: {text}" for text in dict.fromkeys(c.text for c in mine) if text]
+    return sentences
 
 
 def work(result: Result) -> dict[str, dict[str, int]]:

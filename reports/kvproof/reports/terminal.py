@@ -23,12 +23,14 @@ from kvproof.reports.data_plane_result import Bandwidth, Comparison, DataPlane, 
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Result
 from kvproof.reports.summary import (
+    NOTE,
     WEAKEST_FIRST,
     advice,
     cell,
     judges,
+    left_out,
     properties,
-    properties_by_verdict,
+    properties_by_cell,
     scope_of,
     sentence,
     work,
@@ -137,20 +139,22 @@ def _verdict(result: Result) -> Line:
 
 def _print_judges(result: Result, console: Console) -> None:
     """How many properties have which verdict under each judge: a table, or a line for each judge if it is too wide."""
-    counts = {judge: properties_by_verdict(result, judge) for judge in judges(result)}
-    verdicts = [verdict for verdict in WEAKEST_FIRST if any(of_judge[verdict] for of_judge in counts.values())]
+    counts = {judge: properties_by_cell(result, judge) for judge in judges(result)}
+    cells = [(verdict.value, verdict) for verdict in WEAKEST_FIRST]
+    cells.insert(1, (NOTE, Verdict.REFUTED))
+    shown = [one for one in cells if any(of_judge[one] for of_judge in counts.values())]
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else box.ASCII2, show_edge=False)
     table.add_column("properties", no_wrap=True)
-    for verdict in verdicts:
-        table.add_column(verdict.value, justify="right", no_wrap=True)
+    for word, _ in shown:
+        table.add_column(word, justify="right", no_wrap=True)
     for judge, of_judge in counts.items():
-        cells = [Text(str(of_judge[one]) if of_judge[one] else "–", style=STYLES[one]) for one in verdicts]
-        table.add_row(Text(printable(judge)), *cells)
+        row = [Text(str(of_judge[one]) if of_judge[one] else "–", style=STYLES[one[1]]) for one in shown]
+        table.add_row(Text(printable(judge)), *row)
     width = console.width if console.is_terminal else WIDTH_OF_LOG
     unlimited = console.options.update(max_width=WIDTH_OF_PLAIN_TEXT)
     if Measurement.get(console, unlimited, table).maximum > width:
         for judge, of_judge in counts.items():
-            say(console, f"{judge}: {', '.join(f'{of_judge[one]} {one.value}' for one in verdicts if of_judge[one])}")
+            say(console, f"{judge}: {', '.join(f'{of_judge[one]} {one[0]}' for one in shown if of_judge[one])}")
     elif console.is_terminal:
         console.print(table)
     else:
@@ -161,6 +165,7 @@ def _print_judges(result: Result, console: Console) -> None:
 def _in_short(result: Result) -> Iterator[Line]:
     if result.exit_code() is not Exit.OK:  # otherwise the verdict lists the work
         yield from _work_lines(result)
+    yield from ((line, "yellow") for line in left_out(result))
     yield from _missing_lines(result)
     for (judge, reason), places in _reasons(result, Verdict.UNKNOWN).items():
         names, scopes = dict.fromkeys(property for property, _ in places), {scope for _, scope in places}

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,19 +60,50 @@ def init(
         asks = sys.stdin.isatty() and not yes
         default = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._") or "manager"
         if name is None:
-            name = typer.prompt("Name of the manager", default=default) if asks else default
+            name = _asked("Name of the manager", default, _require_name) if asks else default
         if language is None:
-            language = (
-                typer.prompt(f"Language ({', '.join(LANGUAGES)})", default=LANGUAGES[0]) if asks else LANGUAGES[0]
-            )
+            language = _asked("Language", LANGUAGES[0], _require_language) if asks else LANGUAGES[0]
         if capabilities is None:
-            text = typer.prompt("Capabilities (such as fork, caching, swap)", default="fork") if asks else "fork"
-            capabilities = text.replace(",", " ").split()
-        files = _files(folder, str(name), str(language), capabilities)
+            text = (
+                _asked("Capabilities, such as fork caching swap", "fork", lambda text: _checked(_words(text)))
+                if asks
+                else "fork"
+            )
+            capabilities = _words(text)
+        files = _files(folder, name, language, capabilities)
         _write(folder, files, force)
         for path in files:
             print(f"wrote {folder / path}")
-        print(f"Next: write the calls in {folder / next(iter(files))}, then run `kvproof hunt` in {folder}.")
+        where = "" if folder == Path() else f" in the folder {folder}"
+        print(f"Next: write the calls in {folder / next(iter(files))}, then run `kvproof hunt`{where}.")
+
+
+def _asked(question: str, default: str, check: Callable[[str], object]) -> str:
+    """The answer of the user; the question is repeated until `check` accepts the answer."""
+
+    def checked(answer: str) -> str:
+        try:
+            check(answer)
+        except UsageError as error:
+            raise typer.BadParameter(str(error)) from error
+        return answer
+
+    answer: str = typer.prompt(question, default=default, value_proc=checked)
+    return answer
+
+
+def _words(text: str) -> list[str]:
+    return text.replace(",", " ").split()
+
+
+def _require_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise UsageError(f"--name: {name!r} is not a name: use letters, digits, '.', '_' and '-'")
+
+
+def _require_language(language: str) -> None:
+    if language not in LANGUAGES:
+        raise UsageError(f"--language: there is no {language!r}; choose from {', '.join(LANGUAGES)}")
 
 
 def _files(folder: Path, name: str, language: str, capabilities: list[str]) -> dict[Path, str]:
@@ -80,10 +111,8 @@ def _files(folder: Path, name: str, language: str, capabilities: list[str]) -> d
     from kvproof.check.protocol.reference import OBSERVED, adapter_calls
     from kvproof.check.runs.run import version
 
-    if not NAME.fullmatch(name):
-        raise UsageError(f"--name: {name!r} is not a name: use letters, digits, '.', '_' and '-'")
-    if language not in LANGUAGES:
-        raise UsageError(f"--language: there is no {language!r}; choose from {', '.join(LANGUAGES)}")
+    _require_name(name)
+    _require_language(language)
     declared = _checked(capabilities)
     values: dict[str, Any] = {"name": name, "version": version(), "is_program": language != "python"}
     enabled = {*declared, "has_admission_query"}
@@ -145,10 +174,11 @@ def _method(call: "AdapterCall") -> dict[str, str]:
 
 def _function(call: "AdapterCall") -> dict[str, str]:
     """A function of a program: its name, and a comment with its arguments and its answer."""
-    from kvproof.check.protocol.reference import PIPE
+    from kvproof.check.protocol.reference import FIELDS_OF_OPEN, PIPE, SENT_TO_PIPE
 
     arguments, answer = (text.replace("`", "") for text in PIPE[call.name])
-    text = f"{call.sentences} Arguments: {arguments.removeprefix('open: ')}. Answer: {answer}."
+    arguments = arguments.removeprefix("open: ").replace(FIELDS_OF_OPEN, ", ".join(SENT_TO_PIPE))
+    text = f"{call.sentences} Arguments: {arguments}. Answer: {answer}."
     comment = "\n".join(f"  // {line}" for line in textwrap.wrap(text, WIDTH - 5))
     return {"name": "open" if call.name == "make" else call.name, "comment": comment}
 

@@ -162,4 +162,5 @@ class ForkServer:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    with suppress(BrokenPipeError):  # the parent has ended, such as by Ctrl-C, before it was answered
+        main(int(sys.argv[1]))

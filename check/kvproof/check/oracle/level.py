@@ -143,8 +143,9 @@ class Level:
     def check(self, subject: Any) -> None:
         """Raise AdapterError unless the subject is one of this level."""
         other = level_of(subject)
-        is_other = other is not self and other is not MANAGER
-        hint = f"; it looks like a {other.calls.noun}: choose that level" if is_other else ""
+        hint = "; derive its class from ManagerAdapter, as `kvproof init` does" if self is MANAGER else ""
+        if other is not self and other is not MANAGER:
+            hint = f"; it looks like a {other.calls.noun}: choose that level"
         check_adapter(subject, self.calls, hint)
 
 

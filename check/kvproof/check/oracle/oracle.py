@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.firing import is_large, num_entries_max, num_seqs_max
 from kvproof.check.oracle.ghost_worker import Worker
-from kvproof.check.oracle.refinement import Explainer
+from kvproof.check.oracle.refinement import Explainer, impossible_hit
 from kvproof.check.protocol.adapter_check import check_observation
 from kvproof.check.protocol.adapter_fault import places_of, require_fault_of_manager
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
@@ -273,8 +273,7 @@ class Oracle:
     def judge_lookup(self, seq: ExpectedSequence, hit: int, context: str) -> None:
         """A look-up reported that the first `hit` tokens of a waiting sequence need no computation: so it is, now."""
         if not self.explainer.machine.function("may_hit")(hit, len(seq.tokens)):
-            sentence = "a hit of $observed tokens on a prompt of $expected"
-            raise Finding("hit-computed", sentence, call=context, expected=len(seq.tokens), observed=hit)
+            raise impossible_hit(hit, len(seq.tokens), self.config.block_size, context)
         if not hit or self.leaves_out_lookup():
             return
         size = self.config.block_size

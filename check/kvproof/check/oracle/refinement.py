@@ -73,8 +73,7 @@ class Explainer(SpecRunner):
         """
         size = self.block_size
         if not self.machine.function("may_hit")(hit, len(seq.tokens)):
-            sentence = "a hit of $observed tokens on a prompt of $expected"
-            raise Finding("hit-computed", sentence, call=context, expected=len(seq.tokens), observed=hit)
+            raise impossible_hit(hit, len(seq.tokens), size, context)
         if self.config.drafting and not self.machine.function("leaves_last_found")(hit, self._num_found(seq, hit)):
             sentence = "a hit of $observed tokens, and the cache has no block after them to compute again for the draft"
             raise Finding("hit-computed", sentence, call=context, observed=hit)
@@ -272,10 +271,10 @@ class Explainer(SpecRunner):
                 )
             for index, (before, after) in enumerate(zip(old, seq.observed_table, strict=True)):
                 if before != NULL_BLOCK and moved.get(before) != after:
+                    pairs_say = f"the pairs map {before} to $expected" if before in moved else "no pair moves it"
                     raise Finding(
                         "swap-mapping",
-                        f"entry {index} of $sequence went {before} -> $observed, but the pairs map "
-                        f"{before} to $expected (absolute ids)",
+                        f"entry {index} of $sequence went {before} -> $observed, but {pairs_say} (absolute ids)",
                         call=context,
                         expected=moved.get(before),
                         observed=after,
@@ -391,6 +390,15 @@ class Explainer(SpecRunner):
         if len(free_ids) != sum(self.observed.free):
             sentence, num_free = "$observed blocks in the free lists, $expected counted", sum(self.observed.free)
             raise Finding("lists-agree", sentence, call=context, expected=num_free, observed=len(free_ids))
+
+
+def impossible_hit(hit: int, num_tokens: int, block_size: int, call: str) -> Finding:
+    """The finding that a look-up reports a hit that no prompt of so many tokens can have."""
+    if hit % block_size:
+        sentence = "a hit of $observed tokens, and a hit counts the tokens of whole blocks, of $expected tokens each"
+        return Finding("hit-computed", sentence, call=call, expected=block_size, observed=hit)
+    sentence = "a hit of $observed tokens on a prompt of $expected"
+    return Finding("hit-computed", sentence, call=call, expected=num_tokens, observed=hit)
 
 
 def _are_one_to_one(pairs: Sequence[Pair]) -> bool:

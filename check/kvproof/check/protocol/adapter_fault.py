@@ -91,7 +91,8 @@ def adapter_error(message: str, subject: Any, call: str) -> AdapterError:
 def _text(message: str, place: CodePlace, places: list[CodePlace]) -> str:
     shown = [f"  {one}: {linecache.getline(one.file, one.line).strip()}".rstrip(": ") for one in places]
     correct = f"The manager was not judged. Correct the adapter at {place.file}:{place.line}."
-    return "\n".join([f"{message} ({place.file}:{place.line})", *shown, correct])
+    headline, *more = message.split("\n")
+    return "\n".join([f"{headline} ({place.file}:{place.line})", *more, *shown, correct])
 
 
 # Whose method it is ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ and names the missing ones, and those that a declared capability needs (`NEEDED`
 """
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -64,14 +65,19 @@ INSTEAD = {
 }
 
 
+MODULES = re.compile(r"kvproof\.[\w.]+\.|collections\.abc\.|typing\.")  # in the text of a signature
 HELP = "`kvproof init` writes an adapter with every call; docs/adapter-reference.md describes them."
 
 
 def signature_of(name: str) -> str:
-    """A call of an adapter as it is defined, with the first sentence of its description."""
-    call = getattr(ManagerAdapter, name)
-    sentence = (inspect.getdoc(call) or "").partition(". ")[0].rstrip(".")
-    return f"def {name}{str(inspect.signature(call)).replace('kvproof.check.protocol.manager.', '')}: {sentence}."
+    """The arguments and the answer of a call of an adapter, without the modules of the types."""
+    text = str(inspect.signature(getattr(ManagerAdapter, name)))
+    return name + MODULES.sub("", text).replace("tuple[int, int]", "Pair")
+
+
+def description_of(name: str) -> str:
+    """The sentences that describe a call of an adapter, on one line."""
+    return " ".join((inspect.getdoc(getattr(ManagerAdapter, name)) or "").split())
 
 
 class ManagerAdapter:
@@ -166,7 +172,7 @@ class ManagerAdapter:
                 del missing[name]
         if missing:
             lines = [f"{type(self).__name__} must define {', '.join(missing)}"]
-            lines += [f"{signature_of(name)}{why}" for name, why in missing.items()]
+            lines += [f"def {signature_of(name)}: {description_of(name)}{why}" for name, why in missing.items()]
             raise AdapterError("\n  ".join(lines) + f"\n{HELP}", next(iter(missing)))
 
     def _defines(self, name: str) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from kvproof.check.protocol.manager import Capabilities, Config, Observation
-from kvproof.check.protocol.manager_adapter import ALWAYS, INSTEAD, NEEDED, ManagerAdapter
+from kvproof.check.protocol.manager_adapter import ALWAYS, INSTEAD, NEEDED, description_of, signature_of
 
 FIELD = re.compile(r"^    (\w+): [^=#]+= (.+?)(?:  # (.*))?$", re.MULTILINE)
 PART = re.compile(r"(?:^|\. )(\w+): ")
@@ -21,8 +21,9 @@ OF_SCHEDULERS = "async_steps"  # the first capability that only schedulers have
 TOKENS = "`tokens`, and `adapter`, `salt`, `images` unless they have their default value"
 GROUP = "`group`, `seqs` (its sequences), `lengths` (their numbers of tokens)"
 YES_OR_NO = 'true, false, or `"OK"`, `"LATER"`, `"NEVER"`'
+FIELDS_OF_OPEN = "the fields that the table of the configuration marks"
 PIPE = {
-    "make": ("`open`: the fields of the configuration that the next table names", "null"),
+    "make": (f"`open`: {FIELDS_OF_OPEN}", "null"),
     "can_allocate": (TOKENS, YES_OR_NO),
     "allocate": (f"`seq`, {TOKENS}", "null, or a number of tokens"),
     "can_append": (GROUP, YES_OR_NO),
@@ -118,10 +119,7 @@ def adapter_calls() -> list[AdapterCall]:
 
 
 def _call(name: str) -> AdapterCall:
-    function = getattr(ManagerAdapter, name)
-    signature = re.sub(r"kvproof\.[\w.]+\.|collections\.abc\.|typing\.", "", str(inspect.signature(function)))
-    signature = signature.replace("tuple[int, int]", "Pair")
-    return AdapterCall(name, f"{name}{signature}", NEEDED.get(name, ()), " ".join(inspect.getdoc(function).split()))  # type: ignore[union-attr]
+    return AdapterCall(name, signature_of(name), NEEDED.get(name, ()), description_of(name))
 
 
 def documented_fields(kind: Any) -> dict[str, tuple[str, str]]:

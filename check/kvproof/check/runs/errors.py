@@ -53,14 +53,15 @@ def error_boundary(json: Path | None = None) -> Iterator[None]:
 
     If a part of the output was lost, the command does not succeed; a refutation stays one.
     """
-    from kvproof.check.protocol.finding import AdapterError
-    from kvproof.check.runs.json_output import document_to
-    from kvproof.check.runs.store import StoreError, lack_of
-    from kvproof.reports.document import DocumentError
+    with _one_line_for_an_interrupt():
+        from kvproof.check.protocol.finding import AdapterError
+        from kvproof.check.runs.json_output import document_to
+        from kvproof.check.runs.store import StoreError, lack_of
+        from kvproof.reports.document import DocumentError
 
     _lost_output.clear()
     try:
-        with document_to(json):
+        with _one_line_for_an_interrupt(), document_to(json):
             yield
         if _lost_output:
             raise typer.Exit(Exit.INTERNAL)
@@ -72,8 +73,6 @@ def error_boundary(json: Path | None = None) -> Iterator[None]:
         raise fail(str(error), error.exit_code) from error
     except (UsageError, DocumentError, AdapterError, MissingExtra) as error:
         raise fail(str(error), Exit.USAGE) from error
-    except KeyboardInterrupt as error:
-        raise fail("interrupted", Exit.INTERRUPTED) from error
     except BrokenPipeError as error:  # the reader has closed the pipe: nobody reads the rest
         discard(sys.stdout)
         raise typer.Exit(Exit.INCONCLUSIVE) from error
@@ -82,6 +81,14 @@ def error_boundary(json: Path | None = None) -> Iterator[None]:
             raise fail(lack, Exit.INTERNAL) from error
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         raise fail(f"a fault of kvproof, not of the subject: {what}\n{_place(error)}", Exit.INTERNAL) from error
+
+
+@contextmanager
+def _one_line_for_an_interrupt() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise fail("interrupted", Exit.INTERRUPTED) from error
 
 
 def _place(error: BaseException) -> str:

@@ -58,26 +58,24 @@ class PlainProgress:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.stage, self.count, self.planned = "", 0, ""
+        self.stage, self.planned = "", ""
         self.began = self.last_line = time.monotonic()
 
     def begin(self, stage: str, seconds: float, total: int) -> None:
-        self.stage, self.count = stage, 0
+        self.stage = stage
         self.began = self.last_line = time.monotonic()
         self.planned = f" of {total:,}" if total else ""
         limit = f", up to {seconds:.0f} s" if math.isfinite(seconds) else ""
         say(self.console, f"{stage}: begins{f', {total:,} operations' if total else ''}{limit}")
 
     def advance(self, count: int) -> None:
-        self.count = count
         now = time.monotonic()
         if is_ci() and now - self.last_line >= PLAIN_INTERVAL_SECONDS:
             self.last_line = now
             say(self.console, f"{self.stage}: {count:,}{self.planned} after {now - self.began:.0f} s")
 
     def end(self) -> None:
-        count = f"{self.count:,} in " if self.count else ""
-        say(self.console, f"{self.stage}: ended, {count}{time.monotonic() - self.began:.1f} s")
+        say(self.console, f"{self.stage}: ended after {time.monotonic() - self.began:.1f} s")
 
     def say(self, message: str) -> None:
         for line in message.splitlines():
@@ -118,7 +116,7 @@ class MovingProgress:
             task = self.bars.tasks[0]
             self.bars.stop()
             self.bars = None
-            say(self.console, f"{task.description}: {task.fields['done'] or 'done'} in {task.elapsed or 0.0:.1f} s")
+            say(self.console, f"{task.description}: ended after {task.elapsed or 0.0:.1f} s")
 
     def say(self, message: str) -> None:
         for line in message.splitlines():

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from kvproof.check.subjects import UnknownSubject
 
+OUR_CODE = Path(__file__).parents[1]
 FORMS = "module:factory or path/to/file.py:factory"
 
 
@@ -100,7 +102,17 @@ def _module(name: str, where: str) -> ModuleType:
             raise UnknownSubject(f"{name}: there is no file {where}") from error
         raise UnknownSubject(f"{name}: {where} cannot be imported: {type(error).__name__}: {error}") from error
     except BaseException as error:
-        raise UnknownSubject(f"{name}: {where} cannot be imported: {type(error).__name__}: {error}") from error
+        text = f"{name}: {where} cannot be imported: {type(error).__name__}: {error}{_line_of(error)}"
+        raise UnknownSubject(text) from error
+
+
+def _line_of(error: BaseException) -> str:
+    """The last line of the user's code that ran before the error, as " (file:line)"; empty if none did."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        is_ours = Path(frame.filename).is_relative_to(OUR_CODE) or frame.filename == importlib.__file__
+        if not is_ours and not frame.filename.startswith("<"):
+            return f" ({os.path.relpath(frame.filename)}:{frame.lineno})"
+    return ""
 
 
 def _imported(module: str) -> ModuleType:
