@@ -358,6 +358,14 @@ def test_pinned_names_decide_whether_a_pattern_matches_and_new_names_are_found(m
     assert kvproof_prove("--only", "mixed/right", "--only", "mixed/nosuch").exit_code == 2
 
 
+@pytest.mark.usefixtures("mixed_suite")
+def test_a_pinned_name_that_is_no_longer_made_is_not_selected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_names", lambda: {"mixed/right", "mixed/vanished"})
+    done = kvproof_prove("--only", "mixed/right", "--only", "mixed/vanished")
+    assert done.exit_code == 2
+    assert "nothing is named mixed/vanished" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("pattern", "num_subjects"),
     [
