@@ -110,6 +110,7 @@ def run_conformance(
 
 def _explore(strategy: Strategy, make: Callable[[], Any], name: str, seconds: float, seed: int, folder: Path) -> None:
     """Search the scopes of the level that the subject can have. Raises AssertionError for the first finding."""
+    __tracebackhide__ = True
     deadline = monotonic() + seconds
     scopes = strategy.exhaustive.short.values()
     for place, scope in enumerate(scopes):
@@ -133,6 +134,7 @@ def _default_witnesses(strategy: Strategy, subject: Any, config: dict[str, Any],
 
 def _check_reach(name: str, done: SearchResult, expect: set[str]) -> None:
     """Raise AssertionError unless the walk did something, and reached all that is expected."""
+    __tracebackhide__ = True
     if done.is_unsupported or not done.num_operations:
         raise AssertionError(f"nothing was checked: {name} accepted no configuration that was drawn")
     if missing := sorted(witness for witness in expect if not done.coverage[witness]):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from kvproof.check.cli.app import app
+from kvproof.check.cli.app import app, main
 from kvproof.check.isolation.fork_server import compile_rules
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import StageBudget
@@ -261,3 +261,23 @@ def test_a_fault_of_ours_is_no_verdict_on_the_subject(faulty: str, monkeypatch: 
     assert "walker failed by a fault of kvproof, not of the subject: KeyError: 'lost'" in done.output
     assert "Traceback" not in done.output
     assert "Traceback" in Path(".kvproof/fault.log").read_text()
+
+
+def test_an_interrupt_before_the_run_is_one_line_and_exit_code_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kvproof.check.runs.configuration.find_configuration", interrupt)
+    monkeypatch.setattr("sys.argv", ["kvproof", "hunt"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "kvproof: interrupted\n"
+
+
+def test_the_list_of_commands_cuts_no_sentence() -> None:
+    lines = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output.partition("Commands:\n")[2].splitlines()
+    assert len(lines) == 17
+    assert all(line.endswith(".") and not line.endswith("...") for line in lines), lines

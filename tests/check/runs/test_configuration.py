@@ -21,6 +21,7 @@ from kvproof.check.runs.configuration import (
     schema,
     schema_text,
 )
+from kvproof.check.runs.run import version
 
 WHOLE = """
 subject = "adapter.py:Adapter"
@@ -72,7 +73,7 @@ def test_each_value_is_printed_with_the_place_that_it_comes_from(repository: Pat
     assert found["--out"] == ["../build/kvproof", "../kvproof.toml:8"]
     assert found["--fix"] == ["caching=false, kv_groups=full,window", "../kvproof.toml:11"]
     assert found["--json"] == ["–", "default"]
-    assert found["trusted_subjects"] == ["1", "../kvproof.toml:9"]
+    assert found["trusted_subjects"] == ["tests/*.py:*", "../kvproof.toml:9"]
     assert found["known"] == ["1", "../kvproof.toml:15"]
     found = rows(kvproof("config"))
     assert found["--seed"] == ["7", "../kvproof.toml:5"]
@@ -91,7 +92,7 @@ def test_a_run_takes_its_options_from_the_file_and_the_command_line_wins(reposit
     missing = kvproof("hunt")
     assert (missing.exit_code, "there is no file nowhere.py" in missing.stderr) == (2, True)
     done = kvproof("hunt", "--subject", "kvproof-pool", "--budget", "0.1")
-    assert done.output.startswith("kvproof 0.1.0 hunt, subject kvproof-pool, seed 3, ")
+    assert done.output.startswith(f"kvproof {version()} hunt, subject kvproof-pool, seed 3, ")
     assert json.loads((repository / "of-the-file" / "result.json").read_text())["run"]["seed"] == 3
 
 

@@ -1,6 +1,7 @@
 """The `kvproof` command with its subcommands. Every command uses the exit codes of `kvproof.spec.verdict.Exit`."""
 
 import sys
+from collections.abc import Callable
 from io import TextIOWrapper
 from typing import Annotated
 
@@ -21,7 +22,7 @@ from kvproof.check.cli.report import report
 from kvproof.check.cli.subjects import engines, subjects
 from kvproof.check.cli.validate import validate
 from kvproof.check.cli.verify import verify
-from kvproof.check.runs.errors import discard, lost_output
+from kvproof.check.runs.errors import discard, fail, lost_output
 from kvproof.spec.verdict import Exit
 
 EXIT_CODES = (
@@ -38,26 +39,29 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    init,
-    verify,
-    prove,
-    explore,
-    hunt,
-    replay,
-    bisect,
-    record,
-    validate,
-    device,
-    faults,
-    subjects,
-    report,
-    examples,
-):
-    app.command()(command)
-app.command(context_settings=ANY_ARGUMENTS)(config)
-app.add_typer(engines, name="engines")
-app.add_typer(baseline, name="baseline")
+IN_SHORT: dict[Callable[..., None], str] = {  # the lines of `kvproof --help`, each at most 64 characters
+    init: "Write an adapter to fill in, a test, a configuration, CI.",
+    verify: "Check one subject with every judge: the gate for CI.",
+    prove: "Prove the specification for every size.",
+    explore: "Search every state of one small scope.",
+    hunt: "Search for counterexamples, and report the shortest of each kind.",
+    replay: "Replay counterexamples; report FIXED, FAILED or ERROR.",
+    bisect: "Find the releases in which a counterexample fails.",
+    record: "Record the calls and answers of a live block manager.",
+    validate: "Check recordings of live block managers.",
+    device: "Check the bytes and the speed of swaps and copies here.",
+    faults: "Plant faults, and report which judge notices each.",
+    subjects: "List what --subject accepts.",
+    report: "Write and print the reports of a stored run again.",
+    examples: "List the examples, or copy them to a folder.",
+}
+for command, in_short in IN_SHORT.items():
+    app.command(short_help=in_short)(command)
+app.command(context_settings=ANY_ARGUMENTS, short_help="Print the options in force here, and where each comes from.")(
+    config
+)
+app.add_typer(engines, name="engines", short_help="Download a release of an engine, or list them.")
+app.add_typer(baseline, name="baseline", short_help="Accept a result: later runs must not be worse.")
 
 
 def _print_version(is_wanted: bool) -> None:
@@ -89,6 +93,10 @@ def main() -> None:
     try:
         try:
             app()
+        except SystemExit as done:
+            if done.code == Exit.INTERRUPTED:
+                fail("interrupted", Exit.INTERRUPTED)
+            raise
         finally:
             sys.stdout.flush()
     except OSError as error:  # from --help or --version; `error_boundary` handles those of the commands

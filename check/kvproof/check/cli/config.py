@@ -1,5 +1,6 @@
 """`kvproof config`: what is in force, and where each value comes from."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,7 +77,11 @@ def config(
 
         rows = [_row(of_command, parameter, found) for parameter in of_command.command.params]
         if found is not None:
-            rows += [(key, str(len(found.values[key])), found.place(key)) for key in OTHERS if key in found.values]
+            rows += [
+                (key, words(found.values[key]), found.place(key))
+                for key, words in OTHERS.items()
+                if key in found.values
+            ]
         console = output()
         say(console, f"kvproof {command}, configured by {found.path if found else 'no file'}:")
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
@@ -84,7 +89,8 @@ def config(
             say(console, f"  {name:<{widths[0]}}  {value:<{widths[1]}}  {source}")
 
 
-OTHERS = ("known", "trusted_subjects")  # keys that are lists and no options; how many entries they have is printed
+# Keys that are lists and no options, and how each is printed: of known findings, how many there are.
+OTHERS: dict[str, Callable[[Any], str]] = {"known": lambda known: str(len(known)), "trusted_subjects": ", ".join}
 
 
 def _row(context: typer.Context, parameter: Any, found: "ConfigurationFile | None") -> tuple[str, str, str]:

@@ -51,17 +51,17 @@ def discard(stream: IO[Any]) -> None:
 def error_boundary(json: Path | None = None) -> Iterator[None]:
     """Run the body of a command, and turn what it raises into an exit code. json: the file of its result document.
 
-    If a part of the output was lost, the command does not succeed; a refutation stays one.
+    If a part of the output was lost, the command does not succeed; a refutation stays one. An interrupt passes through:
+    typer makes exit code 130 of it, wherever it comes, and `app.main` the message.
     """
-    with _one_line_for_an_interrupt():
-        from kvproof.check.protocol.finding import AdapterError
-        from kvproof.check.runs.json_output import document_to
-        from kvproof.check.runs.store import StoreError, lack_of
-        from kvproof.reports.document import DocumentError
+    from kvproof.check.protocol.finding import AdapterError
+    from kvproof.check.runs.json_output import document_to
+    from kvproof.check.runs.store import StoreError, lack_of
+    from kvproof.reports.document import DocumentError
 
     _lost_output.clear()
     try:
-        with _one_line_for_an_interrupt(), document_to(json):
+        with document_to(json):
             yield
         if _lost_output:
             raise typer.Exit(Exit.INTERNAL)
@@ -81,14 +81,6 @@ def error_boundary(json: Path | None = None) -> Iterator[None]:
             raise fail(lack, Exit.INTERNAL) from error
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         raise fail(f"a fault of kvproof, not of the subject: {what}\n{_place(error)}", Exit.INTERNAL) from error
-
-
-@contextmanager
-def _one_line_for_an_interrupt() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        raise fail("interrupted", Exit.INTERRUPTED) from error
 
 
 def _place(error: BaseException) -> str:
