@@ -89,9 +89,11 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "TraceFile
 
 
 def _looks_like_a_trace(path: Path) -> bool:
+    from kvproof.reports.document import DocumentError, read_bytes
+
     try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        document = json.loads(read_bytes(path))
+    except (DocumentError, ValueError, RecursionError):
         return False
     return isinstance(document, dict) and document.keys() >= FIELDS
 

@@ -7,15 +7,22 @@ Runs are compared by this ratio.
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Meta
+
+# What a file may hold where a number is drawn, or where a status chooses a sign.
+Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
+Status = Annotated[str, Meta(pattern="^(passed|failed|skipped)$")]
 
 
 @dataclass
 class Spread:
     """A quantity over the rounds of a run: its median, 5th and 95th percentile."""
 
-    median: float
-    p5: float
-    p95: float
+    median: Number
+    p5: Number
+    p95: Number
 
 
 @dataclass
@@ -32,7 +39,7 @@ class MovedCase:
     dtype: str
     mapping: str
     stream: str
-    status: str
+    status: Status
     num_pairs: int = 0
     bytes_moved: int = 0
     bytes_proven: int = 0
@@ -113,10 +120,10 @@ class Comparison:
 
     name: str
     mapping: str
-    before: float
-    now: float
-    change: float
-    band: float
+    before: Number
+    now: Number
+    change: Number
+    band: Number
     is_worse: bool
 
 

@@ -38,6 +38,7 @@ from kvproof.models.solvers.solver_effort import Efforts, changes, efforts, wors
 from kvproof.models.solvers.solving import ProofOutcome, Settings
 from kvproof.models.solvers.workers import decide_all
 from kvproof.models.suites import BOUNDED
+from kvproof.reports.document import read_bytes
 from kvproof.reports.result import Check, Difference, Result
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -219,12 +220,11 @@ def write_question(obligation: Obligation, folder: Path) -> Path:
 
 
 def read_baseline(file: Path, seed: int) -> Efforts:
-    """Read the efforts of an earlier run. Raises UsageError if they cannot be compared, StoreError."""
-    with explained(file):
-        data = file.read_bytes()
+    """Read the efforts of an earlier run. Raises UsageError if they cannot be compared, and DocumentError."""
+    data = read_bytes(file)
     try:
         before = msgspec.json.decode(data, type=Efforts)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{file} is not a baseline of proofs ({error}); --save-baseline writes one") from error
     if (before.solver, before.seed) != (SOLVER, seed):
         raise UsageError(

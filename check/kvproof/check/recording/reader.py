@@ -77,7 +77,7 @@ class RecordingReader:
             raise RecordingError(f"{self.name} is empty, but a recording begins with a header; {HINT}")
         try:
             version = msgspec.json.decode(line, type=_Version).kvproof_recording
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise self._wrong("this is not the header of a recording of kvproof", 1, HINT) from None
         if version != SCHEMA_VERSION:
             what = f"the recording has format version {version}, and this kvproof reads version {SCHEMA_VERSION}"
@@ -128,7 +128,7 @@ class RecordingReader:
     def _decoded(self, line: bytes, decoder: "msgspec.json.Decoder[Line]") -> Line:
         try:
             return decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             what, column = _explained(error, line)
             raise self._wrong(what, column, "use the file as it was recorded") from None
 

@@ -86,7 +86,7 @@ def _value(text: str) -> Any:
         return WORDS[text.lower()]
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -64,7 +64,7 @@ class FaultStore:
         for number, line in enumerate(whole.splitlines(), 1):
             try:
                 one = msgspec.json.decode(line, type=StoredResult)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise UsageError(f"{file}:{number} is no result of kvproof faults: {error}") from error
             store.known[one.digest] = one
         return store

@@ -140,8 +140,12 @@ class Store:
         """Write the page of the data plane, if the run has one. Raises StoreError."""
         if result.data_plane is None:
             return
+        try:
+            content = device_page(result).encode("utf-8", "backslashreplace")
+        except Exception as error:
+            raise RenderError(fault_of_kvproof(PAGE, error)) from error
         with explained(self.folder / PAGE):
-            write_atomically(self.folder / PAGE, device_page(result).encode("utf-8", "backslashreplace"))
+            write_atomically(self.folder / PAGE, content)
 
     def write_log(self, text: str) -> Path:
         """Write the traceback of a fault of kvproof, for a bug report. Raises StoreError."""

@@ -124,7 +124,7 @@ def origin_of(proof: str) -> Origin:
     first = proof.partition("\n")[0]
     try:
         return msgspec.json.decode(first.removeprefix(COMMENT), type=Origin)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CertificateError(f"its first line does not say how the proof was made: {error}") from error
 
 
@@ -141,7 +141,7 @@ def read_index(folder: Path) -> Index:
         index = msgspec.json.decode(file.read_bytes(), type=Index)
     except OSError as error:
         raise CertificateError(f"{file} cannot be read ({error.strerror}); {again}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CertificateError(f"{file} is not an index of certificates ({error}); {again}") from error
     if index.schema_version != SCHEMA_VERSION:
         raise CertificateError(f"{file} has version {index.schema_version}, and this is {SCHEMA_VERSION}; {again}")

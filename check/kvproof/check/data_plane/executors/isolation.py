@@ -130,7 +130,7 @@ class Isolation:
         line = self._line(seconds_max)
         try:
             answer = msgspec.json.decode(line, type=_Answer)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._end()
             raise Crashed(f"it wrote to the pipe of the answers ({error})") from None
         if answer.unknown:

@@ -1,0 +1,82 @@
+"""Runs that are killed at a moment drawn at random leave a whole result or none, no process, and no file elsewhere."""
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from kvproof.reports.document import read
+from kvproof.reports.result import Result
+
+SUBJECT = f"{Path(__file__).parents[2] / 'examples' / 'forty_lines.py'}:Adapter"
+COMMANDS = {
+    "hunt": ["hunt", "--subject", SUBJECT, "--effort", "20000", "--seed", "1", "--out", "out"],
+    "verify": ["verify", "--subject", SUBJECT, "--effort", "5000", "--seed", "1", "--out", "out"],
+    "explore": ["explore", "--subject", SUBJECT, "--effort", "5000", "--out", "out"],
+    "faults": ["faults", "--of", "impl", "--only", "kvproof/*", "--jobs", "2", "--out", "out/faults.jsonl"],
+}
+NUM_KILLS = 10
+MOMENT_SECONDS_MAX = 12.0
+GONE_SECONDS_MAX = {signal.SIGKILL: 10.0, signal.SIGTERM: 20.0, signal.SIGINT: 20.0}
+KILL_TEST = "KVPROOF_KILL_TEST"  # every process of a run inherits it
+OURS = {"out", "cache", "tmp"}
+
+
+def processes_of(run: str) -> list[int]:
+    """The processes whose environment names this run."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{KILL_TEST}={run}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def wait_until_gone(run: str, seconds: float) -> list[int]:
+    """The processes of the run that are still there after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while (left := processes_of(run)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="the processes of a run are found in /proc")
+@pytest.mark.parametrize("number", range(NUM_KILLS))
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_run_that_is_killed_leaves_a_whole_result_and_nothing_else(command: str, number: int, tmp_path: Path) -> None:
+    random = Random(f"{command} {number}")
+    by, moment = random.choice(list(GONE_SECONDS_MAX)), random.uniform(0.0, MOMENT_SECONDS_MAX)
+    run = secrets.token_hex(8)
+    for name in OURS:
+        (tmp_path / name).mkdir()
+    places = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp"), "HOME": str(tmp_path)}
+    with (tmp_path / "out" / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kvproof.check.cli.app", *COMMANDS[command]],
+            cwd=tmp_path,
+            env={**os.environ, **places, KILL_TEST: run},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        time.sleep(moment)
+        process.send_signal(by)
+        code = process.wait(GONE_SECONDS_MAX[by])
+    log_text = (tmp_path / "out" / "log").read_text()
+    assert wait_until_gone(run, GONE_SECONDS_MAX[by]) == [], (by.name, moment)
+    assert "Traceback" not in log_text, log_text
+    assert code in {-by, 0, 1, 4, 130, 143}, (code, by.name, moment, log_text)
+    if (document := tmp_path / "out" / "result.json").exists():
+        assert read(document, Result).run.command
+    assert {path.name for path in tmp_path.iterdir()} == OURS
+    if by is not signal.SIGKILL:
+        assert list((tmp_path / "tmp").iterdir()) == []
