@@ -102,7 +102,7 @@ def run_conformance(
         expected = _default_witnesses(strategy, subject, config or {}, done) if expect is None else set(expect)
         _check_reach(subject.name, done, expected)
     except AdapterError as error:
-        raise located(error, subject) from error
+        raise AdapterError(str(located(error, subject))) from None  # the text has the frames of the adapter
     finally:
         if isinstance(make, RemoteFactory):
             make.close()

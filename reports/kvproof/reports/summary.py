@@ -56,12 +56,13 @@ def properties_by_cell(result: Result, judge: str) -> Counter[Cell]:
 
 
 def left_out(result: Result) -> list[str]:
-    """Why a judge checked nothing at all, such as a package that is not installed: one sentence for each reason."""
+    """Each judge that checked nothing at all for one single reason, such as a package that is not installed."""
     sentences = []
     for judge in judges(result):
         mine = [check for check in result.checks if check.judge == judge]
-        if all(check.verdict is Verdict.UNSUPPORTED for check in mine):
-            sentences += [f"{judge} was left out: {text}" for text in dict.fromkeys(c.text for c in mine) if text]
+        reasons = {check.text for check in mine}
+        if len(reasons) == 1 and all(check.verdict is Verdict.UNSUPPORTED for check in mine):
+            sentences.append(f"{judge} was left out: {reasons.pop()}")
     return sentences
 
 

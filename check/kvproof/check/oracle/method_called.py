@@ -65,9 +65,9 @@ def method_called(subject: Any, found: Counterexample) -> tuple[CodePlace | None
     """The method in which the run broke, and the frames of the exception that it raised, if it raised one.
 
     If no method was called in the last operation, it is the last one before that changed something; if none is known at
-    all, the call of the adapter. Nothing is known of a call that does not return.
+    all, the call of the adapter. Nothing is known of a call that does not return, nor of the code of a program.
     """
-    if is_hang(found.finding):
+    if is_hang(found.finding) or getattr(subject, "is_program", False):
         return None, []
     level = level_of_config(found.config)
     watcher = CallWatcher(subject, level.calls.all)

@@ -103,6 +103,7 @@ def test_a_hunt_takes_the_command_with_its_arguments(
     done = CliRunner().invoke(app, ["hunt", "--subject", name, "--stop-at-first", "--budget", "5", "--seed", "1"])
     assert done.exit_code == 1, done.output
     assert f"refcount-exact is refuted for {name} at step 4" in done.output
+    assert "while calling" not in done.output  # that would be code of kvproof: the program's own is not seen
     (saved,) = (tmp_path / ".kvproof" / "crashes").glob("*.json")
     again = CliRunner().invoke(app, ["replay", str(saved), "--subject", name])
     assert (again.exit_code, again.output.split()[0]) == (1, "FAILED")

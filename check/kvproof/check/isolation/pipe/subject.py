@@ -64,6 +64,7 @@ class PipeSubject(ManagerAdapter):
     """A manager in one program, which gets each call by its name. If the program has ended, `open` starts it again."""
 
     limits_its_calls = True
+    is_program = True
     refusals = (Refusal,)
 
     def __init__(self, command: str, limits: Limits) -> None:
