@@ -15,7 +15,7 @@ import typer
 
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.runs.errors import error_boundary
-from kvproof.check.runs.session import Session, Stage, StageBudget, StageOutput
+from kvproof.check.runs.session import Session, Stage, StageBudget, StageOutput, uninterrupted
 from kvproof.check.runs.store import Store
 from kvproof.reports.document import read
 from kvproof.reports.result import Check, Result, Run, WitnessCount
@@ -283,3 +283,11 @@ def test_a_mechanism_is_printed_at_once_when_it_is_found_first(tmp_path: Path) -
     assert run.run() is Exit.REFUTED
     printed = [line for line in run.progress.lines if line.startswith("refuted: ")]  # type: ignore[attr-defined]
     assert printed == ["refuted: a/read-back: block 1"]
+
+
+def test_an_interrupt_waits_for_the_end_of_an_import_of_native_code() -> None:
+    done: list[str] = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        signal.raise_signal(signal.SIGINT)
+        done.append("imported")
+    assert done == ["imported"]

@@ -101,8 +101,11 @@ def settled_device(asked: str) -> tuple[str, dict[str, str], str]:
     if asked not in ("auto", "cpu", "cuda"):
         raise UsageError(f"there is no device {asked!r}; --device must be auto, cpu or cuda")
     require_extra("device", "the data plane")
+    from kvproof.check.runs.session import uninterrupted
+
     try:
-        import torch
+        with uninterrupted():
+            import torch
     except ImportError as error:
         raise UsageError(f"torch cannot be imported ({error}); the data plane needs torch 2.11 or newer") from error
     from kvproof.check.data_plane.device import UnfitTorch, environment, require_torch

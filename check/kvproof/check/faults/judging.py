@@ -10,6 +10,7 @@ refuted there by the same property, the search continues without it.
 """
 
 import multiprocessing
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure
 from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.descendants import end_with
 from kvproof.models.solvers.interrupts import deaf_to_interrupts
 
 WALK, SCOPES, HYPOTHESIS = "walk", "scopes", "hypothesis"
@@ -78,13 +80,14 @@ def judge_all(faults: Iterable[Fault], num_processes: int) -> Iterator[Found]:
     """Judge every fault; results come in the order in which they are done. Closing it ends the processes."""
     with tempfile.TemporaryDirectory(prefix="kvproof-faults-") as folder:
         with deaf_to_interrupts():  # also the thread that replaces a process
-            pool = multiprocessing.get_context("spawn").Pool(num_processes, _use_folder, (folder,))
+            pool = multiprocessing.get_context("spawn").Pool(num_processes, _begin, (folder, os.getpid()))
         with pool:
             yield from pool.imap_unordered(judged, faults)
 
 
-def _use_folder(folder: str) -> None:
-    """Keep the copies of this process in a folder that is removed even if the process is killed."""
+def _begin(folder: str, parent: int) -> None:
+    """End this process with its parent, and keep its copies in a folder that is removed even if it is killed."""
+    end_with(parent)
     tempfile.tempdir = folder
 
 

@@ -17,7 +17,6 @@ from functools import cache
 from typing import NoReturn
 
 from kvproof.check.isolation.child import serve
-from kvproof.check.isolation.descendants import adopt_descendants, end_children, end_with
 from kvproof.check.isolation.factory import found
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import limit_memory
@@ -26,6 +25,7 @@ from kvproof.check.oracle.level import level_of
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.protocol.manager import Config, Observation
 from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.descendants import adopt_descendants, end_children, end_with
 from kvproof.check.subjects.registry import Factory
 from kvproof.spec.text.identity import Identities
 

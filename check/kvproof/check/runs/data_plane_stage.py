@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput, left_out
+from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput, left_out, uninterrupted
 from kvproof.reports.data_plane_result import DataPlane
 from kvproof.reports.result import Check, WitnessCount
 from kvproof.spec.verdict import Verdict
@@ -88,8 +88,9 @@ def correctness_stage(options: DataPlaneOptions, share: float) -> Stage:
         if budget.seconds < SECONDS_MIN:
             yield from out_of_time(planned_checks)
             return
-        from kvproof.check.data_plane.run.correctness import CorrectnessConfig, run_correctness
-        from kvproof.check.data_plane.run.reporting import add_cases, add_correctness
+        with uninterrupted():
+            from kvproof.check.data_plane.run.correctness import CorrectnessConfig, run_correctness
+            from kvproof.check.data_plane.run.reporting import add_cases, add_correctness
 
         began = time.monotonic()
         given = _given(options.manager, budget) if options.manager else None
@@ -269,7 +270,8 @@ def generating_stage(options: DataPlaneOptions, share: float) -> Stage:
         if options.broken:
             yield replace(planned_checks[0], text=f"an executor broke the device: {options.broken[0]}")
             return
-        from kvproof.check.data_plane.end_to_end.comparing import run_end_to_end
+        with uninterrupted():
+            from kvproof.check.data_plane.end_to_end.comparing import run_end_to_end
         from kvproof.check.data_plane.end_to_end.workloads import WORKLOADS
         from kvproof.check.data_plane.run.reporting import add_end_to_end
 

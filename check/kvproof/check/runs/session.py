@@ -249,6 +249,24 @@ class Session:
 
 
 @contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let SIGINT and SIGTERM wait for the end of the block, where native code is imported that would abort."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pending: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda number, frame: pending.append(number)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if pending:
+        signal.raise_signal(pending[0])
+
+
+@contextmanager
 def interruptible() -> Iterator[None]:
     """Let SIGTERM, which CI systems send before they kill a job, interrupt like Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():

@@ -6,6 +6,7 @@ that asks less is noticed by the pin. Anything else is alive: no judge watches w
 """
 
 import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +16,7 @@ from time import monotonic
 from types import FrameType
 
 from kvproof.check.search.exhaustive.mutants import noticed
+from kvproof.check.subjects.descendants import end_with
 from kvproof.models.mutation.handmade import HANDMADE
 from kvproof.models.mutation.machinery import Plant
 from kvproof.models.mutation.operators import Mutant
@@ -48,7 +50,7 @@ def judge_all(mutants: Iterable[Fault], judges: tuple[str, ...], num_processes: 
     """Judge every mutant; results come in the order in which they are done. Closing it ends the processes."""
     asked = ((mutant, judges) for mutant in mutants)
     with deaf_to_interrupts():  # also the thread that replaces a process
-        pool = multiprocessing.get_context("spawn").Pool(num_processes)
+        pool = multiprocessing.get_context("spawn").Pool(num_processes, end_with, (os.getpid(),))
     with pool:
         yield from pool.imap_unordered(_judged, asked)
 
