@@ -287,7 +287,12 @@ def test_a_mechanism_is_printed_at_once_when_it_is_found_first(tmp_path: Path) -
 
 def test_an_interrupt_waits_for_the_end_of_an_import_of_native_code() -> None:
     done: list[str] = []
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
-        signal.raise_signal(signal.SIGINT)
-        done.append("imported")
+
+    def imported() -> None:
+        with uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            done.append("imported")
+
+    with pytest.raises(KeyboardInterrupt):
+        imported()
     assert done == ["imported"]
