@@ -166,6 +166,16 @@ def test_a_failure_comes_whole_before_an_excused_finding_that_broke_alike(refute
     assert [line for line in lines if line.startswith("  Repeat: ")] == [lines[failure + 3], lines[excused + 4]]
 
 
+def test_a_note_says_that_it_is_no_failure(passed: Result, tmp_path: Path) -> None:
+    passed.checks.append(Check("walker/hit-complete", "walker", "hit-complete", Verdict.REFUTED, text="9 times"))
+    assert plain_text(passed, tmp_path).splitlines()[:4] == [
+        f"hit-complete is noted for {passed.run.subject} (walker).",
+        "  9 times",
+        "  A prefix that is cached, computed and equal is found.",
+        "  Nothing wrong, only slow: this property is a note, not a failure.",
+    ]
+
+
 def test_junit_has_a_case_for_each_check(refuted: Result, tmp_path: Path) -> None:
     suite = junit_of(refuted, tmp_path)[0]
     assert [(case.get("classname"), case.get("name"), [child.tag for child in case]) for case in suite[1:]] == [

@@ -14,7 +14,7 @@ from kvproof.reports.document import DocumentError, inside, read
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import refuted
-from kvproof.spec.text.properties import MEANINGS
+from kvproof.spec.text.properties import MEANINGS, NOTES
 from kvproof.spec.trace import Trace, names_code
 
 NUMBERS = r"[-\d(),.\[\]' ]+"  # findings that differ only in numbers are reported once
@@ -85,6 +85,8 @@ class Counterexample:
         yield from (f"  {cut(line)}" for line in further)
         if self.check.property in MEANINGS:
             yield f"  {MEANINGS[self.check.property].sentence}"
+        if self.check.property in NOTES:
+            yield f"  {MEANINGS[self.check.property].consequence}"
         if self.path is not None:
             yield f"  {REPEAT} {self.replay}"
         if self.trace is not None:

@@ -13,7 +13,7 @@ from kvproof.check.runs import hypothesis_stage, walk_stage
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import StageBudget, StageOutput
 from kvproof.check.runs.store import Store
-from kvproof.check.runs.verdicts import STOPPED, ReportedFinding
+from kvproof.check.runs.verdicts import NOTHING_ACCEPTED, STOPPED, ReportedFinding
 from kvproof.check.search.result import SearchResult
 from kvproof.check.subjects.registry import find
 from kvproof.reports.result import Check, WitnessCount
@@ -62,7 +62,7 @@ def test_a_walk_of_no_step_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_subject_that_takes_no_configuration_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     found = verdicts(said_of(SearchResult(is_unsupported=True), monkeypatch))
-    assert set(found.values()) == {(Verdict.UNKNOWN, "the subject accepted no configuration that was drawn")}
+    assert set(found.values()) == {(Verdict.UNKNOWN, NOTHING_ACCEPTED)}
 
 
 def test_a_missed_hit_is_noted_beside_the_other_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from kvproof.check.runs.effort import BY_BUDGET, Effort
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
+    NOTHING_ACCEPTED,
     STOPPED,
     JudgeOutcome,
     named_if_excused,
@@ -59,7 +60,7 @@ def hypothesis_stage(
             note_counts.update(done.notes)
             stint.advance(outcome.counts["operations"])
             if done.is_unsupported:
-                outcome.verdict, outcome.text = Verdict.UNKNOWN, "the subject accepted no configuration that was drawn"
+                outcome.verdict, outcome.text = Verdict.UNKNOWN, NOTHING_ACCEPTED
                 break
             if done.counterexample is not None:
                 found = saving.save(JUDGE, done.counterexample, outcome.counts["operations"])

@@ -20,6 +20,9 @@ from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
 
 REPEATED = "nondeterministic"
+NOTHING_ACCEPTED = (
+    "the subject supports no configuration that was drawn: it raises Unsupported for each, or --fix excludes it"
+)
 STOPPED = "stopped at the first finding"
 EXCUSED_ONLY = "its only findings are excused"
 

@@ -14,6 +14,7 @@ from kvproof.check.runs.resume import Bookmark
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
+    NOTHING_ACCEPTED,
     STOPPED,
     JudgeOutcome,
     ReportedFinding,
@@ -110,7 +111,7 @@ def walker_stage(
         total.num_operations += num_before
         outcome.counts = {"operations": total.num_operations, "runs": total.num_runs + runs_before}
         if total.is_unsupported:
-            outcome.verdict, outcome.text = Verdict.UNKNOWN, "the subject accepted no configuration that was drawn"
+            outcome.verdict, outcome.text = Verdict.UNKNOWN, NOTHING_ACCEPTED
         elif not total.num_operations:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
         elif outcome.verdict is Verdict.NOT_REFUTED and time.monotonic() >= deadline:
