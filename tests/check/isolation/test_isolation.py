@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -13,9 +14,10 @@ import pytest
 
 from kvproof.check.isolation import remote_search
 from kvproof.check.isolation.factory import factory_for, is_foreign
+from kvproof.check.isolation.fork_server_client import COMMAND
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
-from kvproof.check.isolation.messages import Foreign, pack, unpack
+from kvproof.check.isolation.messages import Connection, Foreign, pack, unpack
 from kvproof.check.isolation.remote_subject import Raised, RemoteFactory
 from kvproof.check.oracle.replay import confirm
 from kvproof.check.protocol.finding import Finding
@@ -318,3 +320,13 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_the_process_of_a_subject_ends_silently_if_its_parent_has_ended_before_it_answers() -> None:
+    here, there = socket.socketpair()
+    Connection(here).send(["kvproof", sys.path, None])
+    here.close()
+    with there:
+        command = [*COMMAND, str(there.fileno())]
+        ended = subprocess.run(command, pass_fds=[there.fileno()], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
