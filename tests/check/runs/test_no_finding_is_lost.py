@@ -69,6 +69,9 @@ class WillingManager(Willing):
     def hits(self, group: int) -> int:
         return 0
 
+    def common_blocks(self, seqs: list[int]) -> list[int]:
+        return []
+
     def can_admit(self, group: int) -> Admission:
         return Admission.OK
 
