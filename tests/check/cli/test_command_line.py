@@ -171,7 +171,7 @@ def test_a_hunt_shows_saves_and_replays_what_it_found(faulty: str) -> None:
     assert lines[start + 2].startswith("  while calling ")
     assert lines[start + 4] == "  A block's refcount is the number of block-table entries that name it."
     assert lines[start + 5] == f"  Repeat: kvproof replay {saved} --subject {faulty}:Forgetful"
-    assert start + 5 < 25  # whoever sees one screen sees what is wrong, where, and what to type
+    assert start + 5 < 25  # one screen says what is wrong, where, and what to type
     assert "walker (2 of 2): begins" not in done.output
 
     again = kvproof("replay", str(saved), "--trust")

@@ -52,7 +52,7 @@ def error_boundary(json: Path | None = None) -> Iterator[None]:
     """Run the body of a command, and turn what it raises into an exit code. json: the file of its result document.
 
     If a part of the output was lost, the command does not succeed; a refutation stays one. An interrupt passes through:
-    typer makes exit code 130 of it, wherever it comes, and `app.main` the message.
+    typer makes exit code 130 of it at any moment, and `app.main` the message.
     """
     from kvproof.check.protocol.finding import AdapterError
     from kvproof.check.runs.json_output import document_to

@@ -3,7 +3,7 @@
 An entry belongs to one question: its key is a digest of the hypotheses, the goal, the solver with its version, the
 settings, and kvproof's code that asks solvers, since a fault there must not outlive its repair. Only proofs are kept; a
 question without a proof is asked again, and a refutation is replayed anyway. So an entry can be wrong only if somebody
-wrote it. Whoever can write to the file could also change the program: the file is used only if it belongs to the user
+wrote it. Who can write to the file could also change the program: the file is used only if it belongs to the user
 and nobody else can write to it. An entry that is damaged does not fit its own digest, and is no entry.
 
 The file is `answers.sqlite` in `$XDG_CACHE_HOME/kvproof`, by default `~/.cache/kvproof`. If it cannot be used, every
