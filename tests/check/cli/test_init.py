@@ -101,6 +101,16 @@ def test_the_untouched_skeleton_says_what_is_not_written_yet_and_where(start: St
     assert last.startswith("The manager was not judged. Correct the adapter at kvproof_adapter.py:")
 
 
+def test_nothing_is_written_through_a_link_that_leads_out_of_the_folder(tmp_path: Path) -> None:
+    (folder := tmp_path / "project").mkdir()
+    for link, target in (("kvproof.toml", tmp_path / "written.toml"), (".github", tmp_path)):
+        (folder / link).symlink_to(target)
+        done = kvproof("init", str(folder), "--yes", "--force")
+        assert (done.exit_code, "leads out of the folder" in done.output) == (2, True), done.output
+        (folder / link).unlink()
+        assert list(tmp_path.rglob("*")) == [folder]
+
+
 def test_nothing_is_overwritten_unless_that_is_wanted(start: Start) -> None:
     folder = start()
     (folder / "kvproof.toml").write_text("seed = 3\n")

@@ -1,9 +1,10 @@
 """What an adapter does wrong is its own fault, with file and line; what the manager does wrong is a finding."""
 
 import ctypes
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import MethodType
+from types import MethodType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -135,6 +136,44 @@ def test_a_call_of_native_code_of_the_manager_blames_the_manager() -> None:
     adapter = Decodes()
     adapter.manager = msgspec.json.Decoder()
     assert fault(adapter, "release", 1) is None
+
+
+class Failing:
+    """A manager with a fault."""
+
+    def free(self, seq: int) -> None:
+        raise KeyError(seq)
+
+
+class Wrapping(ManagerAdapter):
+    """An adapter that raises exceptions of its own, and uses another adapter."""
+
+    def release(self, seq: int) -> None:
+        try:
+            self.manager.free(seq)
+        except KeyError as error:
+            raise RuntimeError("wrapped") from error
+
+    def share(self, parent: int, child: int) -> None:
+        inner = Native()
+        inner.manager = {}
+        inner.share(parent, child)
+
+
+class OfNativeCode(threading.local, Wrapping):
+    """An adapter with a base class that has no source."""
+
+
+@pytest.mark.parametrize("kind", [Wrapping, OfNativeCode])
+def test_an_exception_that_an_adapter_raises_from_another_belongs_to_whom_the_other_belongs(
+    kind: type[ManagerAdapter],
+) -> None:
+    adapter = kind()
+    adapter.manager = Failing()
+    assert fault(adapter, "release", 1) is None
+    adapter.manager = SimpleNamespace(free={}.pop)
+    assert "release raised RuntimeError: wrapped" in (fault(adapter, "release", 1) or "")
+    assert "share raised KeyError: 1" in (fault(adapter, "share", 1, 2) or "")
 
 
 def test_an_exception_of_another_object_in_the_adapters_file_is_a_finding_of_the_manager(

@@ -154,3 +154,15 @@ def test_a_table_of_a_project_that_is_no_table_is_refused(tmp_path: Path) -> Non
     (tmp_path / "pyproject.toml").write_text("[tool]\nkvproof = 3\n")
     with pytest.raises(ConfigurationError, match="must be a table"):
         find_configuration(tmp_path)
+
+
+def test_a_file_of_another_user_above_the_working_folder_is_an_error(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = (repository / "kvproof.toml").stat().st_uid
+    monkeypatch.setattr("os.getuid", lambda: owner + 1)
+    monkeypatch.setattr("kvproof.check.runs.configuration.ROOT", owner + 2)
+    with pytest.raises(ConfigurationError, match=r"kvproof\.toml belongs to another user"):
+        find_configuration()
+    monkeypatch.chdir(repository)
+    assert find_configuration() is not None

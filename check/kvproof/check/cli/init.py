@@ -193,7 +193,10 @@ def _rendered(template: str, values: dict[str, Any]) -> str:
 
 
 def _write(folder: Path, files: dict[Path, str], force: bool) -> None:
-    """Write the files. Raises UsageError if one is there already, and writes none then."""
+    """Write the files. Raises UsageError, and writes none, if one is there already or lies outside of the folder."""
+    for path in files:
+        if not (folder / path).resolve().is_relative_to(folder.resolve()):
+            raise UsageError(f"{folder / path} leads out of the folder, by a link; nothing was written")
     there = [str(folder / path) for path in files if (folder / path).exists()]
     if there and not force:
         raise UsageError(f"{', '.join(there)}: already there, and nothing was written; --force overwrites")

@@ -8,6 +8,7 @@ the object decides whose method it is, not the file:
 - The innermost frame that executes a method decides. A method of the adapter is the adapter's; a method of any other
   object is the manager's. A function of the adapter's file without `self` belongs to who called it, and so does a frame
   of the standard library.
+- An adapter may raise an exception of its own from that of the manager (`raise ... from error`): it is the manager's.
 - Native code has no frame. If the line of the adapter that failed calls native code that is not of Python itself, such
   as an extension module, the manager is blamed.
 - `make` is the adapter's whatever it calls: it must raise Unsupported for a configuration that the manager cannot have.
@@ -58,7 +59,7 @@ def require_fault_of_manager(error: BaseException, call: str, subject: Any) -> N
     while not is_adapter(self_of(frames[0][0])):
         frames.pop(0)
     is_make = any(frame.f_code.co_name == "make" and self_of(frame) is adapter for frame, _ in frames)
-    if not is_make and not _is_raised_by(adapter, frames):
+    if not is_make and not all(_is_raised_by(adapter, list(_frames(one.__traceback__))) for one in _causes(error)):
         return
     message = f"{call} raised {type(error).__name__}: {error_text(error)}"[:MESSAGE_CHARACTERS].removesuffix(": ")
     places = _last_places(frames)
@@ -99,16 +100,30 @@ def _text(message: str, place: CodePlace, places: list[CodePlace]) -> str:
 
 
 def _is_raised_by(adapter: Any, frames: list[tuple[FrameType, int]]) -> bool:
-    files = {inspect.getsourcefile(kind) for kind in type(adapter).__mro__ if not _is_of_kvproof(kind)}
+    files = {_source_file(kind) for kind in type(adapter).__mro__ if not _is_of_kvproof(kind)}
     for frame, line in reversed(frames):
         own = self_of(frame)
-        if own is adapter:
+        if is_adapter(own):  # this adapter, or another one that it uses
             return is_of_kvproofs_protocol(frame) or not _calls_native_code(frame, line)
         if _is_neutral(frame):
             continue
         if own is not None or frame.f_code.co_filename not in files:
             return False
     return True
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The exception, and those from which it was raised."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _source_file(kind: type) -> str | None:
+    try:
+        return inspect.getsourcefile(kind)
+    except TypeError:  # a class of native code, such as threading.local
+        return None
 
 
 def _is_neutral(frame: FrameType) -> bool:

@@ -17,7 +17,8 @@ The command line wins over the file. Paths in the file are relative to its folde
 The file is looked for in the working folder, and, in a repository, in each folder above it up to the root of the
 repository, which is the folder that holds `.git`; the nearest one counts. In one folder `kvproof.toml` wins. Outside of
 a repository only the working folder is looked at. A configuration chooses code (`subject`, `trusted_subjects`), so a
-file in a folder above the repository, where anybody may write, is never read.
+file in a folder above the repository, where anybody may write, is never read. Anybody can also make such a folder look
+like a repository. So a file above the working folder is an error if it belongs neither to the user nor to root.
 
 An unknown key is an error, because it would have no effect.
 """
@@ -48,6 +49,7 @@ FILE, PROJECT = Path("kvproof.toml"), Path("pyproject.toml")
 TABLE = "tool.kvproof"  # of a pyproject.toml
 KNOWN, TRUSTED = "known", "trusted_subjects"
 BYTES_MAX = 1 << 20
+ROOT = 0  # the user who may write everywhere
 
 Text = Annotated[str, Meta(pattern=r"\S")]
 FixedValue = bool | int | float | str | list[str]
@@ -203,14 +205,27 @@ def read_configuration(path: Path) -> ConfigurationFile:
 def find_configuration(folder: Path = Path()) -> ConfigurationFile | None:
     """The configuration in force in a folder; None if there is none. Raises DocumentError."""
     for place in _places(folder):
+        found, project = None, place / PROJECT
         if (place / FILE).exists():
-            return read_configuration(place / FILE)
-        project = place / PROJECT
-        if project.is_file() and b"kvproof" in read_bytes(project, BYTES_MAX):
+            found = read_configuration(place / FILE)
+        elif project.is_file() and b"kvproof" in read_bytes(project, BYTES_MAX):
             found = read_configuration(project)
-            if found.values:
-                return found
+            if not found.values:
+                found = None
+        if found is not None:
+            if place != folder:
+                _require_own(found.path)
+            return found
     return None
+
+
+def _require_own(path: Path) -> None:
+    """Raise ConfigurationError if the file, or the link to it, belongs to a user who is neither this one nor root."""
+    if hasattr(os, "getuid") and path.lstat().st_uid not in (ROOT, os.getuid()):
+        raise ConfigurationError(
+            f"{path} belongs to another user, and a configuration chooses code; run kvproof in the folder "
+            f"{path.parent} if you trust it"
+        )
 
 
 def _places(folder: Path) -> Iterator[Path]:
