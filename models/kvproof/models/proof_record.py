@@ -11,6 +11,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import msgspec
+
 import kvproof.spec.contracts
 import kvproof.spec.text
 
@@ -72,7 +74,7 @@ def digest_of_pin() -> str:
 def read_record() -> tuple[ProofRecord | None, str]:
     """The record, if it is about the specification as it is now; otherwise the reason why there is none."""
     try:
-        record = ProofRecord(**json.loads(FILE.read_bytes()))
+        record = msgspec.json.decode(FILE.read_bytes(), type=ProofRecord)
         reason = record.mismatch()
     except (OSError, ValueError, TypeError) as error:
         return None, f"the record of the proofs cannot be read ({error})"

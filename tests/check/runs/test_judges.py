@@ -1,6 +1,9 @@
 """Which judges `kvproof verify` runs, and what it takes from the record of the release."""
 
 import dataclasses
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +30,16 @@ def test_a_specification_that_changed_has_no_record(monkeypatch: pytest.MonkeyPa
     record, reason = proof_record.read_record()
     assert record is None
     assert reason == "the text of the specification has changed since it was recorded"
+
+
+@pytest.mark.parametrize("damage", [{"solvers": None}, {"bounded": "many"}])
+def test_a_damaged_record_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: dict[str, Any]) -> None:
+    whole = json.loads(proof_record.FILE.read_bytes())
+    (file := tmp_path / "record.json").write_text(json.dumps(whole | damage))
+    monkeypatch.setattr(proof_record, "FILE", file)
+    record, reason = proof_record.read_record()
+    assert record is None
+    assert reason.startswith("the record of the proofs cannot be read (Expected ")
 
 
 def test_a_subject_of_kvproof_has_all_judges() -> None:
