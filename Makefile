@@ -36,13 +36,14 @@ verify: $(READY) ## prove, explore, walk and report on kvproof's own block manag
 	@mkdir -p build/verify
 	$(BIN)/kvproof verify --out build/verify --json build/verify/result.json
 
-# mypy runs beside the tests, and its report comes after theirs. The order of the files is that of tests/conftest.py.
+# mypy runs beside the tests, and its report comes after theirs. The order of the files is that of tests/conftest.py. On
+# two cores three processes are faster than two: some tests wait for a time limit.
 test: $(READY) ## lint, types and the test suite: what CI runs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@mkdir -p build
 	$(BIN)/mypy >build/mypy.log 2>&1 & types=$$!; \
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder; code=$$?; \
+	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder; code=$$?; \
 	wait $$types || code=1; cat build/mypy.log; exit $$code
 
 soak: $(READY) ## what takes minutes: two solvers, every seed, every fault of the rules

@@ -82,6 +82,7 @@ def test_a_finding_for_whose_replays_no_time_is_left_is_kept_as_it_is(make: Call
         assert shrink(factory(), found, 60.0) is found
 
 
+@pytest.mark.long
 def test_a_stopped_process_repeats_itself(make: Callable[[str], RemoteFactory]) -> None:
     factory = make("SlowAndStops")
     run = [*APPENDS, ("free", 1)]

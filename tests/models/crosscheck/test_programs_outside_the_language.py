@@ -17,7 +17,7 @@ from tests.models.crosscheck.programs import drawn_program
 from tests.models.crosscheck.running import loaded
 
 
-def test_a_piece_outside_the_language_is_refused_with_its_line_wherever_it_stands() -> None:
+def test_a_piece_outside_the_language_is_refused_with_its_line() -> None:
     for number, piece in enumerate(PIECES):
         assert any(refused(piece, seed) for seed in range(number * 20, number * 20 + 20)), piece
 

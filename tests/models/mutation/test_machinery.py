@@ -64,6 +64,7 @@ def test_a_machinery_that_cannot_be_imported_or_does_not_end_notices_nothing(mon
     monkeypatch.undo()
     monkeypatch.setattr(planting, "CPU_SECONDS_MAX", 0)
     assert (judged(fault).by, judged(fault).evidence) == (ALIVE, "no end within 0 s of processor time")
+    monkeypatch.undo()
     monkeypatch.setattr(planting, "SECONDS_MAX", 0.001)
     assert (judged(fault).by, judged(fault).evidence) == (ALIVE, "no end within 0 s")
 

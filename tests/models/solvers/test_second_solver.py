@@ -57,7 +57,7 @@ def test_worker_processes_use_the_second_solver_when_it_is_selected() -> None:
     assert [one.answer.verdict for one in decided] == [Verdict.PROVED] * 3
 
 
-@pytest.mark.parametrize("rule", ["fork", "widen", "begin_free", "hit"])
+@pytest.mark.parametrize("rule", ["fork", pytest.param("widen", marks=pytest.mark.long), "begin_free", "hit"])
 def test_a_claim_about_numbers_that_are_only_compared_is_proved_where_it_is_denied(rule: str) -> None:
     claims = Induction(Translator()).rule(RULES[rule])
     one = next(one for one in claims if one.claim == "the_window_left_only_what_is_not_read")

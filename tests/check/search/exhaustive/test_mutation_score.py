@@ -39,7 +39,7 @@ def test_the_processes_never_get_an_interrupt(monkeypatch: pytest.MonkeyPatch) -
     class OnePool:
         imap_unordered = staticmethod(map)
 
-        def __init__(self, num_processes: int) -> None:
+        def __init__(self, num_processes: int, *_: object) -> None:
             blocked.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
 
         def __enter__(self) -> "OnePool":
