@@ -30,7 +30,7 @@ from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure
 from kvproof.spec.verdict import Verdict
 
-BOOKMARK_OPERATIONS, BOOKMARK_SECONDS = 5_000, 5.0  # between two bookmarks: at least one of the two
+BOOKMARK_OPERATIONS, BOOKMARK_OPERATIONS_MAX = 5_000, 20_000  # between two bookmarks: counted, so that runs repeat
 
 
 def walker_stage(
@@ -89,7 +89,7 @@ def walker_stage(
             total.continue_with(done)
             if bookmark is not None:
                 bookmark.walked(done.num_drawn, done.num_runs, done.num_operations)
-                pause *= 2 if done.seconds < BOOKMARK_SECONDS else 1
+                pause = min(2 * pause, BOOKMARK_OPERATIONS_MAX)
             if done.is_unsupported or (done.counterexample is None and bookmark is None):
                 break
             if done.counterexample is None:
