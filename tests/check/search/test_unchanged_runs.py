@@ -49,11 +49,12 @@ def walked(name: str, seed: int) -> str:
 def explored() -> dict[str, list[int]]:
     """States, transitions and depth of small scopes; `test_specification` has those of further scopes."""
     manager, pool = Scope(3, num_seqs=2, num_tokens=3), Scope(2, num_seqs=2, num_tokens=2, caching=True)
+    smaller = Scope(3, num_seqs=2, num_tokens=2)
     done: dict[str, Any] = {
         "specification tables": explore_specification(SCOPES["rules-tables"], seconds=NO_LIMIT),
         "kvproof": explore(MANAGERS, find("kvproof")(), manager, seconds=NO_LIMIT),
-        "kvproof-generation1": explore(MANAGERS, find("kvproof-generation1")(), manager, seconds=NO_LIMIT),
-        "kvproof-objects": explore(MANAGERS, find("kvproof-objects")(), manager, seconds=NO_LIMIT),
+        "kvproof-generation1": explore(MANAGERS, find("kvproof-generation1")(), smaller, seconds=NO_LIMIT),
+        "kvproof-objects": explore(MANAGERS, find("kvproof-objects")(), smaller, seconds=NO_LIMIT),
         "kvproof-pool": explore(POOLS, find("kvproof-pool")(), pool, seconds=NO_LIMIT),
     }
     return {name: [search.num_states, search.num_operations, search.depth] for name, search in done.items()}

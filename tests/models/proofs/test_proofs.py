@@ -52,6 +52,7 @@ def test_every_obligation_is_proved(outcomes: list[ProofOutcome]) -> None:
     assert per_property["well-defined"] > 1000
 
 
+@pytest.mark.long  # `kvproof prove` does the same in every run
 def test_every_set_of_hypotheses_has_a_model(outcomes: list[ProofOutcome]) -> None:
     found = Hypotheses()
     for one in outcomes:
