@@ -65,14 +65,14 @@ def findings(result: Result) -> dict[Finding, Check]:
 
 def difference(name: str, before: Result, now: Result) -> Difference:
     """What is worse and what is better in a result than in the baseline of this name."""
-    judges = {check.judge for check in now.checks}
+    judges, found = {check.judge for check in now.checks}, findings(now)
     return Difference(
         name,
         [*_new_findings(before, now), *_weaker(before, now), *_unreached(before, now), *_less_work(before, now)],
         [
             f"fixed: {property}: {signature or check.text.splitlines()[0]}"
             for (property, signature), check in findings(before).items()
-            if (property, signature) not in findings(now) and check.judge in judges
+            if (property, signature) not in found and check.judge in judges
         ],
         has_findings=True,
     )
@@ -115,11 +115,12 @@ def _weaker(before: Result, now: Result) -> Iterator[str]:
 def _weakest(result: Result) -> dict[tuple[str, str], Verdict]:
     """The weakest verdict on each property of each judge, without refutations, which are compared by themselves."""
     found: dict[tuple[str, str], Verdict] = {}
+    refuted = _refuted(result)
     for check in result.checks:
         if check.verdict in STRENGTH:
             key = check.judge, check.property
             found[key] = min(check.verdict, found.get(key, check.verdict), key=STRENGTH.__getitem__)
-    return {key: verdict for key, verdict in found.items() if key not in _refuted(result)}
+    return {key: verdict for key, verdict in found.items() if key not in refuted}
 
 
 def _refuted(result: Result) -> set[tuple[str, str]]:
