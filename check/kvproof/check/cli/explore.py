@@ -53,8 +53,9 @@ def explore(
         from dataclasses import replace
 
         from kvproof.check.protocol.scopes import SCOPES
-        from kvproof.check.runs.arguments import did_you_mean, factory_of
+        from kvproof.check.runs.arguments import factory_of
         from kvproof.check.runs.effort import BY_BUDGET, effort_of
+        from kvproof.check.runs.errors import did_you_mean
         from kvproof.check.runs.explore_stage import specification_stage, subject_stage
         from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.check.search.strategies import strategy_of

@@ -7,8 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from kvproof.check.cli.faults_session import FAULTS, FaultSession
-from kvproof.check.runs.arguments import did_you_mean
-from kvproof.check.runs.errors import UsageError
+from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.runs.fault_store import FaultStore
 from kvproof.check.search.exhaustive.mutation_score import ALIVE, COLUMNS, JUDGES, Fault, MutantResult, judge_all
 from kvproof.models.mutation.handmade import handmade

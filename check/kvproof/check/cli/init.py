@@ -146,7 +146,7 @@ def _arguments(declared: list[str]) -> str:
 def _checked(names: Iterable[str]) -> list[str]:
     """The capabilities, each once. Raises UsageError for one that does not exist or is not a yes or no."""
     from kvproof.check.protocol.manager import Capabilities
-    from kvproof.check.runs.arguments import did_you_mean
+    from kvproof.check.runs.errors import did_you_mean
 
     known = [name for name, default in vars(Capabilities()).items() if default is False]
     for name in names:

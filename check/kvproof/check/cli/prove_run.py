@@ -20,8 +20,7 @@ import z3
 
 from kvproof.check.cli.prove_options import ProofOptions
 from kvproof.check.cli.prove_report import ProofProgress, core_text, proof_lines
-from kvproof.check.runs.arguments import did_you_mean
-from kvproof.check.runs.errors import UsageError
+from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.runs.run import close, host, now, version
 from kvproof.check.runs.session import interruptible
 from kvproof.check.runs.store import StoreError

@@ -22,9 +22,8 @@ from kvproof.check.protocol.scopes import Scope
 from kvproof.check.protocol.time_limit import OutOfTime, Patience, seconds_left
 from kvproof.check.search import random_walk, shrinking
 from kvproof.check.search.exhaustive import subject as exhaustive
-from kvproof.check.search.exhaustive.breadth_first import UNLIMITED
 from kvproof.check.search.random_walk import DEFAULT_OPTIONS, WalkOptions
-from kvproof.check.search.result import SearchResult
+from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import Strategy
 from kvproof.spec.trace import CodePlace
 

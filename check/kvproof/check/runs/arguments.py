@@ -4,7 +4,6 @@ A field that is fixed at a value without the feature disables the feature: the s
 the capability, so no property that needs it counts as checked.
 """
 
-import difflib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -14,7 +13,7 @@ from kvproof.check.oracle.level import LEVELS
 from kvproof.check.protocol import features
 from kvproof.check.protocol.manager import Capabilities, Config, ManagerSubject
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.runs.errors import UsageError
+from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.search.configurations import check_fixed
 from kvproof.spec.text.properties import MEANINGS
 
@@ -36,12 +35,6 @@ def factory_of(
         return make, make()
     except UnknownSubject as error:
         raise UsageError(str(error)) from error
-
-
-def did_you_mean(name: str, known: list[str]) -> str:
-    """A suggestion to append to a message, if one of the known names is similar."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 WORDS = {"true": True, "false": False, "none": None}

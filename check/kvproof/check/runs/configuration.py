@@ -23,7 +23,6 @@ like a repository. So a file above the working folder is an error if it belongs 
 An unknown key is an error, because it would have no effect.
 """
 
-import difflib
 import os
 import re
 import sys
@@ -194,10 +193,11 @@ def read_configuration(path: Path) -> ConfigurationFile:
         raise ConfigurationError(f"{path}: {TABLE} must be a table")
     for key in found:
         if key not in KEYS:
-            close = difflib.get_close_matches(key, KEYS, n=1)
-            question = f" (did you mean {close[0]}?)" if close else ""
+            from kvproof.check.runs.errors import did_you_mean
+
+            suggestion = did_you_mean(key, KEYS)
             raise ConfigurationError(
-                f"{place_of(path, text, key)}: there is no key {key!r}{question}; the keys are {', '.join(KEYS)}"
+                f"{place_of(path, text, key)}: there is no key {key!r}{suggestion}; the keys are {', '.join(KEYS)}"
             )
     return ConfigurationFile(path, found, text)
 

@@ -7,19 +7,17 @@ leaves undone is reported, and a search that did less than its effort is not com
 With a budget and no effort, a run does as much as fits into the time, so its counts depend on the machine.
 """
 
-import sys
 from dataclasses import dataclass
 
 from kvproof.check.isolation.factory import PIPE
-from kvproof.check.runs.arguments import did_you_mean
-from kvproof.check.runs.errors import UsageError
+from kvproof.check.runs.errors import UsageError, did_you_mean
+from kvproof.check.search.result import UNLIMITED
 
 QUICK, NORMAL, LONG = "quick", "normal", "long"
 OPERATIONS = {QUICK: 50_000, NORMAL: 500_000, LONG: 5_000_000}  # of the random walk
 OPERATIONS_MAX = 10**12
 SLOWER_BY_PIPE = 10  # a program behind a pipe takes so many times longer for a call than a subject in Python
 OPERATIONS_OF_A_ROUND = 50_000  # of the walk, for each round of Hypothesis
-WITHOUT_LIMIT = sys.maxsize
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class Effort:
         return bool(self.name)
 
 
-BY_BUDGET = Effort("", WITHOUT_LIMIT, 20, WITHOUT_LIMIT, WITHOUT_LIMIT, WITHOUT_LIMIT)
+BY_BUDGET = Effort("", UNLIMITED, 20, UNLIMITED, UNLIMITED, UNLIMITED)
 
 
 def effort_of(text: str | None, budget: float | None, subject: str = "") -> Effort:

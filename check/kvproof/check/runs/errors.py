@@ -1,9 +1,10 @@
 """Turn exceptions into exit codes: each gives one clear message, no traceback, and the code that fits."""
 
+import difflib
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +18,12 @@ from kvproof.spec.verdict import Exit
 
 class UsageError(Exception):
     """The command line asks for something impossible; the message says what is possible."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A suggestion to append to a message, if one of the known names is similar."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def fail(message: str, code: Exit) -> typer.Exit:

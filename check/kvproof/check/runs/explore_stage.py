@@ -11,7 +11,6 @@ from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.manager import ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
 from kvproof.check.protocol.time_limit import search_ends_after
-from kvproof.check.runs.effort import WITHOUT_LIMIT
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
@@ -25,7 +24,7 @@ from kvproof.check.runs.verdicts import (
     witness_counts,
 )
 from kvproof.check.search.exhaustive.specification import explore_specification
-from kvproof.check.search.result import SearchResult
+from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.reports.result import Check
 from kvproof.spec.language import COLLECTED
@@ -58,7 +57,7 @@ class Searches:
     is_hunt: bool = False
     keeps_going: bool = False
     is_done: Callable[[str], None] = lambda name: None
-    max_transitions: int = WITHOUT_LIMIT
+    max_transitions: int = UNLIMITED
 
     def run(self, stint: StageBudget) -> Iterator[StageOutput]:
         deadline, num_left = time.monotonic() + stint.seconds, self.max_transitions
@@ -112,7 +111,7 @@ class Searches:
 
 
 def specification_stage(
-    scopes: Mapping[str, Scope], share: float, is_whole: bool, max_transitions: int = WITHOUT_LIMIT
+    scopes: Mapping[str, Scope], share: float, is_whole: bool, max_transitions: int = UNLIMITED
 ) -> Stage:
     """Search every reachable state of the specification in each scope.
 
@@ -145,7 +144,7 @@ def subject_stage(
     is_hunt: bool = False,
     keeps_going: bool = False,
     is_done: Callable[[str], None] = lambda name: None,
-    max_transitions: int = WITHOUT_LIMIT,
+    max_transitions: int = UNLIMITED,
 ) -> Stage:
     """Search every reachable state of the subject in each scope, each explained by the specification.
 

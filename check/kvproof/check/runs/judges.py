@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from kvproof.check.isolation.factory import PIPE, is_foreign
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.protocol.manager import Assumption
-from kvproof.check.runs.arguments import did_you_mean
-from kvproof.check.runs.errors import UsageError
+from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.search.strategies import Strategy
 from kvproof.models.proof_record import read_record
 

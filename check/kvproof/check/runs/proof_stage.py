@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from kvproof.check.runs.effort import WITHOUT_LIMIT
 from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput
+from kvproof.check.search.result import UNLIMITED
 from kvproof.models.proofs.obligation import WELL_DEFINED, Obligation
 from kvproof.models.solvers.solving import SEED_MAX, TIMEOUT_SECONDS, ProofOutcome, Settings
 from kvproof.models.solvers.workers import decide_all
@@ -73,7 +73,7 @@ class Proofs:
             for one in answers:
                 self._count(one)
                 if time.monotonic() > deadline:
-                    self.budget.stopped_after(self.num_decided, WITHOUT_LIMIT, "obligations")
+                    self.budget.stopped_after(self.num_decided, UNLIMITED, "obligations")
                     return
         self.is_whole = time.monotonic() <= deadline
 

@@ -10,11 +10,11 @@ from kvproof.check.oracle.level import level_of_config
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import ManagerSubject
-from kvproof.check.runs.effort import WITHOUT_LIMIT
 from kvproof.check.runs.known_findings import KnownFindings
 from kvproof.check.runs.session import InterruptedFinding
 from kvproof.check.runs.store import Store, StoreError, explained
 from kvproof.check.runs.verdicts import JudgeOutcome, ReportedFinding, refuted_by
+from kvproof.check.search.result import UNLIMITED
 from kvproof.check.search.shrinking_worlds import sizes_needed
 from kvproof.check.search.suppression import Features, KnownFailure, features_of, is_duplicate
 from kvproof.reports.baseline import ACCEPTED
@@ -40,7 +40,7 @@ class Saving:
     known: KnownFindings = field(default_factory=KnownFindings)
     contract_fails: bool = False
     seconds: float = SHORTEN_SECONDS_MAX  # to shorten one finding
-    max_operations: int = WITHOUT_LIMIT  # replayed to shorten one finding
+    max_operations: int = UNLIMITED  # replayed to shorten one finding
     wanted: frozenset[str] = frozenset()  # properties that are hunted for; all, if empty
     accepted: frozenset[tuple[str, str]] = frozenset()  # properties and signatures that the baseline has
     _saved: list[tuple[str, KnownFailure, ReportedFinding]] = field(
@@ -147,7 +147,7 @@ class Saving:
         share = 1.0 if self._is_wanted(found.finding) else UNWANTED_SHARE
         bounds: dict[str, Any] = {
             "seconds": self.seconds * share,
-            "max_operations": min(int(self.max_operations * share), WITHOUT_LIMIT),  # a float rounds the limit up
+            "max_operations": min(int(self.max_operations * share), UNLIMITED),  # a float rounds the limit up
         }
         strategy = STRATEGIES[level_of_config(found.config).name]
         return shortest(strategy, self.make, found, seed=self.seed, long=LONG, walks=NUM_WALKS_MAX, **bounds)

@@ -7,7 +7,6 @@ full, the run reports it, goes on, and prints its findings.
 
 import math
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -21,6 +20,7 @@ from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption
 from kvproof.check.protocol.time_limit import OutOfTime, calls_end_at
 from kvproof.check.runs.store import Store, StoreError, fault_of_kvproof, lack_of
+from kvproof.check.search.result import UNLIMITED
 from kvproof.reports.counterexample import REPEAT, Counterexample
 from kvproof.reports.printable import cut
 from kvproof.reports.result import Check, Difference, Result, WitnessCount
@@ -62,7 +62,7 @@ class StageBudget:
 
     def stopped_after(self, done: int, planned: int, unit: str) -> str:
         """Record that the time limit ended the work, and return the sentence about it."""
-        of = f" of {planned:,}" if done < planned < sys.maxsize else ""
+        of = f" of {planned:,}" if done < planned < UNLIMITED else ""
         self.stopped = f"stopped by --budget after {done:,}{of} {unit}"
         return self.stopped
 

@@ -1,6 +1,5 @@
 """The stage of the random walk, at every level."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +8,6 @@ from kvproof.check.isolation.remote_search import walk
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.protocol.time_limit import search_ends_after
 from kvproof.check.runs.arguments import Narrowed
-from kvproof.check.runs.effort import WITHOUT_LIMIT
 from kvproof.check.runs.resume import Bookmark
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
@@ -25,7 +23,7 @@ from kvproof.check.runs.verdicts import (
     witness_counts,
 )
 from kvproof.check.search.random_walk import NUM_REPEATED_RUNS, WalkOptions
-from kvproof.check.search.result import SearchResult
+from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure
 from kvproof.spec.verdict import Verdict
@@ -38,7 +36,7 @@ def walker_stage(
     subject: ManagerSubject,
     saving: Saving,
     share: float,
-    max_operations: int = WITHOUT_LIMIT,
+    max_operations: int = UNLIMITED,
     keeps_going: bool = False,
     bookmark: Bookmark | None = None,
     fixed: dict[str, Any] | None = None,
@@ -72,7 +70,7 @@ def walker_stage(
             options = WalkOptions(
                 first_run + total.num_drawn,
                 known=tuple(known),
-                pause_after=WITHOUT_LIMIT if bookmark is None else pause,
+                pause_after=UNLIMITED if bookmark is None else pause,
                 num_repeated=max(0, NUM_REPEATED_RUNS - runs_before - total.num_runs),
             )
             with search_ends_after(left):
@@ -116,7 +114,7 @@ def walker_stage(
             outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
         elif outcome.verdict is Verdict.NOT_REFUTED and time.monotonic() >= deadline:
             stopped = stint.stopped_after(total.num_operations, max_operations, "operations")
-            if total.num_operations < max_operations < WITHOUT_LIMIT:
+            if total.num_operations < max_operations < UNLIMITED:
                 outcome.verdict, outcome.text = Verdict.UNKNOWN, stopped
         is_cut_short = outcome.verdict is Verdict.UNKNOWN
         outcome.refutations += notes(total.notes, total.num_operations, "operations")
@@ -124,7 +122,7 @@ def walker_stage(
         yield from witness_counts(judge, total.coverage, {} if is_cut_short else expected)
         yield from witness_counts(f"{judge} operations", total.kinds, {})
 
-    total = max_operations if max_operations < sys.maxsize else 0
+    total = max_operations if max_operations < UNLIMITED else 0
     return Stage(judge, share, checks, run, total=total)
 
 

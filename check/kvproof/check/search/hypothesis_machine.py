@@ -10,7 +10,6 @@ derived from the seed, nothing is printed, and no database is used.
 """
 
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,7 +32,7 @@ from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.protocol.time_limit import OutOfTime, time_limit_of
 from kvproof.check.search import configurations
 from kvproof.check.search.manager_operations import ManagerOperations
-from kvproof.check.search.result import SearchResult
+from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.worlds import draw_small_sizes
 from kvproof.spec.trace import Operation
 
@@ -125,7 +124,7 @@ class HypothesisRun:
 
     def __init__(self, subject: ManagerSubject, fixed: dict[str, Any] | None, deadline: float) -> None:
         self.subject, self.fixed, self.deadline = subject, fixed, deadline
-        self.num_steps_max = sys.maxsize
+        self.num_steps_max = UNLIMITED
         self.done = SearchResult()
         self.found: dict[tuple[str, str], Counterexample] = {}
         self.stop: Stop | None = None

@@ -3,7 +3,6 @@
 The first runs are repeated twice and must give the same answers. The seed determines everything.
 """
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
@@ -17,12 +16,11 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.protocol.time_limit import OutOfTime, time_limit_of
 from kvproof.check.search import suppression
-from kvproof.check.search.result import SearchResult
+from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import OperationGenerator, Strategy
 from kvproof.check.search.worlds import draw_length
 from kvproof.spec.trace import Operation
 
-UNLIMITED = sys.maxsize  # operations
 RUN_SECONDS_MAX = 20.0
 NUM_REFUSED_CONFIGS_MAX = 1000
 NUM_REPEATED_RUNS, NUM_REPEATED_OPERATIONS = 20, 500

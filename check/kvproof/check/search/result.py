@@ -1,10 +1,13 @@
 """The result of a search: what it found, and how much it did. Walks, exhaustive searches and Hypothesis share it."""
 
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
+
+UNLIMITED = sys.maxsize  # operations, transitions or runs
 
 
 @dataclass

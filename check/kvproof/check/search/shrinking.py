@@ -19,7 +19,6 @@ The place at which a walk first meets a fault limits how short shrinking can mak
 walks look for the same kind of finding, and the simplest of all is taken (`shortest`).
 """
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import permutations
@@ -32,11 +31,10 @@ from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.time_limit import OutOfTime, seconds_left
 from kvproof.check.search.random_walk import WalkOptions, walk
 from kvproof.check.search.renumbering import renumbered
+from kvproof.check.search.result import UNLIMITED
 from kvproof.check.search.shrinking_worlds import smaller_worlds
 from kvproof.check.search.strategies import Strategy
 from kvproof.spec.trace import Operation
-
-UNLIMITED = sys.maxsize  # operations
 
 
 def sort_key(config: Config, operations: Sequence[Operation]) -> tuple[Any, ...]:

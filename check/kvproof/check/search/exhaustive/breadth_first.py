@@ -4,7 +4,6 @@ The path to what it finds is as short as any, because shorter paths are tried be
 reached its number of transitions is not exhausted, and proves nothing about the states that it did not reach.
 """
 
-import sys
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
@@ -13,9 +12,8 @@ from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.time_limit import OutOfTime
-from kvproof.check.search.result import SearchResult
+from kvproof.check.search.result import UNLIMITED, SearchResult
 
-UNLIMITED = sys.maxsize  # transitions
 Operation = tuple[Any, ...]
 N = TypeVar("N")
 R = TypeVar("R")

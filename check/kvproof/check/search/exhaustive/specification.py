@@ -9,10 +9,10 @@ import gc
 from collections.abc import Callable
 
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search.exhaustive.breadth_first import UNLIMITED, search
+from kvproof.check.search.exhaustive.breadth_first import search
 from kvproof.check.search.exhaustive.specification_calls import CallSpace
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
-from kvproof.check.search.result import SearchResult
+from kvproof.check.search.result import UNLIMITED, SearchResult
 
 PROGRESS_EVERY = 500  # states
 

@@ -14,8 +14,8 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.protocol.time_limit import time_limit_of
-from kvproof.check.search.exhaustive.breadth_first import UNLIMITED, RefutedAt, search
-from kvproof.check.search.result import SearchResult
+from kvproof.check.search.exhaustive.breadth_first import RefutedAt, search
+from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import Exhaustive, Strategy
 from kvproof.spec.text.identity import Identities
 from kvproof.spec.trace import Operation
