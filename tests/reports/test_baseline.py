@@ -1,10 +1,11 @@
 """A result compared with an earlier one."""
 
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 
-from kvproof.reports.baseline import ACCEPTED, Comparison, accepted, difference
+from kvproof.reports.baseline import ACCEPTED, Comparison, accepted, difference, is_same_subject
 from kvproof.reports.result import Check, Result, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -46,7 +47,9 @@ def test_a_new_finding_is_worse_and_one_of_the_baseline_is_not(before: Result) -
 
 
 def test_a_finding_that_is_gone_is_better(before: Result) -> None:
-    found = difference("b.json", refuting(deepcopy(before), "free: raises"), before)
+    now = deepcopy(before)
+    now.checks.append(Check("walker/frame-kept", "walker", "frame-kept", Verdict.NOT_REFUTED))
+    found = difference("b.json", refuting(deepcopy(before), "free: raises"), now)
     assert (found.worse, found.better) == ([], ["fixed: frame-kept: free: raises"])
 
 
@@ -85,8 +88,71 @@ def test_less_work_with_the_same_effort_is_worse(before: Result) -> None:
         if check.judge == "walker":
             check.counts = {"operations": 4000}
     assert difference("b.json", before, now).worse == ["less work: walker: 4,000 operations, 5,000 in the baseline"]
-    now.run.effort = "2000"
+
+
+@pytest.mark.parametrize("effort", ["2000", "normal", ""])
+def test_less_effort_is_worse_and_what_a_budget_allows_is_compared_by_its_work(before: Result, effort: str) -> None:
+    now = deepcopy(before)
+    now.run.effort = effort
+    for check in now.checks:
+        if check.judge == "walker":
+            check.counts = {"operations": {"2000": 2000, "normal": 50_000, "": 4000}[effort]}
+    lost = {
+        "2000": [
+            "less effort: 2000, in the baseline quick",
+            "less work: walker: 2,000 operations, 5,000 in the baseline",
+        ],
+        "normal": [],
+        "": ["less work: walker: 4,000 operations, 5,000 in the baseline"],
+    }
+    assert difference("b.json", before, now).worse == lost[effort]
+    before.run.effort = ""
     assert difference("b.json", before, now).worse == []
+
+
+def test_a_finding_whose_property_is_no_longer_judged_is_not_fixed(before: Result) -> None:
+    now = deepcopy(before)
+    found = Check("walker/swap-mapping/x", "walker", "swap-mapping", Verdict.REFUTED, text="lost", signature="swap_in")
+    before.checks.append(found)
+    for verdict, worse, better in (
+        (Verdict.UNSUPPORTED, ["no longer judged: swap-mapping: swap_in"], []),
+        (Verdict.UNKNOWN, [], ["not found, and not decided: swap-mapping: swap_in"]),
+        (Verdict.NOT_REFUTED, [], ["fixed: swap-mapping: swap_in"]),
+    ):
+        now.checks = [replace(one, verdict=verdict) if one.property == "swap-mapping" else one for one in now.checks]
+        found_now = difference("b.json", before, now)
+        assert (found_now.worse, found_now.better) == (worse, better)
+
+
+def test_another_seed_or_effort_than_that_of_the_baseline_is_reported(before: Result) -> None:
+    now = deepcopy(before)
+    Comparison("b.json", accepted(before))(now)
+    assert now.messages == before.messages
+    now.run.seed, now.run.effort = 8, "normal"
+    Comparison("b.json", accepted(before))(now)
+    assert now.messages[-1] == (
+        "b.json is the result of another run (seed 7 there and 8 here, effort quick there and normal here); only what "
+        "the baseline reached 20 times or more must be reached again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("kvproof", "kvproof", True),
+        ("kvproof", "vllm-v0", False),
+        ("vllm-v0==0.6.3", "vllm-v0", True),
+        ("vllm-v0==0.6.3", "vllm-v1==0.9.0", False),
+        ("tests/adapter.py:Adapter", "../tests/adapter.py:Adapter", True),
+        ("tests/adapter.py:Adapter", "/home/me/tests/adapter.py:Adapter", True),
+        ("tests/adapter.py:Adapter", "tests/adapter.py:Other", False),
+        ("tests/adapter.py:Adapter", "other/adapter.py:Adapter", False),
+        ("package.module:make", "package.other:make", False),
+        ("pipe:node manager.js", "pipe:node other.js", False),
+    ],
+)
+def test_results_of_one_subject_are_compared_however_it_is_named(one: str, other: str, is_same: bool) -> None:
+    assert is_same_subject(one, other) is is_same
 
 
 def test_what_a_baseline_with_findings_did_not_reach_is_not_expected(before: Result) -> None:

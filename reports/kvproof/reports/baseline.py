@@ -2,17 +2,19 @@
 
 Worse are: a finding that the baseline does not have (findings are the same if they refute the same property in the same
 way), a weaker verdict of a check, a check that the subject no longer supports, a rule, witness or kind of operation
-that is no longer reached, and less work with the same effort. A finding of the baseline that is gone is better.
+that is no longer reached, less effort, and less work than an effort of the baseline did. A finding of the baseline
+that is gone is better, if its property was judged again.
 
-With another seed or effort, a run may miss what is rare. Then only what the baseline reached often must be reached.
+Only results of one subject are compared; its releases may differ. With another seed, effort or version of kvproof, a
+run may miss what is rare. Then only what the baseline reached often must be reached.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from kvproof.reports.document import DocumentError, read
-from kvproof.reports.result import Check, Difference, Result, Run
+from kvproof.reports.result import Check, Difference, Result, Run, operations_of
 from kvproof.reports.summary import work
 from kvproof.spec.text.properties import NOTES
 from kvproof.spec.verdict import Verdict
@@ -24,6 +26,7 @@ LESS_WORK = 0.9  # of the baseline's: a changed subject may have somewhat fewer 
 ACCEPTED = "in the baseline"  # the excuse of a finding that the baseline has
 
 Finding = tuple[str, str]  # the property and the signature
+Place = tuple[str, str]  # the judge and the property
 
 
 @dataclass(frozen=True)
@@ -35,15 +38,40 @@ class Comparison:
 
     def __call__(self, now: Result) -> Difference:
         excuse_witnesses(self.before, now)
+        now.messages += _what_differs(self.name, self.before.run, now.run)
         return difference(self.name, self.before, now)
 
 
-def read_baseline(path: Path) -> Result:
-    """The baseline in a file. Raises DocumentError if it is no result, or that of a run that did not finish."""
+def read_baseline(path: Path, subject: str | None = None) -> Result:
+    """The baseline in a file. subject: of the result that is compared with it, if there is one.
+
+    Raises DocumentError if it is no result, or that of a run that did not finish, or that of another subject.
+    """
     result = read(path, Result)
     if not result.run.is_complete:
         raise DocumentError(f"{path} is the result of a run that did not finish; it cannot be a baseline")
+    if subject is not None and not is_same_subject(result.run.subject, subject):
+        raise DocumentError(
+            f"{path} is a baseline of {result.run.subject}, and this result is of {subject}: results of different "
+            "subjects are not compared; name another baseline file"
+        )
     return result
+
+
+def is_same_subject(one: str, other: str) -> bool:
+    """Whether two names mean the same subject.
+
+    Its releases may differ (`vllm-v0==0.6.3`, `vllm-v0==0.7.0`), and so may the folder from which its file is named.
+    """
+    (path, _, factory), (other_path, _, other_factory) = one.rpartition(":"), other.rpartition(":")
+    if path.endswith(".py") and other_path.endswith(".py"):
+        short, long = sorted((_steps(path), _steps(other_path)), key=len)
+        return factory == other_factory and long[len(long) - len(short) :] == short
+    return one.partition("==")[0] == other.partition("==")[0]
+
+
+def _steps(path: str) -> list[str]:
+    return [step for step in PurePath(path).parts if step != ".."]
 
 
 def accepted(result: Result) -> Result:
@@ -65,17 +93,40 @@ def findings(result: Result) -> dict[Finding, Check]:
 
 def difference(name: str, before: Result, now: Result) -> Difference:
     """What is worse and what is better in a result than in the baseline of this name."""
-    judges, found = {check.judge for check in now.checks}, findings(now)
-    return Difference(
-        name,
-        [*_new_findings(before, now), *_weaker(before, now), *_unreached(before, now), *_less_work(before, now)],
-        [
-            f"fixed: {property}: {signature or check.text.splitlines()[0]}"
-            for (property, signature), check in findings(before).items()
-            if (property, signature) not in found and check.judge in judges
-        ],
-        has_findings=True,
-    )
+    worse, better = [*_new_findings(before, now)], []
+    judged = {(check.judge, check.property) for check in now.checks if check.verdict is not Verdict.UNSUPPORTED}
+    decided = _refuted(now) | {place for place, verdict in _weakest(now).items() if verdict is not Verdict.UNKNOWN}
+    for place, text in _gone(before, now):
+        if place not in judged:
+            worse.append(f"no longer judged: {text}")
+        else:
+            better.append(f"{'fixed' if place in decided else 'not found, and not decided'}: {text}")
+    worse += [*_weaker(before, now), *_unreached(before, now), *_less_effort(before, now), *_less_work(before, now)]
+    return Difference(name, worse, better, has_findings=True)
+
+
+def _what_differs(name: str, before: Run, now: Run) -> Iterator[str]:
+    """A sentence about the other conditions of the run that is the baseline, if they differ."""
+    if (other := _conditions(before)) != (own := _conditions(now)):
+        named = [word for word in other if other[word] != own[word]]
+        text = ", ".join(f"{word} {other[word]} there and {own[word]} here" for word in named)
+        rare = f"only what the baseline reached {OFTEN} times or more must be reached again"
+        yield f"{name} is the result of another run ({text}); {rare}"
+
+
+def _conditions(run: Run) -> dict[str, str]:
+    """What decides which runs are searched, in addition to the subject itself."""
+    budget = "none" if run.budget_seconds is None else f"{run.budget_seconds:g} s"
+    named = {"kvproof": run.version, "command": run.command, "subject": run.subject, "seed": str(run.seed)}
+    return {**named, "effort": run.effort or "none", "budget": budget}
+
+
+def _gone(before: Result, now: Result) -> Iterator[tuple[Place, str]]:
+    """The findings of the baseline that the result does not have: their judge and property, and what they are."""
+    found = findings(now)
+    for (name, signature), check in findings(before).items():
+        if (name, signature) not in found:
+            yield (check.judge, name), f"{name}: {signature or check.text.splitlines()[0]}"
 
 
 def excuse_witnesses(before: Result, now: Result) -> None:
@@ -112,9 +163,9 @@ def _weaker(before: Result, now: Result) -> Iterator[str]:
         yield f"weaker: {judge}: {', '.join(names)}: {was.value} in the baseline, now {word}"
 
 
-def _weakest(result: Result) -> dict[tuple[str, str], Verdict]:
+def _weakest(result: Result) -> dict[Place, Verdict]:
     """The weakest verdict on each property of each judge, without refutations, which are compared by themselves."""
-    found: dict[tuple[str, str], Verdict] = {}
+    found: dict[Place, Verdict] = {}
     refuted = _refuted(result)
     for check in result.checks:
         if check.verdict in STRENGTH:
@@ -123,7 +174,7 @@ def _weakest(result: Result) -> dict[tuple[str, str], Verdict]:
     return {key: verdict for key, verdict in found.items() if key not in refuted}
 
 
-def _refuted(result: Result) -> set[tuple[str, str]]:
+def _refuted(result: Result) -> set[Place]:
     return {(check.judge, check.property) for check in result.checks if check.verdict is Verdict.REFUTED}
 
 
@@ -142,7 +193,7 @@ def _unreached(before: Result, now: Result) -> Iterator[str]:
 
 
 def _is_same_run(before: Result, now: Result) -> bool:
-    return (before.run.effort, before.run.seed) == (now.run.effort, now.run.seed) and bool(now.run.effort)
+    return _conditions(before.run) == _conditions(now.run) and bool(now.run.effort)
 
 
 def _failing(result: Result) -> set[str]:
@@ -151,9 +202,18 @@ def _failing(result: Result) -> set[str]:
     return judges | {witness.judge for witness in result.witnesses if witness.judge.partition(" ")[0] in judges}
 
 
+def _less_effort(before: Result, now: Result) -> Iterator[str]:
+    least, effort = (operations_of(result.run.effort) for result in (before, now))
+    if now.run.effort and effort < least:
+        yield f"less effort: {now.run.effort}, in the baseline {before.run.effort}"
+
+
 def _less_work(before: Result, now: Result) -> Iterator[str]:
-    """Less work of a judge, if the effort is the same. A refutation ends a search early."""
-    if before.run.effort != now.run.effort or not now.run.effort:
+    """Less work of a judge than an effort of the baseline did. A refutation ends a search early.
+
+    What a budget alone allowed depends on the machine, and is not compared.
+    """
+    if not before.run.effort:
         return
     old, new = work(before), work(now)
     for judge in (judge for judge in old if judge in new and judge not in _failing(now)):

@@ -13,6 +13,7 @@ from kvproof.spec.text.properties import NOTES
 from kvproof.spec.verdict import Exit, Verdict
 
 SCHEMA_VERSION = 1
+EFFORTS = {"quick": 50_000, "normal": 500_000, "long": 5_000_000}  # operations of the random walk
 KNOWN = "known until"  # the excuse of a finding that is in the list of known findings begins with this
 
 
@@ -89,6 +90,11 @@ class Run:
     effort: str = ""
     budget_seconds: float | None = None
     is_complete: bool = False  # False: interrupted, or still running
+
+
+def operations_of(effort: str) -> int:
+    """The operations of the random walk at an effort, as a Run names it; 0 if it names none."""
+    return EFFORTS.get(effort) or int(effort if effort.isdecimal() else 0)
 
 
 @dataclass

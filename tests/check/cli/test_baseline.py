@@ -40,6 +40,16 @@ def test_a_hunt_accepts_what_its_baseline_has_and_nothing_else(tmp_path: Path, m
     assert "worse than other.json: new finding: " in output
     assert "compared with other.json: fixed: refcount-exact: another" in output
 
+    for file, subject in (("kvproof-baseline.json", "kvproof"), (".kvproof/result.json", "kvproof-generation1")):
+        code, output = kvproof("hunt", "--subject", subject, "--effort", "1", "--baseline", file, "--out", "new")
+        assert code == Exit.USAGE
+        assert f"a baseline of {BROKEN}:Adapter, and this result is of {subject}" in output
+        assert not Path("new").exists()
+    baseline["run"]["subject"] = "kvproof"
+    Path("other.json").write_text(json.dumps(baseline))
+    code, output = kvproof("baseline", "accept", ".kvproof", "--to", "other.json")
+    assert (code, "a baseline of kvproof, and this result is of " in output) == (Exit.USAGE, True)
+
 
 def test_what_is_no_baseline_is_refused(tmp_path: Path) -> None:
     unfinished = {"run": {"version": "0", "command": "hunt", "subject": "s", "seed": 1}, "schema_version": 1}

@@ -40,7 +40,7 @@ def accept(
 
         new, console = accepted(read_baseline(result / RESULT if result.is_dir() else result)), output()
         if to.exists():
-            changes = difference(str(to), read_baseline(to), new)
+            changes = difference(str(to), read_baseline(to, new.run.subject), new)
             for line in [*(f"worse: {one}" for one in changes.worse), *(f"better: {one}" for one in changes.better)]:
                 say(console, line)
         with explained(to):

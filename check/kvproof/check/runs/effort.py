@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from kvproof.check.isolation.factory import PIPE
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.search.result import UNLIMITED
+from kvproof.reports.result import EFFORTS
 
-QUICK, NORMAL, LONG = "quick", "normal", "long"
-OPERATIONS = {QUICK: 50_000, NORMAL: 500_000, LONG: 5_000_000}  # of the random walk
+NORMAL = "normal"
 OPERATIONS_MAX = 10**12
 SLOWER_BY_PIPE = 10  # a program behind a pipe takes so many times longer for a call than a subject in Python
 OPERATIONS_OF_A_ROUND = 50_000  # of the walk, for each round of Hypothesis
@@ -50,13 +50,13 @@ def effort_of(text: str | None, budget: float | None, subject: str = "") -> Effo
     if text is None and budget is not None:
         return BY_BUDGET
     name = NORMAL if text is None else text
-    if name in OPERATIONS:
-        return _effort(name, OPERATIONS[name] // (SLOWER_BY_PIPE if subject.startswith(PIPE) else 1))
+    if name in EFFORTS:
+        return _effort(name, EFFORTS[name] // (SLOWER_BY_PIPE if subject.startswith(PIPE) else 1))
     number = name.replace("_", "").replace(",", "")
     if not (number.isascii() and number.isdigit() and 1 <= int(number) <= OPERATIONS_MAX):
         raise UsageError(
-            f"--effort is {', '.join(OPERATIONS)} or a number of operations from 1 to {OPERATIONS_MAX:,}; it is "
-            f"{name!r}{did_you_mean(name, list(OPERATIONS))}"
+            f"--effort is {', '.join(EFFORTS)} or a number of operations from 1 to {OPERATIONS_MAX:,}; it is "
+            f"{name!r}{did_you_mean(name, list(EFFORTS))}"
         )
     return _effort(str(int(number)), int(number))
 

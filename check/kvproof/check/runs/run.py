@@ -58,7 +58,7 @@ class RunOptions:
         saving = Saving(make, self.subject, self.seed, self.store, known, self.contract_fails, seconds)
         saving.max_operations = self.effort.shrinking_operations
         if self.baseline is not None:
-            saving.accepted = frozenset(findings(read_baseline(self.baseline)))
+            saving.accepted = frozenset(findings(read_baseline(self.baseline, self.subject)))
         return saving
 
     @property
@@ -95,7 +95,7 @@ def run_stages(
     seconds = math.inf if options.seconds is None else options.seconds
     session = Session(result, options.store, stages, seconds, progress_on(console), stops_at_first)
     if options.baseline is not None:
-        session.compare = Comparison(str(options.baseline), read_baseline(options.baseline))
+        session.compare = Comparison(str(options.baseline), read_baseline(options.baseline, options.subject))
     code = session.run()
     if code is Exit.USAGE and session.adapter_error:  # a table in which nothing is decided would bury the reason
         if options.json is not None:
