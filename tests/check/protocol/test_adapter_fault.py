@@ -2,7 +2,7 @@
 
 import ctypes
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import MethodType, SimpleNamespace
 from typing import Any, cast
@@ -158,6 +158,111 @@ class Wrapping(ManagerAdapter):
         inner = Native()
         inner.manager = {}
         inner.share(parent, child)
+
+
+EMPTY: dict[int, int] = {}
+
+
+def ids_of(blocks: dict[int, int]) -> Iterator[int]:
+    yield blocks[7]
+
+
+def sizes_of(blocks: dict[int, int]) -> Iterator[int]:
+    yield blocks[7]
+
+
+class OneFile:
+    """A manager in the adapter's file, whose parts without `self` fail."""
+
+    @staticmethod
+    def pick(blocks: dict[int, int]) -> int:
+        return blocks[7]
+
+    @classmethod
+    def size(cls) -> int:
+        return EMPTY[7]
+
+    def ids(self) -> Iterator[int]:
+        return ids_of(EMPTY)
+
+    def sizes(self) -> Iterator[int]:
+        return (EMPTY[one] for one in (7,))
+
+
+class InOneFile(ManagerAdapter):
+    """An adapter beside its manager."""
+
+    @staticmethod
+    def own_pick(blocks: dict[int, int]) -> int:
+        return blocks[7]
+
+    @classmethod
+    def own_size(cls) -> int:
+        return EMPTY[7]
+
+    def own_sizes(self) -> Iterator[int]:
+        yield EMPTY[7]
+
+    def release(self, seq: int) -> None:
+        calls: list[Callable[[], Any]] = [
+            lambda: OneFile.pick(EMPTY),
+            OneFile.size,
+            lambda: list(OneFile().ids()),
+            lambda: list(OneFile().sizes()),
+            lambda: self.own_pick(EMPTY),
+            self.own_size,
+            lambda: list(self.own_sizes()),
+            lambda: list(sizes_of(EMPTY)),
+        ]
+        calls[seq]()
+
+
+@pytest.mark.parametrize(("number", "is_of_adapter"), [*enumerate([False] * 4 + [True] * 4)])
+def test_what_has_no_self_belongs_to_the_class_in_which_it_is_written(number: int, is_of_adapter: bool) -> None:
+    assert (fault(InOneFile(), "release", number) is not None) is is_of_adapter
+
+
+class Handling(ManagerAdapter):
+    """An adapter that raises, or fails, while it handles an exception of the manager."""
+
+    def release(self, seq: int) -> None:
+        try:
+            self.manager.free(seq)
+        except KeyError:
+            raise RuntimeError("no such sequence")  # noqa: B904
+
+    def share(self, parent: int, child: int) -> None:
+        try:
+            self.manager.free(parent)
+        except KeyError:
+            raise RuntimeError("no such sequence") from None
+
+    def append(self, seq: int, num_tokens: int) -> list[tuple[int, int]]:
+        try:
+            self.manager.free(seq)
+        except KeyError:
+            raise RuntimeError(EMPTY[seq])  # noqa: B904
+        return []
+
+    def allocate(self, seq: int, tokens: Any) -> int:
+        try:
+            return int(self.manager.free(seq) or 0)
+        except KeyError:
+            return EMPTY[seq]
+
+
+@pytest.mark.parametrize(
+    ("call", "is_of_adapter"), [("release", False), ("share", False), ("append", True), ("allocate", True)]
+)
+def test_an_exception_that_an_adapter_raises_in_a_handler_belongs_to_whom_the_handled_one_belongs(
+    call: str, is_of_adapter: bool
+) -> None:
+    adapter = Handling()
+    adapter.manager = Failing()
+    arguments = (1,) if call == "release" else (1, 2)
+    assert (fault(adapter, call, *arguments) is not None) is is_of_adapter
+    adapter.manager = SimpleNamespace(free={}.pop)
+    assert fault(adapter, call, *arguments) is not None
 
 
 class OfNativeCode(threading.local, Wrapping):

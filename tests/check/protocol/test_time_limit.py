@@ -1,5 +1,9 @@
 """Time limits leave out the time in which a process waits for a processor."""
 
+import os
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -11,7 +15,7 @@ from kvproof.check.protocol.time_limit import Patience, time_limit
 BEGAN = time.monotonic()
 
 
-def starving(path: str) -> float:
+def starving(pid: int) -> float:
     """A process that has got nine tenths of a processor's time less than it wanted."""
     return 0.9 * (time.monotonic() - BEGAN)
 
@@ -29,10 +33,40 @@ def test_a_call_that_does_not_return_hangs() -> None:
 
 
 def test_even_a_starving_process_has_no_patience_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_wait_of", lambda path: 1_000.0 * time.monotonic())
+    monkeypatch.setattr(limits, "_wait_of", lambda pid: 1_000.0 * time.monotonic())
     monkeypatch.setattr(limits, "_samples", {})
     monkeypatch.setattr(limits, "LOAD_MAX", 2.0)
     patience = Patience(0.02)
     assert patience.left() > 0
     time.sleep(0.05)
     assert patience.left() <= 0
+
+
+WORK = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+THREADS = f"import threading\nfor _ in range(2): threading.Thread(target=exec, args=({WORK!r}, {{}})).start()"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (sys.executable, "-c", WORK),
+        ("sh", "-c", 'env "$0" -c "$1"; true', sys.executable, WORK),
+        (sys.executable, "-c", THREADS),
+    ],
+    ids=["process", "wrapper", "threads"],
+)
+def test_the_time_in_which_threads_and_children_wait_for_a_processor_does_not_count(command: tuple[str, ...]) -> None:
+    core = min(os.sched_getaffinity(0))
+    started = [
+        subprocess.Popen(one, preexec_fn=lambda: os.sched_setaffinity(0, {core}), start_new_session=True)
+        for one in (command, *[(sys.executable, "-c", WORK)] * 3)
+    ]
+    try:
+        patience, deadline = Patience(0.2, started[0].pid), time.monotonic() + 60
+        while limits._wait_of(started[0].pid) < 0.2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert patience.left() > 0
+    finally:
+        for one in started:
+            os.killpg(one.pid, signal.SIGKILL)
+            one.wait()

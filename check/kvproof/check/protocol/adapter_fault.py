@@ -6,9 +6,11 @@ manager. What goes wrong in a method of the manager, below the adapter's, is a f
 the object decides whose method it is, not the file:
 
 - The innermost frame that executes a method decides. A method of the adapter is the adapter's; a method of any other
-  object is the manager's. A function of the adapter's file without `self` belongs to who called it, and so does a frame
-  of the standard library.
-- An adapter may raise an exception of its own from that of the manager (`raise ... from error`): it is the manager's.
+  object or class of the file is the manager's, static methods and what is defined in a method included.
+- A function of the adapter's file belongs to who called it, and so does a frame of the standard library. A generator
+  is called by who reads it, not by who made it: it belongs to the adapter only if a method of the adapter names it.
+- An adapter may raise an exception of its own while it handles that of the manager, with or without `from`: it is the
+  manager's. What fails in such a handler without a `raise` of the adapter is the adapter's fault.
 - Native code has no frame. If the line of the adapter that failed calls native code that is not of Python itself, such
   as an extension module, the manager is blamed.
 - `make` is the adapter's whatever it calls: it must raise Unsupported for a configuration that the manager cannot have.
@@ -23,7 +25,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType, FunctionType, MethodType, ModuleType, TracebackType
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
 
 from kvproof.check.protocol.fault_attribution import EngineFailure
@@ -50,7 +52,7 @@ def require_fault_of_manager(error: BaseException, call: str, subject: Any) -> N
     if isinstance(error, EngineFailure | MemoryError | RecursionError):  # the last frame says nothing about the fault
         return
     frames = list(_frames(error.__traceback__))
-    adapter = next((own for own in map(self_of, (frame for frame, _ in frames)) if is_adapter(own)), None)
+    adapter = next((own for own in (self_of(frame) for frame, _ in frames) if is_adapter(own)), None)
     if adapter is None:
         adapter = wrapped(subject)
         if is_adapter(adapter) and isinstance(error, TypeError) and all(_is_of_judge(frame) for frame, _ in frames):
@@ -59,7 +61,9 @@ def require_fault_of_manager(error: BaseException, call: str, subject: Any) -> N
     while not is_adapter(self_of(frames[0][0])):
         frames.pop(0)
     is_make = any(frame.f_code.co_name == "make" and self_of(frame) is adapter for frame, _ in frames)
-    if not is_make and not all(_is_raised_by(adapter, list(_frames(one.__traceback__))) for one in _causes(error)):
+    if not is_make and not all(
+        _is_raised_by(adapter, list(_frames(one.__traceback__))) for one in _causes(error, adapter)
+    ):
         return
     message = f"{call} raised {type(error).__name__}: {error_text(error)}"[:MESSAGE_CHARACTERS].removesuffix(": ")
     places = _last_places(frames)
@@ -100,23 +104,64 @@ def _text(message: str, place: CodePlace, places: list[CodePlace]) -> str:
 
 
 def _is_raised_by(adapter: Any, frames: list[tuple[FrameType, int]]) -> bool:
-    files = {_source_file(kind) for kind in type(adapter).__mro__ if not _is_of_kvproof(kind)}
     for frame, line in reversed(frames):
         own = self_of(frame)
         if is_adapter(own):  # this adapter, or another one that it uses
             return is_of_kvproofs_protocol(frame) or not _calls_native_code(frame, line)
         if _is_neutral(frame):
             continue
-        if own is not None or frame.f_code.co_filename not in files:
+        owner = own if isinstance(own, type) else _class_of(frame.f_code, frame, adapter) if own is None else type(own)
+        if owner is not None or not _is_of_its_file(frame, adapter):
+            return owner is not None and issubclass(type(adapter), owner)
+        if frame.f_code.co_flags & inspect.CO_GENERATOR and not _is_named_by(adapter, frame.f_code.co_name):
             return False
     return True
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The exception, and those from which it was raised."""
+def _causes(error: BaseException | None, adapter: Any) -> Iterator[BaseException]:
+    """The exception, and those from which, or in whose handlers, a statement of the adapter raised it."""
     while error is not None:
         yield error
-        error = error.__cause__
+        error = error.__cause__ or (error.__context__ if _is_stated(error, adapter) else None)
+
+
+def _is_stated(error: BaseException, adapter: Any) -> bool:
+    """Whether a `raise` of the adapter made the exception, and not a fault in that line."""
+    *_, (frame, line) = _frames(error.__traceback__)
+    if not _is_of_its_file(frame, adapter):
+        return False
+    for node in _nodes_at(frame, line):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            named = _value_of(node.exc.func if isinstance(node.exc, ast.Call) else node.exc, frame)
+            if not isinstance(named, type) or isinstance(error, named):
+                return True
+    return False
+
+
+def _is_of_its_file(frame: FrameType, adapter: Any) -> bool:
+    kinds = (kind for kind in type(adapter).__mro__ if not _is_of_kvproof(kind))
+    return frame.f_code.co_filename in map(_source_file, kinds)
+
+
+def _class_of(code: CodeType, frame: FrameType, adapter: Any) -> type | None:
+    """The class in which the code of a frame without `self` is written; None for a function of its own."""
+    kinds = [*type(adapter).__mro__, *(one for one in frame.f_globals.values() if isinstance(one, type))]
+    return next((kind for kind in kinds if not _is_of_kvproof(kind) and code in _codes_of(kind)), None)
+
+
+def _codes_of(kind: type) -> set[CodeType]:
+    """The code of everything that is written in a class: methods, properties, and what is defined in them."""
+    values = [getattr(value, "__func__", getattr(value, "fget", value)) for value in vars(kind).values()]
+    found, left = set[CodeType](), [value.__code__ for value in values if isinstance(value, FunctionType)]
+    while left:
+        found.add(code := left.pop())
+        left += [one for one in code.co_consts if isinstance(one, CodeType) and one not in found]
+    return found
+
+
+def _is_named_by(adapter: Any, name: str) -> bool:
+    kinds = [kind for kind in type(adapter).__mro__ if not _is_of_kvproof(kind)]
+    return any(name in code.co_names for kind in kinds for code in _codes_of(kind))
 
 
 def _source_file(kind: type) -> str | None:
@@ -157,20 +202,25 @@ def self_of(frame: FrameType) -> Any:
 
 def _calls_native_code(frame: FrameType, line: int) -> bool:
     """Whether a call in this line is of native code that is not of Python's own library."""
+    calls = (node for node in _nodes_at(frame, line) if isinstance(node, ast.Call))
+    return any(_is_native(_value_of(node.func, frame)) for node in calls)
+
+
+def _nodes_at(frame: FrameType, line: int) -> list[ast.expr | ast.stmt]:
+    """The statements and expressions of a frame's file that this line is part of."""
     try:
         tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
     except (SyntaxError, ValueError):
-        return False
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return any(
-        _is_native(_value_of(node.func, frame)) for node in calls if node.lineno <= line <= (node.end_lineno or 0)
-    )
+        return []
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt))
+    return [node for node in nodes if node.lineno <= line <= (node.end_lineno or 0)]
 
 
 def _value_of(node: ast.expr, frame: FrameType) -> Any:
     """The value of a name, or of attributes of a name; None for any other expression."""
     if isinstance(node, ast.Name):
-        return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
+        known = (names[node.id] for names in (frame.f_locals, frame.f_globals, frame.f_builtins) if node.id in names)
+        return next(known, None)
     if isinstance(node, ast.Attribute) and (owner := _value_of(node.value, frame)) is not None:
         try:
             return getattr(owner, node.attr, None)

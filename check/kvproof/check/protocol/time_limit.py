@@ -1,8 +1,9 @@
 """Time limits for a subject: a call that does not return in time becomes a finding.
 
 A limit must not depend on what else the machine does. So the time in which a process waits for a processor does not
-count (`Patience`): on a busy machine a slow call takes longer, and is not taken for one that hangs. Where the system
-does not report that time, all time counts.
+count (`Patience`): on a busy machine a slow call takes longer, and is not taken for one that hangs. The threads of the
+process and the processes that it started count as the process itself, because they may do its work: a program is often
+started by a shell. Where the system does not report that time, all time counts.
 
 In this process (`time_limit`) an interval timer interrupts Python code in the main thread. It cannot interrupt code
 that never returns to the interpreter, nor other threads. There the command hangs; run the subject in its own process to
@@ -13,6 +14,7 @@ slow subject is not wrong (`time_limit_of`). Only the end of the run ends them (
 about the subject.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -29,6 +31,7 @@ LOAD_MAX = 30.0  # a limit never lasts longer than so many times its seconds
 AGAIN_SECONDS_MIN = 0.01
 SAMPLE_SECONDS = 1.0
 SAMPLES_MAX = 64
+TASKS_MAX = 1_000  # threads of a process and its descendants that are asked
 
 
 class Patience:
@@ -36,45 +39,67 @@ class Patience:
 
     def __init__(self, seconds: float, pid: int | None = None) -> None:
         self.seconds = seconds
-        self._path = f"/proc/{'self' if pid is None else pid}/schedstat"
+        self._pid = os.getpid() if pid is None else pid
         self.start()
 
     def start(self) -> None:
         """Start the time again."""
         self._began = monotonic()
-        self._waited = _recent_wait(self._path, self._began)
+        self._waited = _recent_wait(self._pid, self._began)
 
     def left(self) -> float:
-        """The seconds that are left; 0 or less if the time is over."""
+        """The least number of seconds that are left; 0 or less if the time is over."""
         elapsed = monotonic() - self._began
-        waited = max(0.0, _wait_of(self._path) - self._waited)
+        if elapsed < self.seconds:
+            return self.seconds - elapsed
+        waited = max(0.0, _wait_of(self._pid) - self._waited)
         return min(self.seconds - (elapsed - min(waited, elapsed)), self.seconds * LOAD_MAX - elapsed)
 
 
-_samples: dict[str, tuple[float, float]] = {}  # by file: when it was read, and what it said
+_samples: dict[int, tuple[float, float]] = {}  # by process id: when `_wait_of` was asked, and its answer
 
 
-def _recent_wait(path: str, now: float) -> float:
-    """As `_wait_of`, at most SAMPLE_SECONDS ago: a limit is started more often than the file can be read."""
-    read_at, waited = _samples.get(path, (-SAMPLE_SECONDS, 0.0))
-    if now - read_at >= SAMPLE_SECONDS:
+def _recent_wait(pid: int, now: float) -> float:
+    """As `_wait_of`, at most SAMPLE_SECONDS ago: a limit is started more often than the system can be asked."""
+    asked_at, waited = _samples.get(pid, (-SAMPLE_SECONDS, 0.0))
+    if now - asked_at >= SAMPLE_SECONDS:
         if len(_samples) >= SAMPLES_MAX:
             _samples.clear()
-        waited = _wait_of(path)
-        _samples[path] = now, waited
+        waited = _wait_of(pid)
+        _samples[pid] = now, waited
     return waited
 
 
-def _wait_of(path: str) -> float:
+def _wait_of(pid: int) -> float:
     """How many seconds a process has waited for a processor since it began; 0 if the system does not report it.
 
-    Source: Linux, Documentation/scheduler/sched-stats.rst: the second number, in nanoseconds.
+    The sum over its threads and its descendants. Source: Linux, Documentation/scheduler/sched-stats.rst: the second
+    number, in nanoseconds; proc(5), /proc/pid/task/tid/children.
     """
+    waited, left, num_tasks = 0, [str(pid)], 0
+    while left and num_tasks < TASKS_MAX:
+        process = f"/proc/{left.pop()}/task"
+        for task in _names(process):
+            num_tasks += 1
+            waited += int(_words(f"{process}/{task}/schedstat", "0 0 0")[1])
+            left += _words(f"{process}/{task}/children")
+    return waited / 1e9
+
+
+def _names(folder: str) -> list[str]:
     try:
-        with open(path, "rb", buffering=0) as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
+        return os.listdir(folder)
+    except OSError:  # the process has ended
+        return []
+
+
+def _words(file: str, without: str = "") -> list[str]:
+    """The words of a file of the system, or these words without the file."""
+    try:
+        with open(file, "rb", buffering=0) as opened:
+            return opened.read().decode().split()
+    except OSError:
+        return without.split()
 
 
 class Expired(BaseException):
