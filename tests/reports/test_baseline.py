@@ -144,7 +144,7 @@ def test_another_seed_or_effort_than_that_of_the_baseline_is_reported(before: Re
         ("vllm-v0==0.6.3", "vllm-v0", True),
         ("vllm-v0==0.6.3", "vllm-v1==0.9.0", False),
         ("tests/adapter.py:Adapter", "../tests/adapter.py:Adapter", True),
-        ("tests/adapter.py:Adapter", "/home/me/tests/adapter.py:Adapter", True),
+        ("tests/adapter.py:Adapter", "/srv/tests/adapter.py:Adapter", True),
         ("tests/adapter.py:Adapter", "tests/adapter.py:Other", False),
         ("tests/adapter.py:Adapter", "other/adapter.py:Adapter", False),
         ("package.module:make", "package.other:make", False),
