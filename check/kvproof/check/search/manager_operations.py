@@ -4,12 +4,14 @@ In a third of the runs groups act together, as in the steps of engines: what one
 mostly does too. So several groups are swapped in one step, or copy and exchange blocks in one step.
 """
 
+from collections.abc import Iterator
 from random import Random
 
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.manager.base import Limits
 from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.search.openings import NUM_NUMBERS, opening
 from kvproof.check.search.operations_by_kind import OperationsByKind
 from kvproof.check.search.partings import NUM_GROUPS_OF_PARTINGS, Partings
 from kvproof.check.search.prompts import Chats, Prompts
@@ -62,15 +64,26 @@ class ManagerOperations(OperationsByKind):
         self.prompts, self.chats = Prompts(random, config, length_max), Chats(random, self.judge.seqs)
         self.samples = [self.prompts.some(GROUP_MEMBERS_MAX) for _ in range(4)]
         self.partings: Partings | None = None
-        if config.caching and not is_large:
-            partings = Partings(side_stream(random), self, subject.capabilities.fork)
-            if partings.is_on:
-                self.partings = partings
-                self.judge.limits = self.judge.limits._replace(num_groups=max(num_groups_max, NUM_GROUPS_OF_PARTINGS))
+        self.opening: Iterator[Operation] = iter(())
+        if is_large:
+            return
+        aside, num_groups_min = side_stream(random), 0
+        if config.caching:
+            partings = Partings(aside, self, subject.capabilities.fork)
+            self.partings = partings if partings.is_on else None
+        if self.partings is not None:
+            num_groups_min = NUM_GROUPS_OF_PARTINGS
+        elif first := opening(aside, config, subject.capabilities, self.prompts):
+            self.opening = iter(first)
+            num_groups_min = self.num_groups = self.num_seqs = NUM_NUMBERS
+        self.judge.limits = self.judge.limits._replace(num_groups=max(num_groups_max, num_groups_min))
 
     def draw(self) -> Operation | None:
         """The next operation; None if nothing is enabled."""
-        if self.partings is not None and (operation := self.partings.draw()) is not None:
+        if self.partings is not None:
+            if (operation := self.partings.draw()) is not None:
+                return operation
+        elif (operation := next((one for one in self.opening if self.judge.is_enabled(*one)), None)) is not None:
             return operation
         if not self.acts_together:
             return super().draw()

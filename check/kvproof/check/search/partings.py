@@ -6,7 +6,7 @@ a block is full, and append in one step. So a run with partings now and then doe
 operation. What was drawn for the run otherwise comes in between partings.
 
 Where prompts are computed in chunks, a group also overtakes another one: it fills a block whose content the other has
-announced, and not computed.
+announced, and not computed. Then the other one may leave, and is looked up.
 
 In the other operations of the run, sampling is greedy, as with temperature 0: a sequence mostly goes on as an earlier
 one with equal tokens did.
@@ -108,6 +108,9 @@ class Partings:
             yield "sample", group, (tokens[len(begun)],)
         yield "append", group
         yield "run", 1
+        if random.random() < 0.5:  # what the first group announced goes with it, and what the other one filled stays
+            yield "preempt", group - 1
+            yield "lookup", group - 1
 
     def _all_but_one_of_a_block(self, earlier: ExpectedSequence) -> tuple[int, ...]:
         """The first tokens of an earlier sequence, up to the last slot of a block, if there are any.

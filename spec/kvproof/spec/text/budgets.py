@@ -100,6 +100,15 @@ def is_within_threshold(num_tokens: int, long_prefill_threshold: int, num_reques
     return long_prefill_threshold == 0 or num_requests == 1 or num_tokens <= long_prefill_threshold
 
 
+@predicate
+def may_stop_short(num_tokens: int, max_num_batched_tokens: int, num_chunk: int, long_prefill_threshold: int) -> bool:
+    """A chunk of `num_chunk` tokens may end before its prompt does: its step has no token left, or it has all it may.
+
+    num_tokens: all tokens that the step computes.
+    """
+    return num_tokens >= max_num_batched_tokens or (long_prefill_threshold > 0 and num_chunk >= long_prefill_threshold)
+
+
 @function
 def prompt_tokens_in_step(max_num_batched_tokens: int, long_prefill_threshold: int) -> int:
     """The most tokens of one prompt that a step computes."""

@@ -133,6 +133,15 @@ FAULTS = {
         "admission-exact",
         "request 2 is left waiting, but needs at most 1 blocks, 7 are free",
     ),
+    "a chunk stops short of its prompt": Fault(
+        "Scheduler._admit_prompts",
+        "min(num_new, budget.num_tokens_left)",
+        "min(num_new, budget.num_tokens_left - 1)",
+        SchedulerConfig(chunked=True, max_num_batched_tokens=4, max_num_seqs=4),
+        [add(1, 6), ("schedule",)],
+        "admission-exact",
+        "computes 3 tokens of sequence 10 and stops before the end of its prompt, though it has 3 tokens, and may have",
+    ),
 }
 
 

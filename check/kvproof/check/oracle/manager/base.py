@@ -41,6 +41,7 @@ class ManagerBase(Oracle, OperationJudge):
         self.groups: dict[int, Group] = {}
         self.preempted_in_step = False
         self.phase = GROWING
+        self.landed: set[int] = set()  # targets of swap-ins; if they are free again, the next swap-in must avoid them
         self.limits = NO_LIMITS
         self._listed: dict[str, list[int]] | None = None  # what was listed since the last operation
         super().__init__(subject, config, identities)
@@ -269,6 +270,8 @@ class ManagerBase(Oracle, OperationJudge):
         others = worker.in_other_orders(lookahead)
         worker.execute(lookahead)
         explainer.executed(writes)
+        if step:  # a manager does not learn of a step that computes nothing
+            self.landed.clear()
         self.call("total-calls", "step_done", step)
         if self.capabilities.dedups_after_step:
             self._explain_exchanges([seq for seq, _, _ in writes if not seq.is_encoder])

@@ -119,6 +119,7 @@ class Growing(ManagerBase):
         if child_id in self.seqs:
             return False
         self._begin_step()
+        self.landed.clear()
         parent = self.seqs[parent_id]
         child = parent.forked(child_id)
         self.call("total-calls", "fork", parent_id, child_id)

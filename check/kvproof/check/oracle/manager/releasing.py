@@ -16,6 +16,8 @@ class Releasing(Growing):
         """A sequence ends, in whatever state it is."""
         self._begin_step()
         seq = self.seqs[seq_id]
+        if seq.status is not Status.WAITING:  # a manager does not see a sequence that has no table go
+            self.landed.clear()
         group, context = seq.group, f"free({seq_id})"
         self.call("total-calls", "free", seq_id)
         del self.seqs[seq_id]
@@ -76,12 +78,15 @@ class Releasing(Growing):
             self.coverage["swap in refused"] += 1
             if answer is Admission.LATER:
                 self.judge_later(f"can_swap_in({gid}) says LATER although nothing runs")
-            if not self.worker.is_pending:  # else a block that was swapped in, and is free again, may have to stay so
-                needed = self.num_blocks_to_move(group) + self.growth_cost_max(group)
-                self.judge_no(needed, GPU, self.num_held_back, f"can_swap_in({gid})")
+            refcount = self.state.refcount
+            avoided = sum([not refcount[block] for block in self.landed])
+            needed = self.num_blocks_to_move(group) + self.growth_cost_max(group)
+            self.judge_no(needed, GPU, self.num_held_back + avoided, f"can_swap_in({gid})")
             return True
         self._judge_watermark(group)
-        self.worker.swap_in += self._swap(group, "swap_in", Status.RUNNING)
+        moved = self._swap(group, "swap_in", Status.RUNNING)
+        self.worker.swap_in += moved
+        self.landed.update([target for _, target in moved])
         if self.explainer.unused_in(self.state, GPU) <= 1:
             self.coverage["swap in while nearly full"] += 1
         if all(seq.num_unseen and len(seq.tokens) > seq.num_prompt for seq in group.members):

@@ -9,6 +9,8 @@ The request that ranks first among those that wait is left waiting without need 
 prompt is within what is left of the budgets, there are places, and the blocks that it needs are free, but for the slack
 that the scheduler declares. This is judged only of steps in which nothing was preempted, ended or swapped.
 
+A scheduler that declares `fills_steps` ends a chunk before the end of its prompt only where the step has no token left.
+
 A load from elsewhere lets a request wait, and nobody waits for it; so with transfers, neither is judged.
 """
 
@@ -24,6 +26,7 @@ from kvproof.spec.text.budgets import (
     have_places,
     is_served_in_order,
     is_within_budget,
+    may_stop_short,
     ranks_before,
 )
 from kvproof.spec.text.state import GPU
@@ -117,6 +120,26 @@ def judge_left_waiting(state: SchedulerState, step: ScheduledStep, held_up: Sequ
             expected=unused,
             observed=needed,
         )
+
+
+def judge_cut_prompts(state: SchedulerState, step: ScheduledStep, num_tokens: int) -> None:
+    """A scheduler that declares `fills_steps` computes all of a prompt that its step has tokens for.
+
+    num_tokens: all tokens of the step.
+    """
+    limits = state.config.max_num_batched_tokens, state.config.long_prefill_threshold
+    for chunk in step.chunks:
+        seq, num_chunk = state.seqs[chunk.seq], chunk.stop - chunk.start
+        if chunk.stop < seq.num_prompt and not may_stop_short(num_tokens, limits[0], num_chunk, limits[1]):
+            raise Finding(
+                "admission-exact",
+                f"a step computes {num_chunk} tokens of $sequence and stops before the end of its prompt, though it "
+                "has $observed tokens, and may have $expected",
+                call=SCHEDULE,
+                expected=limits[0],
+                observed=num_tokens,
+                sequence=seq.name,
+            )
 
 
 def _is_room_in_step(state: SchedulerState, step: ScheduledStep, request: ExpectedRequest) -> bool:

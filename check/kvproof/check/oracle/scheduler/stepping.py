@@ -14,7 +14,7 @@ from kvproof.check.oracle.scheduler.base import (
 )
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.self_forking import born_since, explain_births
-from kvproof.check.oracle.scheduler.service import held_up_in, judge_left_waiting, judge_order
+from kvproof.check.oracle.scheduler.service import held_up_in, judge_cut_prompts, judge_left_waiting, judge_order
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import Access, ScheduledStep, SchedulerConfig, SchedulerSubject
@@ -99,6 +99,8 @@ class Stepping(SchedulerState):
                 observed=(num_tokens, len(step.chunks)),
             )
         threshold = self.config.long_prefill_threshold
+        if self.config.chunked and self.capabilities.fills_steps and num_tokens < limits[0]:
+            judge_cut_prompts(self, step, num_tokens)
         num_requests = sum(1 for _ in unfinished(self.requests)) if threshold else 0
         for chunk in step.chunks if threshold else ():
             if not is_within_threshold(chunk.stop - chunk.start, threshold, num_requests):

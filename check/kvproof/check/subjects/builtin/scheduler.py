@@ -68,6 +68,7 @@ class BuiltInScheduler(SchedulerAdapter):
         num_overtaken_max=8,
         policies=(FCFS,),
         reports_ends=True,
+        fills_steps=True,
         refuses_large_groups=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
