@@ -23,12 +23,12 @@ from typing import Any
 
 from kvproof.models.proofs.digests import Digests
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
-from kvproof.models.suites import OF_A_TEXT, OF_CODE, SUITES, obligations_of
-from kvproof.spec.language import COLLECTED
+from kvproof.models.suites import OF_CODE, OF_TEXTS, SUITES, obligations_of
+from kvproof.spec.language import COLLECTED, COLLECTED_OF_STORES
 
 FILE = Path(__file__).with_name("pinned.txt")
 OBLIGATION, TRIVIAL, ASSUMPTION, GIVEN, HYPOTHESIS = "obligation", "trivial", "assumption", "given", "hypothesis"
-INVARIANTS = {one.name for one in COLLECTED.invariants}
+INVARIANTS = {one.name for each in (COLLECTED, COLLECTED_OF_STORES) for one in each.invariants}
 OF_THE_STATEMENT = ("sizes: ", "parameter ")  # the other hypotheses of rules and contracts are the specification's text
 NAMES_MAX = 4  # named in one sentence
 REPAIR = "take it from version control, or write it again with make proofs-accept"
@@ -124,7 +124,7 @@ def pinned_names(kinds: Container[str] = (OBLIGATION, TRIVIAL)) -> set[str]:
 
 
 def _is_assumption(suite: str, hypothesis: Hypothesis) -> bool:
-    if suite in OF_A_TEXT:
+    if suite in OF_TEXTS:
         return hypothesis.name.startswith(OF_THE_STATEMENT)
     return suite != OF_CODE  # its hypothesis is the invariant of a class
 

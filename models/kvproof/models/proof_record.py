@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 import kvproof.spec.contracts
+import kvproof.spec.store
 import kvproof.spec.text
 
 FILE = Path(__file__).with_name("proof_record.json")
@@ -58,7 +59,7 @@ class ProofRecord:
 def digest_of_text() -> str:
     """The digest of every file of the specification, with its name."""
     digest = hashlib.sha256()
-    for package in (kvproof.spec.text, kvproof.spec.contracts):
+    for package in (kvproof.spec.text, kvproof.spec.contracts, kvproof.spec.store):
         folder = Path(str(package.__file__)).parent
         for file in sorted(folder.rglob("*.py")):
             name = file.relative_to(folder.parent).as_posix()

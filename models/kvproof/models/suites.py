@@ -12,13 +12,15 @@ from kvproof.models.translation.text import Text
 SUITES: dict[str, str] = {  # name of the suite -> module:function that yields its obligations
     "specification": "kvproof.models.proofs.induction:obligations",
     "operations": "kvproof.models.proofs.contracts:obligations",
+    "store": "kvproof.models.proofs.induction:obligations_of_stores",
     "arithmetic": "kvproof.models.arithmetic.theorems:obligations",
     "mapping": "kvproof.models.mapping.theorems:obligations",
     "refinement": "kvproof.models.refinement.suite:obligations",
     "concolic": "kvproof.models.concolic.suite:obligations",
 }
 
-OF_A_TEXT = ("specification", "operations")  # the suites about the specification's text, which can be replaced
+OF_A_TEXT = ("specification", "operations")  # the suites about the text of block managers, which can be replaced
+OF_TEXTS = (*OF_A_TEXT, "store")  # the suites about the text of a specification
 
 BOUNDED = {"concolic": "objects of at most four blocks"}  # every other suite is proved for every size
 

@@ -226,41 +226,47 @@ class Collected:
     contracts: list[Contract] = field(default_factory=list)
 
 
-COLLECTED = Collected()
+COLLECTED = Collected()  # of block managers: `kvproof.spec.text` and `kvproof.spec.contracts`
+COLLECTED_OF_STORES = Collected()  # of `kvproof.spec.store`
+
+
+def _collected(marked: Callable[..., Any]) -> Collected:
+    """What the decorators have marked in the specification that a function belongs to."""
+    return COLLECTED_OF_STORES if f"{marked.__module__}".startswith("kvproof.spec.store.") else COLLECTED
 
 
 def predicate(marked: Function) -> Function:
     """Mark a named condition: one `return` of a truth value."""
-    COLLECTED.functions.append(marked)
+    _collected(marked).functions.append(marked)
     return marked
 
 
 def function(marked: Function) -> Function:
     """Mark a named number: one `return` of an integer."""
-    COLLECTED.functions.append(marked)
+    _collected(marked).functions.append(marked)
     return marked
 
 
 def step(marked: Function) -> Function:
     """Mark writes that several rules share."""
-    COLLECTED.steps.append(marked)
+    _collected(marked).steps.append(marked)
     return marked
 
 
 def rule(marked: Function) -> Function:
     """Mark a smallest step of the specification."""
-    COLLECTED.rules.append(marked)
+    _collected(marked).rules.append(marked)
     return marked
 
 
 def invariant(property: str) -> Callable[[Function], Function]:
     """Mark a claim that every reachable state satisfies."""
-    return lambda marked: _claim(COLLECTED.invariants, property, marked)
+    return lambda marked: _claim(_collected(marked).invariants, property, marked)
 
 
 def theorem(property: str) -> Callable[[Function], Function]:
     """Mark a claim that follows from the invariants."""
-    return lambda marked: _claim(COLLECTED.theorems, property, marked)
+    return lambda marked: _claim(_collected(marked).theorems, property, marked)
 
 
 def contract(
@@ -306,7 +312,7 @@ def contract(
             raise TypeError(f"{done.__name__}: two least elements have one name among {sorted(least_ones)}")
         if can is None and any((chosen, further, chosen_by)):
             raise TypeError(f"{done.__name__}: give can_choose, as there is a choice")
-        COLLECTED.contracts.append(made)
+        _collected(done).contracts.append(made)
         return done
 
     return mark

@@ -16,23 +16,56 @@ import copy
 import functools
 import inspect
 import pickle
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from types import CodeType, MappingProxyType, ModuleType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from kvproof.spec import language
-from kvproof.spec.language import COLLECTED, Domain, Field
-from kvproof.spec.text import flight_rules, state
+from kvproof.spec.language import Domain, Field
+from kvproof.spec.systems import BLOCK_MANAGERS, System
+from kvproof.spec.text import flight_rules
 from kvproof.spec.text.state import State
-from kvproof.spec.texts import RULE_TEXTS, TEXTS
+from kvproof.spec.texts import RULE_TEXTS
 
-FIELDS: dict[str, Field] = {name: f for name, f in vars(State).items() if isinstance(f, Field)}
-GHOSTS = frozenset(name for name, f in FIELDS.items() if f.kind == "ghost")
+FIELDS = BLOCK_MANAGERS.fields
+DOMAINS = BLOCK_MANAGERS.domains
+AnyState = TypeVar("AnyState")
+
+
+class SizesOf(Generic[AnyState]):
+    """The sizes of a machine of one specification."""
+
+    system: ClassVar[System]
+    has_transfers: bool
+
+    def numbers(self) -> dict[str, int]:
+        """The sizes under the names that the text uses."""
+        raise NotImplementedError
+
+    def names(self) -> dict[str, Any]:
+        """The sizes and domains under the names that the text uses."""
+        numbers: dict[str, Any] = dict(self.numbers())
+        domains = self.system.domains.items()
+        return numbers | {name: range(_size(d, numbers)) for name, d in domains if d.size is not None}
+
+    @property
+    def num_cells(self) -> int:
+        """How long the longest rows of a state are together; a first state that is small is kept for later machines."""
+        raise NotImplementedError
+
+    @property
+    def unwritten(self) -> frozenset[str]:
+        """Fields that no rule writes in a machine of these sizes, so that copies of a state may share them."""
+        return frozenset()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Rules that a machine of these sizes does not have."""
+        return ()
 
 
 @dataclass(frozen=True)
-class Sizes:
+class Sizes(SizesOf[State]):
     """The sizes of a machine: blocks of each pool, slots of a block, and limits of sequences, entries and flights."""
 
     num_gpu_blocks: int
@@ -43,10 +76,12 @@ class Sizes:
     num_flights: int = 0
     has_transfers: bool = True  # whether a flight may fill a block; if not, no rule begins such a flight
 
-    def names(self) -> dict[str, Any]:
-        """The sizes and domains under the names that the text uses."""
+    system = BLOCK_MANAGERS
+
+    def numbers(self) -> dict[str, int]:
+        """The sizes under the names that the text uses."""
         num_blocks = self.num_gpu_blocks + self.num_host_blocks
-        numbers = {
+        return {
             "NUM_GPU_BLOCKS": self.num_gpu_blocks,
             "NUM_BLOCKS": num_blocks,
             "NULL": num_blocks,
@@ -58,10 +93,21 @@ class Sizes:
             "NUM_STEPS": self.num_seqs * self.num_indexes + 1,
             "BLOCK_SIZE": self.block_size,
         }
-        return numbers | {name: range(_size(d, numbers)) for name, d in DOMAINS.items() if d.size is not None}
 
+    @property
+    def num_cells(self) -> int:
+        """How many positions of blocks a state has."""
+        return self.num_seqs * self.num_gpu_blocks
 
-DOMAINS = {name: value for name, value in vars(language).items() if isinstance(value, Domain)}
+    @property
+    def unwritten(self) -> frozenset[str]:
+        """Without flights, the fields that only flights change."""
+        return frozenset() if self.num_flights > 0 else FLIGHT_FIELDS
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Without transfers, their rules."""
+        return () if self.has_transfers else OF_TRANSFERS
 
 
 def _size(domain: Domain, numbers: dict[str, Any]) -> int:
@@ -117,17 +163,15 @@ def target_of(statement: ast.stmt) -> tuple[str | None, bool]:
 
 
 @functools.cache
-def functions() -> dict[str, tuple[ast.FunctionDef, str]]:
+def functions(system: System = BLOCK_MANAGERS) -> dict[str, tuple[ast.FunctionDef, str]]:
     """Every function of the text by name, with its file. The contracts are not included."""
-    return _functions_of(TEXTS)
+    return _functions_of(system.texts)
 
 
 @functools.cache
-def contract_functions() -> dict[str, tuple[ast.FunctionDef, str]]:
+def contract_functions(system: System = BLOCK_MANAGERS) -> dict[str, tuple[ast.FunctionDef, str]]:
     """Every function of the contracts by name, with its file. The contracts are imported by the first call."""
-    from kvproof.spec.contract_texts import CONTRACT_TEXTS
-
-    return _functions_of(CONTRACT_TEXTS)
+    return _functions_of(system.contract_texts())
 
 
 def _functions_of(texts: Iterable[ModuleType]) -> dict[str, tuple[ast.FunctionDef, str]]:
@@ -143,13 +187,13 @@ def _functions_of(texts: Iterable[ModuleType]) -> dict[str, tuple[ast.FunctionDe
 # Leaving the ghosts out --------------------------------------------------------------------------------------------
 
 
-def without_ghosts(function: ast.FunctionDef) -> ast.FunctionDef:
+def without_ghosts(function: ast.FunctionDef, ghosts: frozenset[str]) -> ast.FunctionDef:
     """The function without the statements that only ghost fields need."""
     function, num_nodes = _copied(function), 0
     while len(nodes := list(ast.walk(function))) != num_nodes:  # leaving out a statement may leave a local unused
         num_nodes = len(nodes)
         live = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-        function.body = list(_kept(function.body, live)) or [ast.Pass()]
+        function.body = list(_kept(function.body, live, ghosts)) or [ast.Pass()]
     return function
 
 
@@ -159,25 +203,25 @@ def _copied(function: ast.FunctionDef) -> ast.FunctionDef:
     return copied
 
 
-def _kept(body: list[ast.stmt], live: set[str]) -> Iterable[ast.stmt]:
+def _kept(body: list[ast.stmt], live: set[str], ghosts: frozenset[str]) -> Iterable[ast.stmt]:
     for statement in body:
         name, is_field = target_of(statement)
         if isinstance(statement, ast.If):
-            statement.body = list(_kept(statement.body, live))
-            statement.orelse = list(_kept(statement.orelse, live))
+            statement.body = list(_kept(statement.body, live, ghosts))
+            statement.orelse = list(_kept(statement.orelse, live, ghosts))
             if not statement.body and not statement.orelse:
                 continue
             statement.body = statement.body or [ast.Pass()]
-        elif (name in GHOSTS) if is_field else (name is not None and name not in live):
+        elif (name in ghosts) if is_field else (name is not None and name not in live):
             continue
-        elif called(statement) == "check" and fields_in(statement) & GHOSTS:
+        elif called(statement) == "check" and fields_in(statement, ghosts):
             continue
         yield statement
 
 
-def fields_in(node: ast.AST) -> set[str]:
-    """The fields of the state that an expression or statement reads or writes."""
-    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} & FIELDS.keys()
+def fields_in(node: ast.AST, fields: Set[str]) -> set[str]:
+    """Those of the fields that an expression or statement reads or writes."""
+    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} & fields
 
 
 # Compiling ---------------------------------------------------------------------------------------------------------
@@ -347,12 +391,12 @@ def _located(parsed: Node, at: ast.AST) -> Node:
 
 @functools.lru_cache(maxsize=4096)
 def _compiled(
-    function: ast.FunctionDef, file: str, with_ghosts: bool, with_checks: bool, has_transfers: bool
+    function: ast.FunctionDef, file: str, ghosts_left_out: frozenset[str], with_checks: bool, has_transfers: bool
 ) -> tuple[CodeType, dict[str, Any]]:
     """The code of one function, and the constants that it uses. Cached, so that a mutant compiles one function only."""
     constants: dict[str, Any] = {}
-    has_ghosts = fields_in(function) & GHOSTS
-    function = without_ghosts(function) if has_ghosts and not with_ghosts else _copied(function)
+    has_ghosts = fields_in(function, ghosts_left_out)
+    function = without_ghosts(function, ghosts_left_out) if has_ghosts else _copied(function)
     function = _Runnable(function.name, with_checks, has_transfers, constants).visit(function)
     function.decorator_list, function.returns = [], None
     function.args.defaults, function.args.kw_defaults = [], [None for _ in function.args.kwonlyargs]
@@ -362,8 +406,8 @@ def _compiled(
 
 
 @functools.lru_cache(maxsize=4096)
-def _namespace(sizes: Sizes, with_ghosts: bool, with_checks: bool) -> dict[str, Any]:
-    return _names(sizes, functions(), with_ghosts, with_checks)
+def _namespace(sizes: SizesOf[Any], with_ghosts: bool, with_checks: bool) -> dict[str, Any]:
+    return _names(sizes, functions(sizes.system), with_ghosts, with_checks)
 
 
 @functools.cache
@@ -373,17 +417,22 @@ def sized_function(name: str, block_size: int) -> Callable[..., Any]:
     return function
 
 
-def _names(sizes: Sizes, text: Functions, with_ghosts: bool, with_checks: bool) -> dict[str, Any]:
-    names: dict[str, Any] = {k: v for k, v in vars(state).items() if isinstance(v, int)} | sizes.names()
-    _define(text, names, with_ghosts, with_checks, sizes.has_transfers)
+def _names(sizes: SizesOf[Any], text: Functions, with_ghosts: bool, with_checks: bool) -> dict[str, Any]:
+    names: dict[str, Any] = {**sizes.system.constants, **sizes.names()}
+    left_out = frozenset[str]() if with_ghosts else sizes.system.ghosts
+    _define(text, names, left_out, with_checks, sizes.has_transfers)
     return names
 
 
 def _define(
-    text: Functions, names: dict[str, Any], with_ghosts: bool, with_checks: bool, has_transfers: bool = True
+    text: Functions,
+    names: dict[str, Any],
+    ghosts_left_out: frozenset[str],
+    with_checks: bool,
+    has_transfers: bool = True,
 ) -> None:
     for function, file in text.values():
-        code, constants = _compiled(function, file, with_ghosts, with_checks, has_transfers)
+        code, constants = _compiled(function, file, ghosts_left_out, with_checks, has_transfers)
         names |= constants
         exec(code, names)
 
@@ -396,8 +445,8 @@ def _depth(f: Field) -> int:
     return len(f.domains) - (f.domains[-1].name == "Slot")
 
 
-def _kept_fields(with_ghosts: bool) -> dict[str, Field]:
-    return {name: f for name, f in FIELDS.items() if with_ghosts or f.kind != "ghost"}
+def _kept_fields(system: System, with_ghosts: bool) -> dict[str, Field]:
+    return {name: f for name, f in system.fields.items() if with_ghosts or f.kind != "ghost"}
 
 
 def _written(*texts: ModuleType) -> set[str]:
@@ -414,15 +463,15 @@ def _written(*texts: ModuleType) -> set[str]:
 OF_TRANSFERS = ("send_entry", "arrive")
 NUM_KEPT_MAX = 8_192  # positions of blocks in a first state that is kept for the next machine of its sizes
 SPARSE_MIN = 16_384  # blocks from which on the row of a sequence is sparse; worlds that are drawn have fewer
-FLIGHT_FIELDS = _written(flight_rules) - _written(*(text for text in RULE_TEXTS if text is not flight_rules))
+FLIGHT_FIELDS = frozenset(_written(flight_rules) - _written(*(text for text in RULE_TEXTS if text is not flight_rules)))
 
 
 @functools.cache
-def _copier(with_ghosts: bool, with_flights: bool) -> Callable[[State], State]:
-    """The function that copies a state. Without flights, the copies share the fields that only flights change."""
+def _copier(system: System, with_ghosts: bool, unwritten: frozenset[str]) -> Callable[[Any], Any]:
+    """The function that copies a state. The copies share the fields that no rule writes."""
     lines = ["def copy_state(old):", "    new = State.__new__(State)"]
-    for name, f in _kept_fields(with_ghosts).items():
-        match _depth(f) if with_flights or name not in FLIGHT_FIELDS else 0:
+    for name, f in _kept_fields(system, with_ghosts).items():
+        match 0 if name in unwritten else _depth(f):
             case 0:
                 value = f"old.{name}"
             case 1:
@@ -432,31 +481,32 @@ def _copier(with_ghosts: bool, with_flights: bool) -> Callable[[State], State]:
             case _:
                 value = f"[[b[:] for b in a] for a in old.{name}]"
         lines.append(f"    new.{name} = {value}")
-    names: dict[str, Any] = {"State": State}
+    names: dict[str, Any] = {"State": system.state}
     exec("\n".join([*lines, "    return new"]), names)
-    copier: Callable[[State], State] = names["copy_state"]
+    copier: Callable[[Any], Any] = names["copy_state"]
     return copier
 
 
 class _Functions(dict[str, Callable[..., Any]]):
     """The functions of a machine by their names; those of the contracts are compiled when the first is asked for."""
 
-    def __init__(self, names: dict[str, Any], with_ghosts: bool, with_checks: bool) -> None:
+    def __init__(self, system: System, names: dict[str, Any], with_ghosts: bool, with_checks: bool) -> None:
         super().__init__()
-        self.names, self.with_ghosts, self.with_checks = names, with_ghosts, with_checks
+        self.system, self.names, self.with_checks = system, names, with_checks
+        self.ghosts_left_out = frozenset[str]() if with_ghosts else system.ghosts
 
     def __missing__(self, name: str) -> Callable[..., Any]:
         names = self.names
         if name not in names:
-            missing = {one: found for one, found in contract_functions().items() if one not in names}
-            _define(missing, names, self.with_ghosts, self.with_checks)
+            missing = {one: found for one, found in contract_functions(self.system).items() if one not in names}
+            _define(missing, names, self.ghosts_left_out, self.with_checks)
         function: Callable[..., Any] = names[name]
         self[name] = function
         return function
 
 
-class Machine:
-    """The specification for given sizes: its rules, predicates, functions and claims, and its first state.
+class MachineOf(Generic[AnyState]):
+    """A specification for given sizes: its rules, predicates, functions and claims, and its first state.
 
     with_ghosts: keep the fields that only proofs and the invariants about enumerations need.
     with_checks: evaluate the obligations, and raise `CheckFailed` when one does not hold.
@@ -464,49 +514,66 @@ class Machine:
     """
 
     def __init__(
-        self, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True, text: Functions | None = None
+        self,
+        sizes: SizesOf[AnyState],
+        with_ghosts: bool = True,
+        with_checks: bool = True,
+        text: Functions | None = None,
     ) -> None:
         if text is None:
             names = _namespace(sizes, with_ghosts, with_checks)
         else:
             names = _names(sizes, text, with_ghosts, with_checks)
-        is_kept = text is None and sizes.num_seqs * sizes.num_gpu_blocks <= NUM_KEPT_MAX
-        self._first = _first_state(sizes, with_ghosts, with_checks) if is_kept else None
-        self.sizes, self.with_ghosts, self.with_checks = sizes, with_ghosts, with_checks
+        is_kept = text is None and sizes.num_cells <= NUM_KEPT_MAX
+        self._first: AnyState | None = _first_state(sizes, with_ghosts, with_checks) if is_kept else None
+        self.system, self.with_ghosts, self.with_checks = sizes.system, with_ghosts, with_checks
         self.names = names
-        self.null: int = names["NULL"]
         self.rules: dict[str, Rule] = {
-            r.__name__: names[r.__name__]
-            for r in COLLECTED.rules
-            if sizes.has_transfers or r.__name__ not in OF_TRANSFERS
+            r.__name__: names[r.__name__] for r in self.system.collected.rules if r.__name__ not in sizes.left_out
         }
-        self.copy: Callable[[State], State] = _copier(with_ghosts, sizes.num_flights > 0)
+        self.copy: Callable[[AnyState], AnyState] = _copier(self.system, with_ghosts, sizes.unwritten)
         # A function of the text, by its name. Searches ask for one in every state, so this is one look-up.
-        self.function: Callable[[str], Callable[..., Any]] = _Functions(names, with_ghosts, with_checks).__getitem__
+        self.function: Callable[[str], Callable[..., Any]] = _Functions(
+            self.system, names, with_ghosts, with_checks
+        ).__getitem__
 
     def value(self, name: str, values: Mapping[str, Any]) -> Any:
         """The value of a function, given those of the values that its parameters name."""
         found = self.function(name)
         return found(*(values[one] for one in inspect.signature(found).parameters))
 
-    def first_state(self) -> State:
-        """The state in which every block is free and no sequence exists."""
-        return self.copy(self._first) if self._first is not None else _made(self.names, self.with_ghosts)
+    def first_state(self) -> AnyState:
+        """The state in which nothing has happened."""
+        if self._first is not None:
+            return self.copy(self._first)
+        found: AnyState = _made(self.system, self.names, self.with_ghosts)
+        return found
 
-    def broken_claims(self, state: State) -> list[str]:
+    def broken_claims(self, state: AnyState) -> list[str]:
         """The names of the invariants and theorems that the state does not satisfy."""
-        claims = COLLECTED.invariants + COLLECTED.theorems
+        claims = self.system.collected.invariants + self.system.collected.theorems
         return [claim.name for claim in claims if not self.names[claim.name](state)]
 
 
+class Machine(MachineOf[State]):
+    """The specification of block managers for given sizes."""
+
+    def __init__(
+        self, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True, text: Functions | None = None
+    ) -> None:
+        super().__init__(sizes, with_ghosts, with_checks, text)
+        self.sizes = sizes
+        self.null: int = self.names["NULL"]
+
+
 @functools.lru_cache(maxsize=4096)
-def _first_state(sizes: Sizes, with_ghosts: bool, with_checks: bool) -> State:
-    return _made(_namespace(sizes, with_ghosts, with_checks), with_ghosts)
+def _first_state(sizes: SizesOf[Any], with_ghosts: bool, with_checks: bool) -> Any:
+    return _made(sizes.system, _namespace(sizes, with_ghosts, with_checks), with_ghosts)
 
 
-def _made(names: dict[str, Any], with_ghosts: bool) -> State:
-    first = State()
-    for name, f in _kept_fields(with_ghosts).items():
+def _made(system: System, names: dict[str, Any], with_ghosts: bool) -> Any:
+    first = system.state()
+    for name, f in _kept_fields(system, with_ghosts).items():
         sizes_of = [_size(domain, names) for domain in f.domains]
         setattr(first, name, _start(f, sizes_of, [], names) if callable(f.start) else _constant(f, sizes_of))
     return first

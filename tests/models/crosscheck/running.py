@@ -51,21 +51,14 @@ def loaded(source: str) -> Iterator[Loaded]:
             one.clear()
         exec(compile(tree, FILE, "exec"), names)
         fields = {name: one for name, one in vars(names["State"]).items() if isinstance(one, Field)}
-        ghosts = frozenset(name for name, one in fields.items() if one.kind == "ghost")
         functions = {node.name: (node, FILE) for node in tree.body if isinstance(node, ast.FunctionDef)}
-        with patch.dict(FIELDS, fields, clear=True), _with_ghosts(ghosts):
+        with patch.dict(FIELDS, fields, clear=True):
             native._copier.cache_clear()  # it knows the fields of before
             yield Loaded(source, Text(functions, constants), names)
     finally:
         native._copier.cache_clear()
         for one, content in zip(lists, before, strict=True):
             one[:] = content
-
-
-@contextmanager
-def _with_ghosts(ghosts: frozenset[str]) -> Iterator[None]:
-    with patch("kvproof.spec.native.GHOSTS", ghosts), patch("kvproof.models.proofs.ghost_fields.GHOSTS", ghosts):
-        yield
 
 
 # States and arguments ----------------------------------------------------------------------------------------------

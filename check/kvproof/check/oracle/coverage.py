@@ -80,6 +80,7 @@ IN_ORDER = Need(
 )
 SCHEDULER_LEVEL = never("judged only at the scheduler level")
 MANAGER_LEVEL = never("judged only at the manager level")
+STORE_LEVEL = never("judged only at the store level")
 REPEATED = never("checked by the walker, and when a finding is replayed")
 
 
@@ -88,6 +89,19 @@ def _row(need: Need = NOTHING, **by_level: Need) -> dict[str, Need]:
     return {"manager": need, "scheduler": need, RECORDING: need} | by_level
 
 
+OF_STORES = (
+    "hit-written",
+    "promise-kept",
+    "pin-own",
+    "one-writer",
+    "arrived-whole",
+    "abort-unseen",
+    "source-held",
+    "completion-commutes",
+    "refusal-needed",
+    "tiers-agree",
+    "groups-agree",
+)
 PROPERTIES: dict[str, dict[str, Need]] = {
     "refcount-exact": _row(REFCOUNTS, recording=RECORDED_POOL),
     "no-double-free": _row(),
@@ -128,6 +142,7 @@ PROPERTIES: dict[str, dict[str, Need]] = {
     "arrival-order": _row(
         SCHEDULER_LEVEL, scheduler=IN_ORDER, recording=never("a request that waits leaves no line in a recording")
     ),
+    **dict.fromkeys(OF_STORES, _row(STORE_LEVEL)),
     "nondeterministic": _row(REPEATED, recording=never("a recording has every call once")),
 }
 

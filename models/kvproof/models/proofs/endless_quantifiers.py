@@ -22,32 +22,33 @@ from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.translation.sizes import WITHOUT_END
 from kvproof.models.translation.text import Text, parameters_of, place_of, returned
 from kvproof.spec import native
-from kvproof.spec.language import COLLECTED, Domain
-from kvproof.spec.native import FIELDS, called
+from kvproof.spec.language import Domain
+from kvproof.spec.native import called
 
 LENGTHS = {  # field -> the size that its values never exceed natively
     "num_blocks": "NUM_INDEXES",  # each entry of a table is written when it is added
     "first": "NUM_INDEXES",  # an entry that a window has left: at most num_blocks
     "refcount": "NUM_RANKS",  # the holders of a block are different sequences
     "pins": "NUM_RANKS",  # the pins of a block are different flights
+    "reads": "NUM_RANKS",  # the readers of a block of a store are different pins
     "count": "NUM_RANKS",  # the members of a set are different blocks
 }
 
 
 def endless_quantifiers(text: Text) -> Iterator[Finding]:
     """The quantifiers whose native reading may differ from the proved one."""
-    search = _Search(text)
-    for marked in (*COLLECTED.rules, *COLLECTED.steps):
+    search, collected = _Search(text), text.system.collected
+    for marked in (*collected.rules, *collected.steps):
         function, file = text.functions[marked.__name__]
         for node in function.body:
             yield from search.statement(node, function, file)
-    for name in [claim.name for claim in (*COLLECTED.invariants, *COLLECTED.theorems)]:
+    for name in [claim.name for claim in (*collected.invariants, *collected.theorems)]:
         yield from search.function(name, decides=False)
-    for field in FIELDS.values():
+    for field in text.system.fields.values():
         if callable(field.start):
             yield from search.function(field.start.__name__, decides=True)
-    for marked in COLLECTED.functions:  # judges and rules decide by the functions of the text
-        yield from search.function(marked.__name__, decides=marked.__name__ in native.functions())
+    for marked in collected.functions:  # judges and rules decide by the functions of the text
+        yield from search.function(marked.__name__, decides=marked.__name__ in native.functions(text.system))
 
 
 class _Search:
@@ -134,12 +135,10 @@ class _Search:
                 return any(self._is_below(part, variable, size, chain) for part in node.values)
             case ast.Compare():
                 sides = [node.left, *node.comparators]
-                pairs = zip(sides, node.ops, sides[1:], strict=False)
-                return any(
-                    (isinstance(operator, ast.Lt) and _is_name(one, variable) and _is_length(other, size, chain[-1]))
-                    or (isinstance(operator, ast.Gt) and _is_name(other, variable) and _is_length(one, size, chain[-1]))
-                    for one, operator, other in pairs
-                )
+                pairs = list(zip(sides, node.ops, sides[1:], strict=False))
+                below = [(one, other) for one, operator, other in pairs if isinstance(operator, ast.Lt)]
+                below += [(other, one) for one, operator, other in pairs if isinstance(operator, ast.Gt)]
+                return any(_is_name(less, variable) and self._is_length(more, size, chain[-1]) for less, more in below)
             case ast.Call(func=ast.Name(id=name)) if name in self.text.functions:
                 callee, file = self.text.functions[name]
                 result = returned(callee)
@@ -150,16 +149,19 @@ class _Search:
                 return any(self._is_below(result, one, size, (*chain, callee)) for one in inner)
         return False
 
+    def _is_length(self, node: ast.expr, size: str, function: ast.FunctionDef) -> bool:
+        """Whether an expression reads one of the lengths of a state."""
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        if not isinstance(node, ast.Attribute) or LENGTHS.get(node.attr) != size:
+            return False
+        states = [
+            one.arg
+            for one in function.args.args
+            if one.annotation and ast.unparse(one.annotation) == self.text.system.state.__name__
+        ]
+        return isinstance(node.value, ast.Name) and node.value.id in states
+
 
 def _is_name(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
-
-
-def _is_length(node: ast.expr, size: str, function: ast.FunctionDef) -> bool:
-    """Whether an expression reads one of the lengths of a state."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    if not isinstance(node, ast.Attribute) or LENGTHS.get(node.attr) != size:
-        return False
-    states = [one.arg for one in function.args.args if one.annotation and ast.unparse(one.annotation) == "State"]
-    return isinstance(node.value, ast.Name) and node.value.id in states

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.translation.dependencies import fields_read, reached
 from kvproof.models.translation.text import Text, parameters_of, place_of, returned
-from kvproof.spec.native import GHOSTS, called, target_of, without_ghosts
+from kvproof.spec.native import called, target_of, without_ghosts
 
 Names = dict[str, bool]  # local name -> whether it is tainted
 
@@ -27,9 +27,10 @@ def ghost_findings(text: Text, name: str) -> list[Finding]:
 def _left_behind(text: Text, name: str) -> Iterator[Finding]:
     """The statements that a native run without ghosts keeps, although they read one: it would stop there."""
     function, file = text.functions[name]
+    ghosts_of_text = text.system.ghosts
     if returned(function) is not None:  # predicates and functions are read where they are called
         return
-    for node in ast.walk(without_ghosts(function)):
+    for node in ast.walk(without_ghosts(function, ghosts_of_text)):
         match node:
             case ast.Attribute():
                 fields = frozenset({node.attr})
@@ -38,14 +39,14 @@ def _left_behind(text: Text, name: str) -> Iterator[Finding]:
                 fields = frozenset() if is_step else fields_read(text, callee)
             case _:
                 continue
-        if ghosts := sorted(fields & GHOSTS):
+        if ghosts := sorted(fields & ghosts_of_text):
             what = f"{ghosts[0]} is read where a native run without ghosts needs it: {ast.unparse(node)}"
             yield Finding(place_of(file, node), f"{what}; read it in the statement that writes a ghost")
 
 
 class _Flow:
     def __init__(self, text: Text) -> None:
-        self.text = text
+        self.text, self.ghosts = text, text.system.ghosts
         self.followed: list[str] = []  # the steps that lead here; recursion is found by another lint
 
     def block(self, body: list[ast.stmt], names: Names, file: str, is_tainted: bool) -> Iterator[Finding]:
@@ -61,7 +62,7 @@ class _Flow:
             depends = is_tainted or self._reads_ghost(node.value, names)
             if not is_field:
                 names[target] = depends or (isinstance(node, ast.AugAssign) and names.get(target, False))
-            elif target not in GHOSTS and (depends or self._index_reads_ghost(node, names)):
+            elif target not in self.ghosts and (depends or self._index_reads_ghost(node, names)):
                 yield Finding(place, f"{target} is written depending on a ghost field: {ast.unparse(node)}")
         elif isinstance(node, ast.If):
             inside = is_tainted or self._reads_ghost(node.test, names)
@@ -84,12 +85,12 @@ class _Flow:
     def _reads_ghost(self, node: ast.expr, names: Names) -> bool:
         """Whether the value depends on a ghost field: directly, by a local name, or by a function that it calls."""
         for part in ast.walk(node):
-            if isinstance(part, ast.Attribute) and part.attr in GHOSTS:
+            if isinstance(part, ast.Attribute) and part.attr in self.ghosts:
                 return True
             if isinstance(part, ast.Name) and names.get(part.id, False):
                 return True
             is_word = isinstance(part, ast.Call) and isinstance(part.func, ast.Name)
-            if is_word and part.func.id in self.text.functions and fields_read(self.text, part.func.id) & GHOSTS:  # type: ignore[attr-defined]
+            if is_word and part.func.id in self.text.functions and fields_read(self.text, part.func.id) & self.ghosts:  # type: ignore[attr-defined]
                 return True
         return False
 

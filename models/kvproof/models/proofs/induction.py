@@ -18,12 +18,12 @@ from kvproof.models.translation.dependencies import fields_read
 from kvproof.models.translation.maps import SymbolicState
 from kvproof.models.translation.rules import Outcome, Required
 from kvproof.models.translation.terms import Truth, are_same, conjunction, equal
-from kvproof.models.translation.text import Text
+from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
-from kvproof.spec.language import COLLECTED
-from kvproof.spec.native import FIELDS
+from kvproof.spec.store.machine import STORES
 
 SUITE = "specification"
+SUITE_OF_STORES = "store"
 INITIAL, THEOREM = "initial", "theorem"  # subjects that are no rule
 DERIVED_PROPERTY = "lists-agree"
 
@@ -46,18 +46,26 @@ def obligations(text: Text | None = None, wants: Callable[[str], bool] = every_s
     if wants(THEOREM):
         yield from induction.theorems()
     yield from induction.claims_are_defined(wants)
-    for rule in COLLECTED.rules:
+    for rule in induction.collected.rules:
         if wants(rule.__name__):
             yield from induction.rule(rule)
 
 
+def obligations_of_stores(
+    text: Text | None = None, wants: Callable[[str], bool] = every_subject
+) -> Iterator[Obligation]:
+    """The obligations of the specification of stores, or of another text of it."""
+    yield from obligations(text or specification(STORES), wants)
+
+
 class Induction:
-    """The obligations of one text of the specification."""
+    """The obligations of one text of a specification."""
 
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
+        self.suite, self.collected = translator.system.name, translator.system.collected
         self.before = translator.unknown_state()
-        self._depends = {claim.name: fields_read(translator.text, claim.name) for claim in COLLECTED.invariants}
+        self._depends = {claim.name: fields_read(translator.text, claim.name) for claim in self.collected.invariants}
 
     @cached_property
     def sizes(self) -> tuple[Hypothesis, ...]:
@@ -67,7 +75,7 @@ class Induction:
     @cached_property
     def invariants(self) -> dict[str, Truth]:
         """Each invariant of the state before, by name."""
-        return {claim.name: self.translator.holds(claim.name, self.before) for claim in COLLECTED.invariants}
+        return {claim.name: self.translator.holds(claim.name, self.before) for claim in self.collected.invariants}
 
     @cached_property
     def assumed(self) -> tuple[Hypothesis, ...]:
@@ -77,24 +85,25 @@ class Induction:
     def initial(self) -> Iterator[Obligation]:
         """Each invariant holds of the first state."""
         state = self.translator.first_state()
-        for claim in COLLECTED.invariants:
+        for claim in self.collected.invariants:
             goal = self.translator.holds(claim.name, state)
-            yield Obligation(SUITE, INITIAL, claim.name, claim.property, self.sizes, goal)
+            yield Obligation(self.suite, INITIAL, claim.name, claim.property, self.sizes, goal)
 
     def theorems(self) -> Iterator[Obligation]:
         """Each theorem follows from the invariants, and derived fields from the real ones."""
-        for claim in COLLECTED.theorems:
+        for claim in self.collected.theorems:
             goal = self.translator.holds(claim.name, self.before)
-            yield Obligation(SUITE, THEOREM, claim.name, claim.property, self.assumed, goal)
+            yield Obligation(self.suite, THEOREM, claim.name, claim.property, self.assumed, goal)
         yield from self._derived_fields()
 
     def _derived_fields(self) -> Iterator[Obligation]:
         """Two states with the same real fields have the same derived ones."""
         twin = self.translator.unknown_state("twin_")
-        real = {name: self.before.maps[name] for name, field in FIELDS.items() if field.kind == "real"}
+        fields = self.translator.system.fields
+        real = {name: self.before.maps[name] for name, field in fields.items() if field.kind == "real"}
         twin = SymbolicState({**twin.maps, **real})
         known = {f"{name} of the twin": self._invariant(name, twin) for name in self.invariants}
-        for name, field in FIELDS.items():
+        for name, field in fields.items():
             if field.kind != "derived":
                 continue
             indexes = [z3.Int(f"{domain.name.lower()}_{place}") for place, domain in enumerate(field.domains)]
@@ -105,14 +114,14 @@ class Induction:
             assumed = self.assumed + hypotheses([*known.items(), ("indexes", conjunction(*within))])
             goal = equal(self.before.maps[name].read(*indexes), twin.maps[name].read(*indexes))
             claim = f"{name} is determined by the real fields"
-            yield Obligation(SUITE, THEOREM, claim, DERIVED_PROPERTY, assumed, goal)
+            yield Obligation(self.suite, THEOREM, claim, DERIVED_PROPERTY, assumed, goal)
 
     def claims_are_defined(self, wants: Callable[[str], bool] = every_subject) -> Iterator[Obligation]:
         """Every read of an invariant or theorem is in range. wants: whether a claim is needed, by its name."""
-        for claim in (*COLLECTED.invariants, *COLLECTED.theorems):
+        for claim in (*self.collected.invariants, *self.collected.theorems):
             if wants(claim.name):
                 outcome = self.translator.run(claim.name, self.before)
-                yield from defined(SUITE, claim.name, outcome.demands, self.assumed)
+                yield from defined(self.suite, claim.name, outcome.demands, self.assumed)
 
     def rule(self, rule: Rule) -> Iterator[Obligation]:
         """A rule reads and writes in range, its checks hold, and it keeps every invariant."""
@@ -120,12 +129,12 @@ class Induction:
         parameters = list(self.translator.parameters(rule))
         known = self.assumed + hypotheses((f"parameter {one.name}", one.known) for one in parameters)
         outcome = self.translator.run(name, self.before, *(one.value for one in parameters))
-        yield from defined(SUITE, name, outcome.demands, known)
+        yield from defined(self.suite, name, outcome.demands, known)
         enabled = known + guards(outcome)
-        yield from checked(SUITE, name, outcome.checks, enabled)
-        for claim in COLLECTED.invariants:
+        yield from checked(self.suite, name, outcome.checks, enabled)
+        for claim in self.collected.invariants:
             goal = self._invariant(claim.name, outcome.state)
-            yield Obligation(SUITE, name, claim.name, claim.property, enabled, goal)
+            yield Obligation(self.suite, name, claim.name, claim.property, enabled, goal)
 
     def _invariant(self, name: str, state: SymbolicState) -> Truth:
         """The invariant of a state. If no field that it reads was written, it is the invariant of the state before."""

@@ -14,18 +14,18 @@ known-properties    claims, checks and guards name properties that exist
 import ast
 import difflib
 import graphlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from kvproof.models.proofs.endless_quantifiers import endless_quantifiers
 from kvproof.models.proofs.ghost_fields import ghost_findings
 from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.translation.dependencies import calls, fields_read, fields_written, nodes_of, reached
 from kvproof.models.translation.text import Text, element_left, parameters_of, place_of, returned, specification
-from kvproof.spec.language import COLLECTED, Claim, Contract
-from kvproof.spec.native import FIELDS, called, fields_in, target_of
+from kvproof.spec.language import Claim, Contract, Field
+from kvproof.spec.native import called, fields_in, target_of
+from kvproof.spec.store.machine import STORES
 from kvproof.spec.text.properties import MEANINGS
 
-RULES, STEPS = COLLECTED.rules, COLLECTED.steps
 NUM_PARAMETERS_MAX = 6
 
 
@@ -35,8 +35,9 @@ def lint_names() -> list[str]:
 
 
 def lint(name: str, text: Text | None = None) -> list[Finding]:
-    """The findings of one lint in a text; in the specification if none is given."""
-    return list(_LINTS[name](text or specification()))
+    """The findings of one lint in a text; in both specifications if none is given."""
+    texts = [text] if text is not None else [specification(), specification(STORES)]
+    return [finding for one in texts for finding in _LINTS[name](one)]
 
 
 def lints(text: Text | None = None) -> Iterator[tuple[str, list[Finding]]]:
@@ -48,12 +49,12 @@ def lints(text: Text | None = None) -> Iterator[tuple[str, list[Finding]]]:
 
 
 def _guards_first(text: Text) -> Iterator[Finding]:
-    for step in STEPS:
+    for step in text.system.collected.steps:
         function, file = text.functions[step.__name__]
         for node in ast.walk(function):
             if isinstance(node, ast.stmt) and called(node) == "require":
                 yield Finding(place_of(file, node), f"the step {function.name} has a guard; only rules have")
-    for rule in RULES:
+    for rule in text.system.collected.rules:
         function, file = text.functions[rule.__name__]
         yield from _late_guards(function.body, file, [False])
 
@@ -77,7 +78,7 @@ def _late_guards(body: list[ast.stmt], file: str, has_acted: list[bool]) -> Iter
 
 
 def _no_ghost_needed(text: Text) -> Iterator[Finding]:
-    for rule in RULES:
+    for rule in text.system.collected.rules:
         yield from ghost_findings(text, rule.__name__)
 
 
@@ -85,8 +86,8 @@ def _no_ghost_needed(text: Text) -> Iterator[Finding]:
 
 
 def _writes_constrained(text: Text) -> Iterator[Finding]:
-    constrained = set[str]().union(*(fields_read(text, claim.name) for claim in COLLECTED.invariants))
-    for rule in RULES:
+    constrained = set[str]().union(*(fields_read(text, claim.name) for claim in text.system.collected.invariants))
+    for rule in text.system.collected.rules:
         function, file = text.functions[rule.__name__]
         checked = _fields_checked(text, rule.__name__)
         for name in sorted(fields_written(text, rule.__name__) - constrained - checked):
@@ -101,7 +102,7 @@ def _fields_checked(text: Text, name: str) -> set[str]:
     for one in reached(text, name):
         for node in nodes_of(text.functions[one][0]):
             if isinstance(node, ast.stmt) and called(node) == "check":
-                found |= fields_in(node)
+                found |= fields_in(node, text.system.fields.keys())
                 functions = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} & text.functions.keys()
                 found = found.union(*(fields_read(text, one) for one in functions))
     return found
@@ -121,13 +122,14 @@ def _no_recursion(text: Text) -> Iterator[Finding]:
 
 
 def _one_return(text: Text) -> Iterator[Finding]:
-    for marked in (*RULES, *STEPS):
+    for marked in (*text.system.collected.rules, *text.system.collected.steps):
         function, file = text.functions[marked.__name__]
         for node in ast.walk(function):
             if isinstance(node, ast.Return):
                 yield Finding(place_of(file, node), f"{function.name} returns; write its statements with if and else")
-    claims = [claim.name for claim in (*COLLECTED.invariants, *COLLECTED.theorems)]
-    for name in (*(marked.__name__ for marked in COLLECTED.functions), *claims):
+    collected = text.system.collected
+    claims = [claim.name for claim in (*collected.invariants, *collected.theorems)]
+    for name in (*(marked.__name__ for marked in collected.functions), *claims):
         function, file = text.functions[name]
         if returned(function) is None:
             yield Finding(
@@ -136,7 +138,7 @@ def _one_return(text: Text) -> Iterator[Finding]:
 
 
 def _few_parameters(text: Text) -> Iterator[Finding]:
-    for marked in (*COLLECTED.functions, *STEPS):
+    for marked in (*text.system.collected.functions, *text.system.collected.steps):
         function, file = text.functions[marked.__name__]
         place, parameters = place_of(file, function), parameters_of(function, file)
         if len(parameters) > NUM_PARAMETERS_MAX:
@@ -149,8 +151,8 @@ def _few_parameters(text: Text) -> Iterator[Finding]:
 
 
 def _no_aliasing(text: Text) -> Iterator[Finding]:
-    step_names = {step.__name__ for step in STEPS}
-    for marked in (*RULES, *STEPS):
+    step_names = {step.__name__ for step in text.system.collected.steps}
+    for marked in (*text.system.collected.rules, *text.system.collected.steps):
         function, file = text.functions[marked.__name__]
         lists = {name for node in ast.walk(function) if (name := _local_list(node)) is not None}
         for node in ast.walk(function):
@@ -161,7 +163,7 @@ def _no_aliasing(text: Text) -> Iterator[Finding]:
             else:
                 continue
             for value in values:
-                if _is_changeable_row(value) or (isinstance(value, ast.Name) and value.id in lists):
+                if _is_changeable_row(value, text.system.fields) or (isinstance(value, ast.Name) and value.id in lists):
                     what = f"{ast.unparse(value)} would have two names: {ast.unparse(node)[:80]}"
                     yield Finding(place_of(file, node), f"{what}; write copied(…)")
 
@@ -185,14 +187,14 @@ def _values(node: ast.expr) -> Iterator[ast.expr]:
         yield node
 
 
-def _is_changeable_row(node: ast.expr) -> bool:
+def _is_changeable_row(node: ast.expr, fields: Mapping[str, Field]) -> bool:
     """Whether it is a row of a field that a write may change in place. Rows of slots are replaced as a whole."""
     num_indexes = 0
     while isinstance(node, ast.Subscript):
         num_indexes, node = num_indexes + 1, node.value
-    if not isinstance(node, ast.Attribute) or node.attr not in FIELDS:
+    if not isinstance(node, ast.Attribute) or node.attr not in fields:
         return False
-    left = FIELDS[node.attr].domains[num_indexes:]
+    left = fields[node.attr].domains[num_indexes:]
     return bool(left) and not (len(left) == 1 and left[0].name == "Slot")
 
 
@@ -209,7 +211,8 @@ def _is_left_in_place(node: ast.Assign | ast.AugAssign, value: ast.expr) -> bool
 
 
 def _known_properties(text: Text) -> Iterator[Finding]:
-    claims: list[Claim | Contract] = [*COLLECTED.invariants, *COLLECTED.theorems, *COLLECTED.contracts]
+    collected = text.system.collected
+    claims: list[Claim | Contract] = [*collected.invariants, *collected.theorems, *collected.contracts]
     named: list[tuple[str, ast.AST, object, str]] = []
     for claim in claims:
         marked, file = text.functions[claim.name]

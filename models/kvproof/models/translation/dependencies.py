@@ -5,7 +5,7 @@ import functools
 from collections.abc import Iterator
 
 from kvproof.models.translation.text import Text
-from kvproof.spec.native import FIELDS, target_of
+from kvproof.spec.native import target_of
 
 
 @functools.lru_cache(maxsize=4096)
@@ -33,7 +33,7 @@ def reached(text: Text, name: str) -> list[str]:
 def fields_read(text: Text, name: str) -> frozenset[str]:
     """The fields that a function reads or writes, directly or through calls."""
     nodes = (node for one in reached(text, name) for node in nodes_of(text.functions[one][0]))
-    return frozenset({node.attr for node in nodes if isinstance(node, ast.Attribute)} & FIELDS.keys())
+    return frozenset({node.attr for node in nodes if isinstance(node, ast.Attribute)} & text.system.fields.keys())
 
 
 def fields_written(text: Text, name: str) -> set[str]:

@@ -14,7 +14,7 @@ from kvproof.models.translation.states import StateExpressions
 from kvproof.models.translation.terms import Truth, conjunction, negation
 from kvproof.models.translation.text import Frame, Text, element_left, parameters_of, returned
 from kvproof.spec.language import SLOTS, Domain
-from kvproof.spec.native import FIELDS, called
+from kvproof.spec.native import called
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +200,7 @@ class Run:
             path.insert(0, whole.slice)
             whole = whole.value
         match whole:
-            case ast.Attribute(value=ast.Name(id=name), attr=field_name) if field_name in FIELDS:
+            case ast.Attribute(value=ast.Name(id=name), attr=field_name) if field_name in self.text.system.fields:
                 return self._written(target, name, field_name, path, value, frame)
         raise frame.error(
             target, "the target of the assignment is neither a local name nor a field", "write to a field of the state"

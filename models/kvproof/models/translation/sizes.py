@@ -7,39 +7,43 @@ over all numbers.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import z3
 
 from kvproof.models.translation.terms import Number, Truth, is_between
-from kvproof.spec import language
 from kvproof.spec.language import Domain
-from kvproof.spec.native import Sizes
+from kvproof.spec.native import SizesOf
+from kvproof.spec.systems import BLOCK_MANAGERS, System
 
 WITHOUT_END = frozenset({"NUM_INDEXES", "NUM_RANKS", "NUM_STEPS"})
 DERIVED = frozenset({"NULL", "NUM_ENTRIES"})
 SMALLEST = {"BLOCK_SIZE": 1}  # every other size may be 0
 
 
-def _names() -> list[str]:
-    """The sizes that the domains of the language name, and the one that splits the blocks in two pools."""
-    sizes = [one.size for one in vars(language).values() if isinstance(one, Domain) and isinstance(one.size, str)]
-    return [name for name in dict.fromkeys(["NUM_GPU_BLOCKS", *sizes]) if name not in WITHOUT_END | DERIVED]
+def _names(system: System) -> list[str]:
+    """The sizes that the domains of a specification name, and the one that splits the blocks in two pools."""
+    split = ["NUM_GPU_BLOCKS"] if system is BLOCK_MANAGERS else []
+    sizes = [one.size for one in system.domains.values() if isinstance(one.size, str)]
+    return [name for name in dict.fromkeys([*split, *sizes]) if name not in WITHOUT_END | DERIVED]
 
 
 @dataclass
 class Universe:
     """The sizes under the names that the text uses. sizes: the known sizes of an instance; None for all sizes."""
 
-    sizes: Sizes | None = None
+    sizes: SizesOf[Any] | None = None
+    system: System = BLOCK_MANAGERS
     numbers: dict[str, Number] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.sizes is not None:
             self.numbers = {name: value for name, value in self.sizes.names().items() if isinstance(value, int)}
             return
-        self.numbers = {name: z3.Int(name) for name in _names()}
-        self.numbers["NULL"] = self.numbers["NUM_BLOCKS"]
-        self.numbers["NUM_ENTRIES"] = self.numbers["NUM_BLOCKS"] + 1
+        self.numbers = {name: z3.Int(name) for name in _names(self.system)}
+        if self.system is BLOCK_MANAGERS:
+            self.numbers["NULL"] = self.numbers["NUM_BLOCKS"]
+            self.numbers["NUM_ENTRIES"] = self.numbers["NUM_BLOCKS"] + 1
 
     @property
     def is_concrete(self) -> bool:
@@ -65,9 +69,9 @@ class Universe:
         """The assumptions about unknown sizes: GPU blocks are some of all blocks, and a block has at least one slot."""
         if self.is_concrete:
             return
-        gpu = self.numbers["NUM_GPU_BLOCKS"]
-        for name in _names():
-            low = gpu if name == "NUM_BLOCKS" else SMALLEST.get(name, 0)
+        for name in _names(self.system):
+            is_split = name == "NUM_BLOCKS" and self.system is BLOCK_MANAGERS
+            low = self.numbers["NUM_GPU_BLOCKS"] if is_split else SMALLEST.get(name, 0)
             at_least = self.numbers[name] >= low
             assert isinstance(at_least, z3.BoolRef)
             yield at_least

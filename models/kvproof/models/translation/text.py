@@ -10,20 +10,22 @@ from types import CodeType
 from typing import Any
 
 from kvproof.models.translation.errors import NotInLanguage
-from kvproof.spec import language, native, texts
-from kvproof.spec.language import Domain
+from kvproof.spec import native
+from kvproof.spec.systems import BLOCK_MANAGERS, System
 
 OF_THE_WHOLE = (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal)  # each decides about a whole function
 WITHOUT_DOMAIN = ("int", "list[int]", "list[list[int]]")  # types that say nothing about the domain of a parameter
+OF_SIZES = ("NUM_", "BLOCK_SIZE", "NULL")  # how the names of sizes begin
 NOT_PLAIN = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """Functions by name, each with its file, and the numbers and domains that they name."""
+    """Functions by name, each with its file, the numbers and domains that they name, and the state they are about."""
 
     functions: Mapping[str, tuple[ast.FunctionDef, str]]
     constants: Mapping[str, Any]
+    system: System = BLOCK_MANAGERS
 
     def replaced(self, name: str, function: ast.FunctionDef) -> "Text":
         """The text with one function replaced, as in a mutant."""
@@ -86,18 +88,16 @@ class Frame:
 
 
 @functools.cache
-def specification() -> Text:
-    """The whole text of the specification, with the contracts."""
-    constants: dict[str, Any] = {
-        name: value for name, value in vars(language).items() if isinstance(value, Domain) and name == name.upper()
-    }
-    for text in texts.TEXTS:  # the numbers of `language` stand for sizes, which are unknown
+def specification(system: System = BLOCK_MANAGERS) -> Text:
+    """The whole text of a specification, with the contracts."""
+    constants: dict[str, Any] = dict(system.domains)
+    for text in system.texts:  # the numbers whose names begin so stand for sizes, which are unknown
         constants |= {
             name: value
             for name, value in vars(text).items()
-            if isinstance(value, int) and name == name.upper() and name not in vars(language)
+            if isinstance(value, int) and name == name.upper() and not name.startswith(OF_SIZES)
         }
-    return Text({**native.functions(), **native.contract_functions()}, constants)
+    return Text({**native.functions(system), **native.contract_functions(system)}, constants, system)
 
 
 def _is_docstring(node: ast.stmt) -> bool:

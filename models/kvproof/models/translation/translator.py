@@ -16,7 +16,7 @@ from kvproof.models.translation.sizes import Universe
 from kvproof.models.translation.terms import Term, Truth, is_truth
 from kvproof.models.translation.text import Text, parameters_of, returned, specification
 from kvproof.spec.language import Domain, Field
-from kvproof.spec.native import FIELDS, Sizes
+from kvproof.spec.native import SizesOf
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,23 +32,26 @@ class Parameter:
 class Translator:
     """Reads the specification for all sizes, or for those of one instance. text: another text, such as a mutant."""
 
-    def __init__(self, sizes: Sizes | None = None, text: Text | None = None) -> None:
-        self.universe = Universe(sizes)
+    def __init__(self, sizes: SizesOf[Any] | None = None, text: Text | None = None) -> None:
         self.text = text or specification()
+        self.system = self.text.system
+        self.universe = Universe(sizes, self.system)
 
     # States
 
     def unknown_state(self, prefix: str = "") -> SymbolicState:
         """A state about which nothing is known. Another prefix gives another state."""
-        return SymbolicState({name: self._unknown(prefix + name, field) for name, field in FIELDS.items()})
+        return SymbolicState({name: self._unknown(prefix + name, field) for name, field in self.system.fields.items()})
 
     def _unknown(self, name: str, field: Field) -> Map:
         sort = z3.BoolSort() if field.to.name == "Flag" else z3.IntSort()
         return Map(field.domains, z3.Function(name, *[z3.IntSort()] * len(field.domains), sort))
 
     def first_state(self) -> SymbolicState:
-        """The state in which every block is free and no sequence exists."""
-        return SymbolicState({name: Map(field.domains, self._start(field)) for name, field in FIELDS.items()})
+        """The state in which nothing has happened."""
+        return SymbolicState(
+            {name: Map(field.domains, self._start(field)) for name, field in self.system.fields.items()}
+        )
 
     def _start(self, field: Field) -> Callable[..., Term]:
         if not callable(field.start):

@@ -132,6 +132,50 @@ MEANINGS: dict[str, Meaning] = {
         "While a request waits or is swapped, no more that rank after it are let in than the scheduler declares.",
         "A request starves while new ones are served.",
     ),
+    "hit-written": Meaning(
+        "What a look-up calls a hit was written to its end, by a writer that said so.",
+        "A request attends to memory that was never filled.",
+    ),
+    "promise-kept": Meaning(
+        "Between a hit and the load that it promises, the bytes stay.",
+        "A request is told that its prompt is there, and then waits, fails or reads foreign text.",
+    ),
+    "pin-own": Meaning(
+        "Who ends a pin or a lease holds it, and nobody else's pin ends with it.",
+        "A block is overwritten while another request still reads it.",
+    ),
+    "one-writer": Meaning(
+        "A block of a tier has one transfer in at a time, and none while something reads it.",
+        "Two transfers mix their bytes in one block.",
+    ),
+    "arrived-whole": Meaning(
+        "What a load brings is, slot by slot, the content of its key, for each group of layers and for a short chunk too.",
+        "Wrong or foreign text after a hit in a lower tier.",
+    ),
+    "abort-unseen": Meaning(
+        "A store that failed or was aborted, or whose owner has ended, leaves nothing that can be found.",
+        "A later request hits a block that was never filled.",
+    ),
+    "source-held": Meaning(
+        "The source of a transfer is neither freed nor written before the transfer has landed.",
+        "The copy in the other tier has text of another request.",
+    ),
+    "completion-commutes": Meaning(
+        "The order in which transfers are reported changes nothing but which block was used last.",
+        "A fault that appears only under load.",
+    ),
+    "refusal-needed": Meaning(
+        "A store is refused only if no blocks that may be evicted would make room for it.",
+        "KV is computed again, although there was room to keep it.",
+    ),
+    "tiers-agree": Meaning(
+        "Equal keys have equal content in every tier, and the entry of a tier ends no later than its bytes.",
+        "The answer depends on the tier that a prompt is found in.",
+    ),
+    "groups-agree": Meaning(
+        "A hit of some length is one in each group of layers that needs it at that boundary.",
+        "Some layers attend to memory that was never filled.",
+    ),
     "nondeterministic": Meaning(
         "The same calls give the same answers.",
         "A fault that cannot be reproduced.",

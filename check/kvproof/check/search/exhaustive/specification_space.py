@@ -26,7 +26,8 @@ from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
 from kvproof.check.search.exhaustive.canonical import StateKeys
 from kvproof.check.search.exhaustive.independent_count import miscounts
 from kvproof.spec.language import COLLECTED, Claim
-from kvproof.spec.native import GHOSTS, CheckFailed, Guard, Machine, fields_in, functions
+from kvproof.spec.native import CheckFailed, Guard, Machine, fields_in, functions
+from kvproof.spec.systems import BLOCK_MANAGERS
 from kvproof.spec.text.operations import RuleCall
 from kvproof.spec.text.state import State
 from kvproof.spec.text.witnesses import SEEN_AFTER, SEEN_BEFORE, witnesses_after, witnesses_before
@@ -148,7 +149,7 @@ def _reads_ghosts(name: str) -> bool:
     """Whether a claim or function reads a ghost field, itself or through a function that it calls."""
     function, _ = functions()[name]
     called = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} & functions().keys() - {name}
-    return bool(fields_in(function) & GHOSTS) or any(_reads_ghosts(other) for other in called)
+    return bool(fields_in(function, BLOCK_MANAGERS.ghosts)) or any(_reads_ghosts(other) for other in called)
 
 
 class Claims:
