@@ -50,6 +50,7 @@ def begin_pin(state: StoreState, pin: int, owner: int, block: int, until: int) -
     state.pinned[pin] = block
     state.owner[pin] = owner
     state.until[pin] = until
+    check(state.pinned[pin] == block and state.owner[pin] == owner and state.until[pin] == until, "pin-own")
 
 
 @step

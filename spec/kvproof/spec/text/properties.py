@@ -149,7 +149,7 @@ MEANINGS: dict[str, Meaning] = {
         "Two transfers mix their bytes in one block.",
     ),
     "arrived-whole": Meaning(
-        "What a load brings is, slot by slot, the content of its key, for each group of layers and for a short chunk too.",
+        "A load brings, slot by slot, the content of its key, for each group of layers and for a short chunk too.",
         "Wrong or foreign text after a hit in a lower tier.",
     ),
     "abort-unseen": Meaning(
