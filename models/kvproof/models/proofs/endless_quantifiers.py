@@ -110,7 +110,8 @@ class _Search:
             is_bounded = self._is_bounded(name, node.elt, variable, size, function)
             if not is_bounded or variables.count(variable) > 1:
                 self.found.add(place)
-                lengths = sorted(field for field, one in LENGTHS.items() if one == size)
+                fields = self.text.system.fields
+                lengths = sorted(field for field, one in LENGTHS.items() if one == size and field in fields)
                 what = f"{name} over {ast.unparse(generator.iter)} ends natively at {size}, and never when proved"
                 instead = f"bound {variable} by a length of the state ({', '.join(lengths) or 'there is none'})"
                 yield Finding(place, f"{what}; {instead}: {ast.unparse(node)[:120]}")
