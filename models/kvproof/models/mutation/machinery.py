@@ -202,8 +202,8 @@ OBLIGATIONS = [
         "specification",
         (
             "only the first demand of a claim",
-            "yield from defined(SUITE, claim.name, outcome.demands, self.assumed)",
-            "yield from defined(SUITE, claim.name, outcome.demands[:1], self.assumed)",
+            "yield from defined(self.suite, claim.name, outcome.demands, self.assumed)",
+            "yield from defined(self.suite, claim.name, outcome.demands[:1], self.assumed)",
         ),
         (
             "False is assumed",
@@ -223,10 +223,14 @@ OBLIGATIONS = [
         ),
         ("no first state", "    if wants(INITIAL):\n        yield from induction.initial()\n", ""),
         ("no theorems", "    if wants(THEOREM):\n        yield from induction.theorems()\n", ""),
-        ("the last rule is lost", "    for rule in COLLECTED.rules:\n", "    for rule in COLLECTED.rules[:-1]:\n"),
+        (
+            "the last rule is lost",
+            "    for rule in induction.collected.rules:\n",
+            "    for rule in induction.collected.rules[:-1]:\n",
+        ),
         (
             "checks are not proved",
-            "        yield from checked(SUITE, name, outcome.checks, enabled)\n",
+            "        yield from checked(self.suite, name, outcome.checks, enabled)\n",
             "",
         ),
         (
@@ -241,9 +245,9 @@ OBLIGATIONS = [
         ),
         (
             "values are defined where the rule is enabled, and its checks hold",
-            "        yield from defined(SUITE, name, outcome.demands, known)\n",
+            "        yield from defined(self.suite, name, outcome.demands, known)\n",
             "        known += hypotheses((one.text, one.formula) for one in outcome.checks)\n"
-            "        yield from defined(SUITE, name, outcome.demands, known)\n",
+            "        yield from defined(self.suite, name, outcome.demands, known)\n",
         ),
     ),
     *_proofs(

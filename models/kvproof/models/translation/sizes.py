@@ -69,9 +69,9 @@ class Universe:
         """The assumptions about unknown sizes: GPU blocks are some of all blocks, and a block has at least one slot."""
         if self.is_concrete:
             return
+        gpu = self.numbers.get("NUM_GPU_BLOCKS", 0)  # stores have no such number
         for name in _names(self.system):
-            is_split = name == "NUM_BLOCKS" and self.system is BLOCK_MANAGERS
-            low = self.numbers["NUM_GPU_BLOCKS"] if is_split else SMALLEST.get(name, 0)
+            low = gpu if name == "NUM_BLOCKS" else SMALLEST.get(name, 0)
             at_least = self.numbers[name] >= low
             assert isinstance(at_least, z3.BoolRef)
             yield at_least
