@@ -6,6 +6,7 @@ known to be false never runs, and is not read.
 
 import ast
 import copy
+from functools import cache
 from random import Random
 
 from tests.models.crosscheck.programs import drawn_program
@@ -213,19 +214,30 @@ def places_of_findings(text: Text) -> list[str]:
     return [finding.place for name in LINTS for finding in lint(name, text)]
 
 
-def refused(piece: str, seed: int) -> bool:
-    """Put a piece into a drawn program. False if its place is not read."""
+@cache
+def is_place_read(seed: int) -> bool:
+    """Whether the translator reads what stands at the place of a seed in the program of that seed."""
     source = drawn_program(Random(seed)).source
     with loaded(source) as program:
-        place = Random(seed).randrange(1000)
         try:
-            if not is_read(with_piece(source, MARK, place)[0], program):
-                return False
+            return is_read(with_piece(source, MARK, place_of(seed))[0], program)
         except NotInLanguage:  # it divides by a known 0
             return False
+
+
+def place_of(seed: int) -> int:
+    return Random(seed).randrange(1000)
+
+
+def refused(piece: str, seed: int) -> bool:
+    """Put a piece into a drawn program. False if its place is not read."""
+    if not is_place_read(seed):
+        return False
+    source = drawn_program(Random(seed)).source
+    with loaded(source) as program:
         is_lint = piece in FOUND_BY_A_LINT
         piece = piece.replace("{ghost}", "[0]" * len(FIELDS["f5"].domains))
-        faulty, lines = with_piece(source, piece, place)
+        faulty, lines = with_piece(source, piece, place_of(seed))
         places = places_of_findings(text_of(faulty, program)) if is_lint else place_of_refusal(faulty, program)
         assert any(int(one.rpartition(":")[2]) in lines for one in places), f"{piece}\n{lines}: {places}\n{faulty}"
         assert all("generated/program.py:" in one for one in places)

