@@ -12,8 +12,8 @@ from typing import Any
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.messages import Connection, pack, unpack
 from kvproof.check.oracle.method_called import method_called
-from kvproof.check.oracle.oracle import call_text
 from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.oracle.subject_calls import call_text
 from kvproof.check.protocol.adapter_fault import located, require_fault_of_manager
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
 from kvproof.check.protocol.finding import AdapterError, Finding, error_text

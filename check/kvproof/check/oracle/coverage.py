@@ -59,6 +59,12 @@ HITS = Need(
     lambda facts: facts.can.caching and facts.can.lost_hits is not None,
     "the subject does not declare how many blocks of a cached prefix a look-up may miss",
 )
+LOST_HITS = Need(
+    lambda facts: facts.can.lost_hits is not None, "the subject does not declare that a look-up finds all that is there"
+)
+REFUSALS = Need(
+    lambda facts: facts.can.refusal_slack is not None, "the subject does not declare that it refuses only if it must"
+)
 EXACT = Need(
     lambda facts: facts.can.refusal_slack is not None, "the subject does not declare how exact its refusals are"
 )

@@ -1,4 +1,4 @@
-"""The three levels at which a subject can be judged: a block manager, a whole scheduler, a pool of block ids.
+"""The four levels at which a subject can be judged: block manager, whole scheduler, pool of block ids, KV store.
 
 What differs between the levels is a field of `Level`. Code that works at every level takes the record, and asks for it
 in one place: `level_of` for a subject, `level_of_config` for a run that has a configuration already, and
@@ -14,9 +14,11 @@ from kvproof.check.oracle.coverage import (
     CACHE,
     EVICTION,
     HITS,
+    LOST_HITS,
     NOTHING,
     PROPERTIES,
     REFCOUNTS,
+    REFUSALS,
     REPEATED,
     SHARING,
     Facts,
@@ -26,6 +28,8 @@ from kvproof.check.oracle.frame import frame_of, frame_of_pool
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
+from kvproof.check.oracle.store.frame import frame_of_store
+from kvproof.check.oracle.store.judge import StoreJudge
 from kvproof.check.protocol import features
 from kvproof.check.protocol.adapter_check import MANAGER_CALLS, RequiredCalls, check_adapter
 from kvproof.check.protocol.features import Setting
@@ -53,6 +57,14 @@ from kvproof.check.protocol.scheduler import (
     ScheduledStep,
     SchedulerConfig,
     SchedulerOperation,
+)
+from kvproof.check.protocol.store import (
+    STORE_CALLS,
+    STORE_SETTINGS,
+    Staged,
+    StoreConfig,
+    StoreObservation,
+    StoreOperation,
 )
 from kvproof.reports.frames import Frame
 from kvproof.spec.trace import Operation
@@ -160,6 +172,8 @@ LEAST_OF_WITNESSES: Mapping[str, Mapping[str, int]] = {
     "swap in beside others": {"num_gpu_blocks": 2, "max_num_seqs": 2},
     "aborted while swapped": {"num_gpu_blocks": 2, "max_num_seqs": 2},
     "decodes and chunks in one step": {"num_gpu_blocks": 2, "max_num_seqs": 2},
+    "evict beside a load": {"num_gpu_blocks": 2},
+    "a key of the call is there, and another is evicted": {"num_gpu_blocks": 2},
 }
 # Other witnesses (such as a copy-on-write into the very last block) are counted too, but some managers rule them out by
 # their own caution.
@@ -253,6 +267,47 @@ POOL_NEEDS = {
     "total-calls": NOTHING,
     "nondeterministic": REPEATED,
 }
+STORE_WITNESSES: Witnesses = {
+    "begin_store": lambda can: True,
+    "commit": lambda can: True,
+    "abort": lambda can: True,
+    "begin_load": lambda can: True,
+    "two loads of a key": lambda can: True,
+    "hit": lambda can: True,
+    "evict": lambda can: True,
+    "evict beside a load": lambda can: True,
+    "a key of the call is there, and another is evicted": lambda can: True,
+    "pool full": lambda can: True,
+    "refused": lambda can: True,
+    "reported before an older one": lambda can: True,
+    "finished with a transfer under way": lambda can: True,
+    "cleared with a transfer under way": lambda can: can.reset,
+    "advance": lambda can: can.leases,
+    "expire": lambda can: can.leases,
+}
+STORE_NEEDS = {
+    "refcount-exact": REFCOUNTS,
+    "no-double-free": NOTHING,
+    "no-use-after-free": NOTHING,
+    "conservation": NOTHING,
+    "no-leak-at-rest": NOTHING,
+    "hit-complete": NOTHING,
+    "hit-found": LOST_HITS,
+    "evict-unreferenced": NOTHING,
+    "lists-agree": NOTHING,
+    "failed-call-changes-nothing": NOTHING,
+    "frame-kept": NOTHING,
+    "total-calls": NOTHING,
+    "hit-written": NOTHING,
+    "promise-kept": NOTHING,
+    "pin-own": NOTHING,
+    "one-writer": NOTHING,
+    "arrived-whole": NOTHING,
+    "abort-unseen": NOTHING,
+    "source-held": NOTHING,
+    "refusal-needed": REFUSALS,
+    "nondeterministic": REPEATED,
+}
 
 MANAGER = Level(
     "manager",
@@ -289,7 +344,21 @@ POOL = Level(
     needs=POOL_NEEDS,
     other_needs="judged only for subjects with sequences and tables",
 )
-LEVELS = (MANAGER, SCHEDULER, POOL)
+STORE = Level(
+    "store",
+    StoreConfig,
+    StoreOperation.kinds(),
+    STORE_CALLS,
+    StoreJudge,
+    frame_of_store,
+    STORE_WITNESSES,
+    begins_with="begin_store",
+    needs=STORE_NEEDS,
+    other_needs="judged only for subjects with sequences and tables",
+    settings=STORE_SETTINGS,
+    answers=(Staged, StoreObservation),
+)
+LEVELS = (MANAGER, SCHEDULER, POOL, STORE)
 
 
 # Which level it is ------------------------------------------------------------------------------------------------

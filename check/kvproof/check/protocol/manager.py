@@ -179,6 +179,11 @@ class Capabilities:
     fills_steps: bool = False  # a chunk ends before its prompt does only if its step has no token left
     refuses_large_groups: bool = False  # it refuses a fork that makes a request larger than a step can run
 
+    # Of stores only
+    replacements: tuple[str, ...] = ("lru",)  # what it can be configured to evict first, by the engine's names
+    leases: bool = False  # what a transfer holds is given up when its time is over
+    loads_any_key: bool = False  # a load may ask for keys that are not there; it gets those that are
+
     @property
     def priorities(self) -> bool:
         """Whether requests may have priorities."""

@@ -12,7 +12,7 @@ from kvproof.check.oracle.level import typed
 from kvproof.check.protocol.operations import TypedOperation
 from kvproof.spec.trace import Operation
 
-GROUP, SEQUENCE, HOLDER = "group", "sequence", "holder"
+GROUP, SEQUENCE, HOLDER, TRANSFER = "group", "sequence", "holder", "transfer"
 KINDS = {  # of the fields that hold one number, or several
     "group": GROUP,
     "request": GROUP,
@@ -23,6 +23,7 @@ KINDS = {  # of the fields that hold one number, or several
     "forks": SEQUENCE,
     "holder": HOLDER,
     "others": HOLDER,
+    "transfer": TRANSFER,
 }
 FAMILY = ("parent", "child")  # sequences of a manager, holders of a pool
 

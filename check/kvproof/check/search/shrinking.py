@@ -115,6 +115,7 @@ NUM_REPLAYS_MAX = 20_000
 OPERATIONS_OF_A_HANG = 10_000  # what a replay that hangs counts for: it takes seconds
 SLICE_MAX = 6
 NUM_OPERATIONS_MAX = 60  # of a run in which every slice is tried
+FILLING = ("take", "store", "reuse", "begin_store")  # operations of pools and stores that take blocks
 PROMPTS = ("new", "add")  # operations whose fourth item is a prompt
 
 
@@ -231,7 +232,7 @@ def with_fewer_blocks(
     config: Config, operations: list[Operation], num_blocks: int
 ) -> Iterator[tuple[Config, list[Operation]]]:
     """The run with so many blocks less, and what fills the pool cut by as much: one operation, or all."""
-    filling = [at for at, operation in enumerate(operations) if operation[0] in (*PROMPTS, "take", "store", "reuse")]
+    filling = [at for at, operation in enumerate(operations) if operation[0] in (*PROMPTS, *FILLING)]
     for gpu, host in ((num_blocks, num_blocks), (num_blocks, 0), (0, num_blocks)):
         if gpu >= config.num_gpu_blocks or host > config.num_host_blocks:
             continue
@@ -250,6 +251,8 @@ def _cut(operation: Operation, config: Config, num_blocks: int) -> Operation:
             return name, number, seqs, tokens[: max(1, len(tokens) - num_tokens)], *rest
         case ("store" | "reuse" as name, holder, pages):
             return name, holder, pages[: max(1, len(pages) - num_blocks)]
+        case ("begin_store", transfer, request, keys):
+            return "begin_store", transfer, request, keys[: max(1, len(keys) - num_blocks)]
         case ("take", holder, held):
             return "take", holder, max(1, held - num_blocks)
     return operation

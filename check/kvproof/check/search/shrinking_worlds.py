@@ -82,11 +82,16 @@ def with_block_size(
         yield smaller, [rewritten(operation, is_last) for operation in operations]
 
 
-PLACES_OF_VALUES = {"new": 3, "add": 3, "sample": 2, "launch": 1, "complete": 1, "store": 2, "reuse": 2, "find": 1}
+PLACES_OF_VALUES = {"new": 3, "add": 3, "sample": 2, "launch": 1, "complete": 1, "store": 2, "reuse": 2, "find": 1} | {
+    "look_up": 2,
+    "touch": 2,
+    "begin_store": 3,
+    "begin_load": 3,
+}
 
 
 def with_first_numbers(operations: Sequence[Operation]) -> list[Operation]:
-    """The run with 0, 1, 2 and so on for its different tokens or pages, in the order of their sizes."""
+    """The run with 0, 1, 2 and so on for its different tokens, pages or keys, in the order of their sizes."""
     values = {
         value
         for operation in operations

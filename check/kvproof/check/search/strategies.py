@@ -5,11 +5,17 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
-from kvproof.check.oracle.level import MANAGER, POOL, SCHEDULER, Level, LevelJudge, level_of
+from kvproof.check.oracle.level import MANAGER, POOL, SCHEDULER, STORE, Level, LevelJudge, level_of
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search import configurations, manager_operations, pool_operations, scheduler_operations
-from kvproof.check.search.exhaustive import manager, pool
+from kvproof.check.search import (
+    configurations,
+    manager_operations,
+    pool_operations,
+    scheduler_operations,
+    store_operations,
+)
+from kvproof.check.search.exhaustive import manager, pool, store
 from kvproof.spec.trace import Operation
 
 
@@ -122,7 +128,24 @@ POOLS = Strategy(
         pool.SHORT_SCOPES,
     ),
 )
-STRATEGIES = {strategy.level.name: strategy for strategy in (MANAGERS, SCHEDULERS, POOLS)}
+STORES = Strategy(
+    STORE,
+    "store",
+    store_operations.draw_config,
+    store_operations.StoreOperations,
+    store_operations.RUN_LENGTH,
+    Exhaustive(
+        store.config_of,
+        store.check_scope,
+        lambda scope, subject: store.EnabledStoreOperations(scope, subject).enabled,
+        store.state_key,
+        store.SHOWN_ORDER,
+        store.GATE_SCOPES,
+        store.HUNTED_SCOPES,
+        store.SHORT_SCOPES,
+    ),
+)
+STRATEGIES = {strategy.level.name: strategy for strategy in (MANAGERS, SCHEDULERS, POOLS, STORES)}
 
 
 def strategy_of(subject: Any) -> Strategy:

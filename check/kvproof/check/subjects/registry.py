@@ -17,7 +17,7 @@ from kvproof.check.subjects.own import FORMS, own, without_attribute
 from kvproof.spec.extras import is_installed, not_installed
 
 Factory = Callable[[], ManagerSubject]
-MANAGER, SCHEDULER, POOL = "manager", "scheduler", "pool"
+MANAGER, SCHEDULER, POOL, STORE = "manager", "scheduler", "pool", "store"
 FORMS_OF_OWN = f"{FORMS} for your own"
 
 
@@ -25,10 +25,10 @@ FORMS_OF_OWN = f"{FORMS} for your own"
 class Row:
     """A subject that has a name.
 
-    level: MANAGER, SCHEDULER or POOL. sentence: what it is. make: returns the subject; its argument is the release, or
-    the path of a checkout, or missing if the subject has neither. engine: the package that the releases are of.
-    releases: the oldest and the newest release that was judged. default: the release that is taken if none is named.
-    needs: a module of an extra of kvproof that the adapter imports.
+    level: MANAGER, SCHEDULER, POOL or STORE. sentence: what it is. make: returns the subject; its argument is the
+    release, or the path of a checkout, or missing if the subject has neither. engine: the package that the releases are
+    of. releases: the oldest and the newest release that was judged. default: the release that is taken if none is
+    named. needs: a module of an extra of kvproof that the adapter imports.
     """
 
     name: str
@@ -140,6 +140,14 @@ ROWS = (
         "transformers",
         ("5.20.0", "5.23.0"),
         needs="torch",
+    ),
+    Row(
+        "vllm-offload",
+        STORE,
+        "vLLM's offloading manager for host memory",
+        _by("vllm.offload.VllmOffload"),
+        "vllm",
+        ("0.11.0", "0.33.0"),
     ),
     Row("vllm-v0", MANAGER, "vLLM's V0 block manager", _vllm_v0(), "vllm", ("0.2.0", V0_NEWEST), V0_DEFAULT),
     Row(

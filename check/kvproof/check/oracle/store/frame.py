@@ -1,0 +1,59 @@
+"""A frame of a store: one lane for the entries of the store, and one for each transfer, as an arrow between tiers."""
+
+from collections.abc import Iterator
+
+from kvproof.check.oracle.store.judge import StoreJudge
+from kvproof.check.oracle.store.rules import TIER
+from kvproof.check.protocol.finding import Finding
+from kvproof.reports.frames import Block, Entry, Frame, Lane, Pool
+from kvproof.spec.store.state import EVICTABLE, FREE, HELD, RESERVED
+
+NAME = "store"
+LISTS = {FREE: "free", RESERVED: "reserved", HELD: "used", EVICTABLE: "evictable"}
+NUM_SLOTS_SHOWN = 64  # of a larger store, only those with an entry
+
+
+def frame_of_store(judge: StoreJudge, finding: Finding | None) -> Frame:
+    """The frame of a judge; `finding` is what it found, if it is the last."""
+    expected = len(judge.explained.entries())
+    free = judge.explained.num_slots - expected
+    shown = judge.observed.free
+    pool = Pool(NAME, free, shown if finding is not None and shown != free else None)
+    return Frame("", tuple(_lanes(judge)), tuple(_slots(judge, finding)), (pool,))
+
+
+def _lanes(judge: StoreJudge) -> Iterator[Lane]:
+    state = judge.explained.state
+    for key, slot in sorted(judge.explained.entries().items()):
+        is_ready = state.status[slot] in (HELD, EVICTABLE)
+        yield Lane(f"key {key}", "resident" if is_ready else "staged", (Entry(slot, 1, int(is_ready)),))
+    for one in judge.transfers.values():
+        arrow = f"{NAME} → device" if one.is_load else f"device → {NAME}"
+        landed = int(one.has_landed)
+        entries = tuple(Entry(slot, 1, landed and place not in one.failed) for place, slot in enumerate(one.slots))
+        yield Lane(f"{arrow}, transfer {one.number}", "landed" if landed else "moving", entries)
+
+
+def _slots(judge: StoreJudge, finding: Finding | None) -> Iterator[Block]:
+    explained, state = judge.explained, judge.explained.state
+    named = set(finding.blocks) if finding is not None else set[int]()
+    shown = {slot: key for key, slot in judge.observed.entries.items()}
+    for slot in range(explained.num_slots):
+        number = state.key[slot]
+        differences = []
+        mine = explained.keys[number] if number >= 0 and state.entry[TIER][number] == slot else None
+        if finding is not None and shown.get(slot) != mine and not judge.is_sparse:
+            differences.append("the store: no key" if slot not in shown else f"the store: key {shown[slot]}")
+        is_plain = state.status[slot] == FREE and not differences and slot not in named
+        if is_plain and explained.num_slots > NUM_SLOTS_SHOWN:
+            continue
+        yield Block(
+            slot,
+            state.reads[slot],
+            LISTS[state.status[slot]],
+            state.status[slot] in (HELD, EVICTABLE),
+            int(slot in judge.memory),
+            int(any(slot in one.slots for one in judge.transfers.values())),
+            tuple(differences),
+            slot in named,
+        )

@@ -1,0 +1,291 @@
+"""The state of the specification of stores beside one opened store, and the rules that run on it.
+
+Keys, pins, flights and owners of the specification are numbers from 0 on. Each key of the run gets the next number;
+pins and flights are taken from a list, and go back when they end. A guard that refuses a rule is the finding.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.operations import count
+from kvproof.check.protocol.store import NO_SLOT, StoreConfig, StoreObservation
+from kvproof.spec.native import Guard
+from kvproof.spec.store.machine import StoreMachine, StoreSizes
+from kvproof.spec.store.state import NONE
+
+TIER, GROUP = 0, 0  # the tier below the device, and its only group of layers
+NO_END = -1  # of a pin that is no lease
+NUM_SMALLEST = 16  # slots: the state of a smaller store has room for so many, so that few sizes are compiled
+KEYS_PER_SLOT, PINS_PER_SLOT, NUM_OWNERS = 5, 3, 24
+CALL = 0  # the owner of what one call holds while it is explained
+
+
+@dataclass
+class Transfer:
+    """A transfer under way. pins and flights: one for each key. failed: the places of keys for which it failed."""
+
+    number: int
+    request: int
+    is_load: bool
+    owner: int
+    keys: list[int]
+    slots: list[int]
+    pins: list[int] = field(default_factory=list)
+    flights: list[int] = field(default_factory=list)
+    failed: tuple[int, ...] = ()
+    has_landed: bool = False
+
+
+class StoreRules:
+    """The state of the specification for one opened store."""
+
+    def __init__(self, config: StoreConfig, coverage: Counter[str]) -> None:
+        self.num_slots = config.num_gpu_blocks
+        num_slots = max(NUM_SMALLEST, 1 << (self.num_slots - 1).bit_length())
+        self.num_keys_max, num_pins = KEYS_PER_SLOT * num_slots, PINS_PER_SLOT * num_slots
+        sizes = StoreSizes(
+            num_blocks=num_slots,
+            num_tiers=1,
+            num_keys=self.num_keys_max,
+            num_groups=1,
+            num_pins=num_pins,
+            num_owners=NUM_OWNERS,
+            num_flights=num_pins,
+            block_size=1,
+        )
+        self.machine = StoreMachine(sizes, with_ghosts=False, with_checks=False)
+        self.state: Any = self.machine.first_state()
+        self.rules, self.coverage = self.machine.rules, coverage
+        self.is_resident = self.machine.function("is_resident")
+        self.is_staged = self.machine.function("is_staged")
+        self.unused_in = self.machine.function("unused_in")
+        self.free_pins, self.free_flights = list(range(num_pins - 1, -1, -1)), list(range(num_pins - 1, -1, -1))
+        self.free_owners = list(range(NUM_OWNERS - 1, CALL, -1))
+        self.numbers: dict[int, int] = {}  # of keys
+        self.keys: list[int] = []  # by number
+        for slot in range(self.num_slots):
+            self.fire("grow", "open", slot, TIER)
+        self.new_owner(CALL)
+
+    def fire(self, name: str, context: str, *arguments: Any) -> None:
+        """Fire a rule that explains the call `context`. Raises Finding if a guard refuses."""
+        self.coverage[name] += 1
+        guard = self.rules[name](self.state, *arguments)
+        if guard is not None:
+            raise self._refused(guard, name, arguments, context)
+
+    def _refused(self, guard: Guard, name: str, arguments: tuple[Any, ...], context: str) -> Finding:
+        if not guard.property:
+            raise AssertionError(f"the judge fired {name}{arguments} for {context}; a guard refused: {guard.sentence}")
+        about, blocks = "", list[int]()
+        if name in ("begin_store", "evict"):
+            blocks = [arguments[2] if name == "begin_store" else arguments[0]]
+            about = f"; {self.described(blocks[0])}"
+        elif name in ("promise", "begin_load"):
+            about = f"; key {self.keys[arguments[3]]} is {self.status_of(arguments[3])}"
+        return Finding(guard.property, f"it must be that {guard.sentence}{about}", call=context, blocks=blocks)
+
+    def new_owner(self, owner: int | None = None) -> int:
+        """An owner for what comes: one that has nothing, unless it is named. It begins at its first use."""
+        owner = self.free_owners.pop() if owner is None else owner
+        if not self.state.live[owner]:
+            self.fire("begin_owner", "open", owner)
+        return owner
+
+    # Keys and slots ------------------------------------------------------------------------------------------------
+
+    def has_room(self, keys: Sequence[int]) -> bool:
+        """Whether the state has room for these keys, and for one pin and one flight for each of them, twice."""
+        new = sum(key not in self.numbers for key in keys)
+        is_roomy = len(self.free_pins) >= 2 * len(keys) and bool(self.free_owners)
+        return is_roomy and len(self.keys) + new <= self.num_keys_max
+
+    def number_of(self, key: int) -> int:
+        """The number of a key in the specification, which is introduced at its first use."""
+        number = self.numbers.get(key)
+        if number is None:
+            number = self.numbers[key] = len(self.keys)
+            self.keys.append(key)
+            self.fire("introduce", "open", number, GROUP, [number], 1)
+        return number
+
+    def slot_of(self, key: int) -> int:
+        """The slot of a key, staged or resident; NO_SLOT if it has none."""
+        number = self.numbers.get(key)
+        slot: int = NO_SLOT if number is None else self.state.entry[TIER][number]
+        return NO_SLOT if slot == NONE else slot
+
+    def has(self, key: int) -> bool:
+        """Whether a key is resident."""
+        return key in self.numbers and bool(self.is_resident(self.state, TIER, self.numbers[key]))
+
+    def resident(self) -> list[int]:
+        """The keys that are resident."""
+        return [key for key, number in self.numbers.items() if self.is_resident(self.state, TIER, number)]
+
+    def entries(self) -> dict[int, int]:
+        """Every key with a slot, and the slot."""
+        entry = self.state.entry[TIER]
+        return {key: entry[number] for key, number in self.numbers.items() if entry[number] != NONE}
+
+    def leases(self) -> list[int]:
+        """For how long each lease is in force, in the order of the pins."""
+        state = self.state
+        return [until - state.clock[0] for kind, until in zip(state.kind, state.until, strict=True) if kind != NONE]
+
+    def num_unused(self) -> int:
+        """How many slots are free, or can be evicted now."""
+        return int(self.unused_in(self.state, TIER))
+
+    def status_of(self, number: int) -> str:
+        """Whether a key is resident, being written or absent, as text."""
+        if self.is_resident(self.state, TIER, number):
+            return "resident"
+        return "still being written" if self.is_staged(self.state, TIER, number) else "not there"
+
+    def described(self, slot: int) -> str:
+        """The state of a slot, as text."""
+        if not 0 <= slot < self.num_slots:
+            return f"slot {slot} is none of {self.num_slots}"
+        state, number = self.state, self.state.key[slot]
+        if number == NONE:
+            return f"slot {slot} is free"
+        key = self.keys[number]
+        if state.writer[slot] != NONE:
+            return f"slot {slot} is being written for key {key}"
+        owners = [self.state.owner[pin] for pin in self._pins_of(slot)]
+        if CALL in owners:
+            return f"slot {slot} has key {key}, which this very call names"
+        return f"slot {slot} has key {key}, held by {count(len(owners), 'load')}"
+
+    def _pins_of(self, slot: int) -> list[int]:
+        state = self.state
+        return [pin for pin, kind in enumerate(state.kind) if kind != NONE and state.pinned[pin] == slot]
+
+    # Programs ------------------------------------------------------------------------------------------------------
+
+    def hold(self, keys: Sequence[int], context: str) -> list[int]:
+        """The call holds those of its keys that are resident; the pins."""
+        pins = []
+        for key in keys:
+            if self.has(key):
+                pins.append(self.free_pins.pop())
+                self.fire("begin_load", context, pins[-1], CALL, TIER, self.numbers[key], NO_END)
+        return pins
+
+    def let_go(self, pins: Sequence[int], context: str) -> None:
+        """The call is over: it holds nothing any more."""
+        for pin in pins:
+            self.fire("end_load", context, pin, CALL)
+            self.free_pins.append(pin)
+
+    def promise(self, key: int, context: str) -> None:
+        """A look-up answered that the key is there. Nothing comes between this promise and its end."""
+        pin = self.free_pins.pop()
+        self.fire("promise", context, pin, CALL, TIER, self.number_of(key), NO_END)
+        self.let_go([pin], context)
+
+    def evict(self, key: int, context: str) -> None:
+        """The store evicted a key that has a slot."""
+        slot = self.slot_of(key)
+        if self.state.reads[slot] == 0 and any(self.state.reads):
+            self.coverage["evict beside a load"] += 1
+        self.fire("evict", context, slot)
+
+    def begin(self, transfer: Transfer, until: int, context: str) -> None:
+        """A transfer of these keys to or from these slots begins."""
+        for key, slot in zip(transfer.keys, transfer.slots, strict=True):
+            pin, flight, number = self.free_pins.pop(), self.free_flights.pop(), self.number_of(key)
+            transfer.pins.append(pin)
+            transfer.flights.append(flight)
+            if transfer.is_load:
+                self.fire("begin_load", context, pin, transfer.owner, TIER, number, until)
+                self.fire("submit_load", context, flight, pin)
+            else:
+                self.fire("begin_store", context, pin, transfer.owner, slot, number, until)
+                self.fire("submit_store", context, flight, pin)
+
+    def land(self, transfer: Transfer, context: str) -> None:
+        """The bytes of a transfer arrive, except for the keys for which it fails."""
+        for place, flight in enumerate(transfer.flights):
+            if place in transfer.failed:
+                self.fire("fail", context, flight, [NONE])
+            else:
+                self.fire("land", context, flight)
+
+    def end(self, transfer: Transfer, context: str) -> None:
+        """The store was informed of a transfer that has landed."""
+        for place, (pin, flight) in enumerate(zip(transfer.pins, transfer.flights, strict=True)):
+            self.fire("report", context, flight)
+            name = "end_load" if transfer.is_load else "abort" if place in transfer.failed else "commit"
+            self.fire(name, context, pin, transfer.owner)
+        self.free_pins += transfer.pins
+        self.free_flights += transfer.flights
+        self.free_owners.append(transfer.owner)
+
+    def drop_all(self, context: str) -> None:
+        """Every entry goes."""
+        for key in self.resident():
+            self.fire("drop", context, TIER, self.numbers[key])
+
+    # What the store shows ------------------------------------------------------------------------------------------
+
+    def compare(self, shown: StoreObservation, is_at_rest: bool, context: str) -> None:
+        """What the store shows must be what the specification has."""
+        self.compare_count(shown.free, is_at_rest, context)
+        mine = self.entries()
+        if shown.entries != mine:
+            self._compare_entries(shown.entries, mine, context)
+        if shown.refs is not None:
+            self._compare_refs(shown.refs, mine, context)
+        if shown.free_ids is not None:
+            self._compare_free_ids(shown.free_ids, mine, context)
+
+    def compare_count(self, num_free: int, is_at_rest: bool, context: str) -> None:
+        """The store must count as many slots without an entry as there are."""
+        expected = self.num_slots - self.num_used()
+        if num_free == expected:
+            return
+        property = "no-leak-at-rest" if is_at_rest and num_free < expected else "conservation"
+        sentence = "$expected slots have no entry, and the store counts $observed"
+        raise Finding(property, sentence, call=context, expected=expected, observed=num_free)
+
+    def num_used(self) -> int:
+        """How many slots have an entry."""
+        return self.num_slots - int(self.state.count[TIER][0])
+
+    def _compare_entries(self, shown: dict[int, int], mine: dict[int, int], context: str) -> None:
+        for key in dict.fromkeys((*mine, *shown)):
+            slot, other = mine.get(key, NO_SLOT), shown.get(key, NO_SLOT)
+            if slot == other:
+                continue
+            if other == NO_SLOT:
+                sentence = f"key {key} has slot {slot}, and the store has lost it"
+            elif slot == NO_SLOT:
+                sentence = f"key {key} has no slot, and the store shows slot {other}"
+            else:
+                sentence = f"key {key} has slot $expected, and the store shows $observed"
+            raise Finding("frame-kept", sentence, call=context, expected=slot, observed=other, blocks=[slot, other])
+
+    def _compare_refs(self, refs: dict[int, int], mine: dict[int, int], context: str) -> None:
+        state = self.state
+        for key, slot in mine.items():
+            expected = -1 if state.writer[slot] != NONE else state.reads[slot]
+            if refs.get(key) != expected:
+                sentence = f"the count of key {key}: the specification says $expected, the store $observed"
+                raise Finding(
+                    "refcount-exact", sentence, call=context, expected=expected, observed=refs.get(key), blocks=[slot]
+                )
+
+    def _compare_free_ids(self, free_ids: list[int], mine: dict[int, int], context: str) -> None:
+        if len(set(free_ids)) != len(free_ids):
+            twice = [slot for slot, number in Counter(free_ids).items() if number > 1]
+            sentence = "the free list names slots twice: $observed"
+            raise Finding("no-double-free", sentence, call=context, observed=twice, blocks=twice)
+        for slot in free_ids:
+            if not 0 <= slot < self.num_slots or self.state.key[slot] != NONE:
+                sentence = f"slot {slot} is in the free list; {self.described(slot)}"
+                raise Finding("no-use-after-free", sentence, call=context, blocks=[slot])

@@ -1,0 +1,90 @@
+"""Calls of a subject: an exception of the subject is a finding, one of the adapter or of kvproof is not."""
+
+import re
+from typing import Any, Protocol
+
+from kvproof.check.protocol.adapter_fault import places_of, require_fault_of_manager
+from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
+from kvproof.check.protocol.finding import CONTRACT, AdapterError, Finding, error_text
+from kvproof.check.protocol.manager import Capabilities, Config, OutsideContract, Unsupported
+from kvproof.reports.document import encodable
+from kvproof.spec.text.properties import MEANINGS
+
+DOUBLE_FREE_PHRASES = "double free", "doublefree", "already freed", "already free"
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # differs from run to run
+CALL_CHARACTERS, ERROR_CHARACTERS = 300, 160
+
+
+class ObservedSubject(Protocol):
+    """The part of a subject that the judges of all levels use; the other calls are looked up by their names."""
+
+    capabilities: Capabilities
+
+    def open(self, config: Any) -> None:
+        """Drop what there was, and start with nothing held. Raises Unsupported."""
+
+    def observe(self) -> Any:
+        """The current state."""
+
+
+class SubjectCalls:
+    """One subject, which is opened and called in the name of a judge."""
+
+    subject: ObservedSubject
+    config: Config
+    capabilities: Capabilities
+
+    def _open(self) -> None:
+        try:
+            self.subject.open(self.config)
+        except (Unsupported, AdapterError, StandInError, Finding):
+            raise
+        except (Exception, SystemExit) as error:  # a subject that ends the process gives no answer
+            call = f"open({self.config.as_dict()})"
+            require_fault_of_subject(error, call)
+            require_fault_of_manager(error, call, self.subject)
+            text = encodable(f"{call} raised {type(error).__name__}: {error_text(error)}")
+            cause, frames = f"open {type(error).__name__}", places_of(error)
+            raise Finding("total-calls", text[:CALL_CHARACTERS], cause, frames=frames) from error
+
+    def call(self, property: str, name: str, *arguments: Any) -> Any:
+        """Call the subject. An exception refutes `property`; a double free refutes `no-double-free`.
+
+        Raises Finding, AdapterError, and StandInError if the exception is a fault of kvproof.
+        """
+        try:
+            return getattr(self.subject, name)(*arguments)
+        except Finding as finding:
+            if finding.property not in MEANINGS:
+                raise AdapterError(f"{name} raised a Finding of {finding.property!r}, which is no property") from None
+            raise
+        except (AdapterError, StandInError):
+            raise
+        except OutsideContract as error:
+            text = f"{call_text(name, arguments)}: {error.sentence}"
+            raise Finding("total-calls", text, f"{CONTRACT}{error.assumption}") from error
+        except (Exception, SystemExit) as error:  # a subject that ends the process gives no answer
+            require_fault_of_subject(error, call_text(name, arguments))
+            require_fault_of_manager(error, call_text(name, arguments), self.subject)
+            if is_double_free(error, self.capabilities):
+                property = "no-double-free"
+            message = ADDRESS.sub("", encodable(f"{type(error).__name__}: {error_text(error)}").removesuffix(": "))
+            text = f"{call_text(name, arguments)} raised {message[:ERROR_CHARACTERS]}"
+            raise Finding(property, text, f"{name} {type(error).__name__}", frames=places_of(error)) from error
+
+
+def is_double_free(error: BaseException, capabilities: Capabilities) -> bool:
+    """Whether the exception reports a double free.
+
+    `Capabilities.double_free_errors` names the exceptions that do. An engine may have none for it, and say it in a
+    message; so as a fallback, any exception with one of `DOUBLE_FREE_PHRASES` in its message counts.
+    """
+    if type(error).__name__ in capabilities.double_free_errors:
+        return True
+    message = f"{type(error).__name__}: {error_text(error)}".lower()
+    return any(phrase in message for phrase in DOUBLE_FREE_PHRASES)
+
+
+def call_text(name: str, arguments: tuple[Any, ...]) -> str:
+    """A call as text."""
+    return f"{name}({', '.join(str(a) for a in arguments)})"

@@ -1,0 +1,283 @@
+"""The protocol of a KV store: the calls that it must offer to be judged, with keys and slots only.
+
+A store keeps the KV of many requests outside the device: in host memory, on disks, at peers. It has slots; a *key*
+names the content of one slot. The store moves no bytes. It decides which slot belongs to which key, and somebody else
+(the worker) copies: a *store* transfer writes slots, a *load* transfer reads them. The judge is this worker. It keeps
+the bytes, decides when a transfer lands and for which keys it fails, and in which order the store is informed.
+
+Numbers. Keys, requests and transfers are numbers that the judge chooses; two transfers that are under way never have
+the same number. Slots are numbers from 0 on. An entry is *staged* while it is written, so that no look-up may find it,
+and *resident* when its store has ended well.
+
+Large stores. A store may also have `observe_part()`: an observation without entries, with the count of free slots. The
+judge of a large store asks for this after most calls.
+
+Errors are as in `protocol.manager`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from msgspec import UNSET, UnsetType
+
+from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of, check_answer, short
+from kvproof.check.protocol.features import Setting
+from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Refused
+from kvproof.check.protocol.operations import Ids, Positive, TypedOperation, one_or_one_less, smaller_numbers
+
+# The answers of a look-up for one key
+MISS, HIT, PENDING, RETRY = ANSWERS = "miss", "hit", "pending", "retry"
+NO_SLOT = -1  # the slot of a key that `begin_load` does not give
+LRU = "lru"
+
+
+@dataclass(frozen=True)
+class StoreConfig(Config):
+    """One configuration of a store: `num_gpu_blocks` slots (the field in which every level counts its blocks).
+
+    replacement: what the store evicts first, by the name that the engine has for it: one of those in
+    `Capabilities.replacements`. lease_seconds: how long a lease is in force, in a store with leases.
+    """
+
+    block_size: int = 1
+    replacement: str = LRU
+    lease_seconds: int = 10
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields that differ from their defaults, by name."""
+        default = asdict(StoreConfig())
+        return {name: value for name, value in asdict(self).items() if value != default[name]}
+
+
+STORE_SETTINGS = (
+    Setting("replacement", lambda config: (LRU,), rank=lambda replacement: replacement != LRU),
+    Setting("lease_seconds", lambda config: (StoreConfig.lease_seconds,), least=1, rank=lambda seconds: seconds != 10),
+)
+
+
+class Staged(NamedTuple):
+    """A store began. keys: those that it will write, of the keys that were asked for. slots: one for each of them.
+
+    evicted: the keys that the call evicted; None if the store does not report them.
+    """
+
+    keys: list[int]
+    slots: list[int]
+    evicted: list[int] | None = None
+
+
+class StoreObservation(NamedTuple):
+    """The state that a store shows after a call.
+
+    entries: for each key that has a slot, staged or resident, that slot. free: the number of slots without an entry, as
+    the store counts them. refs: for each key, the number of loads (and leases) that hold it, -1 while it is staged;
+    None if the store does not show this. free_ids: the slots without an entry, duplicates included; None if not shown.
+    """
+
+    entries: dict[int, int]
+    free: int
+    refs: dict[int, int] | None = None
+    free_ids: list[int] | None = None
+
+
+def check_store_observation(observed: Any) -> None:
+    """Raise AdapterError unless this is a StoreObservation whose every field has the right type."""
+    check_answer("observe", observed, StoreObservation)
+    for name, table in (("entries", observed.entries), ("refs", observed.refs or {})):
+        if not isinstance(table, dict) or any(type(one) is not int for pair in table.items() for one in pair):
+            raise AdapterError(f"observe().{name} must be a dict of ints; it is {short(table)}", "observe")
+    free, ids = observed.free, [] if observed.free_ids is None else observed.free_ids
+    if type(free) is not int or not isinstance(ids, list) or any(type(one) is not int for one in ids):
+        text = f"observe().free must be an int and free_ids a list of ints; they are {short((free, ids))}"
+        raise AdapterError(text, "observe")
+
+
+class StoreSubject(Protocol):
+    """A store behind an adapter."""
+
+    name: str
+    capabilities: Capabilities
+    assumptions: tuple[Assumption, ...]
+
+    def open(self, config: StoreConfig) -> None:
+        """Make a new store without entries, and forget the old one. Raises Unsupported."""
+
+    def look_up(self, request: int, keys: list[int]) -> list[str]:
+        """For each key "hit", "miss", "pending" (it is staged) or "retry" (ask again later)."""
+
+    def begin_load(self, transfer: int, request: int, keys: list[int]) -> list[int] | Refused:
+        """Hold the keys until `end_load`, and return their slots. Every key is resident.
+
+        A store that declares `loads_any_key` is asked for any key; the slot of a key that it does not give is -1.
+        """
+
+    def end_load(self, transfer: int, request: int, keys: list[int]) -> None:
+        """The load that held these keys has landed. Hold them no longer."""
+
+    def begin_store(self, transfer: int, request: int, keys: list[int]) -> Staged | Refused:
+        """Give a slot to each key that has none. It may only refuse if too few slots are free or can be evicted."""
+
+    def end_store(self, transfer: int, request: int, stored: list[int], failed: list[int]) -> None:
+        """The store has landed: `stored` are written and can be found from now on, `failed` are given up."""
+
+    def touch(self, request: int, keys: list[int]) -> None:
+        """The request uses these keys, which may be unknown. Changes at most what is evicted first."""
+
+    def finish(self, request: int) -> None:
+        """The request begins no further transfer. Those that it began may still be under way."""
+
+    def clear(self) -> None:
+        """Drop every entry. The judge fences every transfer that is under way, and reports none of them."""
+
+    def advance(self, seconds: int) -> None:
+        """So many seconds pass. The leases whose time is over are in force no longer."""
+
+    def observe(self) -> StoreObservation:
+        """The current state. Changes nothing, and returns copies."""
+
+
+class StoreAdapter:
+    """A base for adapters of stores that need not know which keys are touched and which requests are over."""
+
+    capabilities = Capabilities(lost_hits=0, refusal_slack=0)
+    assumptions: tuple[Assumption, ...] = ()
+
+    def touch(self, request: int, keys: list[int]) -> None:
+        """Nothing changes."""
+
+    def finish(self, request: int) -> None:
+        """Nothing changes."""
+
+
+STORE_CALLS = RequiredCalls(
+    "store subject",
+    tuple(name for name in calls_of(StoreSubject) if name not in ("advance", "clear")),
+    declared=(("leases", "has leases", ("advance",)), ("reset", "can be cleared", ("clear",))),
+    marks=("begin_store", "end_store", "look_up"),
+)
+
+
+# Operations -------------------------------------------------------------------------------------------------------
+
+
+class StoreOperation(TypedOperation, frozen=True):
+    """What requests and the worker ask of a store."""
+
+
+class WithKeys(StoreOperation, frozen=True):
+    """A request asks something about keys."""
+
+    request: int
+    keys: Ids
+
+    def simpler(self) -> Iterator["WithKeys"]:
+        yield from (self.changed(keys=keys) for keys in fewer_keys(self.keys))
+
+    def text(self, config: Config) -> str:
+        return f"{self.name()}(request {self.request}, {keys_text(self.keys)})"
+
+
+class LookUp(WithKeys, tag="look_up", frozen=True):
+    """The request asks which of the keys the store has."""
+
+    is_optional: ClassVar[bool] = True
+
+
+class Touch(WithKeys, tag="touch", frozen=True):
+    """The request uses the keys."""
+
+    is_optional: ClassVar[bool] = True
+
+
+class Begin(StoreOperation, frozen=True):
+    """A transfer begins for a request."""
+
+    transfer: int
+    request: int
+    keys: Ids
+
+    def simpler(self) -> Iterator["Begin"]:
+        yield from (self.changed(keys=keys) for keys in fewer_keys(self.keys))
+
+    def text(self, config: Config) -> str:
+        return f"{self.name()}(transfer {self.transfer}, request {self.request}, {keys_text(self.keys)})"
+
+
+class BeginStore(Begin, tag="begin_store", frozen=True):
+    """The request wants the store to keep these keys."""
+
+
+class BeginLoad(Begin, tag="begin_load", frozen=True):
+    """The request wants to read these keys."""
+
+    is_optional: ClassVar[bool] = True
+
+
+class Land(StoreOperation, tag="land", frozen=True):
+    """The bytes of a transfer move, except for the keys at these places of its keys, for which it fails."""
+
+    transfer: int
+    failed: Ids | UnsetType = UNSET
+
+    def simpler(self) -> Iterator["Land"]:
+        if self.failed:
+            yield Land(self.transfer)
+            yield from (self.changed(failed=(place,)) for place in self.failed if len(self.failed) > 1)
+
+    def text(self, config: Config) -> str:
+        failed = f", fails for {', '.join(f'no. {place}' for place in self.failed)}" if self.failed else ""
+        return f"land(transfer {self.transfer}{failed})"
+
+
+class Report(StoreOperation, tag="report", frozen=True):
+    """The store learns that a transfer has landed."""
+
+    transfer: int
+
+
+class Finish(StoreOperation, tag="finish", frozen=True):
+    """The request is over: it begins no further transfer."""
+
+    is_optional: ClassVar[bool] = True
+    request: int
+
+
+class Wait(StoreOperation, tag="wait", frozen=True):
+    """Time passes."""
+
+    is_optional: ClassVar[bool] = True
+    seconds: Positive
+
+    def simpler(self) -> Iterator["Wait"]:
+        yield from (self.changed(seconds=seconds) for seconds in one_or_one_less(self.seconds))
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return can.leases
+
+
+class Clear(StoreOperation, tag="clear", frozen=True):
+    """Drop every entry."""
+
+    is_optional: ClassVar[bool] = True
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return can.reset
+
+
+def fewer_keys(keys: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The first ones only, then all without one of them."""
+    yield from (keys[:number] for number in smaller_numbers(len(keys)))
+    if 1 < len(keys) <= NUM_KEYS_ONE_BY_ONE:
+        yield from (keys[:at] + keys[at + 1 :] for at in range(len(keys)))
+
+
+NUM_KEYS_ONE_BY_ONE = 16
+
+
+def keys_text(keys: Sequence[int]) -> str:
+    """The keys with their noun."""
+    return f"key{'s' if len(keys) > 1 else ''} {', '.join(map(str, keys))}"

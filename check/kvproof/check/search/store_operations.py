@@ -1,0 +1,139 @@
+"""The operations of a random run of a store: requests store and load a few keys in few slots, so that stores fill.
+
+The worker of a run has a temper: some runs land and report each transfer soon, others keep many under way, so that
+slots are held for long. The keys are about as many as the slots, or a few times as many.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from kvproof.check.oracle.replay import NUM_TIMED
+from kvproof.check.oracle.store.judge import StoreJudge
+from kvproof.check.protocol.manager import Capabilities
+from kvproof.check.protocol.store import StoreConfig, StoreSubject
+from kvproof.check.search.operations_by_kind import do_nothing
+from kvproof.check.search.worlds import draw_sizes, has_large_sizes, log_uniform
+from kvproof.spec.trace import Operation
+
+RUN_LENGTH = 60
+NUM_TRANSFERS = (1, 2, 3, 6)  # under way at once, at most
+NUM_REQUESTS = (1, 2, 4)
+KEYS_PER_SLOT = (1.0, 1.5, 2.0, 4.0)
+RUN_OF_KEYS_SHARE = 0.5  # of the lists of keys: those that are consecutive numbers
+FAILED_SHARE = 0.15  # of the stores: those that fail for some keys
+WEIGHTS = {
+    "look_up": (0.0, 0.2, 0.5),
+    "begin_store": (1.0, 2.0),
+    "begin_load": (0.3, 1.0, 2.0),
+    "land": (0.5, 1.0, 3.0),
+    "report": (0.5, 1.0, 3.0),
+    "touch": (0.0, 0.3, 1.0),
+    "finish": (0.0, 0.1, 0.4),
+    "wait": (0.2, 0.5),
+    "clear": (0.0, 0.0, 0.03),
+}
+
+
+def draw_config(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None) -> StoreConfig:
+    """A configuration that the store should accept; `fixed` fields are kept."""
+    drawn: dict[str, Any] = {"num_gpu_blocks": draw_sizes(random)[1]}
+    if len(capabilities.replacements) > 1:
+        drawn["replacement"] = random.choice(capabilities.replacements)
+    return StoreConfig(**(drawn | (fixed or {})))
+
+
+class StoreOperations:
+    """Draws the operations of one run."""
+
+    def __init__(
+        self, subject: StoreSubject, random: Random, config: StoreConfig, without: frozenset[str] = frozenset()
+    ) -> None:
+        self.random, self.config = random, config
+        self.judge = StoreJudge(subject, config)
+        can, pick = subject.capabilities, random.choice
+        self.weights = {
+            kind: pick(choices) if self.judge.kinds[kind].is_possible(config, can) else 0.0
+            for kind, choices in WEIGHTS.items()
+        }
+        self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
+        slots, is_large = config.num_gpu_blocks, has_large_sizes(config)
+        self.num_keys = max(2, int(slots * pick(KEYS_PER_SLOT)) + 1)
+        self.longest = max(1, min(slots + 1, pick((2, 8, 40, 200)) if is_large else pick((2, 3, 5))))
+        self.num_transfers_max, self.num_requests_max = pick(NUM_TRANSFERS), pick(NUM_REQUESTS)
+        self.num_transfers = self.num_requests = 0
+        self.pause: Callable[[], None] = do_nothing
+
+    def run(self, operations: list[Operation], length: int) -> None:
+        """Draw and apply so many operations, keeping those that were enabled."""
+        for num_left in range(length, 0, -NUM_TIMED):
+            for _ in range(min(num_left, NUM_TIMED)):
+                operation = self.draw()
+                operations.append(operation)
+                if not self.judge.apply(operation):
+                    operations.pop()
+            self.pause()
+
+    def draw(self) -> Operation:
+        """The next operation."""
+        random, judge, mine = self.random, self.judge, self.weights
+        moving, landed = judge.moving(), judge.landed()
+        kinds = ["look_up", "touch", "wait", "clear"]
+        if len(moving) + len(landed) < self.num_transfers_max:
+            kinds.append("begin_store")
+            if judge.loadable():
+                kinds.append("begin_load")
+        if moving:
+            kinds.append("land")
+        if landed:
+            kinds.append("report")
+        if judge.requests:
+            kinds.append("finish")
+        kind = random.choices(kinds, [mine[kind] + 1e-9 if mine[kind] else 0.0 for kind in kinds])[0]
+        match kind:
+            case "land":
+                return self._landing(random.choice(moving))
+            case "report":
+                return kind, random.choice(landed)
+            case "finish":
+                return kind, random.choice(list(judge.requests))
+            case "clear":
+                return (kind,)
+            case "wait":
+                return kind, random.randint(1, self.config.lease_seconds + 1)
+            case "look_up" | "touch":
+                return kind, self._request(), self._keys()
+        self.num_transfers += 1
+        keys = self._keys() if kind == "begin_store" else self._loadable_keys()
+        return kind, self.num_transfers, self._request(), keys
+
+    def _landing(self, transfer: int) -> Operation:
+        one = self.judge.transfers[transfer]
+        if one.is_load or self.random.random() >= FAILED_SHARE:
+            return "land", transfer
+        places = range(len(one.keys))
+        failed = sorted(self.random.sample(places, self.random.randint(1, len(places)))) if places else []
+        return ("land", transfer, tuple(failed)) if failed else ("land", transfer)
+
+    def _request(self) -> int:
+        """A request that is there, or a new one."""
+        requests = list(self.judge.requests)
+        if requests and (len(requests) >= self.num_requests_max or self.random.random() < 0.7):
+            return self.random.choice(requests)
+        self.num_requests += 1
+        return self.num_requests
+
+    def _count(self) -> int:
+        return log_uniform(self.random, 1, self.longest) if self.longest > 8 else self.random.randint(1, self.longest)
+
+    def _keys(self) -> tuple[int, ...]:
+        """Different keys, each of which may be there already."""
+        number = min(self._count(), self.num_keys)
+        if self.random.random() < RUN_OF_KEYS_SHARE:
+            first = self.random.randrange(self.num_keys - number + 1)
+            return tuple(range(first, first + number))
+        return tuple(self.random.sample(range(self.num_keys), number))
+
+    def _loadable_keys(self) -> tuple[int, ...]:
+        keys = self.judge.loadable()
+        return tuple(self.random.sample(keys, min(self._count(), len(keys))))
