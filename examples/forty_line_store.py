@@ -1,7 +1,7 @@
 """A KV store in about forty lines, as its own adapter, and the test that lets kvproof judge it.
 
-A store keeps KV outside the device: it decides which slot of the host's memory belongs to which key, and a worker copies.
-A key is staged while its slot is written, then resident; what a load reads stays until the load has ended. Run
+A store keeps KV outside the device: it decides which slot of the host's memory belongs to which key, and a worker
+copies. A key is staged while its slot is written, then resident; what a load reads stays until the load has ended. Run
 `pytest examples/forty_line_store.py`, or `kvproof hunt --subject examples/forty_line_store.py:Store`.
 """
 

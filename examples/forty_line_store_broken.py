@@ -1,7 +1,7 @@
 """The store of forty_line_store.py with one condition left out: a call may evict what it names itself.
 
-Run `kvproof hunt --subject examples/forty_line_store_broken.py:Store` to see how it is refuted. vLLM had this fault until
-0.17 (pull request 35846).
+Run `kvproof hunt --subject examples/forty_line_store_broken.py:Store` to see how it is refuted. vLLM had this fault
+until 0.17 (pull request 35846).
 """
 
 import forty_line_store

@@ -231,10 +231,14 @@ def test_a_fixed_configuration_is_kept(altered: Altered, tmp_path: Path) -> None
     assert seen == {(3, 5)}
 
 
+STORE = f"{Path(__file__).parents[2]}/examples/forty_line_store.py:Store"
+
+
 @pytest.mark.parametrize(
-    ("name", "level"), [("kvproof-scheduler", "scheduler"), ("kvproof-scheduler", "loop"), ("kvproof-pool", "pool")]
+    ("name", "level"),
+    [("kvproof-scheduler", "scheduler"), ("kvproof-scheduler", "loop"), ("kvproof-pool", "pool"), (STORE, "store")],
 )
-def test_a_scheduler_and_a_pool_conform_at_their_levels(name: str, level: str, tmp_path: Path) -> None:
+def test_a_scheduler_a_pool_and_a_store_conform_at_their_levels(name: str, level: str, tmp_path: Path) -> None:
     run_conformance(find(name), level=level, operations=400, seconds=10, crashes=tmp_path)
 
     assert list(tmp_path.iterdir()) == []

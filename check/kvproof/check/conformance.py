@@ -1,4 +1,4 @@
-"""Conformance in one line: the test that the author of a block manager, a scheduler or a block pool writes.
+"""Conformance in one line: the test that the author of a block manager, a scheduler, a pool or a store writes.
 
     def test_the_manager_conforms() -> None:
         run_conformance(Adapter)
@@ -61,8 +61,8 @@ def run_conformance(
     It may also be the name of a subject, as `--subject` takes it, such as "path/to/adapter.py:Adapter".
     At most so many operations are walked, and the small scopes before them are searched to their end, so the seed
     repeats a run on every machine; seconds limits the time of both in addition. level is "manager",
-    "scheduler" (or "loop") for a whole scheduler (`SchedulerSubject`), or "pool" for a pool of block ids
-    (`PoolSubject`). config fixes fields of the configuration, the others are drawn. expect names what the walk must
+    "scheduler" (or "loop") for a whole scheduler (`SchedulerSubject`), "pool" for a pool of block ids (`PoolSubject`),
+    or "store" for a KV store outside the device (`StoreSubject`). config fixes fields of the configuration, the others are drawn. expect names what the walk must
     reach, so that it cannot pass by doing nothing (`fork`, `copy-on-write`, `pool full`, ...); left out, it must admit
     something, and a walk of 10,000 operations or more must use every declared capability that `config` leaves on: a
     declared prefix cache must be hit. crashes is the folder for counterexamples and their regression tests. isolation:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kvproof.check.oracle.coverage import OF_STORES, PROPERTIES, RECORDING, Facts, has_meaning
-from kvproof.check.oracle.level import LEVELS, MANAGER, POOL
+from kvproof.check.oracle.level import LEVELS, MANAGER, POOL, STORE
 from kvproof.check.protocol.manager import Capabilities, Config, Observation, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
 from kvproof.check.subjects.builtin.manager import BuiltIn
@@ -20,10 +20,12 @@ def test_every_property_has_a_row_with_every_level() -> None:
 
 
 def test_a_level_without_an_entry_in_the_rows_has_needs_of_its_own() -> None:
-    assert [level for level in LEVELS if level.needs] == [POOL]
-    assert POOL.needs.keys() < MEANINGS.keys()
-    answers = {name: POOL.unsupported(name, Facts(Capabilities())) for name in MEANINGS}
-    assert {name for name, reason in answers.items() if reason == POOL.other_needs} == MEANINGS.keys() - POOL.needs
+    assert [level for level in LEVELS if level.needs] == [POOL, STORE]
+    for level in (POOL, STORE):
+        assert level.needs.keys() < MEANINGS.keys()
+        answers = {name: level.unsupported(name, Facts(Capabilities())) for name in MEANINGS}
+        of_others = {name for name, reason in answers.items() if reason == level.other_needs}
+        assert of_others == MEANINGS.keys() - level.needs
 
 
 def test_every_property_can_be_decided_at_some_level() -> None:

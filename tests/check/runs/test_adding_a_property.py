@@ -23,7 +23,13 @@ from kvproof.spec.text.properties import MEANINGS, Meaning
 from kvproof.spec.verdict import Verdict
 
 NEW = "blocks-are-warm"
-SUBJECTS = {"manager": "kvproof", "scheduler": "kvproof-scheduler", "pool": "kvproof-pool"}
+STORE = Path(__file__).resolve().parents[3] / "examples" / "forty_line_store.py"
+SUBJECTS = {
+    "manager": "kvproof",
+    "scheduler": "kvproof-scheduler",
+    "pool": "kvproof-pool",
+    "store": f"{STORE}:Store",
+}
 
 
 @pytest.fixture(autouse=True)

@@ -9,13 +9,16 @@ import re
 from dataclasses import dataclass, fields
 from typing import Any
 
+from kvproof.check.protocol.adapter_check import calls_of
 from kvproof.check.protocol.manager import Capabilities, Config, Observation
-from kvproof.check.protocol.manager_adapter import ALWAYS, INSTEAD, NEEDED, description_of, signature_of
+from kvproof.check.protocol.manager_adapter import ALWAYS, INSTEAD, MODULES, NEEDED, description_of, signature_of
+from kvproof.check.protocol.store import STORE_CALLS, StoreAdapter, StoreObservation, StoreSubject
 
 FIELD = re.compile(r"^    (\w+): [^=#]+= (.+?)(?:  # (.*))?$", re.MULTILINE)
 PART = re.compile(r"(?:^|\. )(\w+): ")
 OPTIONAL = "refcounts", "free_ids"
-OF_SCHEDULERS = "async_steps"  # the first capability that only schedulers have
+OF_SCHEDULERS, OF_STORES = "async_steps", "replacements"  # the first capability that only they have
+ONLY = {"of stores only: ": OF_STORES, "of schedulers only: ": OF_SCHEDULERS}
 # What a program behind a pipe gets with a call, as JSON, and what it answers. An adapter in Python finds in its own
 # attributes what is sent here with the call.
 TOKENS = "`tokens`, and `adapter`, `salt`, `images` unless they have their default value"
@@ -89,6 +92,19 @@ with a mark in `open`.
 | field | default | over a pipe | what it is |
 | --- | --- | --- | --- |
 """
+STORES = """
+## Stores
+
+A KV store outside the device (`kvproof hunt --level store`) derives from `StoreAdapter` and has these calls. Keys,
+requests and transfers are numbers that kvproof chooses; slots count from 0. kvproof is the worker that copies: it
+decides when a transfer lands, for which keys it fails, and when the store is informed.
+
+| call in Python | needed | what it does |
+| --- | --- | --- |
+"""
+STORE_OBSERVATION = """
+`observe` returns a `StoreObservation`: {text}
+"""
 OWN_OBSERVE = """
 An adapter may define `observe` instead of the five, and then returns an `Observation`: {text}
 """
@@ -127,6 +143,19 @@ def documented_fields(kind: Any) -> dict[str, tuple[str, str]]:
     return {name: (default, comment) for name, default, comment in FIELD.findall(inspect.getsource(kind))}
 
 
+def store_rows() -> list[str]:
+    """One row for each call of a store."""
+    needs = {call: f"`{capability}`" for capability, _, calls in STORE_CALLS.declared for call in calls}
+    rows = []
+    for name in calls_of(StoreSubject):
+        call = getattr(StoreSubject, name)
+        signature = str(inspect.signature(call)).replace("self, ", "").replace("self", "").replace("|", "\\|")
+        text = " ".join((inspect.getdoc(call) or "").split())
+        is_inherited = "" if hasattr(StoreAdapter, name) else "always"
+        rows.append(_row(f"`{name}{MODULES.sub('', signature)}`", needs.get(name, is_inherited), text))
+    return rows
+
+
 def page() -> str:
     """The whole page, as Markdown."""
     calls = {call.name: call for call in adapter_calls()}
@@ -139,7 +168,7 @@ def page() -> str:
             *rows,
             OBSERVATIONS,
             *observed,
-            OWN_OBSERVE.format(text=_observation()),
+            OWN_OBSERVE.format(text=_observation(Observation)),
             CAPABILITIES,
             *_capability_rows(),
             CONFIGURATION,
@@ -147,6 +176,9 @@ def page() -> str:
                 _row(f"`{name}`", f"`{default}`", "yes" if name in SENT_TO_PIPE else "", comment)
                 for name, (default, comment) in documented_fields(Config).items()
             ),
+            STORES,
+            *store_rows(),
+            STORE_OBSERVATION.format(text=_observation(StoreObservation)),
         ]
     )
 
@@ -166,13 +198,13 @@ def _capability_rows() -> list[str]:
             needs.setdefault(capability, []).append(f"`{call}`")
     rows, names = [], [field.name for field in fields(Capabilities)]
     for name, (default, comment) in documented_fields(Capabilities).items():
-        of = "of schedulers only: " if names.index(name) >= names.index(OF_SCHEDULERS) else ""
+        of = next((of for of, first in ONLY.items() if names.index(name) >= names.index(first)), "")
         rows.append(_row(f"`{name}`", f"`{default}`", f"{of}{comment}", ", ".join(needs.get(name, []))))
     return rows
 
 
-def _observation() -> str:
-    text = " ".join(inspect.getdoc(Observation).split("\n\n", 1)[1].split())  # type: ignore[union-attr]
+def _observation(kind: type) -> str:
+    text = " ".join(inspect.getdoc(kind).split("\n\n", 1)[1].split())  # type: ignore[union-attr]
     return PART.sub(lambda found: found[0].replace(f"{found[1]}:", f"`{found[1]}`:"), text)
 
 

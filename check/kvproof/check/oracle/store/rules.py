@@ -276,8 +276,9 @@ class StoreRules:
             expected = -1 if state.writer[slot] != NONE else state.reads[slot]
             if refs.get(key) != expected:
                 sentence = f"the count of key {key}: the specification says $expected, the store $observed"
+                property = "hit-written" if expected < 0 <= refs.get(key, expected) else "refcount-exact"
                 raise Finding(
-                    "refcount-exact", sentence, call=context, expected=expected, observed=refs.get(key), blocks=[slot]
+                    property, sentence, call=context, expected=expected, observed=refs.get(key), blocks=[slot]
                 )
 
     def _compare_free_ids(self, free_ids: list[int], mine: dict[int, int], context: str) -> None:

@@ -24,13 +24,15 @@ REQUEST = 1
 KEYS_MAX = 2  # of one operation
 
 # Slots x transfers x keys.
-GATE_SCOPES = {"slots-2x1x3": Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=3)}
+GATE_SCOPES = {
+    "slots-1x2x2": Scope(num_gpu_blocks=1, num_seqs=2, num_tokens=2),
+    "slots-2x1x2": Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=2),
+}
 HUNTED_SCOPES = GATE_SCOPES | {
     "slots-2x2x2": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2),
-    "slots-1x2x2": Scope(num_gpu_blocks=1, num_seqs=2, num_tokens=2),
-    "slots-2x2x3": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=3),
+    "slots-2x1x3": Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=3),
 }
-SHORT_SCOPES = {"slots": Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=2)}  # for the seconds of a test
+SHORT_SCOPES = {"slots": Scope(num_gpu_blocks=1, num_seqs=2, num_tokens=2)}  # for the seconds of a test
 
 
 def config_of(scope: Scope) -> StoreConfig:
