@@ -62,13 +62,13 @@ def run_conformance(
     At most so many operations are walked, and the small scopes before them are searched to their end, so the seed
     repeats a run on every machine; seconds limits the time of both in addition. level is "manager",
     "scheduler" (or "loop") for a whole scheduler (`SchedulerSubject`), "pool" for a pool of block ids (`PoolSubject`),
-    or "store" for a KV store outside the device (`StoreSubject`). config fixes fields of the configuration, the others are drawn. expect names what the walk must
-    reach, so that it cannot pass by doing nothing (`fork`, `copy-on-write`, `pool full`, ...); left out, it must admit
-    something, and a walk of 10,000 operations or more must use every declared capability that `config` leaves on: a
-    declared prefix cache must be hit. crashes is the folder for counterexamples and their regression tests. isolation:
-    whether the subject is made and judged in a process of its own, by the name of its factory; left out, every subject
-    that has a name and is not kvproof's own. A patch of a test does not reach that process: pass False to keep the
-    subject in this one.
+    or "store" for a KV store outside the device (`StoreSubject`). config fixes fields of the configuration, the others
+    are drawn. expect names what the walk must reach, so that it cannot pass by doing nothing (`fork`, `copy-on-write`,
+    `pool full`, ...); left out, it must admit something, and a walk of 10,000 operations or more must use every
+    declared capability that `config` leaves on: a declared prefix cache must be hit. crashes is the folder for
+    counterexamples and their regression tests. isolation: whether the subject is made and judged in a process of its
+    own, by the name of its factory; left out, every subject that has a name and is not kvproof's own. A patch of a test
+    does not reach that process: pass False to keep the subject in this one.
     Raises AdapterError if the adapter breaks the protocol, ValueError for an argument that makes no sense.
     """
     __tracebackhide__ = True
