@@ -28,9 +28,9 @@ class EvictsWhatIsRead(Store):  # type: ignore[misc]
 
     def begin_store(self, transfer: int, request: int, keys: list[int]) -> Staged | Refused:
         held = {key: loads for key, loads in self.loads.items() if loads > 0 and key not in keys}
-        self.loads |= dict.fromkeys(held, 0)
+        self.loads.update(dict.fromkeys(held, 0))
         staged = super().begin_store(transfer, request, keys)
-        self.loads |= {key: loads for key, loads in held.items() if key in self.loads}
+        self.loads.update({key: loads for key, loads in held.items() if key in self.loads})
         return cast(Staged | Refused, staged)
 
 
@@ -46,7 +46,7 @@ class EndsForAnotherWriter(Store):  # type: ignore[misc]
 
     def end_store(self, transfer: int, request: int, stored: list[int], failed: list[int]) -> None:
         super().end_store(transfer, request, stored, failed)
-        self.loads = {key: max(0, loads) for key, loads in self.loads.items()}
+        self.loads.update({key: max(0, loads) for key, loads in self.loads.items()})
 
 
 class LeaksWhatFailed(Store):  # type: ignore[misc]
@@ -54,7 +54,7 @@ class LeaksWhatFailed(Store):  # type: ignore[misc]
 
     def end_store(self, transfer: int, request: int, stored: list[int], failed: list[int]) -> None:
         super().end_store(transfer, request, stored, failed)
-        self.free = [slot for slot in self.free if not failed or slot != self.free[-1]]
+        self.free[:] = [slot for slot in self.free if not failed or slot != self.free[-1]]
 
 
 class KeepsWhatFailed(Store):  # type: ignore[misc]
@@ -68,7 +68,7 @@ class EndsTheLoadsOfOthers(Store):  # type: ignore[misc]
     """The first load that ends ends the other loads of its keys too."""
 
     def end_load(self, transfer: int, request: int, keys: list[int]) -> None:
-        self.loads |= dict.fromkeys(keys, 0)
+        self.loads.update(dict.fromkeys(keys, 0))
 
 
 class RefusesEarly(Store):  # type: ignore[misc]
