@@ -43,11 +43,11 @@ def test_a_drive_repeats_exactly_from_its_seed(example: Factory) -> None:
 
 
 def test_a_seed_means_the_same_whatever_modules_are_loaded(example: Factory, tmp_path: Path) -> None:
-    before = done(drive(example(), 7, examples=100, steps=3))
+    before = done(drive(example(), 7, examples=50, steps=3))
     (tmp_path / "numbers.py").write_text(f"NUMBERS = {list(range(101, 1023))}\ndef make(): return NUMBERS\n")
     find(f"{tmp_path / 'numbers.py'}:make")
 
-    assert done(drive(example(), 7, examples=100, steps=3)) == before
+    assert done(drive(example(), 7, examples=50, steps=3)) == before
 
 
 def test_another_seed_drives_another_way(example: Factory) -> None:

@@ -12,7 +12,7 @@ from kvproof.check.subjects.builtin.manager import Generation1
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_walk_finds_nothing_and_no_hit_is_missed(seed: int) -> None:
-    done = walk(MANAGERS, Generation1(), seed, max_operations=15_000, seconds=200)
+    done = walk(MANAGERS, Generation1(), seed, max_operations=8_000, seconds=200)
     assert done.finding is None
     assert done.notes["hit-complete"] == 0
     for witness in (
