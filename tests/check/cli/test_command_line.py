@@ -256,7 +256,7 @@ def test_a_fault_of_ours_is_no_verdict_on_the_subject(faulty: str, monkeypatch: 
         raise KeyError("lost")
 
     monkeypatch.setattr(manager_operations.ManagerOperations, "run", fail)
-    done = kvproof("hunt", "--subject", "kvproof", "--budget", "1")
+    done = kvproof("hunt", "--subject", "kvproof", "--effort", "100")
     assert done.exit_code == 3
     assert "walker failed by a fault of kvproof, not of the subject: KeyError: 'lost'" in done.output
     assert "Traceback" not in done.output

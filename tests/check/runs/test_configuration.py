@@ -126,7 +126,17 @@ def test_the_nearest_file_counts_and_no_folder_above_the_repository(
         ("\nsede = 3", "kvproof.toml:2: there is no key 'sede' (did you mean seed?); the keys are subject, "),
         ('seed = "x"', "kvproof.toml:1: seed: Expected `int`, got `str`"),
         ("# one\nseed = -1", "kvproof.toml:2: seed: Expected `int` >= 0"),
-        ("budget = 0", "kvproof.toml:1: budget: Expected `float` > 0"),
+        ("budget = 0", "kvproof.toml:1: budget: Expected `float` >= 0.1. Time limit of a run, in seconds."),
+        ("seed = 9223372036854775808", "kvproof.toml:1: seed: Expected `int` <= 9223372036854775807"),
+        ('effort = "fast"', "kvproof.toml:1: --effort is quick, normal, long or a number of operations"),
+        ('subject = "nowhere.py:Adapter"', "kvproof.toml:1: nowhere.py:Adapter: there is no file nowhere.py"),
+        ('seed = 1\njudges = ["walkr"]', "kvproof.toml:2: --judges: no judge of kvproof is named 'walkr' (did you"),
+        ("trusted_subjects = 3", "kvproof.toml:1: trusted_subjects must be a list of texts, such as"),
+        ("known = 3", "kvproof.toml:1: 'known' must be a list of tables"),
+        (
+            '[[known]]\nproperty = "x"\n[[known]]  # two\nreasn = 1',
+            "kvproof.toml:1: known finding: 'reason' is missing",
+        ),
         ('subject = " "', "kvproof.toml:1: subject: Expected `str` matching regex"),
         ("[fix]\ncaching = {}", "kvproof.toml:1: fix: Expected "),
     ],
@@ -139,6 +149,27 @@ def test_a_key_that_cannot_be_meant_is_a_usage_error_with_its_line(
     done = kvproof("verify")
     assert done.exit_code == 2
     assert f"kvproof: {message}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[fix]\ncaching = true\nblock_size = 0", "kvproof.toml:3: --fix: block_size is at least 1; 0 was given"),
+        ('[fix]\ncaching = "x"', "kvproof.toml:2: --fix: caching is true or false; 'x' was given"),
+        ('[fix]\nwindow = "x"', "kvproof.toml:2: --fix: window is an integer or none; 'x' was given"),
+        ('fix.watermark = "x"', "kvproof.toml:1: --fix: watermark is a number; 'x' was given"),
+        ("[fix]\ncachin = true", "kvproof.toml:2: --fix: a configuration has no field 'cachin'; it has"),
+    ],
+)
+def test_a_fixed_field_that_cannot_be_meant_is_a_usage_error_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("kvproof.toml").write_text(text)
+    done = kvproof("hunt", "--subject", "kvproof")
+    assert done.exit_code == 2
+    assert f"kvproof: {message}" in done.stderr
+    assert "kvproof.toml" not in kvproof("hunt", "--subject", "kvproof", "--fix", "block_size=0").stderr
 
 
 def test_the_schema_in_the_package_is_that_of_the_keys_and_accepts_them(repository: Path) -> None:

@@ -109,8 +109,8 @@ def test_an_entry_speaks_of_its_property_signature_and_subject_only(folder: Path
             ENTRY.format(day='"2026-01-31"'),
             "expires must be a date, such as 2027-01-31 without quotes; it is '2026-01-31'",
         ),
-        (ENTRY.format(day="2026-01-31").replace("reason", "reasn"), "known finding 1: there is no key 'reasn'"),
-        ('[[known]]\nproperty = "refcount-exact"\n', "known finding 1: 'reason' is missing"),
+        (ENTRY.format(day="2026-01-31").replace("reason", "reasn"), ".toml:2: known finding: there is no key 'reasn'"),
+        ('[[known]]\nproperty = "refcount-exact"\n', ".toml:1: known finding: 'reason' is missing"),
         (ENTRY.format(day="2026-01-31").replace("refcount-", "refcont-"), "there is no property 'refcont-exact'"),
         (
             ENTRY.format(day="2026-01-31").replace("it is being fixed", " "),

@@ -22,9 +22,11 @@ def configure(context: typer.Context) -> None:
     command = context.invoked_subcommand
     if command in CONFIGURED:
         with error_boundary():
-            from kvproof.check.runs.configuration import find_configuration
+            from kvproof.check.runs.configuration import find_configuration, trusted_subjects
 
-            context.default_map = _options(context, command, find_configuration())
+            context.obj = find_configuration()
+            context.default_map = _options(context, command, context.obj)
+            trusted_subjects(context.obj)
 
 
 def _options(context: Any, command: str, found: "ConfigurationFile | None") -> dict[str, Any]:
@@ -44,6 +46,17 @@ def typed(context: typer.Context, name: str, value: Any) -> Any:
     """The value of an option if it was typed on the command line, else None."""
     source = context.get_parameter_source(name)
     return value if source is not None and source.name == "COMMANDLINE" else None
+
+
+def place_in(context: typer.Context) -> Callable[[str], str]:
+    """What says where the value of an option comes from: the file and line, if the configuration names it."""
+
+    def place(option: str) -> str:
+        name, _, _ = option.partition(".")
+        source, found = context.get_parameter_source(name), context.obj
+        return str(found.place(option)) if found and source is not None and source.name == "DEFAULT_MAP" else ""
+
+    return place
 
 
 def config(

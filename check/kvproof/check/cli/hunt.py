@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kvproof.check.cli.config import typed
+from kvproof.check.cli.config import place_in, typed
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
     BaselineOption,
@@ -82,7 +82,7 @@ def hunt(
     The hunt goes on after a finding. Findings are grouped by property and mechanism; one of each group is minimised,
     saved and reported at once, and later runs leave out the features that it needs.
     """
-    with error_boundary(json):
+    with error_boundary(json, place_in(context)):
         from kvproof.check.oracle.level import level_named, level_of
         from kvproof.check.runs.arguments import agrees, factory_of, fixed_fields, require_fields_of, wanted_properties
         from kvproof.check.runs.effort import effort_of

@@ -1,8 +1,4 @@
-"""Options that several commands share.
-
-Every option that is a number has a least and a largest value, so that a slip of the pen, `inf` or `nan` is a mistake of
-the caller (exit code 2) and never an overflow in the middle of a run.
-"""
+"""Options that several commands share. Every option that is a number has a least and a largest value."""
 
 import math
 import secrets
@@ -11,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from kvproof.check.runs.number_limits import BUDGET_SECONDS_MAX, BUDGET_SECONDS_MIN, SEED_MAX
+
 DEFAULT_FOLDER = Path(".kvproof")
-SEED_MAX = 2**63 - 1
 DRAWN_SEED_MAX = 2**32 - 1  # short enough to type
-BUDGET_SECONDS_MAX = 1_000_000.0  # eleven days; what waits for a process counts milliseconds in 32 bits
 
 
-def seconds_option(name: str, text: str, least: float = 0.1, most: float = BUDGET_SECONDS_MAX) -> Any:
+def seconds_option(name: str, text: str, least: float = BUDGET_SECONDS_MIN, most: float = BUDGET_SECONDS_MAX) -> Any:
     """An option that is a number of seconds."""
     return typer.Option(name, metavar="SECONDS", min=least, max=most, callback=_number, help=text)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from kvproof.check.cli.config import place_in
 from kvproof.check.cli.device import DeviceOption, settled_device
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 
 def verify(
+    context: typer.Context,
     subject: SubjectOption = "kvproof",
     effort: EffortOption = None,
     budget: BudgetOption = None,
@@ -56,7 +58,7 @@ def verify(
     managers that swap or fork, it moves the blocks of the mappings that they emit. A judge that needs an extra of
     kvproof which is not installed is left out, and the report says so.
     """
-    with error_boundary(json):
+    with error_boundary(json, place_in(context)):
         from kvproof.check.oracle.level import MANAGER
         from kvproof.check.runs.arguments import factory_of
         from kvproof.check.runs.data_plane_stage import SUBJECTS

@@ -5,6 +5,7 @@ the capability, so no property that needs it counts as checked.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -34,7 +35,7 @@ def factory_of(
         make = factory_for(name, isolation, Limits.within(seconds))
         return make, make()
     except UnknownSubject as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(str(error), "subject") from error
 
 
 WORDS = {"true": True, "false": False, "none": None}
@@ -49,7 +50,7 @@ def fixed_fields(options: Iterable[str]) -> dict[str, Any]:
     for text in options:
         name, equals, value = text.partition("=")
         if not equals:
-            raise UsageError(f"--fix takes NAME=VALUE, such as caching=false; {text!r} was given")
+            raise UsageError(f"--fix takes NAME=VALUE, such as caching=false; {text!r} was given", "fix")
         name = name.strip()
         fixed[name] = value.strip().split(",") if name == "kv_groups" else _value(value.strip())
     kinds = [level.config for level in LEVELS]
@@ -62,7 +63,13 @@ def require_fields_of(kind: type[Config], fixed: dict[str, Any]) -> None:
     try:
         check_fixed(fixed, kind)
     except ValueError as error:
-        raise UsageError(f"--fix: {error}") from None
+        raise UsageError(f"--fix: {error}", _option_of(fixed, str(error))) from None
+
+
+def _option_of(fixed: dict[str, Any], message: str) -> str:
+    """The fixed field that a message is about, as `fix.caching`; `fix` if it names none of them, or several."""
+    named = [name for name in fixed if re.search(rf"\b{re.escape(name)}\b", message)]
+    return f"fix.{named[0]}" if len(named) == 1 else "fix"
 
 
 def wanted_properties(names: Iterable[str]) -> list[str]:

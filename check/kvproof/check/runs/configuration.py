@@ -36,6 +36,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from kvproof.check.runs.number_limits import BUDGET_SECONDS_MAX, BUDGET_SECONDS_MIN, SEED_MAX
 from kvproof.reports.document import DocumentError, read_bytes
 from kvproof.reports.source import repository_root
 
@@ -89,8 +90,15 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         Annotated[Text, Meta(description="Earlier result, relative to this file, that no run may be worse than.")]
         | UnsetType
     ) = UNSET
-    budget: Annotated[float, Meta(gt=0, description="Time limit of a run, in seconds.")] | UnsetType = UNSET
-    seed: Annotated[int, Meta(ge=0, description="Seed of a run; drawn at random by default.")] | UnsetType = UNSET
+    budget: (
+        Annotated[
+            float, Meta(ge=BUDGET_SECONDS_MIN, le=BUDGET_SECONDS_MAX, description="Time limit of a run, in seconds.")
+        ]
+        | UnsetType
+    ) = UNSET
+    seed: (
+        Annotated[int, Meta(ge=0, le=SEED_MAX, description="Seed of a run; drawn at random by default.")] | UnsetType
+    ) = UNSET
     fix: (
         Annotated[dict[str, FixedValue], Meta(description="Fields of the configuration that every run keeps.")]
         | UnsetType
@@ -123,9 +131,9 @@ class ConfigurationFile:
         """The folder to which the paths in the file are relative."""
         return self.path.parent
 
-    def place(self, key: str) -> str:
-        """The file and the line of a key, such as `kvproof.toml:3`; only the file if the line is not clear."""
-        return place_of(self.path, self.text, key)
+    def place(self, key: str, position: int = 1) -> str:
+        """The file and the line of a key, such as `kvproof.toml:3`, as `place_of` finds it."""
+        return place_of(self.path, self.text, key, position)
 
     @cached_property
     def options(self) -> dict[str, Any]:
@@ -136,7 +144,8 @@ class ConfigurationFile:
                 msgspec.convert({key: value}, Configuration)
             except msgspec.ValidationError as error:
                 message = str(error).partition(" - at")[0]
-                raise ConfigurationError(f"{self.place(key)}: {key}: {message}") from None
+                meaning = schema()["$defs"][Configuration.__name__]["properties"][key]["description"]
+                raise ConfigurationError(f"{self.place(key)}: {key}: {message}. {meaning}") from None
         for key in plain.keys() & set(PATHS):
             plain[key] = str(self.folder / plain[key])
         if "effort" in plain:
@@ -163,17 +172,23 @@ def _as_text(value: FixedValue) -> str:
     return ",".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def place_of(path: Path, text: str, key: str) -> str:
-    """The file and the line of a top-level key of the configuration; only the file if the line is not clear."""
+def place_of(path: Path, text: str, key: str, position: int = 1) -> str:
+    """The file and the line of a key of the configuration, or of the table in which it is; else only the file.
+
+    key: a top-level one, or one of a table in it, as `fix.caching`. position: of several tables [[key]], which one.
+    """
     base, header = (TABLE, "") if path.name == PROJECT.name else ("", "")
+    whole = f"{base}.{key}".lstrip(".")
     for number, line in enumerate(text.splitlines(), start=1):
-        if found := re.match(r"\s*\[+\s*([\w.\"' -]+?)\s*\]+", line):
+        if found := re.match(r"\s*\[+\s*([\w.\"' -]+?)\s*\]+\s*(?:#.*)?$", line):
             header = found[1].replace(" ", "")
-            if header == f"{base}.{key}".lstrip("."):
-                return f"{path}:{number}"
-        elif header == base and re.match(rf"""\s*["']?{re.escape(key)}["']?\s*[=.]""", line):
+            position -= header == whole
+        elif found := re.match(r"""\s*["']?([\w-]+)["']?\s*[=.]""", line):
+            position -= f"{header}.{found[1]}".lstrip(".") == whole
+        if position == 0:
             return f"{path}:{number}"
-    return str(path)
+    table, dot, _ = key.rpartition(".")
+    return place_of(path, text, table) if dot else str(path)
 
 
 # Reading ----------------------------------------------------------------------------------------------------------

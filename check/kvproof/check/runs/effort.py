@@ -56,7 +56,8 @@ def effort_of(text: str | None, budget: float | None, subject: str = "") -> Effo
     if not (number.isascii() and number.isdigit() and 1 <= int(number) <= OPERATIONS_MAX):
         raise UsageError(
             f"--effort is {', '.join(EFFORTS)} or a number of operations from 1 to {OPERATIONS_MAX:,}; it is "
-            f"{name!r}{did_you_mean(name, list(EFFORTS))}"
+            f"{name!r}{did_you_mean(name, list(EFFORTS))}",
+            "effort",
         )
     return _effort(str(int(number)), int(number))
 

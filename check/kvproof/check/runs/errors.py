@@ -4,7 +4,7 @@ import difflib
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -17,7 +17,14 @@ from kvproof.spec.verdict import Exit
 
 
 class UsageError(Exception):
-    """The command line asks for something impossible; the message says what is possible."""
+    """The command line asks for something impossible; the message says what is possible.
+
+    option: the option whose value is impossible, as a parameter of the command; empty if it is not the value of one.
+    """
+
+    def __init__(self, message: str, option: str = "") -> None:
+        super().__init__(message)
+        self.option = option
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -55,9 +62,10 @@ def discard(stream: IO[Any]) -> None:
 
 
 @contextmanager
-def error_boundary(json: Path | None = None) -> Iterator[None]:
+def error_boundary(json: Path | None = None, place: Callable[[str], str] = lambda option: "") -> Iterator[None]:
     """Run the body of a command, and turn what it raises into an exit code. json: the file of its result document.
 
+    place: where in a configuration the value of an option comes from; empty if it comes from the command line.
     If a part of the output was lost, the command does not succeed; a refutation stays one. An interrupt passes through:
     typer makes exit code 130 of it at any moment, and `app.main` the message.
     """
@@ -78,7 +86,10 @@ def error_boundary(json: Path | None = None) -> Iterator[None]:
         raise
     except StoreError as error:
         raise fail(str(error), error.exit_code) from error
-    except (UsageError, DocumentError, AdapterError, MissingExtra) as error:
+    except UsageError as error:
+        where = place(error.option) if error.option else ""
+        raise fail(f"{where}: {error}" if where else str(error), Exit.USAGE) from error
+    except (DocumentError, AdapterError, MissingExtra) as error:
         raise fail(str(error), Exit.USAGE) from error
     except BrokenPipeError as error:  # the reader has closed the pipe: nobody reads the rest
         discard(sys.stdout)

@@ -59,7 +59,8 @@ def settled_judges(asked: Iterable[str], subject: str, strategy: Strategy, has_d
         if name not in known:
             raise UsageError(
                 f"--judges: no judge of {subject} is named {name!r}{did_you_mean(name, known)}; there are "
-                f"{', '.join(known)}"
+                f"{', '.join(known)}",
+                "judges",
             )
     if names:
         return Judges(frozenset(names))

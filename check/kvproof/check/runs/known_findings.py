@@ -76,18 +76,18 @@ def known_findings(path: Path | None, today: date | None = None) -> KnownFinding
     found = find_configuration() if path is None else read_configuration(path)
     if found is None:
         return KnownFindings()
-    path = found.path
     tables = found.values.get(file.KNOWN, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise ConfigurationError(
-            f"{path}: {file.KNOWN!r} must be a list of tables: write [[{file.KNOWN}]] before each finding"
+            f"{found.place(file.KNOWN)}: {file.KNOWN!r} must be a list of tables: write [[{file.KNOWN}]] before "
+            "each finding"
         )
-    entries = tuple(_entry(path, number, table) for number, table in enumerate(tables, start=1))
+    entries = tuple(_entry(found.place(file.KNOWN, number), table) for number, table in enumerate(tables, start=1))
     return KnownFindings(entries, today or date.today())
 
 
-def _entry(path: Path, number: int, table: dict[str, Any]) -> Known:
-    context = f"{path}: known finding {number}"
+def _entry(place: str, table: dict[str, Any]) -> Known:
+    context = f"{place}: known finding"
     foreign = sorted(table.keys() - {*NEEDED, *OPTIONAL})
     if foreign:
         raise ConfigurationError(

@@ -6,7 +6,8 @@
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from random import Random
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -19,6 +20,15 @@ from kvproof.check.search.prompts import NUM_TOKENS_MAX
 from kvproof.check.search.worlds import NUM_BLOCKS_MIN, draw_sizes, has_large_sizes
 
 NUM_ENTRIES_FOR_LOOKAHEAD = 10
+VALUES: dict[Any, str] = {  # of a field of a configuration, by its type
+    bool: "true or false",
+    int: "an integer",
+    PromptKeys: "an integer",
+    float: "a number",
+    str: "a text",
+    tuple: "a list",
+    NoneType: "none",
+}
 MANAGER_FIELDS = frozenset(field.name for field in fields(Config))
 
 
@@ -101,11 +111,15 @@ def check_fixed(fixed: dict[str, Any], kind: type[Config] = Config) -> None:
         raise ValueError(f"a configuration has no field {foreign[0]!r}; it has {', '.join(kind.__dataclass_fields__)}")
     if "keys" in fixed and fixed["keys"] not in [*PromptKeys]:
         raise ValueError(f"keys is 1 (tokens only), 2 (adapters) or 3 (adapters and salts); {fixed['keys']} was given")
-    try:
-        config = msgspec.convert({**asdict(kind()), **fixed}, kind)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"this is not a valid configuration: {error}") from None
-    require_possible(config)
+    types = get_type_hints(kind)
+    for name, value in fixed.items():
+        try:
+            msgspec.convert(value, types[name])
+        except msgspec.ValidationError:
+            kinds = get_args(types[name]) if isinstance(types[name], UnionType) else [types[name]]
+            words = " or ".join(VALUES[get_origin(one) or one] for one in kinds)
+            raise ValueError(f"{name} is {words}; {value!r} was given") from None
+    require_possible(msgspec.convert({**asdict(kind()), **fixed}, kind))
 
 
 def settled(drawn: dict[str, Any], caps: Capabilities, fixed: dict[str, Any]) -> dict[str, Any]:
