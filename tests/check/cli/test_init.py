@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check import run_conformance
 from kvproof.check.cli.app import app
+from kvproof.check.protocol.reference import page
 
 Start = Callable[..., Path]
 ALL = ("fork", "caching", "swap", "reset", "cross", "window", "lookahead")
@@ -183,3 +184,8 @@ def test_a_planted_fault_names_the_method_in_the_first_three_lines(
         i for i, text in enumerate((folder / "my_manager.py").read_text().splitlines(), 1) if f"def {method}(" in text
     )
     assert f"BlockManager.{method} of my_manager.py:{line}" in "\n".join(lines), lines
+
+
+def test_the_reference_of_adapters_is_printed_without_a_file() -> None:
+    done = CliRunner().invoke(app, ["init", "--reference"])
+    assert (done.exit_code, done.output) == (0, page())

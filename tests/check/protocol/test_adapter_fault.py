@@ -62,6 +62,13 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
     ("short", {"refcounts": lambda self: [0]}, r"must have \d+ refcounts, .* it has 1", "refcounts"),
     ("free", {"num_free": lambda self: "8"}, "free must be two ints", "num_free"),
     ("ids", {"free_ids": lambda self: 3}, "free_ids must return a list of ints or None", "free_ids"),
+    (
+        "ids of one device",
+        {"free_ids": lambda self: list(range(self.num_free())), "num_free_host": lambda self: 4},
+        "free_ids must have the ids of the 4 free host blocks too, which begin at",
+        "free_ids",
+    ),
+    ("nothing made", {"make": lambda self, config: None}, "make must return the new manager; it returned None", "make"),
     ("exception", {"tables": raises}, r"observe\(\) raised KeyError: 7", "tables"),
     ("make", {"make": make}, r"raised KeyError: 7 (?s:.*)`make` must raise Unsupported", "make"),
     ("signature", {"can_append": lambda self: True}, r"can_append\(\d+\): .*takes 1 positional argument", "can_append"),

@@ -152,7 +152,7 @@ def test_files_that_are_no_recordings_are_kept(kvproof: Callable[..., Result], t
     assert (tmp_path / "run.jsonl").read_text() == "mine"
     assert kvproof("record", "--subject", "kvproof", "--steps", "5", "--out", "/proc/none").exit_code == 2
     (tmp_path / "run.jsonl").unlink()
-    assert kvproof("record", "--out", "run.jsonl", "--", "true").exit_code == 0
+    assert kvproof("record", "--out", "run.jsonl", "--", "true").exit_code == 5
     assert [(tmp_path / f"run-{number}.jsonl").read_text() for number in (777, 2)] == ["mine", "mine"]
 
 

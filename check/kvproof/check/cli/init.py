@@ -45,18 +45,26 @@ def init(
         typer.Option(
             "--capability",
             metavar="C",
-            help="What the manager can do, such as fork, caching or swap; see docs/adapter-reference.md. Repeatable.",
+            help="What the manager can do, such as fork, caching or swap; --reference lists all. Repeatable.",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the manager.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing; take the default of what is not given.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="Print the reference of adapters instead, and write nothing.")
+    ] = False,
 ) -> None:
     """Write an adapter with every call that the capabilities need, a test, kvproof.toml and a CI workflow.
 
     On a terminal it asks for what is not given.
     """
     with error_boundary():
+        if reference:
+            from kvproof.check.protocol.reference import page
+
+            print(page(), end="")
+            return
         asks = sys.stdin.isatty() and not yes
         default = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._") or "manager"
         if name is None:

@@ -7,6 +7,7 @@ import typer
 
 from kvproof.check.cli.options import SeedOption, settled_seed
 from kvproof.check.runs.errors import UsageError, error_boundary
+from kvproof.spec.verdict import Exit
 
 DEFAULT_FILE = Path("recording.jsonl")
 NUM_STEPS_MAX = 10**9
@@ -46,8 +47,8 @@ def record(
     Give a command after --. Every Python process that it starts records each block manager of vLLM V0, vLLM V1 or
     kvproof that it creates, from its creation. The first manager is recorded to FILE, the second to FILE-2, and so on;
     a number that a file has already is left out. kvproof must be installed in that Python. The exit code is that of the
-    command. Two lines in your own process do the same without environment variables: `from kvproof.check.recording
-    import record`, `record(manager, FILE)`.
+    command, but 5 if the command succeeds and nothing was recorded. Two lines in your own process do the same without
+    environment variables: `from kvproof.check.recording import record`, `record(manager, FILE)`.
 
     With --subject, one of kvproof's own subjects is driven in this process, with a configuration drawn from the seed.
     This makes an example, and serves as a check in a CI.
@@ -93,6 +94,7 @@ def _recorded_command(command: list[str], out: Path, shows_pool: bool, digest_ke
         say(console, f"recorded: {', '.join(str(path) for path in written)}; judge with: kvproof validate {names}")
     else:
         say(console, "nothing was recorded: no Python process of the command created a block manager")
+        code = code or Exit.NOTHING_CHECKED
     return code if code >= 0 else 128 - code
 
 

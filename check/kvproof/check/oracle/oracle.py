@@ -18,7 +18,7 @@ from kvproof.check.oracle.firing import is_large, num_entries_max, num_seqs_max
 from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.refinement import Explainer, impossible_hit
 from kvproof.check.oracle.subject_calls import ObservedSubject, SubjectCalls
-from kvproof.check.protocol.adapter_check import check_observation
+from kvproof.check.protocol.adapter_check import check_new, check_observation
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import (
     KINDS,
@@ -70,6 +70,7 @@ class Oracle(SubjectCalls):
         self._open()
         first = self.call("total-calls", "observe")
         check_observation(first, len(config.kv_groups), config.num_gpu_blocks + config.num_host_blocks)
+        check_new(first, config.num_gpu_blocks)
         self.explainer = Explainer(config, first, self.identities, self.coverage, num_flights)
         self.worker, self.state = self.explainer.worker, self.explainer.state
         can_judge_order = judges_eviction_order and config.caching and 1 not in config.windows and not is_large(config)

@@ -122,6 +122,14 @@ def check_observation(observed: Any, num_groups: int, num_blocks: int | None = N
             raise AdapterError(f"{text}; it has {len(observed.refs)}", "refcounts")
 
 
+def check_new(observed: Observation, num_gpu_blocks: int) -> None:
+    """Raise AdapterError if a new manager counts host blocks as free, and lists only GPU blocks as free."""
+    gpu, host = observed.free
+    if host > 0 and observed.free_ids and len(observed.free_ids) == gpu and max(observed.free_ids) < num_gpu_blocks:
+        text = f"free_ids must have the ids of the {host} free host blocks too, which begin at {num_gpu_blocks}"
+        raise AdapterError(f"{text}; it has {gpu} ids of GPU blocks", "free_ids")
+
+
 def _check_ids(what: str, ids: Any, call: str) -> None:
     if not isinstance(ids, list) or any(type(x) is not int for x in ids):
         raise AdapterError(f"{what} must be a list of ints; it is {short(ids)}", call)

@@ -66,7 +66,7 @@ INSTEAD = {
 
 
 MODULES = re.compile(r"kvproof\.[\w.]+\.|collections\.abc\.|typing\.")  # in the text of a signature
-HELP = "`kvproof init` writes an adapter with every call; docs/adapter-reference.md describes them."
+HELP = "`kvproof init` writes an adapter with every call; `kvproof init --reference` describes them."
 
 
 def signature_of(name: str) -> str:
@@ -160,6 +160,8 @@ class ManagerAdapter:
         self._group_of: dict[int, int] = {}
         self._admitted: set[int] = set()
         self.manager = self.make(config)
+        if self.manager is None:
+            raise AdapterError("make must return the new manager; it returned None", "make")
 
     def _require_complete(self) -> None:
         """Raise AdapterError unless the adapter defines each call that its capabilities need."""

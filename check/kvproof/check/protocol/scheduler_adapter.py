@@ -121,6 +121,8 @@ class SchedulerAdapter:
         self.ends = {}
         self._leaving: list[int] = []  # aborted, and not cancelled yet
         self.scheduler = self.make(config)
+        if self.scheduler is None:
+            raise AdapterError("make must return the new scheduler; it returned None", "make")
 
     def _require_complete(self) -> None:
         can, mine = self.capabilities, type(self)

@@ -48,7 +48,7 @@ class Short(BuiltIn):
 def test_lookahead_slots_that_were_promised_and_not_given_are_refuted() -> None:
     operations: list[Operation] = [("new", 1, (1,), (0,)), ("admit", 1, 1), ("run", 1), ("sample", 1, (0,))]
     found = run(Short(), Config(block_size=2, lookahead=3), [*operations, ("append", 1)])
-    assert (found.property, found.text) == ("admission-sound", "append(1): 2 slots for 2 tokens and 3 beyond")
+    assert (found.property, found.text) == ("admission-sound", "reserve(1, 1): 2 slots for 2 tokens and 3 beyond")
 
 
 class RoundingDown(BuiltIn):

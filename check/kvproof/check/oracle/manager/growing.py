@@ -30,12 +30,16 @@ class Growing(ManagerBase):
         self._enter(GROWING)
         seq = self.seqs[seq_id]
         if self._may_append(seq.group):
-            self._reserve(seq, self._chunk_end(seq, seq.computed, num_tokens), f"reserve({seq_id})")
+            self._reserve(seq, self._chunk_end(seq, seq.computed, num_tokens))
         return True
 
-    def _reserve(self, seq: ExpectedSequence, stop: int, context: str) -> None:
-        """Reserve slots up to position `stop`, explain the new tables, and schedule the tokens."""
+    def _reserve(self, seq: ExpectedSequence, stop: int, call: str = "") -> None:
+        """Reserve slots up to position `stop`, explain the new tables, and schedule the tokens.
+
+        call: as a recording names it; by default as the protocol does.
+        """
         before, start = self.explainer.observed, seq.computed
+        context = call or f"reserve({seq.id}, {stop - start})"
         result = self.call("admission-sound", "reserve", seq.id, stop - start)
         check_answer("reserve", result, Reserved, Refused)
         if isinstance(result, Refused):
@@ -112,7 +116,7 @@ class Growing(ManagerBase):
 
     def _append_all(self, group: Group) -> None:
         for seq in group.members:
-            self._reserve(seq, len(seq.tokens), f"append({seq.id})")
+            self._reserve(seq, len(seq.tokens))
 
     def op_fork(self, parent_id: int, child_id: int) -> bool:
         """A running sequence gets a child that shares every block."""
