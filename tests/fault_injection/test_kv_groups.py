@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import product
+from math import lcm
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.oracle.replay import finding_of as run_on
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.manager import NULL_BLOCK, Scheduled
+from kvproof.check.protocol.manager import NULL_BLOCK, Scheduled, common_block_size
 from kvproof.check.runs.replay import replay
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.shrinking import shrink
@@ -26,6 +27,7 @@ from kvproof.spec.trace import Operation
 
 NUM_OPERATIONS = 6_000
 SHORTEN_SECONDS_MAX = 60.0
+LENGTH_MAX = 1 << 20  # tokens of a sequence
 
 
 class NoRoom(Exception):
@@ -33,10 +35,17 @@ class NoRoom(Exception):
 
 
 class HybridManager:
-    """Tables of each sequence, one for each KV group, over one pool. windows: as in `Config.windows`."""
+    """Tables of each sequence, one for each KV group, over one pool.
 
-    def __init__(self, num_blocks: int, block_size: int, windows: tuple[int, ...], caching: bool) -> None:
-        self.block_size, self.windows, self.caching = block_size, windows, caching
+    sizes: tokens of a block of each group. windows: as in `Config.windows`. states: the groups of which a block holds
+    the state after a prefix, so that a step leaves one block for all that it computes.
+    """
+
+    def __init__(
+        self, num_blocks: int, sizes: tuple[int, ...], windows: tuple[int, ...], caching: bool, states: set[int]
+    ) -> None:
+        self.sizes, self.windows, self.caching, self.states = sizes, windows, caching, states
+        self.common = lcm(*sizes)
         self.refs = [0] * num_blocks
         self.free_ids = list(range(num_blocks))  # the next to be taken first, cached or not
         self.tables: dict[int, list[list[int]]] = {}
@@ -45,49 +54,59 @@ class HybridManager:
         self.key_of: dict[int, Any] = {}
 
     def key(self, group: int, tokens: list[int], index: int) -> Any:
-        return group, tuple(tokens[: (index + 1) * self.block_size])
+        return group, tuple(tokens[: (index + 1) * self.sizes[group]])
 
-    def first_read(self, window: int, num_done: int) -> int:
+    def first_read(self, group: int, num_done: int) -> int:
+        window, size = self.windows[group], self.sizes[group]
         if window < 0:
-            return num_done // -window * -window // self.block_size
-        return max(0, num_done - window + 1) // self.block_size if window else 0
+            return num_done // -window * -window // size
+        return max(0, num_done - window + 1) // size if window else 0
 
     def num_found(self, tokens: list[int]) -> int:
-        """Blocks of the longest prefix that every group has, as far back as it reads; a token is left to compute."""
-        for num in range((len(tokens) - 1) // self.block_size, 0, -1):
+        """Tokens of the longest prefix that every group has, as far back as it reads; a token is left to compute."""
+        for num in range((len(tokens) - 1) // self.common * self.common, 0, -self.common):
             if all(
                 self.key(group, tokens, index) in self.cached
-                for group, window in enumerate(self.windows)
-                for index in range(self.first_read(window, num * self.block_size), num)
+                for group, size in enumerate(self.sizes)
+                for index in range(self.first_read(group, num), num // size)
             ):
                 return num
         return 0
 
+    def ends(self, num_tokens: int) -> list[int]:
+        """How many entries the table of each group has for so many tokens."""
+        return [-(-num_tokens // size) for size in self.sizes]
+
     def allocate(self, seq: int, tokens: list[int]) -> int:
         num_found = self.num_found(tokens) if self.caching else 0
-        tables = []
-        for group, window in enumerate(self.windows):
-            first = self.first_read(window, num_found * self.block_size)
-            found = [self.cached.get(self.key(group, tokens, index)) for index in range(first, num_found)]
+        tables, ends = [], self.ends(len(tokens))
+        for group, size in enumerate(self.sizes):
+            first = self.first_read(group, num_found)
+            found = [self.cached.get(self.key(group, tokens, index)) for index in range(first, num_found // size)]
             tables.append([NULL_BLOCK] * first + [block for block in found if block is not None])
-        self.num_entries = -(-len(tokens) // self.block_size)
-        num_new = sum(self.num_entries - len(table) for table in tables)
+        self.pass_over(tables, ends)
+        num_new = sum(end - len(table) for end, table in zip(ends, tables, strict=True))
         if num_new + sum(block in self.free_ids for table in tables for block in table) > len(self.free_ids):
             raise NoRoom
-        for do, table in product((self.touch, self.fill), tables):
-            do(table)
-        self.tables[seq], self.num_done[seq] = tables, num_found * self.block_size
-        return self.num_done[seq]
+        for do, (end, table) in product((self.touch, self.fill), zip(ends, tables, strict=True)):
+            do(table, end)
+        self.tables[seq], self.num_done[seq] = tables, num_found
+        return num_found
 
-    def touch(self, table: list[int]) -> None:
+    def pass_over(self, tables: list[list[int]], ends: list[int]) -> None:
+        """A step leaves its last state only."""
+        for group in self.states:
+            tables[group] += [NULL_BLOCK] * (ends[group] - 1 - len(tables[group]))
+
+    def touch(self, table: list[int], end: int) -> None:
         for block in table:
             if block != NULL_BLOCK:
                 self.refs[block] += 1
                 if block in self.free_ids:
                     self.free_ids.remove(block)
 
-    def fill(self, table: list[int]) -> None:
-        while len(table) < self.num_entries:
+    def fill(self, table: list[int], end: int) -> None:
+        while len(table) < end:
             block = self.free_ids.pop(0)
             self.cached.pop(self.key_of.pop(block, None), None)
             self.refs[block] = 1
@@ -95,20 +114,21 @@ class HybridManager:
 
     def append(self, seq: int, num_tokens: int) -> None:
         tables, num_done = self.tables[seq], self.num_done[seq]
-        for table, window in zip(tables, self.windows, strict=True):
-            for index in range(self.first_read(window, num_done)):
+        for group, table in enumerate(tables):
+            for index in range(self.first_read(group, num_done)):
                 self.drop(table[index])
                 table[index] = NULL_BLOCK
-        self.num_entries = max(len(tables[0]), -(-(num_done + num_tokens) // self.block_size))
-        if (self.num_entries - len(tables[0])) * len(tables) > len(self.free_ids):
+        ends = [max(len(table), end) for table, end in zip(tables, self.ends(num_done + num_tokens), strict=True)]
+        if sum(end - len(table) for end, table in zip(ends, tables, strict=True)) > len(self.free_ids):
             raise NoRoom
-        for table in tables:
-            self.fill(table)
+        self.pass_over(tables, ends)
+        for end, table in zip(ends, tables, strict=True):
+            self.fill(table, end)
 
     def computed(self, seq: int, tokens: list[int], stop: int) -> None:
         self.num_done[seq] = stop
         for group, table in enumerate(self.tables[seq]):
-            for index, block in enumerate(table[: stop // self.block_size]):
+            for index, block in enumerate(table[: stop // self.sizes[group]]):
                 key = self.key(group, tokens, index)
                 if block != NULL_BLOCK and self.caching and key not in self.cached and block not in self.key_of:
                     self.cached[key], self.key_of[block] = block, key
@@ -117,6 +137,14 @@ class HybridManager:
         for table in self.tables.pop(seq):
             for block in table:
                 self.drop(block)
+
+    def moved(self, table: list[int]) -> list[int]:
+        """The table, with another block in the place of each."""
+        new = [self.free_ids.pop(0) if self.free_ids else block for block in table]
+        for old, block in zip(table, new, strict=True):
+            self.refs[block] += block != old
+            self.drop(old if block != old else NULL_BLOCK)
+        return new
 
     def drop(self, block: int) -> None:
         if block != NULL_BLOCK:
@@ -137,17 +165,21 @@ class Adapter(ManagerAdapter):
         local_attention=True,
         chunked=True,
         kv_groups=True,
+        block_sizes=True,
+        states=True,
         window_drop_when_refused=True,
     )
     refusals = (NoRoom,)
     manager: HybridManager
 
     def make(self, config: Config) -> HybridManager:
-        return HybridManager(config.num_gpu_blocks, config.block_size, config.windows, config.caching)
+        in_place = {group for group, layout in enumerate(config.layouts) if layout.is_in_place}
+        sizes = tuple(LENGTH_MAX if group in in_place else size for group, size in enumerate(config.block_sizes))
+        states = {group for group, layout in enumerate(config.layouts) if layout.is_state}
+        return HybridManager(config.num_gpu_blocks, sizes, config.windows, config.caching, states - in_place)
 
     def hits(self, group: int) -> int:
-        tokens = self.tokens[self.groups[group][0]]
-        return self.manager.num_found(tokens) * self.config.block_size
+        return self.manager.num_found(self.tokens[self.groups[group][0]])
 
     def allocate(self, seq: int, tokens: list[int]) -> int:
         return self.manager.allocate(seq, tokens)
@@ -174,6 +206,9 @@ class Adapter(ManagerAdapter):
 
 HYBRID = {"kv_groups": ("full", "window"), "window": 3, "block_size": 2, "num_gpu_blocks": 12}
 CACHED = {"caching": True, "chunked": False}
+SIZES = {"kv_groups": ("window:2", "full:4"), "block_size": 4}
+STATES = {"kv_groups": ("full", "state"), "window": None} | CACHED
+STATES_IN_PLACE = {"kv_groups": ("full", "state"), "window": None, "caching": False}
 LOCAL = {"kv_groups": ("full", "local"), "window": None, "local_chunk": 3}  # a chunk that ends within a block
 
 
@@ -195,14 +230,14 @@ FAULTS = (
         "the window frees a block too early",
         "first_read",
         "num_done - window + 1)",
-        "num_done - window + 1 + self.block_size)",
+        "num_done - window + 1 + size)",
         {"window-kept"},
     ),
     Fault(
         "the hit is that of the first group",
         "num_found",
-        "enumerate(self.windows)",
-        "enumerate(self.windows[:1])",
+        "enumerate(self.sizes)",
+        "enumerate(self.sizes[:1])",
         {"hit-computed", "sharing-equal"},  # the entry found too many is empty, or another's
         CACHED,
     ),
@@ -223,30 +258,30 @@ FAULTS = (
     Fault(
         "one group takes blocks before another has touched its hits",
         "allocate",
-        "for do, table in product((self.touch, self.fill), tables):",
-        "for table, do in product(tables, (self.touch, self.fill)):",
+        "for do, (end, table) in product((self.touch, self.fill), zip(ends, tables, strict=True)):",
+        "for (end, table), do in product(zip(ends, tables, strict=True), (self.touch, self.fill)):",
         {"no-use-after-free", "hit-computed"},
         CACHED | {"num_gpu_blocks": 8},
     ),
     Fault(
         "the second group gets no room",
         "append",
-        "* len(tables) > len",
-        "> len",
+        "zip(ends, tables, strict=True)) > len",
+        "zip(ends, tables[:1], strict=False)) > len",
         {"admission-sound"},
     ),
     Fault(
         "a chunk is left one block early",
         "first_read",
-        "* -window // self.block_size",
-        "* -window // self.block_size + num_done // -window",
+        "* -window // size",
+        "* -window // size + num_done // -window",
         {"window-kept"},
         LOCAL,
     ),
     Fault(
         "a chunk is never left",
         "first_read",
-        "return num_done // -window * -window // self.block_size",
+        "return num_done // -window * -window // size",
         "return 0",
         {"window-kept"},
         LOCAL,
@@ -254,8 +289,8 @@ FAULTS = (
     Fault(
         "a hit needs no block of the chunk",
         "num_found",
-        "range(self.first_read(window, num * self.block_size), num)",
-        "range(self.first_read(window, num * self.block_size) if window >= 0 else num, num)",
+        "range(self.first_read(group, num), num // size)",
+        "range(self.first_read(group, num) if self.windows[group] >= 0 else num // size, num // size)",
         {"hit-computed", "sharing-equal", "window-kept"},
         LOCAL | CACHED,
     ),
@@ -265,6 +300,62 @@ FAULTS = (
         "if window else 0",
         "if not window else 0",
         {"window-kept"},
+    ),
+    Fault(
+        "a hit ends where one group has no boundary",
+        "num_found",
+        "(len(tokens) - 1) // self.common * self.common, 0, -self.common",
+        "(len(tokens) - 1) // min(self.sizes) * min(self.sizes), 0, -min(self.sizes)",
+        {"hit-computed"},
+        SIZES | CACHED,
+    ),
+    Fault(
+        "every group gets the entries of the largest blocks",
+        "ends",
+        "num_tokens // size)",
+        "num_tokens // self.common)",
+        {"admission-sound", "read-back"},
+        SIZES,
+    ),
+    Fault(
+        "a window is left in blocks of the other group",
+        "first_read",
+        "num_done - window + 1) // size",
+        "num_done - window + 1) // min(self.sizes)",
+        {"window-kept", "total-calls", "admission-sound"},
+        SIZES | {"kv_groups": ("full:2", "window:4")},
+    ),
+    Fault(
+        "a state is found under the boundary before its own",
+        "key",
+        "(index + 1)",
+        "(index + 1 - (group in self.states))",
+        {"hit-computed", "sharing-equal"},
+        STATES,
+    ),
+    Fault(
+        "a state is given up before the next token has read it",
+        "first_read",
+        "num_done - window + 1)",
+        "num_done - window + 2)",
+        {"window-kept"},
+        STATES,
+    ),
+    Fault(
+        "a step leaves its first state",
+        "pass_over",
+        "tables[group] += [NULL_BLOCK] * (ends[group] - 1 - len(tables[group]))",
+        "ends[group] = min(ends[group], len(tables[group]) + 1)",
+        {"admission-sound", "read-back"},
+        STATES,
+    ),
+    Fault(
+        "the state of a sequence moves to another block",
+        "append",
+        "ends = [max(",
+        "tables[-1][:] = self.moved(tables[-1])\n        ends = [max(",
+        {"frame-kept", "cow-copied"},
+        STATES_IN_PLACE,
     ),
 )
 
@@ -293,10 +384,22 @@ def test_the_right_manager_with_local_attention_is_not_refuted(chunk: int) -> No
     assert {"local attention left an entry", "pool full", "hit", "hit past a window", "evict"} <= done.coverage.keys()
 
 
-@pytest.mark.parametrize("groups", [("full", "window"), ("window", "full"), ("full", "window", "window"), ("full",)])
+@pytest.mark.parametrize(
+    "groups",
+    [
+        ("full", "window"),
+        ("window", "full"),
+        ("full", "window", "window"),
+        ("full",),
+        ("full:2", "window:1"),
+        ("full", "window", "state"),
+    ],
+)
 @pytest.mark.parametrize("caching", [False, True], ids=["no-cache", "cache"])
 def test_the_right_manager_is_not_refuted(groups: tuple[str, ...], caching: bool) -> None:
-    fixed = HYBRID | {"kv_groups": groups, "caching": caching, "num_gpu_blocks": 6 * len(groups)}
+    size = common_block_size(groups, 2)
+    fixed = HYBRID | {"kv_groups": groups, "caching": caching, "num_gpu_blocks": 6 * len(groups), "block_size": size}
+    fixed["chunked"] = "state" not in ",".join(groups)  # this manager may pass over states from boundaries only
     done = walk(MANAGERS, Adapter(), 2, max_operations=NUM_OPERATIONS, seconds=float("inf"), fixed=fixed)
     assert (done.finding, done.num_operations) == (None, NUM_OPERATIONS)
     wanted = {"slide", "pool full", "admitted", *({"hit", "hit past a window", "evict"} if caching else ())}

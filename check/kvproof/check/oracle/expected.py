@@ -3,12 +3,18 @@
 A sequence has a table in each KV group of its manager. What belongs to one table (the identities that its blocks hold,
 how far back its layers read, its number in the state of the specification) is kept in a *part*. The sequence itself is
 its part in the first group, so with one group there is one object.
+
+Lengths of a sequence are in tokens. A part translates them to slots of its table (`kvproof.spec.text.kv_groups`).
 """
 
+from bisect import bisect_left
 from enum import Enum
 
 from kvproof.spec.text.identity import Identities, Image, Key, item_at
+from kvproof.spec.text.kv_groups import Layout
 from kvproof.spec.text.state import NONE
+
+PLAIN = Layout(1, 1)
 
 
 class Status(Enum):
@@ -33,26 +39,41 @@ class ExpectedSequence:
         "images",
         "is_busy",
         "is_encoder",
+        "is_plain",
         "key",
         "kv_group",
         "last",
+        "layout",
+        "left_out",
         "num_prompt",
         "observed_table",
         "parts",
         "slot",
         "status",
         "tokens",
+        "whole",
         "window",
     )
 
     def __init__(
-        self, seq_id: int, group: "Group", key: Key, images: tuple[Image, ...], root: int, window: int = 0
+        self,
+        seq_id: int,
+        group: "Group",
+        key: Key,
+        images: tuple[Image, ...],
+        root: int,
+        window: int = 0,
+        layout: Layout = PLAIN,
     ) -> None:
+        """window: in tokens."""
         self.id, self.group, self.key, self.images = seq_id, group, key, images
-        self.kv_group, self.window = 0, window
+        self.kv_group, self.window, self.layout = 0, layout.window(window), layout
+        self.is_plain = layout.is_plain  # a slot is a token
         self.parts: tuple[ExpectedSequence, ...] = (self,)
         self.tokens: list[int] = []
-        self.identities: list[int] = []
+        self.whole: list[int] = []  # the identity of each slot, if no entry is left out
+        self.identities = self.whole  # without those of the entries that are left out
+        self.left_out: list[int] = []  # entries of the table that never get a block, in order
         self.last = root  # the identity of the last position, or the root
         self.num_prompt = 0
         self.computed = 0  # positions with KV, those of the scheduled step included
@@ -63,9 +84,9 @@ class ExpectedSequence:
         self.slot = NONE  # its number in the state of the specification
         self.observed_table: list[int] = []  # the table as last observed
 
-    def add_part(self, root: int, window: int) -> None:
+    def add_part(self, root: int, window: int, layout: Layout = PLAIN) -> None:
         """The sequence has a table in one more KV group."""
-        part = ExpectedSequence(self.id, self.group, self.key, self.images, root, window)
+        part = ExpectedSequence(self.id, self.group, self.key, self.images, root, window, layout)
         part.kv_group, part.tokens = len(self.parts), self.tokens
         self.parts = (*self.parts, part)
 
@@ -84,13 +105,61 @@ class ExpectedSequence:
         """Tokens that no step has computed or is scheduled to compute."""
         return len(self.tokens) - self.computed
 
+    def at(self, num_tokens: int) -> int:
+        """How many slots of this part the first tokens take."""
+        if self.is_plain and not self.left_out:
+            return num_tokens
+        num_left_out = bisect_left(self.left_out, num_tokens // self.layout.num_tokens)
+        return self.layout.slots(num_tokens) - num_left_out * self.layout.num_slots
+
+    def entries_found(self, num_tokens: int, num_dropped: int) -> range:
+        """How many entries of this part have to be found for a hit of so many tokens: each number of the range.
+
+        num_dropped: entries after the hit that are found as well, and dropped. Draft models have no states.
+        """
+        num_entries = num_tokens // self.layout.num_tokens
+        return range(num_entries, num_entries + 1 + (0 if self.layout.is_state else num_dropped))
+
+    def leave_out(self, table: list[int], num_explained: int, null: int) -> list[int]:
+        """The table without the entries that never get a block: of those that are new, the null ones.
+
+        num_explained: entries at the beginning of the table that were there before, or were hit.
+        """
+        if not self.layout.leaves_out:
+            return table
+        new = [index for index in range(num_explained, len(table)) if table[index] == null]
+        if new:
+            self.left_out += new
+            size, left_out = self.layout.num_slots, set(self.left_out)
+            self.identities = [one for at, one in enumerate(self.whole) if at // size not in left_out]
+        return self.without_left_out(table)
+
+    def without_left_out(self, table: list[int]) -> list[int]:
+        """The entries of a table that the specification knows."""
+        left_out = set(self.left_out)
+        return [block for index, block in enumerate(table) if index not in left_out] if left_out else table
+
+    def release(self) -> None:
+        """The sequence gives up this table; the next one begins from its first entry."""
+        self.slot, self.observed_table = NONE, []
+        self.identities, self.left_out = self.whole, []
+
     def grow(self, identities: Identities, token: int) -> None:
         """Append a token."""
-        item = item_at(len(self.tokens), token, self.images)
+        position = len(self.tokens)
+        item = item_at(position, token, self.images)
         self.tokens.append(token)
         for part in self.parts:
             part.last = identities.after(part.last, item)
-            part.identities.append(part.last)
+            if part.is_plain:
+                part.whole.append(part.last)
+                if part.left_out:
+                    part.identities.append(part.last)
+            else:
+                added = part.layout.padded(position, part.last)
+                part.whole += added
+                if part.left_out:
+                    part.identities += added
 
     def drop_last_token(self) -> None:
         """Remove the last token, which no table has yet: its result was dropped."""
@@ -101,12 +170,13 @@ class ExpectedSequence:
 
     def forked(self, child_id: int) -> "ExpectedSequence":
         """A child with the same tokens, computed as far."""
-        child = ExpectedSequence(child_id, self.group, self.key, self.images, self.last, self.window)
+        child = ExpectedSequence(child_id, self.group, self.key, self.images, self.last, layout=self.layout)
         child.tokens = self.tokens[:]
         for part in self.parts[1:]:
-            child.add_part(part.last, part.window)
+            child.add_part(part.last, 0, part.layout)
         for old, new in zip(self.parts, child.parts, strict=True):
-            new.identities = old.identities[:]
+            new.window = old.window
+            new.whole = new.identities = old.whole[:]
         child.num_prompt, child.computed, child.status = self.num_prompt, self.computed, self.status
         return child
 

@@ -76,6 +76,7 @@ class SpecRunner:
         self.free_slots = list(range(num_tables - 1, -1, -1))
         self.copied: list[Pair] = []
         self.num_reserved = 0
+        self.unaligned: set[int] = set()  # cached blocks after the last place of their sequence where a hit may end
         self.maybe_evicted: set[int] = set()  # cached blocks that a prompt got again, perhaps as new ones
         self.coverage = coverage
         self.observed = first

@@ -46,7 +46,9 @@ def _lanes(judge: Oracle, compares: bool, wrong: frozenset[int]) -> Iterator[Lan
     for seq in judge.seqs.values():
         for part in seq.parts:
             status = f"{seq.status.value}{', encoder' if seq.is_encoder else ''}"
-            theirs = _observed_table(observed.get(seq.id), part, judge) if compares else None
+            theirs = None
+            if compares:
+                theirs = part.without_left_out(_observed_table(observed.get(seq.id), part, judge))
             yield Lane(part.name, status, tuple(_entries(judge, part.slot, theirs, wrong)))
     for seq_id, tables in observed.items():
         if seq_id not in judge.seqs and any(tables):

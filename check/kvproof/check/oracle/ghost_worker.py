@@ -72,7 +72,7 @@ class Worker:
         size, found = self.block_size, set[int]()
         for seq, start, _ in self.writes:
             for part in seq.parts:
-                found.update(part.observed_table[start // size :])
+                found.update(part.observed_table[part.layout.slots(start) // size :])
         found.discard(NULL_BLOCK)
         return found
 
@@ -91,14 +91,16 @@ class Worker:
         self.fresh.clear()
         for seq, start, stop in self.writes:
             for part in seq.parts:
-                self._write(part, start, stop, part.identities)
-                if lookahead and not seq.is_encoder:
-                    first = max(stop, len(seq.tokens))
-                    last = min(stop + lookahead, len(part.observed_table) * self.block_size)
+                slots_of = part.layout.slots
+                self._write(part, slots_of(start), slots_of(stop), part.whole)
+                if lookahead and not seq.is_encoder and not part.layout.is_state:
+                    first = slots_of(max(stop, len(seq.tokens)))
+                    last = min(slots_of(stop + lookahead), len(part.observed_table) * self.block_size)
                     self._write(part, first, last, None)
         self.writes.clear()
 
     def _write(self, seq: ExpectedSequence, start: int, stop: int, values: list[int] | None) -> None:
+        """Write these slots of the table of a part; without values, junk."""
         size, table = self.block_size, seq.observed_table
         while start < stop:
             index, slot = divmod(start, size)

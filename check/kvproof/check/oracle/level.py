@@ -35,7 +35,6 @@ from kvproof.check.protocol.adapter_check import MANAGER_CALLS, RequiredCalls, c
 from kvproof.check.protocol.features import Setting
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import (
-    KINDS,
     Admitted,
     Capabilities,
     Config,
@@ -44,6 +43,7 @@ from kvproof.check.protocol.manager import (
     Reserved,
     Scheduled,
     Unsupported,
+    fault_of_kv_groups,
 )
 from kvproof.check.protocol.manager_operations import ManagerOperation
 from kvproof.check.protocol.operations import TypedOperation
@@ -398,8 +398,8 @@ def require_possible(config: Config) -> None:
             raise ValueError(f"{setting.field} is at least {setting.least}; {value} was given")
     if not 0 <= config.watermark <= 1:
         raise ValueError(f"watermark is a fraction of the GPU blocks, 0 to 1; {config.watermark} was given")
-    if not config.kv_groups or not set(config.kv_groups) <= set(KINDS):
-        raise ValueError(f"kv_groups are of {' or '.join(KINDS)}; {', '.join(config.kv_groups)} was given")
+    if fault := fault_of_kv_groups(config):
+        raise ValueError(fault)
 
 
 def settings_of(config: Config) -> tuple[Setting, ...]:

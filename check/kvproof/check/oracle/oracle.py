@@ -12,6 +12,7 @@ last such comparison with a judge that is not sparse, which names the operation 
 
 from collections import Counter
 from collections.abc import Sequence
+from math import lcm
 
 from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.firing import is_large, num_entries_max, num_seqs_max
@@ -21,13 +22,13 @@ from kvproof.check.oracle.subject_calls import ObservedSubject, SubjectCalls
 from kvproof.check.protocol.adapter_check import check_new, check_observation
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import (
-    KINDS,
     LOCAL,
     WINDOW,
     Capabilities,
     Config,
     Observation,
     Unsupported,
+    fault_of_kv_groups,
 )
 from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities, Image, Key
@@ -60,10 +61,10 @@ class Oracle(SubjectCalls):
         self.seqs: dict[int, ExpectedSequence] = {}
         self.now = 0
         self.is_sparse, self.num_lookups = False, 0
-        self.leaves_entries = config.leaves_entries
+        self.leaves_entries, self.layouts = config.leaves_entries, config.layouts
         # Tokens of a prompt, and of what is sampled
         self.num_seqs_max = num_seqs_max(config)
-        self.num_tokens_max = (num_entries_max(config) - SPARE_ENTRIES) * config.block_size
+        self.num_tokens_max = (num_entries_max(config) - SPARE_ENTRIES) * min(config.block_sizes)
         self.coverage: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
         self.answer = ""  # of the last operation, for people
@@ -73,7 +74,10 @@ class Oracle(SubjectCalls):
         check_new(first, config.num_gpu_blocks)
         self.explainer = Explainer(config, first, self.identities, self.coverage, num_flights)
         self.worker, self.state = self.explainer.worker, self.explainer.state
-        can_judge_order = judges_eviction_order and config.caching and 1 not in config.windows and not is_large(config)
+        # Of blocks of several sizes, and of states, not all that could be found is cached
+        self.has_one_size = len({*config.block_sizes}) == 1
+        has_order = config.caching and 1 not in config.windows and self.has_one_size and not config.has_states
+        can_judge_order = judges_eviction_order and has_order and not is_large(config)
         if can_judge_order and self.capabilities.eviction:
             self.explainer.watch_eviction_order(self.capabilities.eviction)
         self.explainer.compare_pool("open", self.is_at_rest)
@@ -159,13 +163,13 @@ class Oracle(SubjectCalls):
 
     def num_blocks_needed(self, group: Group, lookahead: int) -> int:
         """Blocks that a group needs if it shares none with other groups. Waiting members have one table together."""
-        blocks_needed, num_tables = self.explainer.machine.function("blocks_needed"), len(self.config.kv_groups)
         is_waiting = group.members[0].status is Status.WAITING
         members = group.members[:1] if is_waiting else group.members
-        needed: int = sum([blocks_needed(len(seq.tokens), lookahead, num_tables) for seq in members])
+        lengths = [len(seq.tokens) + lookahead for seq in members]
+        needed = sum([layout.entries(length) for layout in self.layouts for length in lengths])
         if self.capabilities.ring_window and self.config.window:
             needed = min(needed, len(members) * self.explainer.machine.function("blocks_of_ring")(self.config.window))
-        return needed + (blocks_needed(len(group.encoder.tokens), 0, 1) if group.encoder else 0)
+        return needed + (self.explainer.blocks_for(len(group.encoder.tokens)) if group.encoder else 0)
 
     def num_blocks_kept(self, group: Group) -> int:
         """Blocks of the GPU that the group can never get: reserved ones and the null block."""
@@ -194,10 +198,10 @@ class Oracle(SubjectCalls):
         self, seq_id: int, group: Group, key: Key, images: tuple[Image, ...], tokens: Sequence[int]
     ) -> ExpectedSequence:
         """Expect a waiting sequence with this prompt, with a table in each KV group once it runs."""
-        window, *further = self.config.windows
-        seq = ExpectedSequence(seq_id, group, key, images, self.identities.root(key), window)
+        (window, *further), layouts = self.config.windows, self.layouts
+        seq = ExpectedSequence(seq_id, group, key, images, self.identities.root(key), window, layouts[0])
         for number, window in enumerate(further, 1):
-            seq.add_part(self.identities.root(key, number), window)
+            seq.add_part(self.identities.root(key, number), window, layouts[number])
         for token in tokens:
             seq.grow(self.identities, token)
         seq.num_prompt = len(tokens)
@@ -221,12 +225,14 @@ class Oracle(SubjectCalls):
             self.state, range(self.config.num_gpu_blocks), self.capabilities.same_step_hits
         )
         for part in seq.parts:
-            entry = operations.entry_not_hittable(hittable, size, part.identities, hit // size, part.window)
+            num_tokens = part.layout.num_tokens
+            entry = operations.entry_not_hittable(hittable, size, part.whole, hit // num_tokens, part.window)
             if entry is not None:
+                what = "the state of" if part.layout.is_state else f"tokens {entry * num_tokens} to"
                 raise Finding(
                     "hit-computed",
-                    f"a hit of $observed tokens, but no computed block holds tokens {entry * size} to "
-                    f"{(entry + 1) * size - 1} of $sequence",
+                    f"a hit of $observed tokens, but no computed block holds {what} {(entry + 1) * num_tokens - 1} "
+                    "of $sequence",
                     call=context,
                     observed=hit,
                     sequence=part.name,
@@ -243,25 +249,29 @@ class Oracle(SubjectCalls):
         """Compare a hit with the longest one: a miss is slow, and a fault if the subject declares that it loses less.
 
         At least one token of a prompt is computed, so a hit of the last block of a prompt is not missed, unless the
-        subject declares that it finds whole prompts. With a window
-        of one token nothing before a token is read, so that there is nothing to find. With drafting the last block of
-        a hit is dropped.
+        subject declares that it finds whole prompts. With a window of one token nothing before a token is read, so that
+        there is nothing to find. With drafting the last block of a hit is dropped; if the groups have blocks of
+        different sizes, each may drop one of its own, and what is left is rounded down to a common boundary, which all
+        of them must have: how much that costs is not judged.
         """
         size, declared = self.config.block_size, self.capabilities.lost_hits
         num_hit, num_dropped = hit // size, int(self.config.drafting)
         longest = (len(seq.tokens) - (not self.capabilities.hits_whole_prompts)) // size - num_dropped
         if num_hit >= longest or not self.config.caching or 1 in self.config.windows or self.leaves_out_lookup():
             return
-        cached = [b for b in range(self.config.num_gpu_blocks) if b not in self.explainer.maybe_evicted]
+        unsure, unaligned = self.explainer.maybe_evicted, self.explainer.unaligned
+        cached = [b for b in range(self.config.num_gpu_blocks) if b not in unsure and b not in unaligned]
         hittable = operations.hittable_identities(self.state, cached, False)
         while longest > num_hit and any(
-            operations.entry_not_hittable(hittable, size, part.identities, num_entries, part.window) is not None
+            operations.entry_not_hittable(hittable, size, part.whole, num_entries, part.window) is not None
             for part in seq.parts
-            for num_entries in range(longest, longest + num_dropped + 1)
+            for num_entries in part.entries_found(longest * size, num_dropped)
         ):
             longest -= 1
         if longest > num_hit:
             self.notes["hit-complete"] += 1
+        if num_dropped and not self.has_one_size:
+            return
         if declared is not None and longest - num_hit > declared:
             raise Finding(
                 "hit-found",
@@ -286,14 +296,16 @@ class Oracle(SubjectCalls):
                 continue
             slot = part.slot
             held = state.num_blocks[slot] - state.first[slot]
-            bound = entries_in_window(num_done, state.num_blocks[slot] * self.config.block_size, part.window)
+            done = part.at(num_done)
+            bound = entries_in_window(done, state.num_blocks[slot] * self.config.block_size, part.window)
             if self.capabilities.ring_window:
                 bound = min(bound, self.explainer.machine.function("blocks_of_ring")(part.window))
             if (slack := self.capabilities.window_slack) is not None:
-                first = operations.first_entry_read(self.config.block_size, num_done, part.window)
+                first = operations.first_entry_read(self.config.block_size, done, part.window)
                 bound = min(bound, state.num_blocks[slot] - first + slack)
             if held > bound:
-                kind = f"a window of {part.window}" if part.window > 0 else f"attention in chunks of {-part.window}"
+                reach = self.config.windows[part.kv_group]
+                kind = f"a window of {reach}" if reach > 0 else f"attention in chunks of {-reach}"
                 sentence = f"$sequence holds $observed blocks, {kind} $expected"
                 raise Finding("window-kept", sentence, call=context, expected=bound, observed=held, sequence=part.name)
 
@@ -330,7 +342,7 @@ class Oracle(SubjectCalls):
             who = f"the prefix cache holds {where} for $expected"
             property = "cache-content" if property == "read-back" else property
         else:
-            position = self.state.position[reader.slot][block] * self.config.block_size + slot
+            position = self.state.position[reader.slot][block] * reader.layout.num_tokens + slot
             who = f"$sequence reads position {position} ({where})"
         there = {-1: "nothing was written there", -2: "there is junk of a lookahead slot"}.get(found[slot])
         return Finding(
@@ -348,11 +360,17 @@ def check_kv_groups(config: Config, capabilities: Capabilities) -> None:
     """Raise Unsupported for KV groups that the subject does not have, or that no judge can judge."""
     if len(config.kv_groups) > 1 and not capabilities.kv_groups:
         raise Unsupported("the subject has no several KV groups")
-    if not config.kv_groups or not set(config.kv_groups) <= set(KINDS):
-        raise Unsupported(f"KV groups are of {' or '.join(KINDS)}")
-    if len(config.kv_groups) > 1 and (config.window is None) == (WINDOW in config.kv_groups):
+    if fault := fault_of_kv_groups(config):
+        raise Unsupported(f"KV groups: {fault}")
+    if len({*config.block_sizes}) > 1 and not capabilities.block_sizes:
+        raise Unsupported("the subject has no KV groups with blocks of different sizes")
+    if config.has_states and not capabilities.states:
+        raise Unsupported("the subject has no KV groups with states")
+    if config.local_chunk and config.local_chunk % lcm(*config.block_sizes) and len({*config.block_sizes}) > 1:
+        raise Unsupported("chunks of local attention are of whole blocks of every group")
+    if len(config.kv_groups) > 1 and (config.window is None) == (WINDOW in config.kinds):
         raise Unsupported("a window, and KV groups that have it, come together")
-    if len(config.kv_groups) > 1 and (config.local_chunk is None) == (LOCAL in config.kv_groups):
+    if len(config.kv_groups) > 1 and (config.local_chunk is None) == (LOCAL in config.kinds):
         raise Unsupported("chunks of local attention, and KV groups that have them, come together")
     if len(config.kv_groups) == 1 and config.window and config.local_chunk:
         raise Unsupported("a single KV group has a window or local attention, not both")

@@ -78,22 +78,25 @@ class Explainer(SpecRunner):
             sentence = "a hit of $observed tokens, and the cache has no block after them to compute again for the draft"
             raise Finding("hit-computed", sentence, call=context, observed=hit)
         tables = [self.table_of(part, context) for part in seq.parts]
-        for part, table in zip(seq.parts, tables, strict=True):
-            if hit // size > len(table):
+        for number, part in enumerate(seq.parts):
+            table, num_hit = tables[number], hit // part.layout.num_tokens
+            if num_hit > len(table):
                 sentence = "a hit of $observed tokens, and a table of $expected blocks"
                 raise Finding("hit-computed", sentence, call=context, expected=len(table), observed=hit)
             self.take_slot(part)
-            self._hit(part, table, hit // size, context, hits_in_step)
+            tables[number] = table = part.leave_out(table, num_hit, self.machine.null)
+            self._hit(part, table, num_hit, context, hits_in_step and not part.layout.is_state)
         for part, table in zip(seq.parts, tables, strict=True):
             self._take(part, table, caching, context)
             self._compare_table(part, table, context)
-            if self._num_done(part) >= hit:
+            if self._num_done(part) >= part.at(hit):
                 self._widen(part, context)
 
     def _num_found(self, seq: ExpectedSequence, hit: int) -> int:
         """The tokens of a prompt that the cache has, its first `hit` tokens and the block after them considered."""
         state, size = self.state, self.block_size
-        rows = [operations.row_of(part.identities, hit // size, size) for part in seq.parts]
+        parts = [part for part in seq.parts if not part.layout.is_state]  # draft models have no states
+        rows = [operations.row_of(part.whole, hit // part.layout.num_tokens, size) for part in parts]
         gpu = range(self.config.num_gpu_blocks)
         is_found = all(any(operations.holds_content(state, block, row) for block in gpu) for row in rows)
         return hit + size if is_found else hit
@@ -161,7 +164,7 @@ class Explainer(SpecRunner):
         state, changed = self.state, []
         for part in seq.parts:
             old, slot = part.observed_table, part.slot
-            table = self.table_of(part, context)
+            table = part.leave_out(self.table_of(part, context), len(old), self.machine.null)
             num_known = state.num_full[slot] * self.block_size + state.num_filled[slot]
             if table == old and num_known == len(part.identities):
                 continue
@@ -238,7 +241,7 @@ class Explainer(SpecRunner):
         for part in seq.parts:
             self.run(operations.free_sequence(self.state, part.slot), context)
             self.free_slots.append(part.slot)
-            part.slot, part.observed_table = -1, []
+            part.release()
 
     def swapped(
         self, seqs: Sequence[ExpectedSequence], pairs: Sequence[Pair], is_out: bool, context: str
@@ -299,14 +302,14 @@ class Explainer(SpecRunner):
         behind = []
         for seq, start, stop in writes:
             for part in seq.parts:
-                if self._num_done(part) < start:
+                if self._num_done(part) < part.at(start):
                     behind.append((part, start, stop))
                 else:
                     self._computed(part, stop)
         while behind:
             behind.sort(key=lambda write: not self._can_catch_up(write[0], write[1]))
             seq, start, stop = behind.pop(0)
-            program = operations.catch_up(self.state, self.block_size, seq.slot, start - self._num_done(seq))
+            program = operations.catch_up(self.state, self.block_size, seq.slot, seq.at(start) - self._num_done(seq))
             self.run(program, f"run: sequence {seq.id}")
             self._computed(seq, stop)
 
@@ -314,21 +317,34 @@ class Explainer(SpecRunner):
         return self.state.done_full[seq.slot] * self.block_size + self.state.done_filled[seq.slot]
 
     def _can_catch_up(self, seq: ExpectedSequence, start: int) -> bool:
-        state, size = self.state, self.block_size
+        state, size, num_slots = self.state, self.block_size, seq.at(start)
         return all(
-            state.num_written[state.table[seq.slot][index]] >= min(size, start - index * size)
-            for index in range(state.done_full[seq.slot], self.blocks_for(start))
+            state.num_written[state.table[seq.slot][index]] >= min(size, num_slots - index * size)
+            for index in range(state.done_full[seq.slot], self.blocks_for(num_slots))
         )
 
     def _computed(self, seq: ExpectedSequence, stop: int) -> None:
         state, size = self.state, self.block_size
         self._widen(seq, "run")
         before = state.done_full[seq.slot]
-        num_tokens = stop - self._num_done(seq)
+        num_tokens = seq.at(stop) - self._num_done(seq)
         if num_tokens > 0:
             self.run(operations.compute_tokens(state, size, seq.slot, num_tokens), f"run: sequence {seq.id}")
             if self.config.caching and not seq.is_encoder:
                 self.run(operations.mark_computed(state, size, seq.slot, before), f"run: sequence {seq.id}")
+                if seq.layout.num_tokens < seq.layout.num_slots:
+                    self._note_unaligned(seq, stop)
+
+    def _note_unaligned(self, seq: ExpectedSequence, stop: int) -> None:
+        """Remember the computed blocks from which no hit of the sequence is made yet: a hit ends at a common boundary.
+
+        A manager may cache them at once, or when the boundary is reached, so whether it finds them is not judged.
+        """
+        state, slot = self.state, seq.slot
+        last = self.blocks_for(seq.at(stop // self.block_size * self.block_size))
+        for index in range(state.first[slot], state.done_full[slot]):
+            note = self.unaligned.discard if index < last else self.unaligned.add
+            note(state.table[slot][index])
 
     # Refcounts, free lists and counters -----------------------------------------------------------------------------
 

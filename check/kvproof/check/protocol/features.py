@@ -15,11 +15,14 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from kvproof.check.protocol.manager import FULL, LOCAL, WINDOW, Capabilities, Config, PromptKeys, Unsupported
+from kvproof.check.protocol.manager import FULL, LOCAL, STATE, WINDOW, Capabilities, Config, PromptKeys, Unsupported
 
 NUM_BLOCKS_MAX = 16  # of a configuration that is drawn, on each device and for each KV group
 KV_GROUPS = ((FULL, WINDOW), (FULL, WINDOW), (WINDOW, FULL), (FULL, WINDOW, WINDOW), (FULL, FULL))
 LOCAL_SHARE = 0.2  # of the configurations that can have local attention
+STATE_SHARE = 0.2  # of the configurations that can have states
+STATES_ALONE_SHARE = 0.3  # of those with states: without another KV group
+BLOCK_SIZES_SHARE = 0.4  # of the configurations with several KV groups that can have blocks of different sizes
 LOCAL_KV_GROUPS = ((FULL,), (FULL, LOCAL), (LOCAL, FULL), (FULL, LOCAL, LOCAL))
 
 
@@ -93,10 +96,35 @@ class Feature(Setting):
 
 
 def one_or_fewer_kv_groups(groups: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
-    """Each KV group alone, then all but one."""
+    """Each KV group alone, then all but one, then all with blocks of one size; a group alone names no size."""
+    kinds = tuple(group.partition(":")[0] for group in groups)
     if len(groups) > 1:
-        yield from ((group,) for group in groups)
+        yield from ((kind,) for kind in kinds)
         yield from (groups[:at] + groups[at + 1 :] for at in range(len(groups)))
+    if kinds != groups:
+        yield kinds
+
+
+def is_windowed(group: str) -> bool:
+    """Whether an entry of `kv_groups` is one of a sliding window."""
+    return group.startswith(WINDOW)
+
+
+def hybrid_kv_groups(random: Random, drawn: Fields, can: Capabilities, fixed: Fields) -> tuple[str, ...]:
+    """The KV groups that were drawn; in some configurations one of them has states, or blocks of a smaller size."""
+    groups, block_size = list(drawn["kv_groups"]), drawn["block_size"]
+    if drawn["cross"] or drawn["local_chunk"] or (len(groups) == 1 and drawn["window"]):
+        return tuple(groups)
+    if can.states and random.random() < STATE_SHARE:
+        if len(groups) == 1 or groups.count(FULL) > 1:
+            groups[-1:] = [STATE] if random.random() < STATES_ALONE_SHARE else [FULL, STATE]
+        else:
+            groups.append(STATE)
+    smaller = [size for size in range(1, block_size) if block_size % size == 0]
+    if can.block_sizes and len(groups) > 1 and smaller and random.random() < BLOCK_SIZES_SHARE:
+        at = random.randrange(len(groups))
+        groups[at] += f":{random.choice(smaller)}"
+    return tuple(groups)
 
 
 def window_drawn(random: Random, drawn: Fields) -> int:

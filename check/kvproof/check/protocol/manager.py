@@ -24,17 +24,19 @@ Errors. `open` raises `Unsupported` for a configuration that the manager cannot 
 `Refused`. Any other exception, from any call, is a finding about the subject.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum, IntEnum
+from math import lcm
 from typing import Any, NamedTuple, Protocol
 
 from kvproof.spec.text.budgets import PRIORITY
 from kvproof.spec.text.identity import Image, Key
+from kvproof.spec.text.kv_groups import STATE_WINDOW, Layout
 
 NULL_BLOCK = -1
-# What the layers of a KV group attend to: every token, the last ones, or those of the same chunk
-FULL, WINDOW, LOCAL = KINDS = "full", "window", "local"
+# What the layers of a KV group attend to: every token, the last ones, those of the same chunk; or they have a state
+FULL, WINDOW, LOCAL, STATE = KINDS = "full", "window", "local", "state"
 Pair = tuple[int, int]  # source block, target block
 
 
@@ -79,7 +81,7 @@ class Config:
     The default of each field switches its feature off; `protocol.features` has a row for each.
     """
 
-    block_size: int = 4  # tokens
+    block_size: int = 4  # tokens; with KV groups of different sizes, their least common multiple
     num_gpu_blocks: int = 8  # blocks of the GPU
     num_host_blocks: int = 0  # blocks of the host; 0: nothing is swapped
     watermark: float = 0.0  # fraction of the GPU blocks that an admission must leave free
@@ -91,7 +93,7 @@ class Config:
     keys: PromptKeys = PromptKeys.TOKENS  # what prompts may differ in: tokens, adapters, salts
     images: bool = False  # prompts may have images
     cross: bool = False  # groups may have an encoder sequence, with a cross-attention table
-    kv_groups: tuple[str, ...] = (FULL,)  # one entry for each group of layers that has its own tables
+    kv_groups: tuple[str, ...] = (FULL,)  # for each group of layers with its own tables, its kind, or kind:block size
     drafting: bool = False  # with a draft model: of the blocks found in the cache, the last is computed again
     local_chunk: int | None = None  # tokens of a chunk of local attention: a token attends to its own chunk
 
@@ -99,23 +101,81 @@ class Config:
     def windows(self) -> tuple[int, ...]:
         """For each KV group, how far back its layers attend, as `spec.text.state.first_read` takes it.
 
-        That is the number of tokens of a window, 0 for all tokens, and -c for chunks of c tokens. A single group has
-        the window or the chunks, if any.
+        That is the number of tokens of a window, 0 for all tokens, and -c for chunks of c tokens. A state has a window
+        of two tokens. A single group has the window or the chunks, if any.
         """
-        if len(self.kv_groups) == 1:
+        if len(self.kv_groups) == 1 and not self.has_states:
             return (self.window or -(self.local_chunk or 0),)
-        reach = {FULL: 0, WINDOW: self.window or 0, LOCAL: -(self.local_chunk or 0)}
-        return tuple(reach[kind] for kind in self.kv_groups)
+        reach = {FULL: 0, WINDOW: self.window or 0, LOCAL: -(self.local_chunk or 0), STATE: STATE_WINDOW}
+        return tuple(reach[kind] for kind in self.kinds)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kind of each KV group."""
+        return tuple(entry.partition(":")[0] for entry in self.kv_groups)
+
+    @property
+    def block_sizes(self) -> tuple[int, ...]:
+        """The tokens of a block of each KV group. Raises ValueError if a size is no number."""
+        return tuple(size_of(entry) or self.block_size for entry in self.kv_groups)
+
+    @property
+    def has_states(self) -> bool:
+        """Whether a KV group has states."""
+        return any(entry.startswith(STATE) for entry in self.kv_groups)
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """How tokens lie in the blocks of each KV group."""
+        return tuple(
+            Layout(self.block_size, size, kind == STATE, kind == STATE and not self.caching)
+            for kind, size in zip(self.kinds, self.block_sizes, strict=True)
+        )
 
     @property
     def leaves_entries(self) -> bool:
         """Whether sequences give up blocks that their later tokens do not read."""
-        return self.window is not None or self.local_chunk is not None
+        return self.window is not None or self.local_chunk is not None or (self.caching and self.has_states)
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that differ from their defaults, by name."""
         default = asdict(Config())
         return {name: value for name, value in asdict(self).items() if value != default[name]}
+
+
+def size_of(entry: str) -> int:
+    """The block size that an entry of `kv_groups` names, such as full:16; 0 if it names none. Raises ValueError."""
+    _, colon, size = entry.partition(":")
+    if colon and not (size.isdecimal() and int(size)):
+        raise ValueError(f"a block size is a number of tokens, as in full:16; {entry} was given")
+    return int(size) if colon else 0
+
+
+def fault_of_kv_groups(config: Config) -> str:
+    """What is wrong with the KV groups of a configuration; empty if nothing is."""
+    if not config.kv_groups or not set(config.kinds) <= set(KINDS):
+        return f"kv_groups are of {' or '.join(KINDS)}; {', '.join(config.kv_groups)} was given"
+    try:
+        sizes = config.block_sizes
+    except ValueError as error:
+        return str(error)
+    if lcm(*sizes) != config.block_size:
+        return (
+            "block_size is the least common multiple of the sizes of the KV groups, "
+            f"{', '.join(map(str, sizes))}; {config.block_size} was given"
+        )
+    if (config.has_states or ":" in "".join(config.kv_groups)) and config.cross:
+        return "an encoder and KV groups with states or sizes are not judged together"
+    return ""
+
+
+def common_block_size(kv_groups: Iterable[str], block_size: int) -> int:
+    """The block size of a configuration with these KV groups: the least common multiple of the sizes that they name.
+
+    block_size: the answer if they name none. Raises ValueError if a size is no number.
+    """
+    sizes = [size_of(entry) for entry in kv_groups if ":" in entry]
+    return lcm(*sizes) if sizes else block_size
 
 
 @dataclass(frozen=True)
@@ -144,6 +204,8 @@ class Capabilities:
     eviction: str = ""  # what is evicted first: a policy of `spec.text.eviction_policy`; empty: any block
     same_step_hits: bool = False  # a hit may name blocks that are computed in the very step of the reader
     kv_groups: bool = False  # several groups of layers, each with its own tables, over one pool of GPU blocks
+    block_sizes: bool = False  # the blocks of these groups may have different numbers of tokens
+    states: bool = False  # layers may have a state (Mamba), kept in blocks, with and without a prefix cache
     drafting: bool = False  # a look-up drops the last block that it finds, for a draft model such as EAGLE
     steps_in_order: bool = False  # the device starts no step before the previous one has ended
     lost_hits: int | None = None  # blocks of a cached prefix that a look-up may miss; None: any number

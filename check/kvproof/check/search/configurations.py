@@ -13,8 +13,15 @@ import msgspec
 
 from kvproof.check.oracle.firing import num_entries_max
 from kvproof.check.oracle.level import require_possible
-from kvproof.check.protocol.features import LOCAL_KV_GROUPS, NUM_BLOCKS_MAX, in_draw_order, window_drawn
-from kvproof.check.protocol.manager import FULL, WINDOW, Capabilities, Config, PromptKeys
+from kvproof.check.protocol.features import (
+    LOCAL_KV_GROUPS,
+    NUM_BLOCKS_MAX,
+    hybrid_kv_groups,
+    in_draw_order,
+    is_windowed,
+    window_drawn,
+)
+from kvproof.check.protocol.manager import FULL, Capabilities, Config, PromptKeys, common_block_size
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.search.prompts import NUM_TOKENS_MAX
 from kvproof.check.search.worlds import NUM_BLOCKS_MIN, draw_sizes, has_large_sizes
@@ -45,7 +52,7 @@ def draw(
     fixed = fixed or {}
     block_size, num_blocks = sizes(random)
     drawn: dict[str, Any] = {
-        "block_size": fixed.get("block_size", block_size),
+        "block_size": fixed.get("block_size", common_block_size(fixed.get("kv_groups", ()), block_size)),
         "num_gpu_blocks": fixed.get("num_gpu_blocks", num_blocks),
     }
     others = random  # for what is drawn apart
@@ -61,7 +68,9 @@ def draw(
             drawn["kv_groups"] = others.choice(LOCAL_KV_GROUPS) if capabilities.kv_groups else (FULL,)
     if len(groups := drawn["kv_groups"]) > 1:
         drawn["num_gpu_blocks"] = max(num_blocks, random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX * len(groups)))
-        drawn["window"] = window_drawn(random, drawn) if WINDOW in groups else None
+        drawn["window"] = window_drawn(random, drawn) if any(map(is_windowed, groups)) else None
+    if "kv_groups" not in fixed and (capabilities.block_sizes or capabilities.states):
+        drawn["kv_groups"] = hybrid_kv_groups(Random(hash(random.getstate()[1])), drawn, capabilities, fixed)
     drawn |= fixed
     drawn["kv_groups"] = tuple(drawn["kv_groups"])
     return Config(**settled(drawn, capabilities, fixed))
@@ -109,6 +118,8 @@ def check_fixed(fixed: dict[str, Any], kind: type[Config] = Config) -> None:
     """Raise ValueError unless these fields make a configuration of this kind."""
     if foreign := sorted(fixed.keys() - kind.__dataclass_fields__.keys()):
         raise ValueError(f"a configuration has no field {foreign[0]!r}; it has {', '.join(kind.__dataclass_fields__)}")
+    if ":" in "".join(fixed.get("kv_groups", ())) and "block_size" not in fixed:
+        fixed = fixed | {"block_size": common_block_size(fixed["kv_groups"], 1)}
     if "keys" in fixed and fixed["keys"] not in [*PromptKeys]:
         raise ValueError(f"keys is 1 (tokens only), 2 (adapters) or 3 (adapters and salts); {fixed['keys']} was given")
     types = get_type_hints(kind)

@@ -122,7 +122,8 @@ class Partings:
         if earlier.images or not num_blocks:
             return ()
         known = self._known()
-        filled = [count for count in range(1, num_blocks + 1) if earlier.identities[count * size - 1] in known]
+        lasts = [earlier.whole[earlier.layout.slots(count * size) - 1] for count in range(1, num_blocks + 1)]
+        filled = [count for count, last in enumerate(lasts, 1) if last in known]
         return tuple(earlier.tokens[: self.random.choice(filled or range(1, num_blocks + 1)) * size - 1])
 
     def sampled(self, group: int) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """Configurations of several KV groups: which are drawn, kept, made simpler, and refused."""
 
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 
@@ -7,8 +8,9 @@ import pytest
 
 from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.oracle.oracle import check_kv_groups
 from kvproof.check.protocol.features import one_or_fewer_kv_groups
-from kvproof.check.protocol.manager import WINDOW, Capabilities, Config, Unsupported
+from kvproof.check.protocol.manager import WINDOW, Capabilities, Config, Unsupported, fault_of_kv_groups
 from kvproof.check.runs.arguments import Narrowed, agrees, fixed_fields
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.search.configurations import draw
@@ -17,6 +19,7 @@ from kvproof.check.subjects.registry import find
 from kvproof.spec.text.identity import Identities, Key
 
 CAN = Capabilities(window=True, caching=True, window_with_caching=True, cross=True, kv_groups=True)
+HYBRID = replace(CAN, block_sizes=True, states=True)
 NUM_DRAWN = 300
 
 
@@ -80,6 +83,46 @@ def test_groups_are_kept_by_name_and_the_scopes_of_a_hunt_with_them() -> None:
         fixed_fields(["kv_groups=full,half"])
 
 
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ("full:a", "a block size is a number of tokens"),
+        ("full:0", "a block size is a number of tokens, as in full:16; full:0 was given"),
+        ("full,window:3 block_size=4", "least common multiple of the sizes of the KV groups, 4, 3; 4 was given"),
+    ],
+)
+def test_sizes_that_no_block_size_fits_are_refused(groups: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        fixed_fields(f"kv_groups={groups}".split())
+
+
+def test_the_block_size_is_the_least_common_multiple_of_those_of_the_groups() -> None:
+    fixed = fixed_fields(["kv_groups=full:6,window:4,state"])
+    config = draw(Random(1), HYBRID, fixed | {"caching": True})
+    assert (config.block_size, config.block_sizes, config.windows) == (12, (6, 4, 12), (0, config.window, 2))
+    assert [layout.leaves_out for layout in config.layouts] == [False, False, True]
+    without = draw(Random(1), HYBRID, fixed | {"caching": False})
+    assert [layout.is_in_place for layout in without.layouts] == [False, False, True]
+
+
+def test_blocks_of_different_sizes_and_states_are_drawn_where_a_subject_has_them() -> None:
+    drawn = [draw(Random(seed), HYBRID) for seed in range(NUM_DRAWN)]
+    sized = [config for config in drawn if len({*config.block_sizes}) > 1]
+    states = [config for config in drawn if config.has_states]
+    assert min(len(sized), len(states)) > NUM_DRAWN / 20
+    assert {len(config.kv_groups) for config in states} == {1, 2, 3, 4}
+    assert {config.caching for config in states} == {False, True}
+    for config in drawn:
+        assert not fault_of_kv_groups(config)
+        check_kv_groups(config, HYBRID)
+
+
+@pytest.mark.parametrize("groups", [("full:2", "full"), ("full", "state")])
+def test_a_subject_is_not_judged_with_sizes_or_states_that_it_does_not_have(groups: tuple[str, ...]) -> None:
+    with pytest.raises(Unsupported, match=r"different sizes|states"):
+        check_kv_groups(Config(kv_groups=groups), CAN)
+
+
 def test_where_several_groups_are_kept_nothing_is_promised_of_transfers() -> None:
     subject = SimpleNamespace(capabilities=Capabilities(transfers=True, kv_groups=True))
     kept = [Narrowed(subject, {"kv_groups": groups}).capabilities for groups in (["full", "window"], ["full"])]
@@ -96,6 +139,13 @@ def test_a_run_of_three_groups_is_tried_with_one_and_with_two() -> None:
         ("full", "window"),
     ]
     assert list(one_or_fewer_kv_groups(("full",))) == []
+    assert list(one_or_fewer_kv_groups(("full", "state:2"))) == [
+        ("full",),
+        ("state",),
+        ("state:2",),
+        ("full",),
+        ("full", "state"),
+    ]
 
 
 def test_the_same_tokens_have_other_kv_in_another_group() -> None:

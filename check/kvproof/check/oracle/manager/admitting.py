@@ -100,7 +100,7 @@ class Admitting(ManagerBase):
         check_answer("hits", hit, int)
         order, size = self.explainer.order, self.config.block_size
         if hit and order is not None and order.counts_lookups:
-            order.looked_up(self.groups[gid].members[0].identities[size - 1 : hit : size])
+            order.looked_up(self.groups[gid].members[0].whole[size - 1 : hit : size])
         return hit  # type: ignore[no-any-return]
 
     def op_admit(self, gid: int, chunk: int) -> bool:

@@ -169,7 +169,7 @@ class ManagerBase(Oracle, OperationJudge):
     def _chunk_end(self, seq: ExpectedSequence, start: int, num_tokens: int) -> int:
         """Where the chunk that begins at `start` ends: with the prompt, at a block boundary, or anywhere."""
         stop = start + max(1, num_tokens)
-        if self.config.caching and self.capabilities.block_aligned_chunks:
+        if self.config.caching and (self.capabilities.block_aligned_chunks or self.config.has_states):
             stop = self.explainer.blocks_for(stop) * self.config.block_size
         return min(seq.num_prompt, stop)
 
@@ -207,6 +207,8 @@ class ManagerBase(Oracle, OperationJudge):
         """NEVER: no later state of the pool could run the group. LATER: something runs that may make room."""
         if answer is Admission.LATER:
             self.judge_later(f"{context} says LATER although nothing runs: it would wait for ever")
+            if self.config.has_states and self.worker.is_pending:
+                return  # the step under way may compute the state that the group found: then the group has to wait
             needed = self.num_blocks_needed(group, self.config.lookahead)
             self.judge_no(needed, GPU, self.num_held_back, context)
         elif not self.may_end_for_good(group):
@@ -236,19 +238,19 @@ class ManagerBase(Oracle, OperationJudge):
         if len(group.members) == 1 or self.capabilities.counts_touched_blocks:
             return cost
         lookahead = self.config.lookahead
-        ends = {part.slot: len(seq.tokens) + lookahead for seq in group.members for part in seq.parts}
+        ends = {part.slot: part.at(len(seq.tokens) + lookahead) for seq in group.members for part in seq.parts}
         return cost - operations.copies_spared(self.state, self.config.block_size, ends)
 
     def cost_max(self, seq: ExpectedSequence, stop: int) -> int:
         """At most so many blocks a sequence takes for slots up to `stop` and the lookahead, and for the null block."""
-        num_slots, touched = stop + self.config.lookahead, self.capabilities.counts_touched_blocks
-        is_null_new = self.leaves_entries and not self.explainer.observed.reserved
-        return is_null_new + sum(
-            [
-                operations.growth_cost_max(self.state, self.config.block_size, part.slot, num_slots, touched)
-                for part in seq.parts
-            ]
-        )
+        num_tokens, touched = stop + self.config.lookahead, self.capabilities.counts_touched_blocks
+        size, cost = self.config.block_size, int(self.leaves_entries and not self.explainer.observed.reserved)
+        for part in seq.parts:
+            if part.layout.leaves_out:  # a step takes one block for a new state, and none for lookahead
+                cost += stop > len(part.observed_table) * part.layout.num_tokens
+            else:
+                cost += operations.growth_cost_max(self.state, size, part.slot, part.at(num_tokens), touched)
+        return cost
 
     def num_blocks_to_move(self, group: Group) -> int:
         """Blocks that a swap of the group takes on the other device."""
@@ -309,16 +311,19 @@ class ManagerBase(Oracle, OperationJudge):
 
     def require_slots(self, seq: ExpectedSequence, stop: int, num_beyond: int, context: str) -> None:
         """Raise Finding unless the tables have slots up to position `stop`, and `num_beyond` further ones."""
-        num_entries = min(map(len, seq.tables))
-        if not self.explainer.machine.function("have_slots")(num_entries, stop, num_beyond):
-            raise Finding(
-                "admission-sound",
-                f"$observed slots for {stop} tokens and {num_beyond} beyond",
-                call=context,
-                expected=stop + num_beyond,
-                observed=num_entries * self.config.block_size,
-                sequence=seq.name,
-            )
+        have_slots = self.explainer.machine.function("have_slots")
+        for part in seq.parts:
+            beyond = 0 if part.layout.is_state else num_beyond
+            num_slots = part.layout.slots(stop + beyond)
+            if not have_slots(len(part.observed_table), num_slots, 0):
+                raise Finding(
+                    "admission-sound",
+                    f"$observed slots for {stop} tokens and {beyond} beyond",
+                    call=context,
+                    expected=stop + beyond,
+                    observed=len(part.observed_table) * part.layout.num_tokens,
+                    sequence=part.name,
+                )
 
     def op_reset(self) -> bool:
         """Reset the prefix cache; a manager refuses this while any block is in use."""

@@ -134,6 +134,8 @@ class SchedulerState(Oracle, RuledJudge):
             raise Unsupported("the subject does not bound the tokens of one prompt in a step")
         if len(config.kv_groups) > 1 and (config.num_host_blocks or config.transfers):
             raise Unsupported("several KV groups of a scheduler are judged without swap and transfers")
+        if config.has_states or len({*config.block_sizes}) > 1:
+            raise Unsupported("KV groups with states, or with blocks of different sizes, are judged of managers only")
         self.requests: dict[int, ExpectedRequest] = {}
         self.under_way: list[UnderWay] = []  # steps, the oldest first
         self.loading: dict[int, list[int]] = {}  # sequences whose KV is coming, and its flights

@@ -13,6 +13,7 @@ Limits: no other kinds of attention; no external tokens; no watermark (from 0.30
 """
 
 import inspect
+from math import gcd
 from typing import Any
 
 from kvproof.check.protocol.fault_attribution import EngineFailure
@@ -25,16 +26,23 @@ from kvproof.check.protocol.manager import (
     Refused,
     Reserved,
     Scheduled,
+    Unsupported,
 )
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.check.subjects.loading import partial_import
 from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
 from kvproof.check.subjects.vllm.v1_loader import content_hash, import_release
-from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, call_with, with_groups
+from kvproof.check.subjects.vllm.v1_observation import (
+    MODEL_LENGTH_MAX,
+    ManagerReader,
+    cache_config,
+    call_with,
+    state_size,
+    with_groups,
+)
 from kvproof.spec.text.eviction_policy import EMPTY_FIRST_LRU, SEQUENCE_LRU
 from kvproof.spec.text.identity import Image, Key
 
-MODEL_LENGTH_MAX = 4096  # tokens; far beyond any run
 ASSUMPTIONS = (
     Assumption("found-blocks-at-once", "The blocks that a look-up finds are handed over at once, or not at all."),
     Assumption("one-request-at-a-time", "A request is allocated to once in a step; what is freed is not in the step."),
@@ -107,15 +115,19 @@ class VllmV1(ManagerAdapter):
             window_slack=int(has_local and keeps_last_cached()) if has_groups else None,
             eviction=eviction_policy(release.utils) if has_groups else "",
             kv_groups=has_groups,
+            block_sizes="scheduler_block_size" in calls.options,
+            states="scheduler_block_size" in calls.options,
             drafting="use_eagle" in calls.options,
         )
         self.assumptions = ASSUMPTIONS
 
     def make(self, config: Config) -> Any:
+        hash_size = gcd(*config.block_sizes)
+        is_in_place = config.has_states and not config.caching
         wanted = {
             "block_size": config.block_size,
-            "hash_block_size": config.block_size,
-            "scheduler_block_size": config.block_size,
+            "hash_block_size": hash_size,
+            "scheduler_block_size": state_size(config) if is_in_place else config.block_size,
             "num_gpu_blocks": config.num_gpu_blocks,
             "max_model_len": MODEL_LENGTH_MAX,
             "enable_caching": config.caching,
@@ -127,7 +139,9 @@ class VllmV1(ManagerAdapter):
         manager = with_groups(lambda: call_with(self._class, wanted))
         self._hasher = None
         if self._hashes and config.caching:
-            self._hasher = self._release.utils.get_request_block_hasher(config.block_size, content_hash)
+            self._hasher = self._release.utils.get_request_block_hasher(hash_size, content_hash)
+        if getattr(getattr(manager, "coordinator", None), "enable_partial_hash_hits", False):
+            raise Unsupported("hits that end within the block of a state")
         self._reader = ManagerReader(manager)
         self._requests: dict[int, FakeRequest] = {}
         return manager
@@ -172,7 +186,7 @@ class VllmV1(ManagerAdapter):
         request = self._request(group)
         blocks, hit = self._found(request)
         left = request.num_tokens - hit
-        count = min(left, num_tokens) if self.config.chunked else left
+        count = min(left, self._chunk(hit, num_tokens)) if self.config.chunked else left
         options: dict[str, Any] = {"new_computed_blocks": blocks}
         if self._calls.takes_num_found:
             options["num_new_computed_tokens"] = hit
@@ -188,6 +202,12 @@ class VllmV1(ManagerAdapter):
         request.status = self._status("RUNNING")
         self._admitted.update(self.groups[group])
         return Admitted(hit)
+
+    def _chunk(self, start: int, num_tokens: int) -> int:
+        """The tokens of a chunk; with states in a prefix cache the scheduler lets it end at a block boundary."""
+        if not (self.config.caching and self.config.has_states):
+            return num_tokens
+        return -(-(start + num_tokens) // self.config.block_size) * self.config.block_size - start
 
     def reserve(self, seq: int, num_tokens: int) -> Reserved | Refused:
         call = self.manager.append_slots if self._calls.appends else self.manager.allocate_slots

@@ -8,6 +8,8 @@ from typing import Any
 from kvproof.check.protocol.manager import NULL_BLOCK, Config, Observation, Unsupported
 
 COORDINATOR = "HybridKVCacheCoordinator"
+MODEL_LENGTH_MAX = 4096  # tokens; far beyond any run
+STATE_SPEC = "MambaSpec"
 
 
 class ManagerReader:
@@ -62,7 +64,7 @@ class ManagerReader:
 
 
 def cache_config(interface: Any, config: Config) -> Any:
-    """A `KVCacheConfig` of groups with full attention, a sliding window or chunks of local attention.
+    """A `KVCacheConfig` of groups with full attention, a sliding window, chunks of local attention, or states.
 
     Raises Unsupported for local attention with drafting, and with chunks that are not of whole blocks: vLLM asserts
     that it has neither (`ChunkedLocalAttentionManager`, `make_local_attention_virtual_batches`).
@@ -70,27 +72,35 @@ def cache_config(interface: Any, config: Config) -> Any:
     import torch
 
     wanted: dict[str, Any] = {
-        "block_size": config.block_size,
         "num_kv_heads": 1,
         "head_size": 8,
         "dtype": torch.float16,
         "use_mla": False,
+        "shapes": ((1,),),
+        "dtypes": (torch.float16,),
+        "mamba_cache_mode": "align" if config.caching else "none",
     }
     if (config.local_chunk or 0) % config.block_size:
         raise Unsupported(f"a chunk of {config.local_chunk} tokens is not of whole blocks of {config.block_size}")
     if config.local_chunk and config.drafting:
         raise Unsupported("drafting with local attention")
     groups = []
-    for number, window in enumerate(config.windows):
+    for number, (window, layout) in enumerate(zip(config.windows, config.layouts, strict=True)):
         kind = "SlidingWindowSpec" if window > 0 else "ChunkedLocalAttentionSpec" if window else "FullAttentionSpec"
-        reach = {
+        own = {
+            "block_size": state_size(config) if layout.is_in_place else layout.num_tokens,
             "sliding_window": window if window > 0 else None,
             "attention_chunk_size": -window if window < 0 else None,
         }
-        spec = call_with(getattr(interface, kind), wanted | reach)
+        spec = call_with(getattr(interface, STATE_SPEC if layout.is_state else kind), wanted | own)
         groups.append(interface.KVCacheGroupSpec([f"layer {number}"], spec))
     parts = {"num_blocks": config.num_gpu_blocks, "tensors": {}, "kv_cache_tensors": [], "kv_cache_groups": groups}
     return call_with(interface.KVCacheConfig, parts)
+
+
+def state_size(config: Config) -> int:
+    """The tokens of a state that is kept in one block for the life of a sequence: more than any sequence has."""
+    return -(-MODEL_LENGTH_MAX // config.block_size) * config.block_size
 
 
 def with_groups(make: Callable[[], Any]) -> Any:
