@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis.internal.conjecture import engine
 
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.protocol.finding import AdapterError
@@ -48,6 +49,15 @@ def test_a_seed_means_the_same_whatever_modules_are_loaded(example: Factory, tmp
     find(f"{tmp_path / 'numbers.py'}:make")
 
     assert done(drive(example(), 7, examples=50, steps=3)) == before
+
+
+def test_shrinking_is_ended_by_counts_and_not_by_the_clock(altered: Altered, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = altered(share=forget_references)
+    before = done(drive(make(), 0, examples=50, steps=12))
+    monkeypatch.setattr(engine, "MAX_SHRINKING_SECONDS", -1)
+    assert done(drive(make(), 0, examples=50, steps=12)) == before
+    monkeypatch.setattr(hypothesis_machine, "SHRINK_STEPS_MAX", 10)
+    assert done(drive(make(), 0, examples=50, steps=12)) != before
 
 
 def test_another_seed_drives_another_way(example: Factory) -> None:

@@ -11,8 +11,9 @@ derived from the seed, nothing is printed, and no database is used.
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from math import inf
 from random import Random
 from time import monotonic
 from typing import Any
@@ -21,6 +22,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky, Unsatisfiable
+from hypothesis.internal.conjecture import engine
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.reporting import with_reporter
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
@@ -270,7 +272,7 @@ def drive(
     *,
     examples: int,
     steps: int,
-    seconds: float = float("inf"),
+    seconds: float = inf,
     fixed: dict[str, Any] | None = None,
 ) -> SearchResult:
     """Let Hypothesis look for a run that refutes, and shrink it. Raises AdapterError."""
@@ -290,7 +292,7 @@ def drive(
         verbosity=Verbosity.quiet,
     )
     try:
-        with with_reporter(_say_nothing), _without_constants():
+        with with_reporter(_say_nothing), _repeatable():
             run_state_machine_as_test(machine, settings=settings)
     except RunRefuted as refuted:
         search.refute(refuted.kind)
@@ -308,18 +310,21 @@ def drive(
 
 
 @contextmanager
-def _without_constants() -> Iterator[None]:
-    """Keep Hypothesis from mixing in constants of the modules that happen to be loaded: a seed is to repeat a run."""
-    name = "_maybe_draw_constant"
-    mixed_in = getattr(HypothesisProvider, name, None)
-    if mixed_in is None:
+def _repeatable() -> Iterator[None]:
+    """Keep Hypothesis from what would give a seed another meaning elsewhere.
+
+    It mixes in constants of the modules that happen to be loaded, and shrinks for at most five minutes by the clock.
+    Shrinking has limits that are counted: SHRINK_STEPS_MAX, and one of Hypothesis.
+    """
+    with ExitStack() as restored:
+        for owner, name, value in (
+            (HypothesisProvider, "_maybe_draw_constant", lambda *arguments, **named: None),
+            (engine, "MAX_SHRINKING_SECONDS", inf),
+        ):
+            if hasattr(owner, name):
+                restored.callback(setattr, owner, name, getattr(owner, name))
+                setattr(owner, name, value)
         yield
-        return
-    setattr(HypothesisProvider, name, lambda *arguments, **named: None)
-    try:
-        yield
-    finally:
-        setattr(HypothesisProvider, name, mixed_in)
 
 
 def _say_nothing(text: object) -> None:
