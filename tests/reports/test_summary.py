@@ -2,8 +2,19 @@
 
 import pytest
 
+from kvproof.check.runs.verdicts import NOTHING_ACCEPTED
 from kvproof.reports.result import Check, Result, WitnessCount
-from kvproof.reports.summary import advice, cell, judges, left_out, properties, properties_by_cell, sentence, work
+from kvproof.reports.summary import (
+    advice,
+    cell,
+    judges,
+    left_out,
+    properties,
+    properties_by_cell,
+    sentence,
+    work,
+    work_line,
+)
 from kvproof.spec.verdict import Verdict
 
 
@@ -99,5 +110,14 @@ def test_an_inconclusive_run_says_what_to_do(passed: Result) -> None:
     assert reach.startswith("To reach what was never reached, raise --effort; more work is needed by walker.")
     passed.checks[0].text = "stopped by --budget after 7 operations"
     assert "raise --budget, or leave it out; " in advice(passed)[0]
+    passed.witnesses.append(WitnessCount("pool-full", "explorer operations", 0))
+    passed.checks[0].text = NOTHING_ACCEPTED
+    refused, reach = advice(passed)
+    assert refused.startswith("More work does not decide the checks of explorer: every configuration was refused.")
+    assert "needed by walker." in reach
     passed.run.is_complete = False
     assert advice(passed)[0] == "The run did not finish: run the command again."
+
+
+def test_one_of_a_kind_is_written_without_an_s() -> None:
+    assert work_line({"operations": 1_000, "runs": 1, "states": 0}) == "1,000 operations, 1 run, 0 states"

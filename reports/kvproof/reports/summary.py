@@ -83,7 +83,7 @@ def work(result: Result) -> dict[str, dict[str, int]]:
 
 def work_line(counts: dict[str, int]) -> str:
     """Counts as `1,000,000 operations, 48,211 states`."""
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    return ", ".join(f"{count:,} {name.removesuffix('s') if count == 1 else name}" for name, count in counts.items())
 
 
 def refuted(result: Result) -> list[Check]:
@@ -105,11 +105,11 @@ def sentence(result: Result) -> str:
         return f"Inconclusive for {result.run.subject}: {'; '.join(_open_ends(result))}."
     if code is Exit.WORSE_THAN_BASELINE:
         if (lost := result.difference) is not None and lost.worse:
-            return f"{result.run.subject} is worse than {lost.baseline}: {_number(len(lost.worse), 'point', 'points')}."
+            return f"{result.run.subject} is worse than {lost.baseline}: {number(len(lost.worse), 'point', 'points')}."
         return f"{result.run.subject} is right as far as checked, and slower than the baseline."
     decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED}
     done = "; ".join(f"{judge} {work_line(counts)}" for judge, counts in work(result).items() if counts)
-    parts = [f"{_number(len(decided), 'property', 'properties')} hold as far as checked", *([done] if done else [])]
+    parts = [f"{number(len(decided), 'property', 'properties')} hold as far as checked", *([done] if done else [])]
     unsupported = {check.property for check in result.checks} - decided
     if unsupported:
         parts.append(f"{len(unsupported)} unsupported")
@@ -123,7 +123,7 @@ def _open_ends(result: Result) -> list[str]:
     ends = []
     unknown = sum(check.verdict is Verdict.UNKNOWN for check in result.checks)
     if unknown:
-        ends.append(f"{_number(unknown, 'check is', 'checks are')} unknown")
+        ends.append(f"{number(unknown, 'check is', 'checks are')} unknown")
     unmet = result.unmet_witnesses()
     if unmet:
         names = [f"{witness.name} ({witness.judge})" for witness in unmet]
@@ -134,7 +134,8 @@ def _open_ends(result: Result) -> list[str]:
     return ends
 
 
-def _number(count: int, one: str, many: str) -> str:
+def number(count: int, one: str, many: str) -> str:
+    """A count with its noun."""
     return f"{count:,} {one if count == 1 else many}"
 
 
@@ -144,6 +145,7 @@ def _listed(names: Iterable[str]) -> str:
 
 MORE_WORK = {"verify": "--effort", "hunt": "--effort", "explore": "--effort", "device": "--budget"}  # by command
 BY_TIME = "--budget"  # a reason that names it was the time limit
+REFUSED = "the subject supports no configuration"  # a reason that begins so is not for lack of work
 NAMED_MAX = 5  # situations that a sentence lists by name
 
 
@@ -153,7 +155,8 @@ def advice(result: Result) -> list[str]:
         return []
     sentences, option = [], MORE_WORK.get(result.run.command)
     unknown = [check for check in result.checks if check.verdict is Verdict.UNKNOWN]
-    open_judges = dict.fromkeys(check.judge for check in unknown)
+    refused = dict.fromkeys(check.judge for check in unknown if check.text.startswith(REFUSED))
+    open_judges = dict.fromkeys(check.judge for check in unknown if check.judge not in refused)
     if option and any(BY_TIME in text for text in (*result.messages, *(check.text for check in unknown))):
         option = f"{BY_TIME}, or leave it out"
     if not result.run.is_complete:
@@ -162,7 +165,12 @@ def advice(result: Result) -> list[str]:
         sentences.append(
             f"To decide the unknown checks, raise {option}; more work is needed by {_listed(open_judges)}."
         )
-    unmet = result.unmet_witnesses()
+    if refused:
+        sentences.append(
+            f"More work does not decide the checks of {_listed(refused)}: every configuration was refused. Let the "
+            "subject accept some of those that its `capabilities` promise, or fix fewer fields."
+        )
+    unmet = [witness for witness in result.unmet_witnesses() if witness.judge.partition(" ")[0] not in refused]
     if unmet and option:
         who = _listed(dict.fromkeys(witness.judge for witness in unmet))
         sentences.append(

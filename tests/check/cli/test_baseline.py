@@ -22,7 +22,7 @@ def test_a_hunt_accepts_what_its_baseline_has_and_nothing_else(tmp_path: Path, m
     command = ("hunt", "--subject", f"{BROKEN}:Adapter", "--seed", "1", "--effort", "60", "--no-isolation")
     assert kvproof(*command)[0] == Exit.REFUTED
     code, output = kvproof("baseline", "accept", ".kvproof")
-    assert (code, output.startswith("kvproof-baseline.json accepts 1 findings of ")) == (Exit.OK, True)
+    assert (code, output.startswith("kvproof-baseline.json accepts 1 finding of ")) == (Exit.OK, True)
     baseline = json.loads(Path("kvproof-baseline.json").read_text())
     assert (baseline["run"]["seconds"], baseline["run"]["host"]) == (0.0, {})
 

@@ -36,7 +36,7 @@ def accept(
         from kvproof.check.runs.terminal import output, say
         from kvproof.reports.baseline import accepted, difference, findings, read_baseline
         from kvproof.reports.document import encode, write_atomically
-        from kvproof.reports.summary import work, work_line
+        from kvproof.reports.summary import number, work, work_line
 
         new, console = accepted(read_baseline(result / RESULT if result.is_dir() else result)), output()
         if to.exists():
@@ -46,4 +46,4 @@ def accept(
         with explained(to):
             write_atomically(to, encode(new))
         done = "; ".join(f"{judge} {work_line(counts)}" for judge, counts in work(new).items() if counts)
-        say(console, f"{to} accepts {len(findings(new))} findings of {new.run.subject}; {done}.")
+        say(console, f"{to} accepts {number(len(findings(new)), 'finding', 'findings')} of {new.run.subject}; {done}.")

@@ -16,13 +16,12 @@ from kvproof.check.runs.session import NOT_RUN
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.search.suppression import Features
 from kvproof.reports.result import Check, WitnessCount
+from kvproof.reports.summary import REFUSED
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
 
 REPEATED = "nondeterministic"
-NOTHING_ACCEPTED = (
-    "the subject supports no configuration that was drawn: it raises Unsupported for each, or --fix excludes it"
-)
+NOTHING_ACCEPTED = f"{REFUSED} that was drawn: it raises Unsupported for each, or --fix excludes it"
 STOPPED = "stopped at the first finding"
 EXCUSED_ONLY = "its only findings are excused"
 
