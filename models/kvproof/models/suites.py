@@ -12,7 +12,7 @@ from kvproof.models.translation.text import Text
 SUITES: dict[str, str] = {  # name of the suite -> module:function that yields its obligations
     "specification": "kvproof.models.proofs.induction:obligations",
     "operations": "kvproof.models.proofs.contracts:obligations",
-    "store": "kvproof.models.proofs.induction:obligations_of_stores",
+    "store": "kvproof.models.proofs.stores:obligations",
     "arithmetic": "kvproof.models.arithmetic.theorems:obligations",
     "mapping": "kvproof.models.mapping.theorems:obligations",
     "refinement": "kvproof.models.refinement.suite:obligations",

@@ -12,7 +12,6 @@ is a transfer, the questions whether one fills a block are answered when the tex
 """
 
 import ast
-import copy
 import functools
 import inspect
 import pickle
@@ -51,6 +50,11 @@ class SizesOf(Generic[AnyState]):
     @property
     def num_cells(self) -> int:
         """How long the longest rows of a state are together; a first state that is small is kept for later machines."""
+        raise NotImplementedError
+
+    @property
+    def longest(self) -> int:
+        """A number above all places of a table or enumeration that rules have used."""
         raise NotImplementedError
 
     @property
@@ -98,6 +102,11 @@ class Sizes(SizesOf[State]):
     def num_cells(self) -> int:
         """How many positions of blocks a state has."""
         return self.num_seqs * self.num_gpu_blocks
+
+    @property
+    def longest(self) -> int:
+        """One more than the entries of a table."""
+        return self.num_indexes + 1
 
     @property
     def unwritten(self) -> frozenset[str]:
@@ -492,14 +501,14 @@ class _Functions(dict[str, Callable[..., Any]]):
 
     def __init__(self, system: System, names: dict[str, Any], with_ghosts: bool, with_checks: bool) -> None:
         super().__init__()
-        self.system, self.names, self.with_checks = system, names, with_checks
-        self.ghosts_left_out = frozenset[str]() if with_ghosts else system.ghosts
+        self.system, self.names, self.with_ghosts, self.with_checks = system, names, with_ghosts, with_checks
 
     def __missing__(self, name: str) -> Callable[..., Any]:
         names = self.names
         if name not in names:
             missing = {one: found for one, found in contract_functions(self.system).items() if one not in names}
-            _define(missing, names, self.ghosts_left_out, self.with_checks)
+            left_out = frozenset[str]() if self.with_ghosts else self.system.ghosts
+            _define(missing, names, left_out, self.with_checks)
         function: Callable[..., Any] = names[name]
         self[name] = function
         return function
@@ -526,10 +535,11 @@ class MachineOf(Generic[AnyState]):
             names = _names(sizes, text, with_ghosts, with_checks)
         is_kept = text is None and sizes.num_cells <= NUM_KEPT_MAX
         self._first: AnyState | None = _first_state(sizes, with_ghosts, with_checks) if is_kept else None
-        self.system, self.with_ghosts, self.with_checks = sizes.system, with_ghosts, with_checks
-        self.names = names
+        self.sizes, self.system = sizes, sizes.system
+        self.with_ghosts, self.with_checks = with_ghosts, with_checks
+        self.names, left_out = names, sizes.left_out
         self.rules: dict[str, Rule] = {
-            r.__name__: names[r.__name__] for r in self.system.collected.rules if r.__name__ not in sizes.left_out
+            r.__name__: names[r.__name__] for r in self.system.collected.rules if r.__name__ not in left_out
         }
         self.copy: Callable[[AnyState], AnyState] = _copier(self.system, with_ghosts, sizes.unwritten)
         # A function of the text, by its name. Searches ask for one in every state, so this is one look-up.
@@ -558,11 +568,12 @@ class MachineOf(Generic[AnyState]):
 class Machine(MachineOf[State]):
     """The specification of block managers for given sizes."""
 
+    sizes: Sizes
+
     def __init__(
         self, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True, text: Functions | None = None
     ) -> None:
         super().__init__(sizes, with_ghosts, with_checks, text)
-        self.sizes = sizes
         self.null: int = self.names["NULL"]
 
 
@@ -585,16 +596,15 @@ def _start(f: Field, sizes: list[int], at: list[int], names: dict[str, Any]) -> 
     return [_start(f, sizes, [*at, i], names) for i in range(sizes[len(at)])]
 
 
-def _constant(f: Field, sizes: list[int]) -> Any:
+def _constant(f: Field, sizes: list[int], place: int = 0) -> Any:
     """A field with the same value everywhere. Rows that a copy of the state shares are shared here too."""
-    value = f.start
-    for level, size in enumerate(reversed(sizes)):
-        is_shared = len(sizes) - level >= _depth(f)
-        if level == 0 and size >= SPARSE_MIN and _depth(f) > 1 and f.domains[-1].name == "Block":
-            value = SparseRow(value)
-        else:
-            value = [value] * size if is_shared else [copy.copy(value) for _ in range(size)]
-    return value
+    if place == len(sizes):
+        return f.start
+    if place == len(sizes) - 1 and sizes[place] >= SPARSE_MIN and _depth(f) > 1 and f.domains[-1].name == "Block":
+        return SparseRow(f.start)
+    if place + 1 < _depth(f):
+        return [_constant(f, sizes, place + 1) for _ in range(sizes[place])]
+    return [_constant(f, sizes, place + 1)] * sizes[place]
 
 
 class SparseRow(dict[int, Any]):

@@ -32,7 +32,17 @@ from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.proofs.lints import lint_names, lints
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.satisfied import NativeStates
-from kvproof.models.proofs.vacuity import FIRES, HYPOTHESES, RUNS, SETS, VACUITY, WITH_MODEL, Hypotheses, firings
+from kvproof.models.proofs.vacuity import (
+    FIRES,
+    HYPOTHESES,
+    RUNS,
+    SETS,
+    VACUITY,
+    WITH_MODEL,
+    Hypotheses,
+    firings,
+    firings_of_stores,
+)
 from kvproof.models.solvers.answer_cache import AnswerCache, decide_with
 from kvproof.models.solvers.solving import EFFORT_PER_SECOND, Allowance, ProofOutcome, Settings
 from kvproof.models.solvers.workers import decide_all
@@ -48,6 +58,7 @@ from kvproof.models.suites import (
 from kvproof.models.translation.text import Text
 from kvproof.reports.result import Check, Result, Run
 from kvproof.spec.contract_texts import CONTRACTS
+from kvproof.spec.store.machine import STORES
 from kvproof.spec.verdict import Exit, Verdict
 
 PROVER, LINT, PIN = "prover", "lint", "pin"
@@ -217,6 +228,11 @@ def _checks(request: ProofRequest) -> Iterator[tuple[ProofOutcome | None, Check]
         found = lints() if text is None else lints(text)
         yield from ((None, _lint_check(name, findings)) for name, findings in found if name in linted)
     yield from ((None, _firing_check(name, is_fired)) for name, is_fired in firings(rules, text))
+    if text is None:
+        names = {f"{STORES.name}/{one.__name__}": one.__name__ for one in STORES.collected.rules}
+        of_stores = [name for long, name in names.items() if selection.has(f"{VACUITY}/{FIRES}/{long}")]
+        found_of_stores = firings_of_stores(of_stores)
+        yield from ((None, _firing_check(f"{STORES.name}/{name}", fired)) for name, fired in found_of_stores)
     yield from ((None, _run_check(name, wrong, has_run)) for name, wrong, has_run in runs(contracts, text))
     hypotheses: dict[str, Hypotheses] = {}
     pin = Pin()

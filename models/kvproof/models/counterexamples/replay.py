@@ -15,7 +15,8 @@ from kvproof.models.counterexamples.instances import Candidate
 from kvproof.models.translation.sizes import WITHOUT_END
 from kvproof.models.translation.text import Text
 from kvproof.spec.language import COLLECTED, Domain
-from kvproof.spec.native import FIELDS, CheckFailed, Machine, Sizes, called
+from kvproof.spec.native import CheckFailed, Machine, Sizes, called
+from kvproof.spec.systems import BLOCK_MANAGERS, System
 from kvproof.spec.text.state import State
 
 
@@ -138,10 +139,10 @@ class Replay:
         return innermost == self.case.function
 
 
-def watched(state: State) -> State:
+def watched(state: Any, system: System = BLOCK_MANAGERS) -> Any:
     """A copy of the state whose lists check their subscripts."""
-    found = State()
-    for name, field in FIELDS.items():
+    found = system.state()
+    for name, field in system.fields.items():
         setattr(found, name, watched_values(getattr(state, name), field.domains))
     return found
 

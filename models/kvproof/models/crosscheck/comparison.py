@@ -37,8 +37,7 @@ from kvproof.models.translation.rules import Outcome, Required
 from kvproof.models.translation.terms import Truth
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Parameter, Translator
-from kvproof.spec.native import FIELDS, CheckFailed, Guard, Machine, Sizes
-from kvproof.spec.text.state import State
+from kvproof.spec.native import CheckFailed, Guard, MachineOf, SizesOf
 
 OUT_OF_RANGE = "a subscript is out of range"  # the result of a native run that reads or writes where nothing is
 
@@ -55,8 +54,8 @@ class ListEnds(Exception):
 class Situation:
     """A native state of a machine, and what it means for the symbols of terms."""
 
-    machine: Machine
-    state: State
+    machine: MachineOf[Any]
+    state: Any
 
     @functools.cached_property
     def values(self) -> Interpretation:
@@ -64,9 +63,9 @@ class Situation:
         return interpretation(self.machine, state=self.state)
 
     @functools.cached_property
-    def watched(self) -> State:
+    def watched(self) -> Any:
         """The state in lists that check their subscripts, to be read only."""
-        return watched(self.state)
+        return watched(self.state, self.machine.system)
 
 
 class Formulas:
@@ -171,15 +170,15 @@ class Crosscheck:
         self.translator, self.before = self.induction.translator, self.induction.before
         self.evaluators = Evaluators()
         self.num_cells = self.num_values = 0
-        self._machines: dict[tuple[Sizes, bool], Machine] = {}
+        self._machines: dict[tuple[SizesOf[Any], bool], MachineOf[Any]] = {}
         self.rules: dict[str, SymbolicRule] = {}
         self.claims: dict[str, SymbolicValue] = {}
 
-    def machine(self, sizes: Sizes, with_checks: bool = True) -> Machine:
+    def machine(self, sizes: SizesOf[Any], with_checks: bool = True) -> MachineOf[Any]:
         """The native machine of the text, with ghosts."""
         key = sizes, with_checks
         if key not in self._machines:
-            self._machines[key] = Machine(sizes, with_ghosts=True, with_checks=with_checks, text=self.text.functions)
+            self._machines[key] = MachineOf(sizes, with_ghosts=True, with_checks=with_checks, text=self.text.functions)
         return self._machines[key]
 
     def rule(self, name: str, annotations: Mapping[str, Any]) -> SymbolicRule:
@@ -198,17 +197,17 @@ class Crosscheck:
 
     # Rules
 
-    def compare_rule(self, rule: SymbolicRule, situation: Situation, arguments: Sequence[Any]) -> State | None:
+    def compare_rule(self, rule: SymbolicRule, situation: Situation, arguments: Sequence[Any]) -> Any:
         """Run the rule in both ways. Returns the native state after, None if there is none.
 
         Raises Mismatch, or ListEnds.
         """
         firing = _Firing(rule, situation, arguments)
-        after = watched(situation.state)
+        after = watched(situation.state, situation.machine.system)
         found = run_natively(situation.machine.function(rule.name), after, *arguments)
         failed = found.text if isinstance(found, CheckFailed) else None
         if failed is not None:
-            after = watched(situation.state)
+            after = watched(situation.state, situation.machine.system)
             unchecked = self.machine(situation.machine.sizes, with_checks=False)
             found = run_natively(unchecked.function(rule.name), after, *arguments)
         try:
@@ -216,7 +215,7 @@ class Crosscheck:
         except (OutOfDomain, Undecided) as error:
             raise firing.mismatch("its formulas", repr(error), found) from error
 
-    def _agree(self, firing: _Firing, found: object, failed: str | None, after: State) -> bool:
+    def _agree(self, firing: _Firing, found: object, failed: str | None, after: Any) -> bool:
         """Whether the rule fired, in both ways.
 
         found: what the rule returned natively, without checks. failed: the first check that did not hold.
@@ -304,5 +303,5 @@ def mismatch(
 def picture(situation: Situation) -> str:
     """The sizes, and the fields of a state that are not as in the first state, a line each."""
     first, state = situation.machine.first_state(), situation.state
-    changed = [name for name in FIELDS if getattr(first, name) != getattr(state, name)]
+    changed = [name for name in situation.machine.system.fields if getattr(first, name) != getattr(state, name)]
     return "\n".join([f"  {situation.machine.sizes}", *(f"  {name}: {getattr(state, name)}" for name in changed)])

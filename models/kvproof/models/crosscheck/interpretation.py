@@ -19,8 +19,7 @@ from kvproof.models.translation.maps import Map
 from kvproof.models.translation.sizes import WITHOUT_END
 from kvproof.models.translation.translator import Parameter
 from kvproof.spec.language import Domain
-from kvproof.spec.native import FIELDS, Machine
-from kvproof.spec.text.state import State
+from kvproof.spec.native import MachineOf
 
 GIVEN = "given_"  # how the translator prefixes the name of an argument
 
@@ -187,19 +186,19 @@ class Interpretation:
         return Interpretation({**self.symbols, **symbols}, self.end)
 
 
-def interpretation(machine: Machine, **states: State) -> Interpretation:
+def interpretation(machine: MachineOf[Any], **states: Any) -> Interpretation:
     """The meaning of the sizes, and of the fields of native states with their ghosts.
 
     states: by the prefix of the symbolic state; `state` for the one without a prefix.
     """
     symbols: dict[str, Any] = {name: value for name, value in machine.sizes.names().items() if isinstance(value, int)}
     for prefix, state in states.items():
-        for name in FIELDS:
+        for name in machine.system.fields:
             symbols[name if prefix == "state" else f"{prefix}_{name}"] = field_rows(machine, name, getattr(state, name))
-    return Interpretation(symbols, machine.sizes.num_indexes + 1)
+    return Interpretation(symbols, machine.sizes.longest)
 
 
-def given(machine: Machine, parameters: Iterable[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+def given(machine: MachineOf[Any], parameters: Iterable[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
     """The symbols of arguments, whose native values are given by name: numbers, truth values or lists.
 
     A list is 0 past its end if its domain has no end.
@@ -207,16 +206,17 @@ def given(machine: Machine, parameters: Iterable[Parameter], values: Mapping[str
     return {GIVEN + one.name: _argument(machine, one, values[one.name]) for one in parameters}
 
 
-def field_rows(machine: Machine, name: str, rows: Any) -> Rows:
+def field_rows(machine: MachineOf[Any], name: str, rows: Any) -> Rows:
     """The value of a field at each index, given its native value, a list."""
-    field, start = FIELDS[name], FIELDS[name].start
+    field = machine.system.fields[name]
+    start = field.start
     if not callable(start):
         return Rows(name, rows, *shape(machine, field.domains), lambda *_: start)
     first: Callable[..., Any] = machine.names[start.__name__]
     return Rows(name, rows, *shape(machine, field.domains), lambda *at: first(*field.start_arguments(at)))
 
 
-def _argument(machine: Machine, parameter: Parameter, value: Any) -> Any:
+def _argument(machine: MachineOf[Any], parameter: Parameter, value: Any) -> Any:
     if not isinstance(parameter.value, Map):
         return value
     lengths, has_end = shape(machine, parameter.value.domains)
@@ -226,7 +226,7 @@ def _argument(machine: Machine, parameter: Parameter, value: Any) -> Any:
     return Rows(parameter.name, value, lengths, has_end, lambda *_: 0)
 
 
-def shape(machine: Machine, domains: Sequence[Domain]) -> tuple[list[int], list[bool]]:
+def shape(machine: MachineOf[Any], domains: Sequence[Domain]) -> tuple[list[int], list[bool]]:
     """The number of indexes in each place, and whether the domain ends there."""
     sizes = [machine.names[one.size] if isinstance(one.size, str) else one.size or 0 for one in domains]
     return sizes, [one.size is not None and one.size not in WITHOUT_END for one in domains]

@@ -11,6 +11,7 @@ derived fields and about denied claims.
 import contextlib
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -27,19 +28,17 @@ from kvproof.models.crosscheck.comparison import (
 )
 from kvproof.models.crosscheck.interpretation import Interpretation, field_rows, shape
 from kvproof.models.crosscheck.obligations import RuleObligations
-from kvproof.models.crosscheck.walk import SIZES, Arguments, Walk, corrupted
+from kvproof.models.crosscheck.walk import SIZES, SIZES_OF_STORES, Arguments, Walk, corrupted
 from kvproof.models.proofs.endless_quantifiers import LENGTHS
 from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Parameter
-from kvproof.spec.language import COLLECTED
-from kvproof.spec.native import Machine
+from kvproof.spec.native import MachineOf, SizesOf
+from kvproof.spec.store.machine import STORES
 
 DRAWN = 2  # rules with drawn arguments that are compared in each state
 VARIED = 2  # arguments of the rule that fires that are varied, one at a time
 CORRUPTED = 2  # corrupted states for each reached state
 SHARE = 0.02  # of the steps whose rule was compared more than twice as often as another, which are compared
-CLAIMS = tuple(claim.name for claim in (*COLLECTED.invariants, *COLLECTED.theorems))
-RULES = {rule.__name__: rule for rule in COLLECTED.rules}
 
 
 @dataclass
@@ -72,11 +71,15 @@ class Compared:
 
 
 class SpecificationCheck:
-    """Compares one text of the specification. By default the specification itself."""
+    """Compares one text of a specification. By default the specification of block managers itself."""
 
     def __init__(self, seed: int, text: Text | None = None) -> None:
         self.crosscheck = Crosscheck(text)
-        self.walks = [Walk(self.crosscheck, sizes, seed + place) for place, sizes in enumerate(SIZES)]
+        collected = self.crosscheck.text.system.collected
+        self.rules = {rule.__name__: rule for rule in collected.rules}
+        self.claims = tuple(claim.name for claim in (*collected.invariants, *collected.theorems))
+        all_sizes: Sequence[SizesOf[Any]] = SIZES_OF_STORES if self.crosscheck.text.system is STORES else SIZES
+        self.walks = [Walk(self.crosscheck, sizes, seed + place) for place, sizes in enumerate(all_sizes)]
         self.random = Random(seed)
         self.num_states = self.num_corrupted = self.num_fixed = 0
         self.num_fired, self.longest = Counter[str](), Counter[str]()
@@ -88,7 +91,7 @@ class SpecificationCheck:
             self.compare_fixed(walk.machine)
         for walk in itertools.cycle(self.walks):
             for situation, rule, arguments in walk.steps():
-                num, least = self.num_fired[rule.name], min(self.num_fired[name] for name in RULES)
+                num, least = self.num_fired[rule.name], min(self.num_fired[name] for name in self.rules)
                 if num <= 2 * least or self.random.random() < SHARE:
                     self.num_fired[rule.name] += 1
                     self._compare(walk, situation, rule, arguments)
@@ -115,7 +118,7 @@ class SpecificationCheck:
     def obligations(self, rule: SymbolicRule) -> RuleObligations:
         """The obligations of a rule."""
         if rule.name not in self._obligations:
-            self._obligations[rule.name] = RuleObligations(self.crosscheck, rule, RULES[rule.name])
+            self._obligations[rule.name] = RuleObligations(self.crosscheck, rule, self.rules[rule.name])
         return self._obligations[rule.name]
 
     # A state
@@ -123,7 +126,7 @@ class SpecificationCheck:
     def _compare(self, walk: Walk, situation: Situation, rule: SymbolicRule, arguments: list[Any]) -> None:
         """Compare all claims in a reached state, the rule that fires there, and others."""
         self.num_states += 1
-        for name in CLAIMS:
+        for name in self.claims:
             if self.crosscheck.compare_claim(self.crosscheck.claim(name), situation) is not True:
                 raise mismatch(name, "in a reached state", False, True, situation)
         self._compare_lengths(situation)
@@ -135,19 +138,21 @@ class SpecificationCheck:
         for place in self.random.sample(range(len(arguments)), min(VARIED, len(arguments))):
             varied = next(draw.drawn(walk.annotations[rule.name]))
             self._attempt(rule, situation, [*arguments[:place], varied[place], *arguments[place + 1 :]])
-        for name in self.random.choices(list(RULES), k=DRAWN):
+        for name in self.random.choices(list(self.rules), k=DRAWN):
             self._attempt(walk.rule(name), situation, next(draw.drawn(walk.annotations[name])))
         for _ in range(CORRUPTED):
             self.num_corrupted += 1
             worse = Situation(walk.machine, corrupted(self.random, walk.machine, situation.state))
             self._attempt(rule, worse, arguments)
-        for name in CLAIMS:
+        for name in self.claims:
             with contextlib.suppress(ListEnds):
                 self.crosscheck.compare_claim(self.crosscheck.claim(name), worse)
 
     def _compare_lengths(self, situation: Situation) -> None:
         """No field that bounds a quantifier exceeds the size at which the quantifier ends natively."""
         for name, size in LENGTHS.items():
+            if name not in situation.machine.system.fields:
+                continue
             cells_of = field_rows(situation.machine, name, getattr(situation.state, name)).cells()
             longest, end = max(value for _, value in cells_of), situation.machine.names[size]
             if longest > end:
@@ -163,7 +168,7 @@ class SpecificationCheck:
 
     # What does not depend on a state
 
-    def compare_fixed(self, machine: Machine) -> None:
+    def compare_fixed(self, machine: MachineOf[Any]) -> None:
         """Compare what is assumed about sizes and parameters, and the first state. Raises Mismatch."""
         first = Situation(machine, machine.first_state())
         sizes = Interpretation(first.values.symbols, first.values.end)
@@ -178,7 +183,7 @@ class SpecificationCheck:
             cell = cells(map, evaluators).under(sizes)
             for at, value in field_rows(machine, name, getattr(first.state, name)).cells():
                 self._require(cell(*at), value, f"{name}{list(at)} of the first state", first)
-        for rule in RULES.values():
+        for rule in self.rules.values():
             for parameter in self.crosscheck.translator.parameters(rule):
                 self._compare_domain(parameter, first)
 

@@ -15,14 +15,17 @@ from typing import Any, get_args, get_origin
 
 from kvproof.models.counterexamples.replay import watched
 from kvproof.models.crosscheck.comparison import Crosscheck, ListEnds, Situation, SymbolicRule, run_natively
-from kvproof.spec.language import COLLECTED
-from kvproof.spec.native import FIELDS, Machine, Sizes
-from kvproof.spec.text.state import State
+from kvproof.spec.native import MachineOf, Sizes, SizesOf
+from kvproof.spec.store.machine import STORES, StoreSizes
 
 SIZES = (
     Sizes(num_gpu_blocks=3, num_host_blocks=2, block_size=2, num_seqs=3, num_indexes=3, num_flights=2),
     Sizes(num_gpu_blocks=4, num_host_blocks=3, block_size=3, num_seqs=2, num_indexes=4, num_flights=1),
     Sizes(num_gpu_blocks=2, num_host_blocks=2, block_size=1, num_seqs=2, num_indexes=4, num_flights=2),
+)
+SIZES_OF_STORES = (
+    StoreSizes(num_blocks=4, num_tiers=2, num_keys=3, num_groups=2, num_pins=4, num_owners=2, block_size=2),
+    StoreSizes(num_blocks=3, num_tiers=1, num_keys=2, num_pins=3, num_owners=2, num_flights=2, block_size=1),
 )
 STEPS_OF_ONE_WALK = 80
 DRAWS = 120  # of arguments for one rule in one state
@@ -33,6 +36,11 @@ WEIGHTS = {  # of a rule against the others, which have 1; so that states stay f
     **dict.fromkeys(("append", "compute", "promote", "mark_computed"), 3.0),
     **dict.fromkeys(("hit", "share", "exchange", "follow_entry", "rehit_entry", "evict"), 30.0),
 }
+WEIGHTS_OF_STORES = {
+    **dict.fromkeys(("drop", "end_owner", "expire", "advance", "abort", "evict", "fail"), 0.1),
+    **dict.fromkeys(("submit_load", "end_load"), 0.3),
+    **dict.fromkeys(("submit_store", "submit_move", "land", "keep", "commit", "redeem"), 30.0),
+}
 
 
 class Arguments:
@@ -41,6 +49,7 @@ class Arguments:
     def __init__(self, random: Random, situation: Situation, least: int = 0) -> None:
         self.least = least
         self.random, self.names, self.state = random, situation.machine.names, situation.state
+        self.is_of_store = situation.machine.system is STORES
 
     def drawn(self, annotations: Mapping[str, Any]) -> Iterator[list[Any]]:
         """Several lists with a value for each parameter; all of them, if there are few and no parameter is a row."""
@@ -69,31 +78,35 @@ class Arguments:
 
     def _row(self, named: Mapping[str, Any]) -> list[int]:
         """A row: the content of a block that was drawn, or of any, or the tokens of a sequence, or a new row."""
-        content, tokens = self.state.content, self.state.tokens
+        content: list[list[int]] = self.state.content
         match self.random.randrange(4):
             case 0:
-                block = named.get("block", named.get("twin"))
-                return content[self.random.randrange(len(content)) if block is None else block][:]
+                at = named.get("key", named.get("block", named.get("twin")))
+                return content[self.random.randrange(len(content)) if at is None else at][:]
             case 1:
-                return self.random.choice(self.random.choice(tokens))[:]
+                known: list[list[int]] = (
+                    self.state.memory if self.is_of_store else self.random.choice(self.state.tokens)
+                )
+                return self.random.choice(known)[:]
             case _:
                 return [self.random.randrange(1, NUM_IDENTITIES + 1) for _ in range(int(self.names["BLOCK_SIZE"]))]
 
 
-def corrupted(random: Random, machine: Machine, state: State) -> State:
+def corrupted(random: Random, machine: MachineOf[Any], state: Any) -> Any:
     """A copy of the state in which one cell has another value of its domain, or NONE."""
     found = machine.copy(state)
-    name = random.choice([name for name in FIELDS if getattr(state, name)])
-    to, rows = FIELDS[name].to, getattr(found, name)
-    for _ in FIELDS[name].domains[:-1]:
+    fields = machine.system.fields
+    name = random.choice([name for name in fields if getattr(state, name)])
+    to, rows = fields[name].to, getattr(found, name)
+    for _ in fields[name].domains[:-1]:
         index = random.randrange(len(rows))
         rows[index] = rows[index][:]  # rows of slots are shared with the state
         rows = rows[index]
     if to.name == "Flag":
         values: list[int] = [False, True]
     else:
-        size = machine.names[to.size] if isinstance(to.size, str) else to.size or machine.sizes.block_size + 2
-        values = list(range(-size if FIELDS[name].to.is_signed else -1, size))
+        size = machine.names[to.size] if isinstance(to.size, str) else to.size or machine.names["BLOCK_SIZE"] + 2
+        values = list(range(-size if fields[name].to.is_signed else -1, size))
     place = random.randrange(len(rows))
     rows[place] = random.choice([value for value in values if value != rows[place]])
     return found
@@ -102,13 +115,14 @@ def corrupted(random: Random, machine: Machine, state: State) -> State:
 class Walk:
     """Walks in machines of one size. fired: how often each rule fired in a reached state."""
 
-    def __init__(self, crosscheck: Crosscheck, sizes: Sizes, seed: int) -> None:
+    def __init__(self, crosscheck: Crosscheck, sizes: SizesOf[Any], seed: int) -> None:
         self.crosscheck, self.random = crosscheck, Random(seed)
         self.machine = crosscheck.machine(sizes)
         self.annotations = {
             rule.__name__: {one.name: one.annotation for one in list(signature(rule).parameters.values())[1:]}
-            for rule in COLLECTED.rules
+            for rule in sizes.system.collected.rules
         }
+        self.weights = WEIGHTS_OF_STORES if sizes.system is STORES else WEIGHTS
         self.fired = Counter[str]()
 
     def rule(self, name: str) -> SymbolicRule:
@@ -131,13 +145,13 @@ class Walk:
 
     def _enabled(self, situation: Situation) -> tuple[str, list[Any]] | None:
         """A rule with arguments for which it is enabled, if it then stays within the lists of the state."""
-        draw, scratch = Arguments(self.random, situation), watched(situation.state)
+        draw, scratch = Arguments(self.random, situation), watched(situation.state, situation.machine.system)
         for name in sorted(self.annotations, key=self._rank):
             for arguments in draw.drawn(self.annotations[name]):
                 try:
                     found = run_natively(self.machine.rules[name], scratch, *arguments)
                 except ListEnds:
-                    scratch = watched(situation.state)
+                    scratch = watched(situation.state, situation.machine.system)
                     continue
                 if found is None:
                     return name, arguments
@@ -145,4 +159,4 @@ class Walk:
 
     def _rank(self, name: str) -> float:
         """A random number; it is small for rules of much weight that have fired seldom."""
-        return -math.pow(self.random.random(), (1 + self.fired[name]) / WEIGHTS.get(name, 1.0))
+        return -math.pow(self.random.random(), (1 + self.fired[name]) / self.weights.get(name, 1.0))

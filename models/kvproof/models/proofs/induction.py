@@ -18,12 +18,10 @@ from kvproof.models.translation.dependencies import fields_read
 from kvproof.models.translation.maps import SymbolicState
 from kvproof.models.translation.rules import Outcome, Required
 from kvproof.models.translation.terms import Truth, are_same, conjunction, equal
-from kvproof.models.translation.text import Text, specification
+from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Translator
-from kvproof.spec.store.machine import STORES
 
 SUITE = "specification"
-SUITE_OF_STORES = "store"
 INITIAL, THEOREM = "initial", "theorem"  # subjects that are no rule
 DERIVED_PROPERTY = "lists-agree"
 
@@ -49,13 +47,6 @@ def obligations(text: Text | None = None, wants: Callable[[str], bool] = every_s
     for rule in induction.collected.rules:
         if wants(rule.__name__):
             yield from induction.rule(rule)
-
-
-def obligations_of_stores(
-    text: Text | None = None, wants: Callable[[str], bool] = every_subject
-) -> Iterator[Obligation]:
-    """The obligations of the specification of stores, or of another text of it."""
-    yield from obligations(text or specification(STORES), wants)
 
 
 class Induction:

@@ -5,12 +5,16 @@ its instance (`contract_instances`), at its beginning, before each firing and at
 evaluates a formula for every size, so a state in which all hypotheses hold is a model of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
+from inspect import signature
+from itertools import product
+from typing import Any
 
 from kvproof.models.crosscheck.evaluation import Evaluators
 from kvproof.models.crosscheck.interpretation import Interpretation, OutOfDomain, Undecided, given, interpretation
+from kvproof.models.proofs import store_instance
 from kvproof.models.proofs.contract_instances import (
     INSTANCES,
     REMAINING_RULES,
@@ -27,7 +31,8 @@ from kvproof.models.translation.translator import Translator
 from kvproof.spec.contract_run import PARAMETERS, ContractBroken
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import COLLECTED, Contract
-from kvproof.spec.native import FIELDS
+from kvproof.spec.native import FIELDS, MachineOf
+from kvproof.spec.store.machine import STORES
 from kvproof.spec.text.state import State
 
 RULES = {rule.__name__: rule for rule in COLLECTED.rules}
@@ -52,6 +57,9 @@ class NativeStates:
             return False
 
     def _values(self, obligation: Obligation) -> Iterator[Interpretation]:
+        if obligation.suite == STORES.name:
+            yield from self._of_stores
+            return
         if obligation.suite == SUITE:
             if obligation.subject in self._of_rules:
                 yield self._of_rules[obligation.subject]
@@ -88,6 +96,23 @@ class NativeStates:
                     yield self._machine.copy(run.state), rule, arguments
 
     @cached_property
+    def _of_stores(self) -> list[Interpretation]:
+        """The states of the runs of stores, with the rule that fires there, or with two that may fire in any order."""
+        translator, machine = Translator(text=specification(STORES)), store_instance.machine_of()
+        marked = {rule.__name__: rule for rule in STORES.collected.rules}
+        found = list[Interpretation]()
+        for state, rule, arguments, _ in store_instance.fired(machine):
+            twins = {f"{domain.name.lower()}_0": 0 for domain in STORES.domains.values()}
+            values = interpretation(machine, state=state, twin=state).extended(twins)
+            found.append(values.extended(_arguments(machine, translator, marked[rule], arguments)))
+        *_, (*_, busy) = store_instance.fired(machine, store_instance.BUSY)
+        for (one, (first, _)), (other, (_, second)) in product(store_instance.AT_ONCE.items(), repeat=2):
+            values = interpretation(machine, state=busy)
+            values = values.extended(_arguments(machine, translator, marked[one], first, "first_"))
+            found.append(values.extended(_arguments(machine, translator, marked[other], second, "second_")))
+        return found
+
+    @cached_property
     def _of_claims(self) -> Interpretation:
         """A state in which sequences share blocks, its twin, which is equal, and an index of each domain."""
         state = self._machine.first_state()
@@ -111,3 +136,16 @@ class NativeStates:
                 yield values.extended(given(self._machine, of_rule, chosen))
             values = interpretation(self._machine, start=run.start, state=run.state)
             yield values.extended(given(self._machine, parameters, run.values))
+
+
+def _arguments(
+    machine: MachineOf[Any],
+    translator: Translator,
+    rule: Callable[..., Any],
+    arguments: Sequence[Any],
+    prefix: str = "",
+) -> dict[str, Any]:
+    """The symbols of the arguments of a rule. prefix: of the names of its parameters."""
+    named = list(signature(rule).parameters.values())[1:]
+    parameters = [translator.unknown(prefix + one.name, one.annotation) for one in named]
+    return given(machine, parameters, {prefix + one.name: each for one, each in zip(named, arguments, strict=True)})

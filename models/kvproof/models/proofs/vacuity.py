@@ -13,6 +13,7 @@ All limits are efforts of the solver, never times, so the result does not depend
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import z3
@@ -20,8 +21,10 @@ import z3
 from kvproof.models.counterexamples.case import RULES
 from kvproof.models.counterexamples.instances import INSTANCES, Search
 from kvproof.models.counterexamples.replay import replays
+from kvproof.models.proofs import store_instance
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.satisfied import NativeStates
+from kvproof.models.proofs.store_instance import NotFired
 from kvproof.models.translation.text import Text, specification
 
 VACUITY, FIRES, RUNS, HYPOTHESES = "vacuity", "fires", "runs", "hypotheses"
@@ -46,6 +49,14 @@ def firings(names: list[str], text: Text | None = None, effort: int = FIRING_EFF
                 left.remove(name)
                 yield name, True
     yield from ((name, False) for name in left)
+
+
+def firings_of_stores(names: list[str]) -> Iterator[tuple[str, bool]]:
+    """For each of these rules of stores: whether it fires in a run from the first state, in which every claim holds."""
+    fired = set[str]()
+    with suppress(NotFired):
+        fired.update(rule for _, rule, *_ in store_instance.fired(store_instance.machine_of()))
+    yield from ((name, name in fired) for name in names)
 
 
 @dataclass

@@ -14,8 +14,8 @@ evaluates the invariants and theorems.
 from dataclasses import dataclass
 
 from kvproof.spec.language import COLLECTED_OF_STORES
-from kvproof.spec.native import Functions, MachineOf, SizesOf
-from kvproof.spec.store import invariants, rules, state, steps, theorems, transfer_rules
+from kvproof.spec.native import MachineOf, SizesOf
+from kvproof.spec.store import groups, invariants, rules, state, steps, theorems, transfer_rules
 from kvproof.spec.store.domains import DOMAINS
 from kvproof.spec.store.state import StoreState
 from kvproof.spec.systems import System, fields_of
@@ -23,7 +23,7 @@ from kvproof.spec.systems import System, fields_of
 STORES = System(
     "store",
     StoreState,
-    (state, steps, rules, transfer_rules, invariants, theorems),
+    (state, steps, rules, transfer_rules, invariants, theorems, groups),
     (steps, rules, transfer_rules),
     tuple,
     COLLECTED_OF_STORES,
@@ -67,12 +67,13 @@ class StoreSizes(SizesOf[StoreState]):
         """How many entries the tiers may have."""
         return self.num_tiers * self.num_keys
 
+    @property
+    def longest(self) -> int:
+        """One more than the blocks or pins that are enumerated."""
+        return self.numbers()["NUM_RANKS"]
+
 
 class StoreMachine(MachineOf[StoreState]):
     """The specification of stores for given sizes."""
 
-    def __init__(
-        self, sizes: StoreSizes, with_ghosts: bool = True, with_checks: bool = True, text: Functions | None = None
-    ) -> None:
-        super().__init__(sizes, with_ghosts, with_checks, text)
-        self.sizes = sizes
+    sizes: StoreSizes

@@ -1,0 +1,109 @@
+"""The obligations about stores: the induction over their rules, and that the order of reports changes nothing.
+
+*The order of reports.* Let two rules that a report leads to be enabled in a state that satisfies the invariants, for
+different transfers or pins. Then each is still enabled after the other has fired, and both orders leave the same state.
+So any order of any number of reports leaves the same state. Ghost fields enumerate in some order, and are left out; a
+store may also remember which block was used last, which the specification does not.
+
+*Groups.* A hit needs some chunks of each group. Every position that the next token reads, in a group of any reach, lies
+in one of these; and of a state, only the one at the boundary is needed.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import combinations_with_replacement
+from typing import Any
+
+import z3
+
+from kvproof.models.proofs import induction
+from kvproof.models.proofs.induction import Induction, Rule, every_subject, hypotheses
+from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.translation.maps import Map, SymbolicState
+from kvproof.models.translation.terms import Truth, conjunction, equal, implication, negation
+from kvproof.models.translation.text import Text, specification
+from kvproof.models.translation.translator import Parameter, Translator
+from kvproof.spec.store.machine import STORES
+
+PROPERTY, COMMUTING, GROUPS = "completion-commutes", "commuting", "groups"
+ENDING = ("land", "fail", "report", "end_load", "commit", "abort")  # the rules that a report leads to
+
+
+def obligations(text: Text | None = None, wants: Callable[[str], bool] = every_subject) -> Iterator[Obligation]:
+    """The obligations of stores, or of another text about them. wants: as for those of the induction."""
+    text = text or specification(STORES)
+    yield from induction.obligations(text, wants)
+    if wants(COMMUTING):
+        yield from commuting(text)
+    if wants(GROUPS):
+        yield from _groups(Translator(text=text))
+
+
+def commuting(text: Text) -> Iterator[Obligation]:
+    """Two obligations for each pair of rules: both stay enabled, and both orders leave the same state."""
+    pairs = _Commuting(Translator(text=text))
+    for one, other in combinations_with_replacement(ENDING, 2):
+        yield from pairs.pair(one, other)
+
+
+class _Commuting:
+    def __init__(self, translator: Translator) -> None:
+        self.translator, self.induction = translator, Induction(translator)
+        self.rules: dict[str, Rule] = {rule.__name__: rule for rule in self.induction.collected.rules}
+
+    def pair(self, one: str, other: str) -> Iterator[Obligation]:
+        """The obligations of two rules, or of one rule that fires twice."""
+        before, run = self.induction.before, self.translator.run
+        first, second = self._parameters(one, "first"), self._parameters(other, "second")
+        values, more = [each.value for each in first], [each.value for each in second]
+        of_first, of_second = run(one, before, *values), run(other, before, *more)
+        known = [(f"parameter {each.name}", each.known) for each in (*first, *second)]
+        enabled = [("guards of the first", of_first.guard), ("guards of the second", of_second.guard)]
+        assumed = self.induction.assumed + hypotheses([*known, *enabled, ("different", _are_different(first, second))])
+        then, otherwise = run(other, of_first.state, *more), run(one, of_second.state, *values)
+        stay = conjunction(then.guard, otherwise.guard)
+        same = self._same(then.state, otherwise.state)
+        for claim, goal in (("both stay enabled", stay), ("both orders leave the same state", same)):
+            yield Obligation(STORES.name, COMMUTING, f"{one} and {other}: {claim}", PROPERTY, assumed, goal)
+
+    def _parameters(self, rule: str, place: str) -> list[Parameter]:
+        named: dict[str, Any] = dict(list(self.rules[rule].__annotations__.items())[1:])
+        return [self.translator.unknown(f"{place}_{name}", kind) for name, kind in named.items() if name != "return"]
+
+    def _same(self, one: SymbolicState, other: SymbolicState) -> Truth:
+        """Every field that is no ghost has the same values in two states."""
+        goals: list[Truth] = []
+        for name, field in self.translator.system.fields.items():
+            if field.kind == "ghost" or one.maps[name] is other.maps[name]:
+                continue
+            indexes = [z3.Int(f"{domain.name.lower()}_{place}") for place, domain in enumerate(field.domains)]
+            within = conjunction(
+                *(self.translator.universe.contains(*each) for each in zip(field.domains, indexes, strict=True))
+            )
+            goals.append(implication(within, equal(one.maps[name].read(*indexes), other.maps[name].read(*indexes))))
+        return conjunction(*goals)
+
+
+def _are_different(first: list[Parameter], second: list[Parameter]) -> Truth:
+    """The rules are about different transfers, or about different pins; each rule names its own first."""
+    one, other = first[0], second[0]
+    if one.domain is not other.domain:
+        return True
+    assert not isinstance(one.value, Map)
+    assert not isinstance(other.value, Map)
+    return negation(equal(one.value, other.value))
+
+
+def _groups(translator: Translator) -> Iterator[Obligation]:
+    """What a hit needs of a group is all that the next token reads."""
+    stop, boundary, reach, position = z3.Ints("stop boundary reach position")
+    first = translator.call("first_needed", boundary, reach).value
+    needed = translator.call("is_needed", stop, boundary, reach).value
+    assert isinstance(needed, z3.BoolRef)
+    assert isinstance(first, z3.ArithRef)
+    chunk = conjunction(0 <= position, position < stop, stop <= boundary)
+    of_window = hypotheses([("a chunk", chunk), ("no state", reach >= 0), ("it is read", first <= position)])
+    claim = "a chunk with a position that the next token reads is needed"
+    yield Obligation(STORES.name, GROUPS, claim, "groups-agree", of_window, needed)
+    of_state = hypotheses([("a state", reach < 0)])
+    claim = "of states, the one at the boundary is needed"
+    yield Obligation(STORES.name, GROUPS, claim, "groups-agree", of_state, equal(needed, stop == boundary))
