@@ -4,7 +4,10 @@ import pytest
 
 from kvproof.models.crosscheck.specification import Compared, SpecificationCheck
 from kvproof.models.proofs.endless_quantifiers import LENGTHS
+from kvproof.models.translation.text import specification
 from kvproof.spec.language import COLLECTED
+from kvproof.spec.native import FIELDS
+from kvproof.spec.store.machine import STORES
 
 NEVER_FALSE_MAX, NEVER_REFUSED_MAX = 6, 16  # claims and guards for which a million cells need not show both outcomes
 RULES = {rule.__name__ for rule in COLLECTED.rules}
@@ -25,8 +28,16 @@ def test_the_terms_of_the_prover_agree_with_native_runs_in_fifty_thousand_cells_
     assert found.num_formulas >= 10_000
     assert sum(found.refused.values()) > 100
     assert sum(found.false.values()) > 60
-    assert found.longest.keys() == LENGTHS.keys()
+    assert found.longest.keys() == LENGTHS.keys() & FIELDS.keys()
     assert min(found.longest.values()) >= 1
+
+
+def test_the_terms_of_the_prover_agree_with_native_runs_of_stores_with_every_rule_fired() -> None:
+    found = SpecificationCheck(7, specification(STORES)).run(60_000)
+    assert set(found.fired) == {rule.__name__ for rule in STORES.collected.rules}
+    assert sum(found.refused.values()) > 100
+    assert sum(found.false.values()) > 60
+    assert found.longest.keys() == LENGTHS.keys() & STORES.fields.keys()
 
 
 @pytest.mark.long

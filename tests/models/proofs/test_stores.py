@@ -1,0 +1,44 @@
+"""The proofs about stores: faults of their text are noticed, and the order of reports is part of what is proved."""
+
+import pytest
+import z3
+
+from kvproof.models.proofs import store_instance, stores
+from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.proofs.store_instance import NotFired
+from kvproof.models.translation.text import specification
+from kvproof.spec.store.machine import STORES
+
+
+def is_proved(one: Obligation) -> bool:
+    solver = z3.SimpleSolver()
+    solver.set(auto_config=False, mbqi=False, rlimit=1_000_000)
+    solver.add(*(hypothesis.formula for hypothesis in one.hypotheses), one.negated_goal())
+    return one.is_trivial() or bool(solver.check() == z3.unsat)
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new", "claim"),
+    [
+        ("commit", "is_written(state, block)", "True", "ready_blocks_are_written"),
+        ("evict", "state.status[block] == EVICTABLE", "state.status[block] != FREE", "status_tells_who_refers"),
+        ("submit_move", "state.mover[write] == NONE", "True", "transfers_use_pins"),
+        ("begin_store", "state.entry[state.tier[block]][key] == NONE", "True", "status_tells_who_refers"),
+    ],
+)
+def test_without_a_guard_an_invariant_is_not_proved(function: str, old: str, new: str, claim: str) -> None:
+    text = specification(STORES).edited(function, old, new)
+    found = {one.claim: one for one in stores.obligations(text, lambda subject: subject == function)}
+    assert not is_proved(found[claim])
+
+
+def test_reports_that_do_not_commute_are_not_proved_to() -> None:
+    text = specification(STORES).edited("report", "state.phase[flight] = NONE", "state.phase[0] = state.phase[flight]")
+    of_reports = [one for one in stores.commuting(text) if one.claim.startswith("report and report")]
+    assert [is_proved(one) for one in of_reports] == [True, False]  # both stay enabled, and leave different states
+
+
+def test_a_rule_that_is_never_enabled_is_not_called_fired() -> None:
+    text = specification(STORES).edited("keep", "state.kind[pin] == WRITE", "state.kind[pin] > 5")
+    with pytest.raises(NotFired, match="keep"):
+        list(store_instance.fired(store_instance.machine_of(text)))
