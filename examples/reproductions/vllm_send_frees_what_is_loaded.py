@@ -44,6 +44,7 @@ class Connector(Options):
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None: ...
     def build_connector_meta(self, output: Any) -> None: ...
     def on_new_request(self, request: Any) -> None: ...
+    def bind_kv_cache_manager(self, manager: Any) -> None: ...
 
 
 def with_options(kind: Any, **options: Any) -> Any:
@@ -65,6 +66,7 @@ options = Options(
         enable_chunked_prefill=True,
         chunked_prefill_enabled=True,
         long_prefill_token_threshold=0,
+        watermark=0.0,
     ),
     cache_config=Options(num_gpu_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE, enable_prefix_caching=False),
     model_config=Options(max_model_len=NUM_TOKENS, runner_type="generate"),
@@ -79,6 +81,10 @@ options = Options(
     kv_transfer_config=Options(kv_load_failure_policy="recompute"),
     ec_manager_config=Options(get_encoder_cache_manager_obj=lambda: None),
     num_speculative_tokens=0,
+    max_concurrent_batches=1,
+    aux_output_config=Options(enabled=False),
+    num_lookahead_tokens=0,
+    num_prefill_lookahead_tokens=0,
 )
 scheduler = with_options(
     Scheduler,
@@ -90,6 +96,7 @@ scheduler = with_options(
         kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
     ),
     structured_output_manager=None,
+    log_stats=False,
     block_size=BLOCK_SIZE,
 )
 request = with_options(

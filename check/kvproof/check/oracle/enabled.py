@@ -10,6 +10,7 @@ can hold); a handler returns False if they do not.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 from kvproof.check.protocol.finding import Finding
@@ -114,5 +115,10 @@ class RuledJudge(OperationJudge):
             return False
         return rule.about is None or (arguments[0] in rule.about(self) if arguments else bool(rule.about(self)))
 
+    @cached_property
+    def _possible(self) -> frozenset[str]:
+        """The kinds of operation that this configuration and these capabilities allow."""
+        return frozenset(name for name in self.rules if self.kinds[name].is_possible(self.config, self.capabilities))
+
     def _holds(self, name: str, rule: Rule) -> bool:
-        return self.kinds[name].is_possible(self.config, self.capabilities) and (rule.when is None or rule.when(self))
+        return name in self._possible and (rule.when is None or rule.when(self))

@@ -389,12 +389,12 @@ class Explainer(SpecRunner):
                 )
 
     def _compare_free_ids(self, free_ids: list[int], context: str) -> None:
-        status = self.state.status
+        status, pins, num_blocks = self.state.status, self.state.pins, self.num_blocks
         for block in free_ids:
-            if not 0 <= block < self.num_blocks:
+            if not 0 <= block < num_blocks:
                 sentence = "the free list names block $observed, of $expected"
-                raise Finding("lists-agree", sentence, call=context, expected=self.num_blocks, observed=block)
-            if self._is_left_in_flight(block):
+                raise Finding("lists-agree", sentence, call=context, expected=num_blocks, observed=block)
+            if pins[block] and self._is_left_in_flight(block):
                 sentence = f"block {block} is free, and in use by what is in flight"
                 raise Finding("in-flight-held", sentence, call=context, blocks=[block])
             if status[block] == USED:

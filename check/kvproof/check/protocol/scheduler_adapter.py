@@ -181,6 +181,8 @@ class SchedulerAdapter:
         self.under_way.append(output)
         for number in (*step.ignored, *step.failed):
             self._drop(number)
+        if not self._refused:
+            return step
         refused, self._refused = self._refused, []
         self.ends |= dict.fromkeys(refused, IGNORED)
         return step._replace(ignored=[*step.ignored, *refused])
@@ -202,8 +204,9 @@ class SchedulerAdapter:
                 continue
             request = self.requests_by_seq[child] = self.requests_by_seq[parent]
             request.seqs.append(child)
-        unborn = {child for _, child in refused}
-        sampled = {seq: token for seq, token in sampled.items() if seq not in unborn} if unborn else sampled
+        if refused:
+            unborn = {child for _, child in refused}
+            sampled = {seq: token for seq, token in sampled.items() if seq not in unborn}
         self.take_results(self.under_way.pop(0), sampled, finished)
         for seq in finished:
             if seq in self.requests_by_seq:

@@ -157,8 +157,8 @@ class SchedulerState(Oracle, RuledJudge):
 
     @property
     def is_launched(self) -> bool:
-        """Whether every step under way is being executed."""
-        return all(under.is_launched for under in self.under_way)
+        """Whether every step under way is being executed: at most the newest one is not."""
+        return not self.under_way or self.under_way[-1].is_launched
 
     @property
     def may_schedule(self) -> bool:

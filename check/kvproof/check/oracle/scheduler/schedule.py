@@ -30,6 +30,8 @@ class StepExplainer:
     def __init__(self, scheduler: SchedulerState) -> None:
         self.scheduler, self.config, self.capabilities = scheduler, scheduler.config, scheduler.capabilities
         self.num_left = 0  # requests that the last step preempted or swapped out
+        lookahead = self.config.lookahead if self.capabilities.admits_lookahead else 0
+        self.leaves_room = self.capabilities.has_admission_query and bool(lookahead or self.config.watermark)
         self.explainer, self.worker, self.coverage = scheduler.explainer, scheduler.worker, scheduler.coverage
 
     def explain(self, step: ScheduledStep) -> bool:
@@ -237,7 +239,8 @@ class StepExplainer:
         if seq.id in scheduler.loading:
             raise self._not_arrived(seq.id)
         num_entries = len(seq.observed_table)
-        num_beyond = self.config.lookahead if must_be_a_decode(chunk.stop, seq.num_prompt) else 0
+        lookahead = self.config.lookahead
+        num_beyond = lookahead if lookahead and must_be_a_decode(chunk.stop, seq.num_prompt) else 0
         if not self.explainer.machine.function("have_slots")(num_entries, chunk.stop, num_beyond):
             beyond = f", and {num_beyond} slots of lookahead beyond" if num_beyond else ""
             raise Finding(
@@ -290,7 +293,7 @@ class StepExplainer:
             first, hit = scheduler.seqs[chunks[0].seq], chunks[0].hit
             for seq in request.everyone():
                 seq.status = RUNNING
-            something_ran: bool = explainer.machine.function("something_runs")(scheduler.state)
+            leaves_room = self.leaves_room and explainer.machine.function("something_runs")(scheduler.state)
             if caching and not (self.config.async_steps or self.config.transfers):  # else it may learn of KV later
                 scheduler.judge_missed_hit(first, hit, SCHEDULE)
             explainer.admitted(first, hit, caching, SCHEDULE, self.capabilities.same_step_hits)
@@ -303,7 +306,7 @@ class StepExplainer:
                 self.worker.writes.append((request.encoder, 0, len(request.encoder.tokens)))
                 scheduler.used_by_step[request.encoder.id] = request.encoder
                 self.coverage["cross-attention table"] += 1
-            if self.capabilities.has_admission_query and something_ran:
+            if leaves_room:
                 self._judge_room_left(first)
             for chunk in chunks:
                 scheduler.seqs[chunk.seq].hit = hit
@@ -315,8 +318,6 @@ class StepExplainer:
     def _judge_room_left(self, seq: ExpectedSequence) -> None:
         """The manager has said OK to this sequence: room for its lookahead slots and the watermark are left."""
         lookahead = self.config.lookahead if self.capabilities.admits_lookahead else 0
-        if not (lookahead or self.config.watermark):
-            return
         blocks_needed, num_tables = self.explainer.machine.function("blocks_needed"), len(self.config.kv_groups)
         num_tokens, unused = len(seq.tokens), self.explainer.unused_in(self.scheduler.state, GPU)
         needed = blocks_needed(num_tokens, lookahead, num_tables) - blocks_needed(num_tokens, 0, num_tables)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvproof.check.oracle.expected import Status
-from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState, unfinished
+from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import ScheduledStep
 from kvproof.spec.text.budgets import (
@@ -41,13 +41,22 @@ class HeldUp(NamedTuple):
 
 def held_up_in(state: SchedulerState) -> list[HeldUp]:
     """The requests that wait or are swapped out, by arrival."""
-    statuses = [(request, request.members[0].status) for request in unfinished(state.requests)]
-    return [HeldUp(one, status is Status.WAITING) for one, status in statuses if status is not Status.RUNNING]
+    return [
+        HeldUp(request, status is Status.WAITING)
+        for request in state.requests.values()
+        if not request.is_doomed and (status := request.members[0].status) is not Status.RUNNING
+    ]
 
 
 def is_let_in(request: ExpectedRequest) -> bool:
     """Whether the members of the request have blocks on the GPU."""
     return request.members[0].status is Status.RUNNING
+
+
+def judges_waiting(state: SchedulerState) -> bool:
+    """Whether it is judged in this configuration that a request is left waiting without need."""
+    config, can = state.config, state.capabilities
+    return can.refusal_slack is not None and bool(can.policies) and not (config.transfers or config.async_steps)
 
 
 def ranks_first(one: ExpectedRequest, other: ExpectedRequest) -> bool:
@@ -60,7 +69,7 @@ def judge_order(state: SchedulerState, held_up: Sequence[HeldUp]) -> None:
     most, policies = state.capabilities.num_overtaken_max, state.capabilities.policies
     if state.config.transfers or not (policies or most is not None):
         return
-    let_in = [one for one in held_up if is_let_in(one.request)]
+    let_in = [one for one in held_up if one.request.members[0].status is Status.RUNNING]
     if not let_in:
         return
     for one, _ in held_up:
@@ -98,14 +107,14 @@ def judge_left_waiting(state: SchedulerState, step: ScheduledStep, held_up: Sequ
 
     num_unused: blocks of the GPU that were free before the step. Steps may free blocks after the admission was refused.
     """
-    config, slack = state.config, state.capabilities.refusal_slack
-    if slack is None or not state.capabilities.policies or config.transfers or config.async_steps:
-        return
-    if step.ignored or step.failed or step.swap_in or any(not one.was_waiting for one in held_up):
+    config, slack = state.config, state.capabilities.refusal_slack or 0
+    if step.ignored or step.failed or step.swap_in:
         return
     first = None
-    for one, _ in held_up:
-        if not is_let_in(one) and (first is None or ranks_first(one, first)):
+    for one, was_waiting in held_up:
+        if not was_waiting:
+            return
+        if one.members[0].status is not Status.RUNNING and (first is None or ranks_first(one, first)):
             first = one
     if first is None or not _is_room_in_step(state, step, first):
         return

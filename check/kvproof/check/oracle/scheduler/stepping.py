@@ -14,7 +14,13 @@ from kvproof.check.oracle.scheduler.base import (
 )
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.self_forking import born_since, explain_births
-from kvproof.check.oracle.scheduler.service import held_up_in, judge_cut_prompts, judge_left_waiting, judge_order
+from kvproof.check.oracle.scheduler.service import (
+    held_up_in,
+    judge_cut_prompts,
+    judge_left_waiting,
+    judge_order,
+    judges_waiting,
+)
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import Access, ScheduledStep, SchedulerConfig, SchedulerSubject
@@ -33,6 +39,7 @@ class Stepping(SchedulerState):
     ) -> None:
         super().__init__(subject, config, identities)
         self.step_explainer = StepExplainer(self)
+        self.judges_waiting = judges_waiting(self)
 
     @enabled_when(lambda judge: judge.may_schedule)
     def op_schedule(self) -> bool:
@@ -49,7 +56,8 @@ class Stepping(SchedulerState):
         self.num_steps += 1
         self.scheduled_step = step
         self.used_by_step.clear()
-        held_up, num_unused = held_up_in(self), self.explainer.unused_in(self.state, GPU)
+        held_up = held_up_in(self)
+        num_unused = self.explainer.unused_in(self.state, GPU) if held_up and self.judges_waiting else 0
         has_moved = self.step_explainer.explain(step)
         self.worker.copies += step.copies
         self.settle(SCHEDULE)
@@ -61,7 +69,7 @@ class Stepping(SchedulerState):
         self._judge_budgets(step)
         judge_order(self, held_up)
         self._judge_progress(has_moved)
-        if held_up and not self.step_explainer.num_left:
+        if held_up and self.judges_waiting and not self.step_explainer.num_left:
             judge_left_waiting(self, step, held_up, num_unused)
         flights = self.pending.launch(self.used_by_step.values(), SCHEDULE)
         self.under_way.append(UnderWay(step, frozenset(self.used_by_step), flights))
@@ -114,18 +122,19 @@ class Stepping(SchedulerState):
                 )
 
     def _judge_progress(self, has_moved: bool) -> None:
-        waiting = [r for r in unfinished(self.requests) if r.members[0].status is not Status.RUNNING]
         if self.last_step is not None and (self.loading or self.sending):
             self.last_step += 1  # waiting for a transfer is no fault of the scheduler
         is_idle = not (has_moved or self.under_way or self.loading or self.sending or self.without_slot)
-        if is_idle and waiting and len(waiting) == len(self.requests):
-            first = waiting[0]
-            raise Finding(
-                "progress",
-                f"nothing runs, and request {first.id}, {first.members[0].status.value}, "
-                f"{len(first.members[0].tokens)} tokens, is neither scheduled nor ended",
-                call=SCHEDULE,
-            )
+        if is_idle and self.requests:
+            waiting = [r for r in unfinished(self.requests) if r.members[0].status is not Status.RUNNING]
+            if len(waiting) == len(self.requests):
+                first = waiting[0]
+                raise Finding(
+                    "progress",
+                    f"nothing runs, and request {first.id}, {first.members[0].status.value}, "
+                    f"{len(first.members[0].tokens)} tokens, is neither scheduled nor ended",
+                    call=SCHEDULE,
+                )
         if self.last_step is not None and self.num_steps > self.last_step and self.requests:
             states = ", ".join(f"request {r.id} {r.members[0].status.value}" for r in self.requests.values())
             sentence = f"$observed steps, and not all is done: {states}"
@@ -218,7 +227,7 @@ class Stepping(SchedulerState):
 
     def _judge_forks(self, too_many: Sequence[tuple[int, int]], refused: Sequence[tuple[int, int]]) -> None:
         """The scheduler refuses exactly those forks that make a request larger than a step can run."""
-        if list(refused) == list(too_many):
+        if not (refused or too_many) or list(refused) == list(too_many):
             return
         wrong = next(pair for pair in (*too_many, *refused) if (pair in too_many) != (pair in refused))
         if wrong in too_many:
