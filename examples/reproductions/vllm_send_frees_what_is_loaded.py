@@ -77,7 +77,7 @@ options = Options(
         data_parallel_rank=0,
         data_parallel_index=0,
     ),
-    observability_config=Options(),
+    observability_config=Options(spec_decode_metrics_level="none"),
     kv_transfer_config=Options(kv_load_failure_policy="recompute"),
     ec_manager_config=Options(get_encoder_cache_manager_obj=lambda: None),
     num_speculative_tokens=0,
