@@ -174,16 +174,17 @@ def target_of(statement: ast.stmt) -> tuple[str | None, bool]:
 @functools.cache
 def functions(system: System = BLOCK_MANAGERS) -> dict[str, tuple[ast.FunctionDef, str]]:
     """Every function of the text by name, with its file. The contracts are not included."""
-    return _functions_of(system.texts)
+    return functions_of(system.texts)
 
 
 @functools.cache
 def contract_functions(system: System = BLOCK_MANAGERS) -> dict[str, tuple[ast.FunctionDef, str]]:
     """Every function of the contracts by name, with its file. The contracts are imported by the first call."""
-    return _functions_of(system.contract_texts())
+    return functions_of(system.contract_texts())
 
 
-def _functions_of(texts: Iterable[ModuleType]) -> dict[str, tuple[ast.FunctionDef, str]]:
+def functions_of(texts: Iterable[ModuleType]) -> dict[str, tuple[ast.FunctionDef, str]]:
+    """Every function of these modules by name, with its file."""
     found = {}
     for text in texts:
         file = inspect.getsourcefile(text) or text.__name__
@@ -322,7 +323,7 @@ class _Runnable(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         match node:
             case ast.Call(ast.Name("all"), [ast.GeneratorExp(ast.Call(ast.Name("implies"))) as every]):
-                _ask_early(every)
+                ask_early(every)
         self.generic_visit(node)
         match node:
             case ast.Call(ast.Name("all"), [ast.GeneratorExp(ast.Constant(True))]):
@@ -353,7 +354,7 @@ class _Runnable(ast.NodeTransformer):
         return _located(ast.parse(source, mode="eval").body, node)
 
 
-def _ask_early(every: ast.GeneratorExp) -> None:
+def ask_early(every: ast.GeneratorExp) -> None:
     """Ask each part of the condition of `all(implies(…) for …)` as soon as the variables that it reads have values.
 
     The parts are asked in the order of the text, so each is read only where those before it hold. An inner loop runs

@@ -1,0 +1,197 @@
+"""The specification in C for one scope: the library that holds it, and states as cells, strings and Python's own.
+
+The library is made of the text (rules, claims), the programs of `operations`, the canonical form (all generated) and
+two files of C beside this one, which choose what is tried and search. One library serves all scopes; it is compiled
+once and kept in the cache folder of the user.
+"""
+
+import ctypes
+import threading
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kvproof.check.protocol.scopes import Scope, sizes_of
+from kvproof.spec.c_reader import programs, translation
+from kvproof.spec.c_reader.canonical_form import IDS_MAX, NUM_IDS_MAX, STREAM_MAX, canonical_form
+from kvproof.spec.c_reader.library import Loaded, load
+from kvproof.spec.c_reader.programs import ProgramTranslator
+from kvproof.spec.c_reader.translation import REAL_FIELDS, SIZES, is_row
+from kvproof.spec.language import IDENTITIES
+from kvproof.spec.native import Machine
+from kvproof.spec.text.state import NONE, State
+
+# Functions of the text that `calls.c` asks.
+ASKED = (
+    "num_tokens_known",
+    "blocks_for",
+    "first_read",
+    "entries_missing",
+    "tail_is_shared",
+    "has_arrived",
+    "can_still_be_read",
+    "pool_of",
+)
+ROOT = 0  # the identity before the first position
+TOKENS_MAX = 255
+in_use = threading.RLock()  # a library has one scope and one search at a time
+
+
+class TooLargeForC(ValueError):
+    """A scope has more ids than a byte can name."""
+
+
+@cache
+def translated() -> tuple[ProgramTranslator, str]:
+    """The translator after its work, and the whole source."""
+    translator = ProgramTranslator()
+    rules = translator.source(ASKED)
+    form = canonical_form(translator)
+    written = [(Path(__file__).parent / name).read_text() for name in ("calls.c", "search.c")]
+    parts = [translation.PRELUDE, translator.declarations(), rules, form, programs.PRELUDE, translator.programs()]
+    return translator, "\n".join([*parts, *written])
+
+
+@cache
+def loaded() -> Loaded:
+    """The library of the specification as it is. Raises NoLibrary."""
+    return load(translated()[1])
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A state as the library takes it: its cells, the number of identities, and each identity's predecessor."""
+
+    at: Any
+
+    def values(self, num: int) -> list[int]:
+        """The first cells."""
+        return list(self.at[:num])
+
+
+class SpecificationInC:
+    """The specification of one scope. Raises NoLibrary, and TooLargeForC if a name would not fit into a byte."""
+
+    def __init__(self, scope: Scope, library: Loaded | None = None) -> None:
+        sizes = sizes_of(scope)
+        names = sizes.names()
+        self.scope, self.machine = scope, Machine(sizes, with_ghosts=False)
+        self.translator = translated()[0]
+        self.rules = self.translator.rules
+        self.claims = self.translator.claims
+        self.loaded = library or loaded()
+        self.library = self.loaded.library
+        largest = max(names["NUM_BLOCKS"], sizes.num_seqs, sizes.num_flights)
+        if largest > IDS_MAX or scope.num_tokens > TOKENS_MAX or sizes.block_size > IDS_MAX:
+            raise TooLargeForC(
+                f"the C reader searches scopes of at most {IDS_MAX} blocks and {TOKENS_MAX} tokens; "
+                "leave out --reader c, or take a smaller scope"
+            )
+        self._sizes = (ctypes.c_int * len(SIZES))(*translation.numbered(names))
+        options = (
+            scope.num_tokens,
+            scope.caching,
+            scope.window,
+            scope.lookahead,
+            scope.fork,
+            scope.swap,
+            scope.num_flights,
+            scope.reserving,
+            scope.level == "rules",
+        )
+        self._options = (ctypes.c_int * len(options))(*map(int, options))
+        with in_use:
+            self.library.set_sizes(self._sizes)
+            self.num_cells: int = self.library.cells()
+        self._initial = self._flat(self.machine.first_state(), {})
+        num_streamed = self.num_cells + NUM_IDS_MAX + IDS_MAX + 8
+        if num_streamed > STREAM_MAX:
+            raise TooLargeForC(f"a state of this scope has {self.num_cells} cells, the C reader takes {STREAM_MAX - 322}")
+
+    def prepare(self) -> None:
+        """Give the library this scope. The caller holds `in_use`."""
+        if not self.library.prepare(self._sizes, self._initial, self._options):
+            raise MemoryError
+
+    # States --------------------------------------------------------------------------------------------------------
+
+    def cells(self, state: State, before: Sequence[int]) -> Any:
+        """The cells of a state of the Python reader. before: for each identity, the one of the position before it."""
+        names = {NONE: NONE, ROOT: ROOT}
+        parents = [ROOT]
+        for identity in sorted(_identities(state)):
+            chain = []
+            while identity not in names:
+                chain.append(identity)
+                identity = before[identity] if identity < len(before) else ROOT
+            for one in reversed(chain):
+                parents.append(names[before[one]] if one < len(before) else ROOT)
+                names[one] = len(names) - 1
+        return self._flat(state, names, parents)
+
+    def _flat(self, state: State, names: dict[int, int], parents: Sequence[int] = (ROOT,)) -> Any:
+        found = array("h")
+        for name, field in REAL_FIELDS.items():
+            numbers = _numbers(getattr(state, name))
+            found.extend(names.get(n, 0) for n in numbers) if field.to is IDENTITIES else found.extend(numbers)
+        assert len(found) == self.num_cells
+        room = (ctypes.c_int16 * (self.num_cells + 2 + NUM_IDS_MAX + TOKENS_MAX))()
+        room[: self.num_cells] = found.tolist()
+        room[self.num_cells] = len(parents) - 1
+        room[self.num_cells + 1 : self.num_cells + 1 + len(parents)] = list(parents)
+        return room
+
+    def string(self, state: State, before: Sequence[int]) -> bytes:
+        """The canonical string of a state of the Python reader."""
+        room = ctypes.create_string_buffer(2 * STREAM_MAX)
+        num = self.library.string_of(self.cells(state, before), room)
+        if num < 0:
+            raise TooLargeForC("a state has more identities than the C reader can name")
+        return room.raw[:num]
+
+    def successors(self, string: bytes) -> tuple[list[bytes], int]:
+        """The strings that a state leads to, and whether a finding was made there (0: none)."""
+        max_bytes = 1 << 24
+        room, finding = ctypes.create_string_buffer(max_bytes), ctypes.c_int()
+        count = self.library.successors(string, len(string), room, ctypes.c_long(max_bytes), ctypes.byref(finding))
+        if count < 0:
+            raise TooLargeForC("a state has too many successors")
+        return list(_strings(memoryview(room), count)), finding.value
+
+    def fire(self, cells: Any, rule: str, arguments: Sequence[Any]) -> tuple[int, bool]:
+        """Fire one rule in place: 0, the guard that refuses it or minus the obligation; whether a subscript was off."""
+        row = (ctypes.c_int16 * self.scope.block_size)()
+        numbers = (ctypes.c_int * 8)()
+        for number, (parameter, value) in enumerate(zip(self.translator.parameters(rule), arguments, strict=True)):
+            if is_row(parameter):
+                row[:] = list(value)
+            else:
+                numbers[number] = value
+        is_off = ctypes.c_int()
+        result = self.library.fire_on(cells, self.rules.index(rule), numbers, row, ctypes.byref(is_off))
+        return result, bool(is_off.value)
+
+
+def _numbers(value: Any) -> Iterator[int]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _numbers(each)
+    else:
+        yield int(value)
+
+
+def _identities(state: State) -> set[int]:
+    return {
+        number for name, field in REAL_FIELDS.items() if field.to is IDENTITIES for number in _numbers(getattr(state, name))
+    }
+
+
+def _strings(room: memoryview, count: int) -> Iterator[bytes]:
+    at = 0
+    for _ in range(count):
+        num = int.from_bytes(room[at : at + 2].tobytes(), "little")
+        yield room[at + 2 : at + 2 + num].tobytes()
+        at += 2 + num

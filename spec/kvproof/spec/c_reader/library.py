@@ -1,0 +1,151 @@
+"""Compile C once for each source and compiler, keep the library in the user's cache folder, and load it.
+
+The key of a library is the hash of its source, the compiler with its version, and the machine. Beside a library lies
+its own hash, which is compared before the library is loaded: one that was cut off or changed is compiled again. If the
+folder cannot be written, the library is compiled into a temporary folder, for this process only.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+COMPILERS = ("cc", "gcc", "clang")
+FLAGS = ("-std=gnu11", "-O2", "-w", "-shared", "-fPIC", "-pthread")
+COMPILE_SECONDS_MAX = 120.0
+VERSION_SECONDS_MAX = 10.0
+
+
+class NoLibrary(Exception):
+    """There is no C compiler, or it does not compile the source; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A library; whether it came from the cache; what went wrong with the cache, if anything."""
+
+    library: ctypes.CDLL
+    is_cached: bool
+    note: str = ""
+
+
+def cache_folder() -> Path:
+    """The folder of compiled libraries: $XDG_CACHE_HOME/kvproof, or ~/.cache/kvproof."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "kvproof" / "c_reader"
+
+
+def load(source: str, seconds: float = COMPILE_SECONDS_MAX) -> Loaded:
+    """The library of a source. Raises NoLibrary."""
+    compiler = _compiler()
+    version = _run([compiler, "--version"], VERSION_SECONDS_MAX)
+    key = hashlib.sha256("\0".join([source, compiler, version, *FLAGS, platform.machine()]).encode()).hexdigest()[:32]
+    note = ""
+    try:
+        folder = cache_folder()
+        path = folder / f"{key}.so"
+        if _is_whole(path):
+            return Loaded(_opened(path), True)
+        if path.exists():
+            note = f"{path} was damaged and has been compiled again"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as own:
+            made = _compiled(source, compiler, Path(own), seconds)
+            digest = Path(own) / "digest"
+            digest.write_text(_digest(made))
+            os.replace(digest, _digest_of(path))
+            os.replace(made, path)
+        if _is_whole(path):
+            return Loaded(_opened(path), False, note)
+        note = f"another process changes {path}"
+    except (OSError, RuntimeError) as error:
+        note = f"nothing is kept in {cache_folder_name()}: {error}"
+    try:
+        with tempfile.TemporaryDirectory() as own:
+            return Loaded(_opened(_compiled(source, compiler, Path(own), seconds)), False, note)
+    except OSError as error:
+        raise NoLibrary(f"the specification in C cannot be compiled: {error}") from error
+
+
+def cache_folder_name() -> str:
+    """The name of the cache folder, also where there is no home folder."""
+    try:
+        return str(cache_folder())
+    except RuntimeError:
+        return "~/.cache"
+
+
+def _compiler() -> str:
+    named = os.environ.get("CC")
+    found = next(filter(None, map(shutil.which, [named] if named else COMPILERS)), None)
+    if found is None:
+        what = f"the compiler that CC names, {named}, is not there" if named else f"none of {', '.join(COMPILERS)} is there"
+        raise NoLibrary(f"there is no C compiler: {what}; install one, or explore without --reader c")
+    return found
+
+
+def _run(command: list[str], seconds: float) -> str:
+    """The output of a command. Raises NoLibrary if it fails or takes longer; nothing that it started is left."""
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise NoLibrary(f"the C compiler {command[0]} cannot be run: {error}") from error
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise NoLibrary(f"the C compiler {command[0]} has not ended after {seconds:g} s") from None
+    finally:
+        if process.returncode is None:
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    if process.returncode:
+        lines = [line for line in output.splitlines() if "error" in line] or output.splitlines() or ["no output"]
+        raise NoLibrary(f"the C compiler {command[0]} fails with exit code {process.returncode}: {lines[0].strip()}")
+    return output
+
+
+def _compiled(source: str, compiler: str, folder: Path, seconds: float) -> Path:
+    text, library = folder / "specification.c", folder / "specification.so"
+    text.write_text(source)
+    _run([compiler, *FLAGS, "-o", str(library), str(text)], seconds)
+    if not library.exists():
+        raise NoLibrary(f"the C compiler {compiler} ends without an error and writes nothing")
+    return library
+
+
+def _opened(path: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise NoLibrary(f"what the C compiler made cannot be loaded: {error}") from error
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _digest_of(path: Path) -> Path:
+    return path.with_suffix(".sha256")
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        return _digest_of(path).read_text() == _digest(path)
+    except (OSError, ValueError):
+        return False
