@@ -1,6 +1,9 @@
 """`kvproof explore`: search every reachable state of one scope."""
 
-from typing import Annotated
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,9 +14,21 @@ from kvproof.check.cli.options import (
     JsonOption,
     KnownOption,
     OutOption,
+    jobs_option,
     seconds_option,
 )
 from kvproof.check.runs.errors import UsageError, error_boundary
+
+if TYPE_CHECKING:
+    from kvproof.check.protocol.scopes import Scope
+    from kvproof.check.search.result import SearchResult
+
+
+class Reader(str, Enum):
+    """What reads the text of the specification."""
+
+    PYTHON = "python"
+    C = "c"
 
 
 def explore(
@@ -42,6 +57,24 @@ def explore(
         ),
     ] = None,
     budget: Annotated[float | None, seconds_option("--budget", "Time limit; none by default.")] = None,
+    reader: Annotated[
+        Reader,
+        typer.Option(
+            "--reader",
+            help="What reads the specification: Python, or C, which needs a C compiler and searches larger scopes.",
+        ),
+    ] = Reader.PYTHON,
+    jobs: Annotated[int | None, jobs_option("Threads of the C reader; by default as many as there are cores.")] = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            "--memory",
+            metavar="GB",
+            min=0.05,
+            max=100_000,
+            help="Memory for the states of the C reader; by default half of what the machine has.",
+        ),
+    ] = None,
     isolation: IsolationOption = None,
     known: KnownOption = None,
     contract_fails: ContractOption = False,
@@ -77,9 +110,16 @@ def explore(
         }
         chosen_effort = BY_BUDGET if effort is None else effort_of(effort, budget, subject or "")
         max_transitions = chosen_effort.transitions
+        if reader is Reader.C and subject is not None:
+            raise UsageError("--reader c explores the specification; leave out --subject, or --reader")
+        if reader is Reader.PYTHON and (jobs or memory):
+            raise UsageError("--jobs and --memory belong to --reader c")
         if subject is None:
             options = RunOptions("explore", "the specification", 0, budget, out, json, effort=chosen_effort)
             stage = specification_stage(scopes, 1, False, max_transitions)
+            if reader is Reader.C:
+                judge, search = _c_reader(scopes[name], jobs, memory)
+                stage = specification_stage(scopes, 1, False, max_transitions, search, judge)
             raise typer.Exit(run_stages(options, [stage], None))
         make, one = factory_of(subject, isolation, budget)
         strategy = strategy_of(one)
@@ -88,3 +128,23 @@ def explore(
         options = RunOptions("explore", subject, 0, budget, out, json, known, contract_fails, chosen_effort)
         stage = subject_stage(make, one, scopes, options.saving(make), 1, max_transitions=max_transitions)
         raise typer.Exit(run_stages(options, [stage], one))
+
+
+def _c_reader(scope: "Scope", jobs: int | None, memory: float | None) -> tuple[str, "Callable[..., SearchResult]"]:
+    """The name of the judge that reads the text in C, and its search. Raises UsageError if it cannot be had."""
+    from kvproof.check.runs.explore_stage import SPECIFICATION
+    from kvproof.check.search.exhaustive.c_reader import exploration
+    from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, TooLargeForC
+    from kvproof.spec.c_reader.library import NoLibrary
+
+    try:
+        spec = SpecificationInC(scope)
+    except (NoLibrary, TooLargeForC) as error:
+        raise UsageError(str(error)) from error
+    search = partial(
+        exploration.explore_in_c,
+        workers=min(jobs or exploration.num_cores(), exploration.WORKERS_MAX),
+        max_bytes=int((memory or 0) * 1e9) or None,
+        spec=spec,
+    )
+    return f"{SPECIFICATION} ({exploration.NAME})", search

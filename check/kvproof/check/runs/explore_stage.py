@@ -103,19 +103,25 @@ class Searches:
             return JudgeOutcome(verdict, counts, done.seconds, text, [found])
         found_notes = notes(done.notes, done.num_operations, "transitions")
         if done.is_exhausted:
-            return JudgeOutcome(Verdict.EXHAUSTED, counts, done.seconds, refutations=found_notes)
+            return JudgeOutcome(Verdict.EXHAUSTED, counts, done.seconds, done.text, found_notes)
         what = "time" if is_late else "effort"
-        reason = f"the {what} ended at depth {done.depth}, before every state was reached"
+        reason = done.text or f"the {what} ended at depth {done.depth}, before every state was reached"
         verdict = Verdict.NOT_REFUTED if self.is_hunt else Verdict.UNKNOWN
         return JudgeOutcome(verdict, counts, done.seconds, reason, found_notes)
 
 
 def specification_stage(
-    scopes: Mapping[str, Scope], share: float, is_whole: bool, max_transitions: int = UNLIMITED
+    scopes: Mapping[str, Scope],
+    share: float,
+    is_whole: bool,
+    max_transitions: int = UNLIMITED,
+    reader: Callable[..., SearchResult] = explore_specification,
+    judge: str = SPECIFICATION,
 ) -> Stage:
     """Search every reachable state of the specification in each scope.
 
-    is_whole: the scopes together must fire every rule and observe every witness; one scope alone need not.
+    is_whole: the scopes together must fire every rule and observe every witness; one scope alone need not. reader: the
+    search, if the text is not read in Python; judge: its name in the result.
     """
 
     def report(found: Counterexample, num_transitions: int) -> ReportedFinding:
@@ -125,14 +131,14 @@ def specification_stage(
         return ReportedFinding(found.finding.property, f"the specification itself: {found.finding.text}{steps}")
 
     def search(scope: Scope, seconds: float, max_transitions: int, progress: OnCount) -> SearchResult:
-        return explore_specification(scope, seconds=seconds, max_transitions=max_transitions, progress=progress)
+        return reader(scope, seconds=seconds, max_transitions=max_transitions, progress=progress)
 
     names = [*(rule.__name__ for rule in COLLECTED.rules), *WITNESSES]
-    planned_checks = planned_checks_of_scopes(SPECIFICATION, scopes, None)
+    planned_checks = planned_checks_of_scopes(judge, scopes, None)
     expected = dict.fromkeys(names, is_whole)
-    searches = Searches(SPECIFICATION, scopes, planned_checks, search, report, expected)
+    searches = Searches(judge, scopes, planned_checks, search, report, expected)
     searches.max_transitions = max_transitions
-    return Stage(SPECIFICATION, share, planned_checks, searches.run)
+    return Stage(judge, share, planned_checks, searches.run)
 
 
 def subject_stage(

@@ -17,6 +17,7 @@ class SearchResult:
     num_operations: operations done; in an exhaustive search, transitions. num_drawn: runs, and configurations that the
     subject refused. depth: operations on the longest of the shortest paths. kinds: operations done, by name. coverage:
     how often each rule fired and each witness was observed. notes: observations that are no failures, by property.
+    text: how the search ended, where its counts do not say it.
     """
 
     counterexample: Counterexample | None = None
@@ -28,6 +29,7 @@ class SearchResult:
     is_exhausted: bool = False
     is_unsupported: bool = False
     seconds: float = 0.0
+    text: str = ""
     kinds: Counter[str] = field(default_factory=Counter)
     coverage: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)

@@ -86,7 +86,11 @@ def _compiler() -> str:
     named = os.environ.get("CC")
     found = next(filter(None, map(shutil.which, [named] if named else COMPILERS)), None)
     if found is None:
-        what = f"the compiler that CC names, {named}, is not there" if named else f"none of {', '.join(COMPILERS)} is there"
+        what = (
+            f"the compiler that CC names, {named}, is not there"
+            if named
+            else f"none of {', '.join(COMPILERS)} is there"
+        )
         raise NoLibrary(f"there is no C compiler: {what}; install one, or explore without --reader c")
     return found
 

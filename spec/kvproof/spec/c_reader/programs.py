@@ -1,4 +1,4 @@
-"""The operations and the witnesses as C: what `operations` and `witnesses` say in Python beyond the language of the text.
+"""The operations and the witnesses as C. Their Python goes beyond the language of the text.
 
 A program is a generator that yields rule calls. In C it is a function that fires them one by one, and returns the
 number of the guard or obligation that stops it, or 0. What the caller chooses (`named`) is a function that it passes.
@@ -107,13 +107,18 @@ class ProgramTranslator(Translator):
                 for witness in found:
                     function = _renamed(witness.is_reached.__name__)
                     self._program(function)
-                    lines += [f"      seen[{numbers[witness.name] - len(self.rules)}] = f_{function}(v_state, rule, a);"]
+                    lines += [
+                        f"      seen[{numbers[witness.name] - len(self.rules)}] = f_{function}(v_state, rule, a);"
+                    ]
                 lines += ["      break;"]
             lines += ["  }", "  out_of_range = range;"]
             if when == "before":
                 lines += ["  int refused = fire(v_state, rule, a, row);", "  if (refused) return refused;"]
                 lines += ["  range = out_of_range;"]
-        lines += ["  counts[rule]++;", f"  for (int n = 0; n < {len(numbers)}; n++) counts[{len(self.rules)} + n] += seen[n];"]
+        lines += [
+            "  counts[rule]++;",
+            f"  for (int n = 0; n < {len(numbers)}; n++) counts[{len(self.rules)} + n] += seen[n];",
+        ]
         witnesses_in_c = "\n".join([*self.prototypes, *self.out])
         self.out, self.prototypes = [], []
         return "\n".join([witnesses_in_c, *lines, "  return 0;", "}", ""])
@@ -183,9 +188,9 @@ class ProgramTranslator(Translator):
                 return f"  {head} {{\n  v_{var} = v_{numbers}.at[{i}];\n{self._all(body, locals_)}  }}\n"
             case ast.For(ast.Tuple([ast.Name(i), ast.Name(each)]), ast.Call(ast.Name("enumerate"), [field]), body):
                 locals_ |= {i: None, each: None}
-                row, num = self._place(field)
+                place, num = self._place(field)
                 head = f"for (v_{i} = 0; v_{i} < {num}; v_{i}++)"
-                return f"  {head} {{\n  v_{each} = {row}[v_{i}];\n{self._all(body, locals_)}  }}\n"
+                return f"  {head} {{\n  v_{each} = {place}[v_{i}];\n{self._all(body, locals_)}  }}\n"
             case ast.AnnAssign(ast.Name(name), _, ast.Dict([])):
                 locals_[name], self._kinds[name] = None, "map"
                 return f"  for (int n = 0; n < k_NUM_ENTRIES; n++) v_{name}[n] = NOT_SET;\n"
@@ -196,15 +201,15 @@ class ProgramTranslator(Translator):
                 used = [name.id for name in names if isinstance(name, ast.Name)]
                 locals_ |= dict.fromkeys(used)
                 return "".join(f"  v_{name} = v_arguments[{number}];\n" for number, name in enumerate(used))
-            case ast.Assign([ast.Name(name)], ast.Call(ast.Name("row_of"))):
+            case ast.Assign([ast.Name(name)], ast.Call(ast.Name("row_of")) as row):
                 locals_[name], self._kinds[name] = None, "row"
-                return f"  {self._filled(f'v_{name}', node.value)}\n"
+                return f"  {self._filled(f'v_{name}', row)}\n"
             case ast.Assign([ast.Name(name)], ast.Subscript() as value) if self._is_row(value):
                 locals_[name], self._kinds[name] = None, "at"
                 return f"  v_{name} = {self.row(value)};\n"
             case ast.If():
-                test, other = self._walrus(node.test, locals_), self._all(node.orelse, locals_)
-                return f"  if ({test}) {{\n{self._all(node.body, locals_)}  }} else {{\n{other}  }}\n"
+                asked, other = self._walrus(node.test, locals_), self._all(node.orelse, locals_)
+                return f"  if ({asked}) {{\n{self._all(node.body, locals_)}  }} else {{\n{other}  }}\n"
         return super().statement(node, locals_)
 
     def _all(self, body: Sequence[ast.stmt], locals_: dict[str, None]) -> str:

@@ -10,7 +10,7 @@ end or raise. Ghost fields are left out. What the translator does not know, it r
 """
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 
 from kvproof.spec.language import COLLECTED, Claim, Domain
@@ -22,7 +22,6 @@ from kvproof.spec.native import (
     Guard,
     Sizes,
     ask_early,
-    called,
     fields_in,
     functions,
     without_ghosts,
@@ -83,7 +82,7 @@ def is_row(parameter: ast.arg) -> bool:
 
 
 class Translator:
-    """Translates functions of one text, each as soon as another needs it. `out` has the C of those translated so far."""
+    """Translates functions of one text, each as soon as another needs it. `out` has the C of those so far."""
 
     def __init__(self, text: Functions | None = None) -> None:
         self.text: Functions = functions() if text is None else text
@@ -179,7 +178,9 @@ class Translator:
             case ast.If():
                 inner = "".join(self.statement(s, locals_) for s in node.body)
                 other = "".join(self.statement(s, locals_) for s in node.orelse)
-                return f"  if ({self.number(node.test)}) {{\n{inner}  }}\n" + (f"  else {{\n{other}  }}\n" * bool(other))
+                return f"  if ({self.number(node.test)}) {{\n{inner}  }}\n" + (
+                    f"  else {{\n{other}  }}\n" * bool(other)
+                )
             case ast.Expr(ast.Call(ast.Name("require"), [condition, ast.Constant(sentence), *rest])):
                 property = rest[0].value if rest and isinstance(rest[0], ast.Constant) else ""
                 self.guards.append(Guard(self._in, str(sentence), str(property)))
@@ -203,7 +204,9 @@ class Translator:
 
     def _assigned(self, target: ast.expr, value: ast.expr) -> str:
         match target, value:
-            case ast.Attribute(ast.Name(state)), ast.ListComp(each, [ast.comprehension(ast.Name(var), ast.Name(domain))]):
+            case ast.Attribute(ast.Name(state)), ast.ListComp(
+                each, [ast.comprehension(ast.Name(var), ast.Name(domain))]
+            ):
                 old, size = f"old{next(self._number)}", size_of(DOMAINS[domain])
                 element = ast.Subscript(target, ast.Name(var, ast.Load()), ast.Store())
                 place, num = self._place(element)
@@ -247,7 +250,9 @@ class Translator:
                 return f"memmove({place}, {self.row(source)}, ({num}) * sizeof(cell));"
             case ast.Call(ast.Name("put"), [source, index, new]):
                 moved = f"memmove({place}, {self.row(source)}, ({num}) * sizeof(cell))"
-                return f"{{ int i = {self.number(index)}, n = {self.number(new)}; {moved}; {place}[at(i, {num})] = n; }}"
+                return (
+                    f"{{ int i = {self.number(index)}, n = {self.number(new)}; {moved}; {place}[at(i, {num})] = n; }}"
+                )
             case ast.Call(ast.Name("spliced"), [source, start, stop, new]):
                 bounds = f"int a = {self.number(start)}, b = {self.number(stop)}"
                 rows = f"cell *t = {place}; const cell *r = {self.row(source)}, *n = {self.row(new)}"
@@ -291,7 +296,9 @@ class Translator:
                 return f"({sign.join(map(self.number, values))})"
             case ast.Compare(left, operators, others) if all(type(o) in OPERATORS for o in operators):
                 pairs = zip([left, *others], operators, others, strict=False)
-                return f"({' && '.join(f'{self.number(a)} {OPERATORS[type(o)]} {self.number(b)}' for a, o, b in pairs)})"
+                return (
+                    f"({' && '.join(f'{self.number(a)} {OPERATORS[type(o)]} {self.number(b)}' for a, o, b in pairs)})"
+                )
             case ast.IfExp(test, body, orelse):
                 return f"({self.number(test)} ? {self.number(body)} : {self.number(orelse)})"
             case ast.Call(ast.Name(name), arguments):
@@ -347,7 +354,8 @@ class Translator:
             case ast.Name(var), ast.Tuple([value]):
                 # Only one value is tried; the first condition says that it is in the domain.
                 first = conditions[0]
-                assert isinstance(first, ast.Compare) and isinstance(first.comparators[0], ast.Name)
+                assert isinstance(first, ast.Compare)
+                assert isinstance(first.comparators[0], ast.Name)
                 size = size_of(DOMAINS[first.comparators[0].id])
                 number = self.number(value)
                 head = f"for (int v_{var} = {number}, once = 0 <= v_{var} && v_{var} < {size}; once; once = 0)"
@@ -361,5 +369,3 @@ class Translator:
 def numbered(values: Mapping[str, int]) -> list[int]:
     """The sizes in the order in which `set_sizes` takes them."""
     return [values[size] for size in SIZES]
-
-

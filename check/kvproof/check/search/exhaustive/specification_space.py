@@ -43,6 +43,19 @@ class Continuations:
         self.before: list[int] = [ROOT]
         self._after: list[list[int]] = [[]]
 
+    def resume(self, before: list[int]) -> None:
+        """Begin again with these identities: for each, the one of the position before it, which has a lower number."""
+        self.before[:] = before
+        self._after[:] = [[] for _ in before]
+        for identity, one in enumerate(before):
+            if identity != ROOT:
+                self._after[one].append(identity)
+
+    def rotate(self) -> None:
+        """Give each identity another value: the identities after the same one change their places."""
+        for following in self._after:
+            following[:] = following[1:] + following[:1]
+
     def after(self, identity: int, value: int) -> int:
         """The identity of the next position, when the raw token there is `value`."""
         following = self._after[identity]

@@ -1,17 +1,39 @@
-"""Search every reachable state of a scope in C, on several cores."""
+"""Search every reachable state of a scope in C, on several cores.
+
+Claims and obligations are evaluated in C; the independent count of `independent_count` is not. Before the search, what
+C reaches from the first states is compared with Python. A finding of C is shown only if Python finds it too, on the
+path that C has kept: the counterexample is Python's. What stopped the search (memory, time, effort) is in the result,
+and a search that was stopped is not exhausted.
+"""
 
 import ctypes
 import os
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
+from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
+from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
+from kvproof.check.search.exhaustive.c_reader.comparison import ReadersDiffer, compare_searches
 from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, in_use
+from kvproof.check.search.exhaustive.specification import space_of
+from kvproof.check.search.exhaustive.specification_calls import CallSpace
+from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.check.search.result import UNLIMITED, SearchResult
+from kvproof.spec.c_reader.canonical_form import STREAM_MAX
+from kvproof.spec.text.state import State
 from kvproof.spec.text.witnesses import WITNESSES
 
+NAME = "C reader"
+NUM_COMPARED = 30  # states whose successors are compared with Python before each search
 NUM_COUNTS = 256
+POLL_SECONDS = 0.1
+WORKERS_MAX = 64
+BYTES_MIN = 1 << 18
+GOES_ON, TIME, TRANSITIONS, MEMORY, FOUND, TOO_LARGE, CANCELLED = range(7)  # why a search ended, as in `search.c`
 
 
 class Report(ctypes.Structure):
@@ -19,16 +41,152 @@ class Report(ctypes.Structure):
 
     _fields_ = tuple(
         (name, ctypes.c_long)
-        for name in "states transitions depth reason finding detail rule worker offset bytes expanded".split()
+        for name in (
+            "states",
+            "transitions",
+            "depth",
+            "reason",
+            "finding",
+            "detail",
+            "rule",
+            "worker",
+            "offset",
+            "bytes",
+            "expanded",
+        )
     )
 
 
-def run(spec, seconds, max_transitions, workers, memory):
-    counts = (ctypes.c_long * NUM_COUNTS)()
-    report = Report()
+def memory_by_default() -> int:
+    """Half of the machine's memory, in bytes."""
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) // 2
+
+
+def num_cores() -> int:
+    """The cores that this process may use, at most as many as the search takes."""
+    return min(WORKERS_MAX, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def explore_in_c(
+    scope: Scope,
+    *,
+    seconds: float,
+    max_transitions: int = UNLIMITED,
+    progress: Callable[[int], None] | None = None,
+    workers: int = 1,
+    max_bytes: int | None = None,
+    spec: SpecificationInC | None = None,
+) -> SearchResult:
+    """Search a scope for at most so many seconds and transitions, with at most so many bytes for its states.
+
+    spec: the scope in C, if it has been loaded. Raises NoLibrary, TooLargeForC, and ReadersDiffer if the two readers do
+    not say the same.
+    """
+    spec = spec or SpecificationInC(scope)
     with in_use:
-        spec.prepare()
-        ok = spec.library.search(
-            workers, ctypes.c_size_t(memory), ctypes.c_double(seconds), ctypes.c_long(max_transitions), counts, ctypes.byref(report)
+        compare_searches(spec, NUM_COMPARED)
+        report, counts = _searched(spec, seconds, max_transitions, progress, workers, max_bytes or memory_by_default())
+        try:
+            return _result(spec, report, counts)
+        finally:
+            spec.library.forget()
+
+
+def _searched(
+    spec: SpecificationInC,
+    seconds: float,
+    max_transitions: int,
+    progress: Callable[[int], None] | None,
+    workers: int,
+    max_bytes: int,
+) -> tuple[Report, list[int]]:
+    report, counts = Report(), (ctypes.c_long * NUM_COUNTS)()
+    spec.prepare()
+    has_begun: list[bool] = []
+
+    def run() -> None:
+        has_begun.append(
+            spec.library.search(
+                ctypes.c_int(workers),
+                ctypes.c_size_t(max(max_bytes, BYTES_MIN * workers)),
+                ctypes.c_double(min(seconds, 1e9)),
+                ctypes.c_long(max_transitions),
+                counts,
+                ctypes.byref(report),
+            )
         )
-    return report, counts
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(POLL_SECONDS)
+            if progress and thread.is_alive():
+                progress(spec.library.num_found())
+    finally:
+        spec.library.cancel()
+        thread.join()
+    if not has_begun[0]:
+        raise MemoryError(f"there is no memory for a search of {max_bytes:,} bytes")
+    return report, list(counts)
+
+
+def _result(spec: SpecificationInC, report: Report, counts: list[int]) -> SearchResult:
+    found = SearchResult(num_states=report.states, num_operations=report.transitions, depth=report.depth)
+    found.is_exhausted = report.reason == GOES_ON
+    found.coverage = Counter({name: n for name, n in zip([*spec.rules, *WITNESSES], counts, strict=False) if n})
+    megabytes = f"{report.bytes / 1e6:,.1f} MB"
+    if found.is_exhausted:
+        found.text = f"exhausted ({NAME}): {report.states:,} states in {megabytes}"
+    elif report.reason == MEMORY:
+        found.text = f"stopped at {report.states:,} states, depth {report.depth}: the memory limit ends at {megabytes}"
+    elif report.reason == TOO_LARGE:
+        found.text = f"stopped at {report.states:,} states: one has more identities than the C reader can name"
+    elif report.reason == FOUND:
+        found.counterexample = _confirmed(spec, report)
+    if spec.loaded.note:
+        found.text = "; ".join(part for part in (found.text, spec.loaded.note) if part)
+    return found
+
+
+def _confirmed(spec: SpecificationInC, report: Report) -> Counterexample:
+    """The finding as Python makes it. Python follows the path that C has kept. Raises ReadersDiffer if it does not."""
+    strings: list[bytes] = []
+    worker, place = ctypes.c_int(report.worker), ctypes.c_long(report.offset)
+    room = ctypes.create_string_buffer(STREAM_MAX)
+    while worker.value >= 0:
+        num = spec.library.stored(worker.value, place, ctypes.byref(worker), ctypes.byref(place), room)
+        strings.insert(0, room.raw[:num])
+    scope = replace(spec.scope, claims=True)
+    space = space_of(scope)
+    state, path = space.first(), list[Operation]()
+    try:
+        for string in strings[1:]:
+            operation, state = _step(spec, space, state, string)
+            path.append(operation)
+        space.expand(state)
+        for operation, reached in space.successors(state):
+            path.append(operation)
+            space.expand(reached)
+            path.pop()
+    except Finding as finding:
+        return Counterexample(scope.config, path, finding)
+    except RefutedAt as refuted:
+        return Counterexample(
+            scope.config, [*path, *([refuted.operation] if refuted.operation else [])], refuted.finding
+        )
+    raise ReadersDiffer(f"C refutes a state that Python does not, after {path}")
+
+
+def _step(spec: SpecificationInC, space: RuleSpace | CallSpace, state: State, string: bytes) -> tuple[Operation, State]:
+    """The operation that leads to the state of a string.
+
+    Of the identities that only blocks in flight hold, the next token takes the first: each may be the first here.
+    """
+    continuations = space.continuations
+    for _ in range(len(state.live) + 1):
+        for operation, reached in space.successors(state):
+            if spec.string(reached, continuations.before) == string:
+                return operation, reached
+        continuations.rotate()
+    raise ReadersDiffer(f"C reaches a state that Python does not, from {vars(state)}")

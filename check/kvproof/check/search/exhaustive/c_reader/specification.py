@@ -9,7 +9,6 @@ import ctypes
 import threading
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -61,17 +60,6 @@ def loaded() -> Loaded:
     return load(translated()[1])
 
 
-@dataclass(frozen=True)
-class Cells:
-    """A state as the library takes it: its cells, the number of identities, and each identity's predecessor."""
-
-    at: Any
-
-    def values(self, num: int) -> list[int]:
-        """The first cells."""
-        return list(self.at[:num])
-
-
 class SpecificationInC:
     """The specification of one scope. Raises NoLibrary, and TooLargeForC if a name would not fit into a byte."""
 
@@ -109,7 +97,9 @@ class SpecificationInC:
         self._initial = self._flat(self.machine.first_state(), {})
         num_streamed = self.num_cells + NUM_IDS_MAX + IDS_MAX + 8
         if num_streamed > STREAM_MAX:
-            raise TooLargeForC(f"a state of this scope has {self.num_cells} cells, the C reader takes {STREAM_MAX - 322}")
+            raise TooLargeForC(
+                f"a state of this scope has {self.num_cells} cells, the C reader takes {STREAM_MAX - 322}"
+            )
 
     def prepare(self) -> None:
         """Give the library this scope. The caller holds `in_use`."""
@@ -132,13 +122,19 @@ class SpecificationInC:
                 names[one] = len(names) - 1
         return self._flat(state, names, parents)
 
-    def _flat(self, state: State, names: dict[int, int], parents: Sequence[int] = (ROOT,)) -> Any:
+    def raw_cells(self, state: State) -> Any:
+        """The cells of a state of the Python reader, identities under the numbers that they have there."""
+        return self._flat(state, None)
+
+    def _flat(self, state: State, names: dict[int, int] | None, parents: Sequence[int] = (ROOT,)) -> Any:
         found = array("h")
         for name, field in REAL_FIELDS.items():
             numbers = _numbers(getattr(state, name))
-            found.extend(names.get(n, 0) for n in numbers) if field.to is IDENTITIES else found.extend(numbers)
+            if names is not None and field.to is IDENTITIES:
+                numbers = (names.get(number, ROOT) for number in numbers)
+            found.extend(numbers)
         assert len(found) == self.num_cells
-        room = (ctypes.c_int16 * (self.num_cells + 2 + NUM_IDS_MAX + TOKENS_MAX))()
+        room: Any = (ctypes.c_int16 * (self.num_cells + 2 + NUM_IDS_MAX + TOKENS_MAX))()
         room[: self.num_cells] = found.tolist()
         room[self.num_cells] = len(parents) - 1
         room[self.num_cells + 1 : self.num_cells + 1 + len(parents)] = list(parents)
@@ -151,6 +147,26 @@ class SpecificationInC:
         if num < 0:
             raise TooLargeForC("a state has more identities than the C reader can name")
         return room.raw[:num]
+
+    def state(self, string: bytes) -> tuple[State, list[int]]:
+        """A string as a state of the Python reader, and for each identity the one of the position before it.
+
+        Tokens in entries that a window has left are given back: the Python search reads which ones are in use.
+        """
+        cells = self._flat(self.machine.first_state(), None)
+        self.library.state_of(string, len(string), cells)
+        state, place = self.machine.first_state(), 0
+        for name in REAL_FIELDS:
+            value, place = _like(getattr(state, name), cells, place)
+            setattr(state, name, value)
+        before = list(cells[place + 1 : place + 2 + cells[place]])
+        for seq, rows in enumerate(state.tokens):
+            size, full, filled = self.scope.block_size, state.num_full[seq], state.num_filled[seq]
+            identity = rows[full][filled - 1] if filled else rows[full - 1][-1] if full else ROOT
+            for position in reversed(range(full * size + filled)):
+                rows[position // size][position % size] = identity
+                identity = before[identity]
+        return state, before
 
     def successors(self, string: bytes) -> tuple[list[bytes], int]:
         """The strings that a state leads to, and whether a finding was made there (0: none)."""
@@ -183,9 +199,23 @@ def _numbers(value: Any) -> Iterator[int]:
         yield int(value)
 
 
+def _like(value: Any, cells: Any, place: int) -> tuple[Any, int]:
+    """The cells from a place on in the shape of a field, and the place after them."""
+    if isinstance(value, list):
+        found = []
+        for each in value:
+            one, place = _like(each, cells, place)
+            found.append(one)
+        return found, place
+    return type(value)(cells[place]), place + 1
+
+
 def _identities(state: State) -> set[int]:
     return {
-        number for name, field in REAL_FIELDS.items() if field.to is IDENTITIES for number in _numbers(getattr(state, name))
+        number
+        for name, field in REAL_FIELDS.items()
+        if field.to is IDENTITIES
+        for number in _numbers(getattr(state, name))
     }
 
 

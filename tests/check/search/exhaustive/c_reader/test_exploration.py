@@ -1,0 +1,101 @@
+"""The C reader finds the states that Python finds, on one core and on two, and says what stopped it."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from kvproof.check.protocol.scopes import SCOPES, Scope
+from kvproof.check.search.exhaustive.c_reader import specification
+from kvproof.check.search.exhaustive.c_reader.comparison import (
+    compare_firings,
+    compare_searches,
+)
+from kvproof.check.search.exhaustive.c_reader.exploration import explore_in_c
+from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, TooLargeForC
+from kvproof.check.search.exhaustive.specification import explore_specification
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+
+# In these, what the next token may be depends on which of two like states Python has reached first.
+IN_FLIGHT = {"flights", "transfers", "transfers-of-tails"}
+# Python tries some operations twice, for sequences that differ only in what no rule reads.
+TRIED_TWICE = {"cache", "cache-and-swap", "window-and-cache", "local-attention-and-cache"}
+EVERY_RULE = Scope(
+    8, 6, 4, 6, 2, caching=True, lookahead=2, swap=True, window=3, num_flights=3, reserving=True, level="rules"
+)
+WALKED = (
+    EVERY_RULE,
+    replace(EVERY_RULE, window=0, num_gpu_blocks=4, num_host_blocks=3, num_seqs=3, num_tokens=4, block_size=1),
+    replace(EVERY_RULE, window=-2, num_gpu_blocks=4, num_host_blocks=0, num_seqs=3, num_flights=1, swap=False),
+)
+
+
+def counts(scope: Scope, workers: int = 1) -> tuple[int, int, int]:
+    found = explore_in_c(scope, seconds=600, workers=workers)
+    assert (found.finding, found.is_exhausted) == (None, True)
+    return found.num_states, found.num_operations, found.depth
+
+
+def test_a_search_in_c_counts_what_a_search_in_python_counts() -> None:
+    scope = SCOPES["tables-4x3x6"]
+    expected, found = explore_specification(scope, seconds=60), explore_in_c(scope, seconds=60)
+    assert found.text.startswith("exhausted (C reader): 358 states in ")
+    assert replace(found, seconds=0.0, text="") == replace(expected, seconds=0.0)
+
+
+@pytest.mark.parametrize("name", ["window-and-swap", "transfers", "rules-lookahead"])
+def test_two_threads_reach_what_one_reaches(name: str) -> None:
+    assert counts(SCOPES[name], 2) == counts(SCOPES[name], 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SCOPES)
+def test_every_scope_has_the_states_that_python_counts(name: str) -> None:
+    found, expected = counts(SCOPES[name]), explore_specification(SCOPES[name], seconds=600)
+    compare_searches(SpecificationInC(SCOPES[name]), 10_000)
+    if name not in IN_FLIGHT:
+        assert (found[0], found[2]) == (expected.num_states, expected.depth)
+    if name not in IN_FLIGHT | TRIED_TWICE:
+        assert found[1] == expected.num_operations
+
+
+@pytest.mark.parametrize("name", ["cache-and-swap", "flights", "rules-window-and-cache"])
+def test_states_lead_to_the_same_states_in_both_readers(name: str) -> None:
+    assert compare_searches(SpecificationInC(SCOPES[name]), 60) == 60
+
+
+def test_firings_answer_and_write_the_same_in_both_readers() -> None:
+    compared = compare_firings(SpecificationInC(WALKED[1]), 60, seed=1)
+    assert compared.num_cells > 20_000
+    assert compared.num_refused > 100
+
+
+@pytest.mark.long
+def test_ten_million_cells_are_the_same_in_both_readers() -> None:
+    found = [compare_firings(SpecificationInC(scope), 4_000, seed) for seed, scope in enumerate(WALKED)]
+    assert sum(one.num_cells for one in found) > 10_000_000
+    fired = sum((one.fired for one in found), found[0].fired - found[0].fired)
+    assert set(specification.translated()[0].rules) - fired.keys() == set()
+
+
+def test_memory_that_is_full_is_not_exhausted() -> None:
+    found = explore_in_c(SCOPES["tables-6x4x8"], seconds=60, max_bytes=1 << 19)
+    assert not found.is_exhausted
+    assert 0 < found.num_states < 8712
+    assert found.text.startswith(f"stopped at {found.num_states:,} states, depth ")
+
+
+def test_effort_that_is_used_up_is_not_exhausted() -> None:
+    found = explore_in_c(SCOPES["tables-4x3x6"], seconds=60, max_transitions=100)
+    assert (found.is_exhausted, found.finding) == (False, None)
+    assert 100 <= found.num_operations < 200
+
+
+def test_time_that_is_over_is_not_exhausted() -> None:
+    assert not explore_in_c(SCOPES["tables-6x4x8"], seconds=0.0).is_exhausted
+
+
+def test_a_scope_that_bytes_cannot_name_is_refused() -> None:
+    with pytest.raises(TooLargeForC, match="at most 64 blocks"):
+        SpecificationInC(Scope(65))

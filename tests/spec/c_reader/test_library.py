@@ -1,0 +1,88 @@
+"""A library is compiled once; a compiler that fails, hangs or is not there gives one message; the cache may be lost."""
+
+import shutil
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from kvproof.spec.c_reader.library import NoLibrary, cache_folder, load
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+SOURCE = "int answer(void) { return 42; }"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of the test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    return cache_folder()
+
+
+def compiler(tmp_path: Path, script: str) -> str:
+    path = tmp_path / "compiler"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_a_library_is_compiled_once(own_cache: Path) -> None:
+    first, second = load(SOURCE), load(SOURCE)
+    assert (first.is_cached, second.is_cached, second.note) == (False, True, "")
+    assert second.library.answer() == 42
+    assert sorted(path.suffix for path in own_cache.iterdir()) == [".sha256", ".so"]
+
+
+def test_another_source_is_another_library() -> None:
+    load(SOURCE)
+    other = load(SOURCE.replace("42", "43"))
+    assert (other.is_cached, other.library.answer()) == (False, 43)
+
+
+def test_a_damaged_library_is_compiled_again(own_cache: Path) -> None:
+    load(SOURCE)
+    path = next(own_cache.glob("*.so"))
+    whole = path.read_bytes()
+    path.unlink()  # this process still runs what was loaded from it
+    path.write_bytes(whole[:100])
+    again = load(SOURCE)
+    assert (again.is_cached, again.library.answer()) == (False, 42)
+    assert again.note == f"{path} was damaged and has been compiled again"
+    assert load(SOURCE).is_cached
+
+
+def test_without_a_folder_to_write_the_library_is_for_this_process_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    loaded = load(SOURCE)
+    assert loaded.library.answer() == 42
+    assert loaded.note.startswith(f"nothing is kept in {tmp_path}/file/kvproof/c_reader: ")
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo 'x.c:1: error: no such thing' >&2; exit 1", "fails with exit code 1: x.c:1: error: no such thing"),
+        ('[ "$1" = --version ] || sleep 60', "has not ended after 0.2 s"),
+        ("exit 0", "ends without an error and writes nothing"),
+        ('[ "$1" = --version ] || for last; do :; done; echo junk > "${last%.c}.so"', "cannot be loaded: "),
+    ],
+)
+def test_a_compiler_that_does_not_compile_is_one_message(
+    script: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", compiler(tmp_path, script))
+    began = time.monotonic()
+    with pytest.raises(NoLibrary, match=message):
+        load(SOURCE, seconds=0.2)
+    assert time.monotonic() - began < 10
+
+
+def test_no_compiler_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(NoLibrary, match="none of cc, gcc, clang is there; install one, or explore without --reader c"):
+        load(SOURCE)
