@@ -17,7 +17,6 @@ from kvproof.spec.language import COLLECTED, Claim, Domain
 from kvproof.spec.native import (
     DOMAINS,
     FIELDS,
-    GHOSTS,
     Functions,
     Guard,
     Sizes,
@@ -26,8 +25,10 @@ from kvproof.spec.native import (
     functions,
     without_ghosts,
 )
+from kvproof.spec.systems import BLOCK_MANAGERS
 from kvproof.spec.text import state as state_text
 
+GHOSTS = BLOCK_MANAGERS.ghosts
 REAL_FIELDS = {name: field for name, field in FIELDS.items() if field.kind != "ghost"}
 SIZES = [name for name, value in Sizes(1, 1, 1, 1, 1, 1).names().items() if isinstance(value, int)]
 CONSTANTS = {k: v for k, v in vars(state_text).items() if isinstance(v, int) and k not in SIZES}
@@ -66,7 +67,7 @@ def reads_ghosts(name: str, text: Functions) -> bool:
     """Whether a function reads a ghost field, itself or through a function that it calls."""
     function, _ = text[name]
     used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} & text.keys() - {name}
-    return bool(fields_in(function) & GHOSTS) or any(reads_ghosts(other, text) for other in used)
+    return bool(fields_in(function, GHOSTS)) or any(reads_ghosts(other, text) for other in used)
 
 
 def size_of(domain: Domain) -> str:
@@ -146,7 +147,7 @@ class Translator:
         if name in self.begun:
             return
         self.begun.add(name)
-        tree = without_ghosts(self.text[name][0])
+        tree = without_ghosts(self.text[name][0], GHOSTS)
         writes = name in self.rules or name in self.steps
         head = f"static int f_{name}({', '.join(self._parameter(p, writes) for p in tree.args.args) or 'void'})"
         outer, self._in = self._in, name
