@@ -110,11 +110,14 @@ def is_windowed(group: str) -> bool:
     return group.startswith(WINDOW)
 
 
-def hybrid_kv_groups(random: Random, drawn: Fields, can: Capabilities, fixed: Fields) -> tuple[str, ...]:
-    """The KV groups that were drawn; in some configurations one of them has states, or blocks of a smaller size."""
-    groups, block_size = list(drawn["kv_groups"]), drawn["block_size"]
-    if drawn["cross"] or drawn["local_chunk"] or (len(groups) == 1 and drawn["window"]):
-        return tuple(groups)
+def hybrid_kv_groups(random: Random, drawn: Fields, can: Capabilities) -> dict[str, Any]:
+    """The KV groups that were drawn, and their window; in some configurations one has states, or smaller blocks.
+
+    The smaller blocks are mostly those of a window, which then often needs not all of them between two boundaries.
+    """
+    groups, block_size, window = list(drawn["kv_groups"]), drawn["block_size"], drawn["window"]
+    if drawn["cross"] or drawn["local_chunk"] or (len(groups) == 1 and window):
+        return {}
     if can.states and random.random() < STATE_SHARE:
         if len(groups) == 1 or groups.count(FULL) > 1:
             groups[-1:] = [STATE] if random.random() < STATES_ALONE_SHARE else [FULL, STATE]
@@ -122,9 +125,12 @@ def hybrid_kv_groups(random: Random, drawn: Fields, can: Capabilities, fixed: Fi
             groups.append(STATE)
     smaller = [size for size in range(1, block_size) if block_size % size == 0]
     if can.block_sizes and len(groups) > 1 and smaller and random.random() < BLOCK_SIZES_SHARE:
-        at = random.randrange(len(groups))
-        groups[at] += f":{random.choice(smaller)}"
-    return tuple(groups)
+        windowed = [at for at, group in enumerate(groups) if is_windowed(group)]
+        at = random.choice(windowed if windowed and random.random() < 0.7 else range(len(groups)))
+        groups[at] += f":{random.choice((smaller[0], random.choice(smaller)))}"
+        if at in windowed and random.random() < 0.5:
+            window = random.randint(2, block_size)
+    return {"kv_groups": tuple(groups), "window": window}
 
 
 def window_drawn(random: Random, drawn: Fields) -> int:
@@ -297,7 +303,12 @@ def in_draw_order() -> tuple[Feature, ...]:
 
 def missing(config: Config, capabilities: Capabilities) -> list[str]:
     """The features that a configuration uses and the capabilities do not have, by their phrases."""
-    return [f.phrase for f in in_config_order() if f.is_on(config) and not f.can_be_had(capabilities)]
+    lacking = [f.phrase for f in in_config_order() if f.is_on(config) and not f.can_be_had(capabilities)]
+    if len({*config.block_sizes}) > 1 and not capabilities.block_sizes:
+        lacking.append("KV groups with blocks of different sizes")
+    if config.has_states and not capabilities.states:
+        lacking.append("KV groups with states")
+    return lacking
 
 
 def require_capable(name: str, config: Config, capabilities: Capabilities) -> None:

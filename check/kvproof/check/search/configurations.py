@@ -70,7 +70,7 @@ def draw(
         drawn["num_gpu_blocks"] = max(num_blocks, random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX * len(groups)))
         drawn["window"] = window_drawn(random, drawn) if any(map(is_windowed, groups)) else None
     if "kv_groups" not in fixed and (capabilities.block_sizes or capabilities.states):
-        drawn["kv_groups"] = hybrid_kv_groups(Random(hash(random.getstate()[1])), drawn, capabilities, fixed)
+        drawn |= hybrid_kv_groups(Random(hash(random.getstate()[1])), drawn, capabilities)
     drawn |= fixed
     drawn["kv_groups"] = tuple(drawn["kv_groups"])
     return Config(**settled(drawn, capabilities, fixed))

@@ -73,6 +73,12 @@ def with_block_size(
     fields: dict[str, Any] = {"block_size": size}
     if config.window:
         fields["window"] = max(1, length(config.window))
+    if any(":" in group for group in config.kv_groups):
+        sizes = [max(1, of_group * size // old) for of_group in config.block_sizes]
+        fields["kv_groups"] = tuple(
+            f"{kind}:{of_group}" if of_group != size else kind
+            for kind, of_group in zip(config.kinds, sizes, strict=True)
+        )
     if config.local_chunk:
         fields["local_chunk"] = max(1, config.local_chunk // config.block_size) * size
     if isinstance(config, SchedulerConfig):

@@ -46,6 +46,10 @@ HUNTED_SCOPES = (
         "kv-groups-and-cache-6x1x3": Scope(
             6, num_seqs=1, num_tokens=3, block_size=1, caching=True, window=2, fork=False, kv_groups=("full", "window")
         ),
+        "kv-groups-of-two-sizes-6x1x3": Scope(
+            6, num_seqs=1, num_tokens=3, caching=True, window=2, fork=False, kv_groups=("full", "window:1")
+        ),
+        "states-5x1x4": Scope(5, num_seqs=1, block_size=1, caching=True, fork=False, kv_groups=("full", "state")),
         "local-attention-4x1x4": Scope(4, num_seqs=1, num_tokens=4, block_size=1, caching=True, window=-2),
         "tables-3x2x4": Scope(num_gpu_blocks=3, num_seqs=2, num_tokens=4),
         "cache-2x2x3": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=3, caching=True),
@@ -121,16 +125,18 @@ def state_key(judge: ManagerJudge) -> Hashable:
             order[seq.id] = len(order)
             known: tuple[Any, ...] = (
                 seq.status.value,
-                tuple(seq.identities),
+                tuple(seq.whole),
                 seq.computed,
                 seq.num_prompt,
                 seq.is_busy,
             )
             tables: list[tuple[int, ...]] = []
-            for slot in (part.slot for part in seq.parts if part.slot >= 0):
+            for part in seq.parts:
+                if (slot := part.slot) < 0:
+                    continue
                 entries = state.table[slot][: state.num_blocks[slot]]
                 tables.append(tuple(NONE if b == explainer.machine.null else named(b) for b in entries))
-                known += (state.num_full[slot], state.num_filled[slot], state.done_full[slot])
+                known += (state.num_full[slot], state.num_filled[slot], state.done_full[slot], *part.left_out)
             sequences.append((known, tables, seq is group.members[-1]))
     free = explainer.observed.free_ids
     unused = range(explainer.num_blocks) if free is None else free
@@ -151,7 +157,7 @@ def state_key(judge: ManagerJudge) -> Hashable:
 
 def _signature(group: Group) -> Any:
     return [
-        (seq.status.value, seq.identities, seq.computed, [len(table) for table in seq.tables]) for seq in group.members
+        (seq.status.value, seq.whole, seq.computed, [len(table) for table in seq.tables]) for seq in group.members
     ], group.id
 
 
