@@ -75,7 +75,11 @@ def test_the_specification_breaks_no_lint() -> None:
         ("stated-bounds", "check(implies(all(seq == i for i in INDEXES), seq == 0), 'x')", "all over INDEXES"),
         ("stated-bounds", "check(all(seq == i for i in INDEXES) == (seq == 0), 'x')", "all over INDEXES"),
         ("known-properties", "check(seq == 0, 'frame-keep')", "check names the property 'frame-keep', which does not"),
-        ("known-properties", "require(seq == 0, 'x', 'no-such-property')", "docs/glossary.md lists all properties"),
+        (
+            "known-properties",
+            "require(seq == 0, 'x', 'no-such-property')",
+            "kvproof/spec/text/properties.py lists all properties",
+        ),
         ("known-properties", "if seq == 0:\n    check(seq == 0, 'frame_kept')", "did you mean 'frame-kept'?"),
     ],
 )

@@ -227,7 +227,9 @@ def _known_properties(text: Text) -> Iterator[Finding]:
     for source, place, name, what in named:
         if name not in MEANINGS:
             similar = difflib.get_close_matches(str(name), MEANINGS, 1)
-            instead = f"did you mean {similar[0]!r}?" if similar else "docs/glossary.md lists all properties"
+            instead = (
+                f"did you mean {similar[0]!r}?" if similar else "kvproof/spec/text/properties.py lists all properties"
+            )
             wrong = f"{what} names the property {name!r}, which does not exist"
             yield Finding(place_of(source, place), f"{wrong}; {instead}")
 
