@@ -284,6 +284,7 @@ STORE_WITNESSES: Witnesses = {
     "cleared with a transfer under way": lambda can: can.reset,
     "advance": lambda can: can.leases,
     "expire": lambda can: can.leases,
+    "ended after its lease": lambda can: can.leases,
 }
 STORE_NEEDS = {
     "refcount-exact": REFCOUNTS,

@@ -132,7 +132,11 @@ class StoreSubject(Protocol):
         """Drop every entry. The judge fences every transfer that is under way, and reports none of them."""
 
     def advance(self, seconds: int) -> None:
-        """So many seconds pass. The leases whose time is over are in force no longer."""
+        """So many seconds pass. The leases whose time is over are in force no longer: nobody holds what they held.
+
+        What was written under such a lease cannot be found from now on; its slot may be kept until it is needed. The
+        end of a transfer may still be reported afterwards, and must change nothing.
+        """
 
     def observe(self) -> StoreObservation:
         """The current state. Changes nothing, and returns copies."""

@@ -1,6 +1,7 @@
 """The store level: the store of the examples is not refuted, and each liar is, under the property that it breaks."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -113,6 +114,66 @@ class LosesWhatIsTouched(Store):  # type: ignore[misc]
             self.drop(key)
 
 
+class Leases(Store):  # type: ignore[misc]
+    """What a transfer holds is given up when its lease is over."""
+
+    capabilities = replace(Store.capabilities, leases=True)
+
+    def open(self, config: StoreConfig) -> None:
+        super().open(config)
+        self.now, self.seconds = 0, config.lease_seconds
+        self.held: dict[int, tuple[int, bool, list[int]]] = {}
+
+    def begin_load(self, transfer: int, request: int, keys: list[int]) -> list[int]:
+        self.held[transfer] = (self.now + self.seconds, True, keys)
+        return cast(list[int], super().begin_load(transfer, request, keys))
+
+    def begin_store(self, transfer: int, request: int, keys: list[int]) -> Staged | Refused:
+        staged: Staged | Refused = super().begin_store(transfer, request, keys)
+        if isinstance(staged, Staged):
+            self.held[transfer] = (self.now + self.seconds, False, staged.keys)
+        return staged
+
+    def end_load(self, transfer: int, request: int, keys: list[int]) -> None:
+        if self.held.pop(transfer, None):
+            super().end_load(transfer, request, keys)
+
+    def end_store(self, transfer: int, request: int, stored: list[int], failed: list[int]) -> None:
+        if self.held.pop(transfer, None):
+            super().end_store(transfer, request, stored, failed)
+
+    def advance(self, seconds: int) -> None:
+        self.now += seconds
+        for transfer in [one for one, (until, _, _) in self.held.items() if until <= self.now]:
+            _, is_load, keys = self.held.pop(transfer)
+            super().end_load(transfer, 0, keys) if is_load else self.give_up(keys)
+
+    def give_up(self, keys: list[int]) -> None:
+        """A lease of a writer is over."""
+        for key in keys:
+            self.drop(key)
+
+    def clear(self) -> None:
+        self.held.clear()
+        super().clear()
+
+
+class ReadsWhatNobodyWrote(Leases):
+    """When the lease of a writer is over, what it did not write is a hit, as in LMCache's issue 4967."""
+
+    def give_up(self, keys: list[int]) -> None:
+        self.loads.update(dict.fromkeys(keys, 0))
+
+
+class EndsTwice(Leases):
+    """A load that ends after its lease takes the count of another."""
+
+    def end_load(self, transfer: int, request: int, keys: list[int]) -> None:
+        if not self.held.pop(transfer, None):
+            keys = [key for key in keys if self.loads.get(key, 0) > 0]
+        Store.end_load(self, transfer, request, keys)
+
+
 class Hides(Store):  # type: ignore[misc]
     """It shows no counts and no free list; it misses every key, and does not say which keys it evicts."""
 
@@ -142,6 +203,8 @@ LIARS = [
     (AnswersAnotherSlot, {"arrived-whole"}),
     (LosesWhatIsTouched, {"frame-kept", "conservation"}),
     (HidesAndEvictsItsOwn, {"evict-unreferenced"}),
+    (ReadsWhatNobodyWrote, {"hit-written"}),
+    (EndsTwice, {"pin-own"}),
 ]
 
 
@@ -154,10 +217,11 @@ def test_each_liar_is_refuted_in_a_short_run(liar: Callable[[], Any], properties
     assert len(found.operations) <= 9
 
 
-def test_the_store_of_the_examples_is_not_refuted_and_every_witness_is_reached() -> None:
-    done = walk(STORES, Store(), 1, max_operations=6_000, seconds=100)
+@pytest.mark.parametrize("kind", [Store, Leases], ids=["plain", "with leases"])
+def test_a_correct_store_is_not_refuted_and_every_witness_is_reached(kind: type[Any]) -> None:
+    done = walk(STORES, kind(), 1, max_operations=5_000, seconds=100)
     assert done.counterexample is None
-    expected = STORE.expected_witnesses(Store.capabilities)
+    expected = STORE.expected_witnesses(kind.capabilities)
     assert {name for name, is_expected in expected.items() if is_expected and not done.coverage[name]} == set()
 
 

@@ -51,12 +51,12 @@ class StoreJudge(SubjectCalls, RuledJudge):
     # What is there --------------------------------------------------------------------------------------------------
 
     def moving(self) -> list[int]:
-        """The transfers that have not landed."""
-        return [number for number, one in self.transfers.items() if not one.has_landed]
+        """The transfers that have not landed, and may."""
+        return [number for number, one in self.transfers.items() if not (one.has_landed or one.has_lapsed)]
 
     def landed(self) -> list[int]:
-        """The transfers that have landed, of which the store is not informed yet."""
-        return [number for number, one in self.transfers.items() if one.has_landed]
+        """The transfers that have landed or whose lease is over, of which the store is not informed yet."""
+        return [number for number, one in self.transfers.items() if one.has_landed or one.has_lapsed]
 
     def loadable(self) -> list[int]:
         """The keys that a load may ask for."""
@@ -181,7 +181,7 @@ class StoreJudge(SubjectCalls, RuledJudge):
         _check_staged(staged)
         held = explained.hold(keys, context) if staged.evicted or staged.evicted is None else []
         evicted = self._evicted() if staged.evicted is None else staged.evicted
-        for key in evicted:
+        for key in [key for key in evicted if key not in explained.lapsed.values()]:
             if explained.slot_of(key) == NO_SLOT:
                 sentence = f"the store says that it evicted key {key}, which has no slot"
                 raise Finding("lists-agree", sentence, call=context)
@@ -192,7 +192,8 @@ class StoreJudge(SubjectCalls, RuledJudge):
         if staged.keys:
             owner = explained.new_owner()
             one = Transfer(transfer, request, False, owner, list(staged.keys), list(staged.slots))
-            explained.begin(one, self._until(), context)
+            one.until = self._until()
+            explained.begin(one, context)
             self.transfers[transfer] = one
         explained.let_go(held, context)
         self._use(request, keys)
@@ -210,7 +211,7 @@ class StoreJudge(SubjectCalls, RuledJudge):
                 raise Finding(
                     "no-use-after-free", sentence, call=context, expected=self.explained.num_slots, observed=slot
                 )
-        left = [key for key in new if key not in staged.keys]
+        left = [key for key in new if key not in staged.keys and key not in self.explained.lapsed.values()]
         if left and self.capabilities.refusal_slack is not None:
             sentence = f"{keys_text(left)} got no slot, and the call was not refused"
             raise Finding("refusal-needed", sentence, call=context)
@@ -228,7 +229,7 @@ class StoreJudge(SubjectCalls, RuledJudge):
         held = self.explained.hold(keys, context)
         unused = self.explained.num_unused()
         self.explained.let_go(held, context)
-        if len(new) > unused:
+        if len(new) > unused - len(self.explained.lapsed):
             return
         self.notes["refusal-needed"] += 1
         if self.capabilities.refusal_slack is not None:
@@ -261,7 +262,8 @@ class StoreJudge(SubjectCalls, RuledJudge):
             self.coverage["two loads of a key"] += any(
                 other.is_load and set(other.keys) & set(one.keys) for other in self.transfers.values()
             )
-            self.explained.begin(one, self._until(), context)
+            one.until = self._until()
+            self.explained.begin(one, context)
             self.transfers[transfer] = one
         self._use(request, keys)
         self._settle(context)
@@ -316,12 +318,15 @@ class StoreJudge(SubjectCalls, RuledJudge):
             lost = [key for place, key in enumerate(one.keys) if place in one.failed]
             context = f"end_store(stored {stored}, failed {lost})"
             self.call("total-calls", "end_store", transfer, one.request, stored, lost)
-        self.explained.end(one, context)
+        if one.has_lapsed:
+            self.coverage["ended after its lease"] += 1
+        else:
+            self.explained.end(one, context)
         del self.transfers[transfer]
         try:
             self._settle(context)
         except Finding as finding:
-            raise _sharpened(finding, one, self) from None
+            raise _sharpened(finding, one) from None
         return True
 
     @enabled_when()
@@ -330,7 +335,7 @@ class StoreJudge(SubjectCalls, RuledJudge):
         context = "clear()"
         self.call("total-calls", "clear")
         self.coverage["cleared with a transfer under way"] += bool(self.transfers)
-        for one in self.transfers.values():
+        for one in [one for one in self.transfers.values() if not one.has_lapsed]:
             if not one.has_landed:
                 one.failed = () if one.is_load else tuple(range(len(one.keys)))
                 self.explained.land(one, context)
@@ -345,16 +350,23 @@ class StoreJudge(SubjectCalls, RuledJudge):
     @enabled_when()
     def op_wait(self, seconds: int) -> bool:
         """Time passes, and leases may end."""
+        context = f"advance({seconds})"
         self.call("total-calls", "advance", seconds)
-        self.explained.fire("advance", f"advance({seconds})", seconds)
-        self._settle(f"advance({seconds})")
+        self.explained.fire("advance", context, seconds)
+        now = self.explained.state.clock[0]
+        for one in self.transfers.values():
+            if NO_END != one.until <= now and not one.has_lapsed:
+                self.explained.lapse(one, context)
+        self._settle(context)
         return True
 
 
-def _sharpened(finding: Finding, ended: Transfer, judge: StoreJudge) -> Finding:
+def _sharpened(finding: Finding, ended: Transfer) -> Finding:
     """The finding after a transfer has ended, under the property that says what its end must do."""
     property = finding.property
-    if ended.failed and property in ("frame-kept", "conservation", "no-leak-at-rest"):
+    if ended.has_lapsed:
+        property = "pin-own"
+    elif ended.failed and property in ("frame-kept", "conservation", "no-leak-at-rest"):
         property = "abort-unseen"
     elif ended.is_load and property == "refcount-exact":
         property = "pin-own"
