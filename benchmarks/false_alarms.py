@@ -28,6 +28,7 @@ BUILT_IN = tuple(row.name for row in ROWS if not is_foreign(row.name))
 BELIEVED_GOOD = (
     "lmdeploy==0.18.0",
     "sglang==0.5.23",
+    "vllm-offload==0.33.0",
     "vllm-v1==0.33.0",
     "vllm-v1-pool==0.33.0",
     "vllm-v1-scheduler==0.33.0",

@@ -67,8 +67,9 @@ def devices(replay: ReplayFrames) -> list[tuple[str, list[list[Block]]]]:
     """For each device, its name and its blocks in each frame. Blocks that no frame lists are left out."""
     found = []
     listed = sorted({block.id for frame in replay.frames for block in frame.blocks})
+    pools = replay.frames[0].pools if replay.frames else ()
     limits = (
-        ("GPU", 0, replay.num_gpu_blocks),
+        (pools[0].name if pools else "GPU", 0, replay.num_gpu_blocks),
         ("host", replay.num_gpu_blocks, replay.num_gpu_blocks + replay.num_host_blocks),
     )
     for name, first, end in limits:

@@ -44,6 +44,11 @@ def kvproof(*arguments: str) -> str:
         pytest.param("vllm-v1-scheduler==0.13.0", "vllm-v1-scheduler==0.16.0", "in-flight-held", "abort: ", id="32255"),
         pytest.param("vllm-v1==0.8.5", "vllm-v1==0.9.0", "window-kept", "run: ", id="drafting"),
         pytest.param("vllm-v1==0.18.1", "vllm-v1==0.19.0", "sharing-equal", "admit: ", id="36708"),
+        pytest.param("vllm-offload==0.16.0", "vllm-offload==0.18.1", "evict-unreferenced", "begin_store: ", id="35846"),
+        pytest.param(
+            "vllm-offload==0.18.1", "vllm-offload==0.19.1", "failed-call-changes-nothing", "begin_store: ", id="refused"
+        ),
+        pytest.param("vllm-offload==0.21.0", "vllm-offload==0.22.1", "refusal-needed", "begin_store: ", id="arc"),
     ],
 )
 def test_a_hunt_finds_the_fault_of_a_release_and_its_run_passes_once_it_is_repaired(

@@ -97,7 +97,7 @@ class StoreJudge(SubjectCalls, RuledJudge):
             self.observed = self.call("total-calls", "observe")
         for name, old, new in zip(StoreObservation._fields, _unordered(before), _unordered(self.observed), strict=True):
             if old != new:
-                sentence = f"was refused, but {name} went $expected -> $observed"
+                sentence = f"was refused, but {name} changed; $expected -> $observed"
                 raise Finding("failed-call-changes-nothing", sentence, call=context, expected=old, observed=new)
 
     def _use(self, request: int, keys: Sequence[int]) -> None:
