@@ -48,7 +48,7 @@ def kvproof(*arguments: str) -> str:
         pytest.param(
             "vllm-offload==0.18.1", "vllm-offload==0.19.1", "failed-call-changes-nothing", "begin_store: ", id="refused"
         ),
-        pytest.param("vllm-offload==0.21.0", "vllm-offload==0.22.1", "refusal-needed", "begin_store: ", id="arc"),
+        pytest.param("vllm-offload==0.21.0", "vllm-offload==0.30.0", "refusal-needed", "begin_store: ", id="arc"),
     ],
 )
 def test_a_hunt_finds_the_fault_of_a_release_and_its_run_passes_once_it_is_repaired(
