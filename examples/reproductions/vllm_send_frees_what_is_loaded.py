@@ -45,6 +45,9 @@ class Connector(Options):
     def build_connector_meta(self, output: Any) -> None: ...
     def on_new_request(self, request: Any) -> None: ...
     def bind_kv_cache_manager(self, manager: Any) -> None: ...
+    def update_connector_output(self, output: Any) -> None: ...
+    def get_loaded_kv_cache_group_ids(self, request: Any) -> tuple[int, ...]:
+        return (0,)
 
 
 def with_options(kind: Any, **options: Any) -> Any:
@@ -77,7 +80,7 @@ options = Options(
         data_parallel_rank=0,
         data_parallel_index=0,
     ),
-    observability_config=Options(spec_decode_metrics_level="none"),
+    observability_config=Options(per_request_spec_decode_metrics="none"),
     kv_transfer_config=Options(kv_load_failure_policy="recompute"),
     ec_manager_config=Options(get_encoder_cache_manager_obj=lambda: None),
     num_speculative_tokens=0,
