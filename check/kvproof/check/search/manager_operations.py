@@ -64,7 +64,7 @@ class ManagerOperations(OperationsByKind):
         self.prompts, self.chats = Prompts(random, config, length_max), Chats(random, self.judge.seqs)
         self.samples = [self.prompts.some(GROUP_MEMBERS_MAX) for _ in range(4)]
         self.partings: Partings | None = None
-        self.opening: Iterator[Operation] = iter(())
+        self.opening: Iterator[Operation] | None = None
         if is_large:
             return
         aside, num_groups_min = side_stream(random), 0
@@ -83,8 +83,11 @@ class ManagerOperations(OperationsByKind):
         if self.partings is not None:
             if (operation := self.partings.draw()) is not None:
                 return operation
-        elif (operation := next((one for one in self.opening if self.judge.is_enabled(*one)), None)) is not None:
-            return operation
+        elif self.opening is not None:
+            operation = next((one for one in self.opening if self.judge.is_enabled(*one)), None)
+            if operation is not None:
+                return operation
+            self.opening = None
         if not self.acts_together:
             return super().draw()
         if self.previous in DONE_TOGETHER and self.random.random() < TOGETHER_SHARE:
