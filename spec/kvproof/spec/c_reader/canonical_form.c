@@ -4,7 +4,7 @@ enum { NUM_IDS_MAX = $NUM_IDS_MAX, IDS_MAX = $IDS_MAX, STREAM_MAX = $STREAM_MAX,
 #define PARENT(s, i) ((s)[num_cells + 1 + (i)])
 static cell *first;  /* the first state, without cells that have no meaning */
 typedef struct {
-  int num_seqs, num_named, num_flights, num_ids, num_kept, too_large, has_best;
+  int num_seqs, num_named, num_flights, num_ids, num_kept, too_large, has_best, is_probe, is_best;
   int seqs[IDS_MAX], named[IDS_MAX + 1], flights[IDS_MAX], kept[IDS_MAX];
   int block_name[IDS_MAX + 1], flight_name[IDS_MAX], id_name[NUM_IDS_MAX + ADDED_MAX], ids[NUM_IDS_MAX + ADDED_MAX];
   int refs[IDS_MAX + 1], times[NUM_IDS_MAX + ADDED_MAX], visited[NUM_IDS_MAX + ADDED_MAX], stamp;
@@ -67,7 +67,7 @@ static inline void visit_up(const cell *s, Form *f, int v) {
 /* What does not depend on names: of each block, of each sequence; which sequences share something with anything. */
 static void survey(const cell *s, Form *f) {
   int num_ids = NUM_IDENTITIES(s);
-  f->num_seqs = f->num_flights = f->num_kept = f->has_best = 0;
+  f->num_seqs = f->num_flights = f->num_kept = f->has_best = f->is_probe = 0;
   memset(f->refs, 0, sizeof(int) * (k_NUM_BLOCKS + 1));
   memset(f->is_held, 0, k_NUM_BLOCKS + 1);
   memset(f->times, 0, sizeof(int) * (num_ids + 1));
@@ -172,6 +172,7 @@ static void compared(const cell *s, Form *f) {
   write_out(s, f);
   int smaller = f->num_best - f->num;
   if (f->has_best && !smaller) smaller = memcmp(f->best, f->stream, f->num);
+  f->is_best = f->has_best && !smaller;
   if (!f->has_best || smaller > 0) { memcpy(f->best, f->stream, f->num); f->num_best = f->num; f->has_best = 1; }
   while (f->num_ids > num_ids) f->id_name[f->ids[f->num_ids--]] = 0;
   while (f->num_named > num_named) f->block_name[f->named[--f->num_named]] = -1;
@@ -181,7 +182,7 @@ static void order_kept(const cell *s, Form *f, int done) {
   while (end < f->num_kept && f->kept_mark[f->kept[end]] == f->kept_mark[f->kept[done]]) end++;
   if (done == f->num_kept) { compared(s, f); return; }
   if (end - done > 5) end = done + 1;
-  for (int j = done; j < end; j++) {
+  for (int j = done; j < (f->is_probe ? done + 1 : end); j++) {
     int a = f->kept[done], b = f->kept[j];
     f->kept[done] = b; f->kept[j] = a;
     order_kept(s, f, done + 1);
@@ -212,6 +213,8 @@ static void named_seqs(const cell *s, Form *f) {
   }
   order_kept(s, f, 0);
 }
+/* Every order of the sequences that are left equal. One order is tried for each that may come next; if it gives the best
+   string again, a renaming turns its other orders into orders that have been tried. */
 static void order_seqs(const cell *s, Form *f, int done) {
   if (done >= f->num_seqs - 1) { named_seqs(s, f); return; }
   int end = done + 1;
@@ -222,8 +225,11 @@ static void order_seqs(const cell *s, Form *f, int done) {
     for (int i = done; i < j && !is_known; i++) is_known = seqs_are_same(s, f->seqs[i], b);
     if (is_known) continue;
     f->seqs[done] = b; f->seqs[j] = a;
-    order_seqs(s, f, done + 1);
+    int is_first = j == done, was_probe = f->is_probe;
+    if (!is_first) { f->is_probe = 1; order_seqs(s, f, done + 1); f->is_probe = 0; }
+    if (is_first || !f->is_best) order_seqs(s, f, done + 1);
     f->seqs[done] = a; f->seqs[j] = b;
+    if (was_probe) break;
   }
 }
 /* The string of a state, into `out`; its length. Cells without a meaning are erased. */
@@ -240,7 +246,12 @@ static int encode(cell *s, Form *f, uint8_t *out) {
   for (int i = f->num_best; i & 7; i++) f->best[i] = 0;
   for (int i = 0; i < f->num_best; i += 8) {
     int mask = 0, at_mask = n++;
-    for (int o = 0; o < 8; o++) if (f->best[i + o]) { mask |= 1 << o; out[n++] = f->best[i + o]; }
+    for (int o = 0; o < 8; o++) {  /* without a branch that nobody can predict */
+      int code = f->best[i + o], is_kept = code != 0;
+      out[n] = (uint8_t)code;
+      n += is_kept;
+      mask |= is_kept << o;
+    }
     out[at_mask] = (uint8_t)mask;
   }
   return n;
