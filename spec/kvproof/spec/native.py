@@ -415,7 +415,10 @@ def _compiled(
     return compile(ast.fix_missing_locations(ast.Module([function], [])), file, "exec"), constants
 
 
-@functools.lru_cache(maxsize=4096)
+NUM_SIZES_KEPT_MAX = 256  # of a walk, whose worlds have thousands; one takes 30 KB, and 0.2 ms to make again
+
+
+@functools.lru_cache(maxsize=NUM_SIZES_KEPT_MAX)
 def _namespace(sizes: SizesOf[Any], with_ghosts: bool, with_checks: bool) -> dict[str, Any]:
     return _names(sizes, functions(sizes.system), with_ghosts, with_checks)
 
@@ -578,7 +581,7 @@ class Machine(MachineOf[State]):
         self.null: int = self.names["NULL"]
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=NUM_SIZES_KEPT_MAX)
 def _first_state(sizes: SizesOf[Any], with_ghosts: bool, with_checks: bool) -> Any:
     return _made(sizes.system, _namespace(sizes, with_ghosts, with_checks), with_ghosts)
 
