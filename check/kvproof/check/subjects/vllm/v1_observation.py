@@ -8,7 +8,7 @@ from typing import Any
 from kvproof.check.protocol.manager import NULL_BLOCK, Config, Observation, Unsupported
 
 COORDINATOR = "HybridKVCacheCoordinator"
-MODEL_LENGTH_MAX = 4096  # tokens; far beyond any run
+MODEL_LENGTH_MAX = 1 << 20  # tokens; far beyond any sequence: the manager gives no slots beyond it
 STATE_SPEC = "MambaSpec"
 
 
