@@ -8,6 +8,7 @@ with a sanitizer, or a Java machine, maps terabytes and uses little.
 """
 
 import os
+import secrets
 import select
 import shlex
 import signal
@@ -26,6 +27,7 @@ from kvproof.check.isolation.remote_subject import CRASH, HANG
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, Patience, require_time
 from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.process_output import SubjectOutput
 
 LINE_BYTES_MAX = 1 << 20
 END_SECONDS_MAX = 0.5
@@ -34,6 +36,7 @@ LOOK_CALLS = 2048  # between two looks at what a program uses that answers
 SILENT_SECONDS_MAX = 5.0  # it may work longer than this before it says hello, but not wait
 TEXT_MAX = 120  # characters of a wrong line that a message quotes
 CHUNK_BYTES = 1 << 16
+MARK = "KVPROOF_PROGRAM"  # in the environment of a program, which its daemons inherit
 
 
 class Program:
@@ -47,13 +50,22 @@ class Program:
             raise UnknownSubject(f"pipe:{command}: not a valid command line: {error}") from error
         if not words:
             raise UnknownSubject("pipe: names no program; write pipe:./manager, with its arguments")
+        output, mark = SubjectOutput(), secrets.token_hex(8)
         try:
             self.process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output.descriptor,
+                env={**os.environ, MARK: mark},
+                bufsize=0,
+                start_new_session=True,
             )
         except OSError as error:
             raise UnknownSubject(f"pipe:{command}: {words[0]} cannot be started: {error.strerror}") from error
-        self._end = weakref.finalize(self, _ended, self.process)
+        finally:
+            output.begin()
+        self._end = weakref.finalize(self, _ended, self.process, output, mark)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._input, self._output = self.process.stdin.fileno(), self.process.stdout.fileno()
@@ -184,7 +196,7 @@ def usage_of(session: int) -> Usage:
     return Usage(ticks, num_pages * os.sysconf("SC_PAGE_SIZE"))
 
 
-def _ended(process: "subprocess.Popen[bytes]") -> None:
+def _ended(process: "subprocess.Popen[bytes]", output: SubjectOutput, mark: str) -> None:
     for stream in (process.stdin, process.stdout):
         if stream is not None:
             with suppress(OSError):
@@ -195,6 +207,16 @@ def _ended(process: "subprocess.Popen[bytes]") -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    _end_daemons(f"{MARK}={mark}".encode())
+    output.end()
+
+
+def _end_daemons(mark: bytes) -> None:
+    """Kill the processes that have the mark in their environment. Source: proc(5), /proc/pid/environ."""
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in environment.read_bytes():
+                os.kill(int(environment.parent.name), signal.SIGKILL)
 
 
 def _cut(line: bytes) -> str:
