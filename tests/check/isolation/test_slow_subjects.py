@@ -20,7 +20,16 @@ from kvproof.check.search.strategies import MANAGERS
 
 SLOW = """
 import os, signal, time
+from pathlib import Path
 from kvproof.check.subjects.builtin.manager import BuiltIn
+
+MADE = Path(__file__).with_name("made")
+
+def hangs_when_made_again():
+    if MADE.exists():
+        time.sleep(1000)
+    MADE.touch()
+    return BuiltIn()
 
 class Slow(BuiltIn):
     def can_append(self, *arguments):
@@ -80,6 +89,16 @@ def test_a_finding_for_whose_replays_no_time_is_left_is_kept_as_it_is(make: Call
     with calls_end_at(time.monotonic() + 0.4):
         assert confirm(factory, found) is found
         assert shrink(factory(), found, 60.0) is found
+
+
+def test_a_subject_that_is_made_again_has_what_is_left_of_the_run(make: Callable[[str], RemoteFactory]) -> None:
+    factory = make("hangs_when_made_again")
+    factory.server.process.kill()
+    factory.server.process.wait(10)
+    began = time.monotonic()
+    with calls_end_at(began + 0.4), pytest.raises(OutOfTime):
+        factory().open(Config())
+    assert time.monotonic() - began < 5
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from kvproof.check.isolation.messages import Connection, pack, unpack
 from kvproof.check.oracle.method_called import method_called
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.oracle.subject_calls import call_text
-from kvproof.check.protocol.adapter_fault import located, require_fault_of_manager
+from kvproof.check.protocol.adapter_fault import foreign_place, located, require_fault_of_manager
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
 from kvproof.check.protocol.finding import AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
@@ -85,6 +85,8 @@ def _search(subject: Any, name: str, arguments: list[Any], journal: Journal) -> 
     except MemoryError:
         return ["memory"]
     except Exception as error:
+        if (place := foreign_place(error)) is not None:
+            return ["adapter", f"{place} raised {type(error).__name__} where no call was asked for: {_text(error)}"]
         return ["fault", "".join(traceback.format_exception(error))[-TEXT_MAX:]]
 
 

@@ -13,7 +13,7 @@ from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import Connection, unpack
 from kvproof.check.protocol.manager import Assumption, Capabilities
-from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, Patience, require_time, seconds_left
+from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, OutOfTime, Patience, require_time, seconds_left
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.process_output import SubjectOutput
 
@@ -30,8 +30,8 @@ class ServerGone(Exception):
 class ForkClient:
     """The fork server of one subject. Raises UnknownSubject if the subject cannot be created.
 
-    A server that a subject has ended is started again for the next fork. level, name, capabilities, assumptions: those
-    of the subject.
+    A server that a subject has ended is started again for the next fork, within what is left of the run. level, name,
+    capabilities, assumptions: those of the subject.
     """
 
     def __init__(self, name: str, limits: Limits) -> None:
@@ -62,12 +62,16 @@ class ForkClient:
         self.level, self.name, self.capabilities, self.assumptions = self._handshake()
 
     def _handshake(self) -> tuple[str, str, Capabilities, tuple[Assumption, ...]]:
-        self.control.stream.settimeout(self.limits.start_seconds)
+        seconds = min(self.limits.start_seconds, max(AGAIN_SECONDS_MIN, seconds_left()))
+        self.control.stream.settimeout(seconds)
         try:
             self.control.send([self.subject, sys.path, self.limits.memory_bytes])
             answer = self.control.receive()
         except TimeoutError:
             self.process.kill()
+            if seconds_left() <= 0:  # it is made again at the end of a run, which says nothing about it
+                self.close()
+                raise OutOfTime from None
             answer = ["unknown", f"{self.subject}: the subject was not ready within {self.limits.start_seconds:g} s"]
         except OSError:
             answer = None
@@ -104,6 +108,7 @@ class ForkClient:
         return self._ended.pop(pid, None)
 
     def _await(self, wanted: str, seconds: float = FORK_SECONDS_MAX) -> int:
+        """The process id in the next message of this kind. Raises ServerGone, TimeoutError."""
         self.control.stream.settimeout(seconds)
         while True:
             answer = self.control.receive()

@@ -43,6 +43,10 @@ class Stuck(Exception):
         self.run = journal.last_run()
 
 
+class JudgeFailed(Stuck):
+    """The judge failed in the process of the subject: by a fault of kvproof, or as the subject changed that process."""
+
+
 class Ended(Stuck):
     """The searching process was ended, because the time of the run was over. It was not stuck."""
 
@@ -201,6 +205,8 @@ def _result(
         if answer is None or answer == ["memory"]:
             how = fork.end(has_gone=answer is None)
             raise Stuck("used more memory than its limit" if answer else how, journal)
+        if isinstance(answer, list) and answer[:1] == ["fault"]:
+            raise JudgeFailed(f"the judge failed in the process of the subject:\n{answer[-1]}", journal)
         try:
             if isinstance(result := answered(answer), kind):
                 return result
@@ -219,9 +225,16 @@ def _stuck_result(strategy: Strategy, subject: RemoteSubject, stuck: Stuck) -> S
     If it refutes nothing, the result has no counterexample if the process was only slow; a process that ended has not
     repeated itself. A process that was ended with its time refutes nothing. If there is no run, the process ended when
     it made the subject, or the subject wrote over the run.
+
+    If the judge failed there, it judges the run again in this process, where the subject cannot change it. Raises
+    AssertionError if that refutes nothing.
     """
     if isinstance(stuck, Ended):
         return SearchResult(num_runs=stuck.num_runs)
+    if isinstance(stuck, JudgeFailed):
+        if stuck.run is None or (again := finding_of(subject, *stuck.run)) is None:
+            raise AssertionError(stuck.how)
+        return SearchResult(Counterexample(*stuck.run, again), num_runs=stuck.num_runs)
     if stuck.run is None:
         config = strategy.level.config()
         text = f"the process of a search {stuck.how}, and left no run that can be repeated"

@@ -4,8 +4,10 @@ Types are not checked at each call, for speed. They are checked when a subject i
 believed, so that a wrong type is reported as a fault of the adapter and not as one of the engine.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
+
+import msgspec
 
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, ManagerSubject, Observation
@@ -62,6 +64,8 @@ def check_adapter(subject: Any, required: RequiredCalls, hint: str = "") -> None
         raise AdapterError(f"{name} is not a {required.noun}: it has no {', '.join(missing)}{hint}")
     if not isinstance(getattr(subject, "capabilities", None), Capabilities):
         raise AdapterError(f"{name}.capabilities must be a Capabilities")
+    if wrong := _wrong_capability(subject.capabilities):
+        raise AdapterError(f"{name}.capabilities.{wrong}")
     for capability, words, calls in required.declared:
         missing = [call for call in calls if not _has(subject, call)]
         if getattr(subject.capabilities, capability) and missing:
@@ -71,6 +75,17 @@ def check_adapter(subject: Any, required: RequiredCalls, hint: str = "") -> None
     assumptions = getattr(subject, "assumptions", ())
     if not isinstance(assumptions, tuple) or not all(isinstance(one, Assumption) for one in assumptions):
         raise AdapterError(f"{name}.assumptions must be a tuple of Assumption; it is {short(assumptions)}")
+
+
+def _wrong_capability(capabilities: Capabilities) -> str:
+    """A capability of the wrong type, and why it is; empty if there is none."""
+    declared = {one.name: getattr(capabilities, one.name) for one in fields(capabilities)}
+    try:
+        msgspec.convert(declared, Capabilities, strict=True)
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$.")
+        return f"{place.rstrip('`')} is wrong: {text}"
+    return ""
 
 
 def _has(subject: Any, call: str) -> bool:
@@ -110,7 +125,7 @@ def check_observation(observed: Any, num_groups: int, num_blocks: int | None = N
     if not isinstance(free, tuple) or len(free) != 2 or any(type(x) is not int for x in free):
         text = f"observe().free must be two ints, for GPU and host; it is {short(free)}"
         raise AdapterError(text, "num_free")
-    if not isinstance(observed.reserved, tuple):
+    if not isinstance(observed.reserved, tuple) or any(type(x) is not int for x in observed.reserved):
         text = f"observe().reserved must be a tuple of block ids; it is {short(observed.reserved)}"
         raise AdapterError(text, "observe")
     if observed.free_ids is not None:

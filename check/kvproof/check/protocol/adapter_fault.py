@@ -285,6 +285,15 @@ def places_of(error: BaseException) -> list[CodePlace]:
     return _last_places([(f, n) for f, n in _frames(error.__traceback__) if not _is_of_judge(f)])
 
 
+def foreign_place(error: BaseException) -> CodePlace | None:
+    """Where the exception was raised, if code that is neither kvproof's nor Python's raised it."""
+    frames = list(_frames(error.__traceback__))
+    if not frames or str(frames[-1][0].f_globals.get("__name__", "")).startswith("kvproof."):
+        return None
+    file = frames[-1][0].f_code.co_filename
+    return None if file.startswith((STANDARD_LIBRARY, "<")) else _place(*frames[-1])
+
+
 def _is_of_judge(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).startswith(("kvproof.check.oracle.", "kvproof.check.isolation."))
 

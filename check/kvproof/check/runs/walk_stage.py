@@ -110,7 +110,7 @@ def walker_stage(
         outcome.counts = {"operations": total.num_operations, "runs": total.num_runs + runs_before}
         if total.is_unsupported:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, NOTHING_ACCEPTED
-        elif not total.num_operations:
+        elif not total.num_operations and not outcome.refutations:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
         elif outcome.verdict is Verdict.NOT_REFUTED and time.monotonic() >= deadline:
             stopped = stint.stopped_after(total.num_operations, max_operations, "operations")

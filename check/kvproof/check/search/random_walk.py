@@ -14,7 +14,7 @@ from kvproof.check.oracle.firing import is_large
 from kvproof.check.oracle.replay import Counterexample, interval_of, located, unrepeated
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Unsupported
-from kvproof.check.protocol.time_limit import OutOfTime, time_limit_of
+from kvproof.check.protocol.time_limit import OutOfTime, seconds_left, time_limit_of
 from kvproof.check.search import suppression
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import OperationGenerator, Strategy
@@ -106,6 +106,8 @@ def walk(
                 break
             continue
         except OutOfTime:
+            if monotonic() - began < seconds and seconds_left() > 0:  # the subject raised it
+                raise
             seconds = 0.0
         except Finding as finding:
             found = located(subject, Counterexample(config, operations, finding), parts.num_good if parts else 0)

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from kvproof.check.search.exhaustive import mutation_score
 from kvproof.check.search.exhaustive.mutants import noticed
 from kvproof.check.search.exhaustive.mutation_score import ALIVE, EXPLORER, JUDGES, PIN, judge_all, judged
 from kvproof.models.mutation.handmade import handmade
@@ -55,6 +56,22 @@ def test_the_processes_never_get_an_interrupt(monkeypatch: pytest.MonkeyPatch) -
         assert blocked == [True, False]
         with pytest.raises(SystemExit):  # the process that runs the test of a planted fault ends that test, too
             signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_process_that_judges_nothing_is_ended_by_sigterm_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers: list[object] = []
+
+    def judge(fault: object, judges: object) -> None:
+        handlers.append(signal.getsignal(signal.SIGTERM))
+
+    monkeypatch.setattr(mutation_score, "judged", judge)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        mutation_score._judged((PLANTS[0], ()))
+        assert callable(handlers[0])  # it ends the process of a test first
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -55,6 +55,8 @@ class Growing(ManagerBase):
             self.explainer.extended(seq, (), self.config.caching, context)
             self.settle(context)
             return
+        if not isinstance(result.copies, list | tuple):
+            check_pairs("reserve().copies", result.copies)
         copies = list(result.copies)
         if copies:
             self._check_copies(copies, context)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
-from kvproof.check.protocol.time_limit import OutOfTime
+from kvproof.check.protocol.time_limit import OutOfTime, seconds_left
 from kvproof.check.search.result import UNLIMITED, SearchResult
 
 Operation = tuple[Any, ...]
@@ -100,6 +100,8 @@ def search(
         path = _path(came_from, key, refuted.operation)
         found.counterexample = Counterexample(config, path, refuted.finding)
     except OutOfTime:
+        if time.perf_counter() - began < seconds and seconds_left() > 0:  # the subject raised it
+            raise
         found.is_exhausted = False
     found.num_states, found.num_operations = len(came_from), num_transitions
     found.seconds = time.perf_counter() - began

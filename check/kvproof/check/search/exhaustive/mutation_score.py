@@ -56,9 +56,15 @@ def judge_all(mutants: Iterable[Fault], judges: tuple[str, ...], num_processes: 
 
 
 def _judged(asked: tuple[Fault, tuple[str, ...]]) -> MutantResult:
-    """Judge one mutant in a process of the pool. If that is ended, it ends the process of a test before."""
+    """Judge one mutant in a process of the pool. If that is ended meanwhile, it ends the process of a test before.
+
+    At any other time SIGTERM ends the process at once. An exception in its exit handlers would be printed.
+    """
     signal.signal(signal.SIGTERM, _leave if isinstance(asked[0], Plant) else signal.SIG_DFL)
-    return judged(*asked)
+    try:
+        return judged(*asked)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
