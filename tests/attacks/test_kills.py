@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.attacks.processes import MARK, left_after
 
 from kvproof.reports.document import read
 from kvproof.reports.result import Result
@@ -24,28 +25,7 @@ COMMANDS = {
 NUM_KILLS = 10
 MOMENT_SECONDS_MAX = 12.0
 GONE_SECONDS_MAX = {signal.SIGKILL: 10.0, signal.SIGTERM: 20.0, signal.SIGINT: 20.0}
-KILL_TEST = "KVPROOF_KILL_TEST"  # every process of a run inherits it
 OURS = {"out", "cache", "tmp"}
-
-
-def processes_of(run: str) -> list[int]:
-    """The processes whose environment names this run."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"{KILL_TEST}={run}".encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
-
-
-def wait_until_gone(run: str, seconds: float) -> list[int]:
-    """The processes of the run that are still there after so many seconds."""
-    deadline = time.monotonic() + seconds
-    while (left := processes_of(run)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return left
 
 
 @pytest.mark.long
@@ -63,7 +43,7 @@ def test_a_run_that_is_killed_leaves_a_whole_result_and_nothing_else(command: st
         process = subprocess.Popen(
             [sys.executable, "-m", "kvproof.check.cli.app", *COMMANDS[command]],
             cwd=tmp_path,
-            env={**os.environ, **places, KILL_TEST: run},
+            env={**os.environ, **places, MARK: run},
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -72,7 +52,7 @@ def test_a_run_that_is_killed_leaves_a_whole_result_and_nothing_else(command: st
         process.send_signal(by)
         code = process.wait(GONE_SECONDS_MAX[by])
     log_text = (tmp_path / "out" / "log").read_text()
-    assert wait_until_gone(run, GONE_SECONDS_MAX[by]) == [], (by.name, moment)
+    assert left_after(run, GONE_SECONDS_MAX[by]) == [], (by.name, moment)
     assert "Traceback" not in log_text, log_text
     assert code in {-by, 0, 1, 4, 130, 143}, (code, by.name, moment, log_text)
     if (document := tmp_path / "out" / "result.json").exists():

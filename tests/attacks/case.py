@@ -1,0 +1,131 @@
+"""One attack: a command on something hostile, how it must end, and what must hold however it ends.
+
+Every run has a folder of its own for the attacked command, its temporary files and its caches. Afterwards no process of
+the run is left, no file lies outside of the output folder, the output has no traceback, no control character and no
+workflow command, kvproof blames itself for nothing, and a result that exists can be read.
+"""
+
+import gc
+import os
+import secrets
+import signal
+import tempfile
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.attacks.processes import MARK, left_after
+from typer.testing import CliRunner
+
+from kvproof.check.cli.app import app
+from kvproof.reports.document import read
+from kvproof.reports.result import Result
+
+BUDGET_SECONDS = 12.0
+BEYOND_SECONDS = 5.0  # on an idle machine; what comes after the budget waits for a processor too
+GONE_SECONDS_MAX = 10.0
+PLACES = ("out", "cache", "tmp")
+HELD = (0, 4)  # nothing is refuted; few operations do not reach everything
+REFUTED, USAGE = 1, 2
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What attacks, by name, and how the command must end.
+
+    code: the exit code, or several if the machine decides. words: a part of the output. made: files that the attack
+    itself leaves beside the output folder.
+    """
+
+    name: str
+    source: str
+    code: int | tuple[int, ...]
+    words: str = ""
+    made: frozenset[str] = frozenset()
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        return self.code if isinstance(self.code, tuple) else (self.code,)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command did. faults: what must never be, and was."""
+
+    code: int
+    output: str
+    faults: list[str]
+
+
+def run(folder: Path, file: str, attack: Attack, arguments: Sequence[str]) -> Outcome:
+    """Write the source of the attack to a file of the folder, and run `kvproof` with the arguments there.
+
+    The command runs in this process, as starting one for each attack costs more than the attack.
+    """
+    for place in PLACES:
+        (folder / place).mkdir(exist_ok=True)
+    (folder / file).write_text(attack.source, encoding="utf-8")
+    mark, faults = secrets.token_hex(8), list[str]()
+    with environment(folder, mark), written_to_stderr(folder / "cache" / "stderr"):
+        done = CliRunner().invoke(app, [*arguments])
+        code, output, error = done.exit_code, done.output, done.exception
+        text = "" if error is None or isinstance(error, SystemExit) else "".join(traceback.format_exception(error))
+        del done, error  # with the frames that hold the subject
+        gc.collect()  # ends the processes of the subject, as the end of the command does
+        left = left_after(mark, GONE_SECONDS_MAX)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    output += text + (folder / "cache" / "stderr").read_text(errors="backslashreplace")
+    if text:
+        faults.append("the output has a traceback of the command")
+    if left:
+        faults.append(f"{len(left)} processes are left")
+    if made := {path.name for path in folder.iterdir()} - {*PLACES, file, "__pycache__", *attack.made}:
+        faults.append(f"files were made outside of the output folder: {sorted(made)}")
+    if left_files := sorted(path.name for path in (folder / "tmp").iterdir()):
+        faults.append(f"temporary files are left: {left_files}")
+    if "fault of kvproof" in output:
+        faults.append("kvproof blames itself")
+    if bad := sorted({one for one in output if ord(one) < 32 and one not in "\n\t\r"}):
+        faults.append(f"the output has control characters: {bad}")
+    if any(line.lstrip().startswith(("::", "##[")) for line in output.splitlines()):
+        faults.append("the output has a workflow command")
+    if (path := folder / "out" / "result.json").is_file() and not path.is_symlink():
+        seconds = read(path, Result).run.seconds
+        load = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+        if seconds > float(arguments[arguments.index("--budget") + 1]) + BEYOND_SECONDS * load:
+            faults.append(f"the run took {seconds} s")
+    return Outcome(code, output, faults)
+
+
+@contextmanager
+def environment(folder: Path, mark: str) -> Iterator[None]:
+    """Within the block, this process and those that it starts are in the folder, and have the environment of a run."""
+    before, here, temporary = dict(os.environ), Path.cwd(), tempfile.tempdir
+    places = {"XDG_CACHE_HOME": "cache", "TMPDIR": "tmp", "HOME": "."}
+    os.environ.update({name: str(folder / place) for name, place in places.items()})
+    os.environ.update({MARK: mark, "GITHUB_ACTIONS": "true"})
+    os.chdir(folder)
+    tempfile.tempdir = str(folder / "tmp")
+    try:
+        yield
+    finally:
+        tempfile.tempdir = temporary
+        os.chdir(here)
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextmanager
+def written_to_stderr(path: Path) -> Iterator[None]:
+    """Within the block, the descriptor of standard error writes to a file: a subject's output goes there directly."""
+    before = os.dup(2)
+    with path.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(before, 2)
+            os.close(before)

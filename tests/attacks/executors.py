@@ -1,0 +1,69 @@
+"""Hostile executors of the data plane: each moves bytes rightly until it does something else.
+
+`at` runs a piece of Python in every step, before the bytes are moved.
+"""
+
+# ruff: noqa: E501 (a row of a table is one attack)
+
+from textwrap import dedent, indent
+
+from tests.attacks.case import HELD, REFUTED, USAGE, Attack
+
+FILE = "mover.py"
+ARGUMENTS = (
+    *("device", "--device", "cpu", "--executor", f"{FILE}:move", "--seed", "1"),
+    *("--budget", "30", "--out", "out"),
+)
+MOVER = """
+import atexit, ctypes, os, signal, subprocess, sys, threading, time
+from pathlib import Path
+HERE = Path(__file__).parent
+
+def move(caches, moves):
+CODE
+    for name, source_pool, target_pool, pairs in list(moves.lists()):
+        for here, there in zip((caches.gpu, caches.cpu)[source_pool], (caches.gpu, caches.cpu)[target_pool]):
+            for source, target in pairs:
+                there[target] = here[source]
+"""
+
+
+def at(name: str, code: str, exit_code: int | tuple[int, ...], words: str = "") -> Attack:
+    """An executor that does something in every step."""
+    return Attack(name, MOVER.replace("CODE", indent(dedent(code).strip(), " " * 4)), exit_code, words)
+
+
+def whole(name: str, code: str, exit_code: int | tuple[int, ...], words: str = "") -> Attack:
+    """A module."""
+    return Attack(name, MOVER.replace("CODE", "    pass") + dedent(code), exit_code, words)
+
+
+ATTACKS = [
+    at("right", "pass", HELD),
+    at("moves nothing", "return", REFUTED),
+    at("raises", "raise RuntimeError('lost')", REFUTED, "lost"),
+    at("raises SystemExit", "sys.exit('enough')", REFUTED),
+    at("raises KeyboardInterrupt", "raise KeyboardInterrupt", REFUTED),
+    at("raises without text", "raise type('E', (Exception,), {'__str__': lambda s: 1 / 0})", REFUTED),
+    at("raises control characters", "raise RuntimeError('\\x1b[2J\\n::error::x')", REFUTED),
+    at("ends with 0", "os._exit(0)", REFUTED),
+    at("ends by SIGSEGV", "ctypes.string_at(0)", REFUTED),
+    at("hangs", "time.sleep(100)", (*HELD, REFUTED)),
+    at("stops", "os.kill(os.getpid(), signal.SIGSTOP)", (*HELD, REFUTED)),
+    at("loops", "while True: pass", (*HELD, REFUTED)),
+    at("writes to every descriptor", "for number in range(3, 30):\n    try: os.write(number, b'\\xff' * 99)\n    except OSError: pass", REFUTED),
+    at("forges an answer", "for number in range(3, 30):\n    try: os.write(number, b'{\"nope\":1}\\n')\n    except OSError: pass", REFUTED),
+    at("forges a time", "for number in range(3, 30):\n    try: os.write(number, b'{\"seconds\":\"x\"}\\n')\n    except OSError: pass", REFUTED),
+    at("shrinks every file", "for number in range(3, 30):\n    try: os.ftruncate(number, 0)\n    except OSError: pass", (*HELD, REFUTED)),
+    at("writes megabytes", "print('x' * 1_000_000, flush=True)", (*HELD, REFUTED)),
+    at("starts daemons", "subprocess.Popen(['sleep', '100'], start_new_session=True)", HELD),
+    at("exits with a thread that goes on", "threading.Thread(target=time.sleep, args=(100,)).start()", (*HELD, REFUTED)),
+    at("kills its parent's child", "os.killpg(0, signal.SIGKILL)", REFUTED),
+    at("clears the pools", "caches.gpu.clear(); caches.cpu.clear()", REFUTED),
+    at("memory", "kept = []\nwhile True: kept.append(bytearray(1 << 28))", (*HELD, REFUTED)),
+    whole("is no function", "move = 7", USAGE),
+    whole("is not there", "del move", USAGE),
+    whole("raises at import", "raise RuntimeError('at import')", (REFUTED, USAGE)),
+    whole("ends at import", "os._exit(0)", (REFUTED, USAGE)),
+    whole("atexit raises", "atexit.register(lambda: 1 / 0)", HELD),
+]  # fmt: skip
