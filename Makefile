@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test soak faults proofs-accept proofs-record docs-reference check-certificates lint format typecheck bench engines-matrix false-alarms engines-test lock install-test peers clean help .venv
+.PHONY: verify test soak soak-memory faults proofs-accept proofs-record docs-reference check-certificates lint format typecheck bench engines-matrix false-alarms engines-test lock install-test peers clean help .venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,10 @@ test: $(READY) ## lint, types and the test suite: what CI runs
 soak: $(READY) ## what takes minutes: two solvers, every seed, every fault of the rules
 	$(BIN)/kvproof prove --second-solver
 	$(BIN)/pytest -m long
+
+SOAK ?= kvproof
+soak-memory: $(READY) ## an hour of hunting each subject of SOAK: no finding, no growth of memory
+	for subject in $(SOAK); do $(BIN)/python -m tests.attacks.soak "$$subject" --out "build/soak/$$subject" || exit 1; done
 
 faults: $(READY) ## plant the catalogue of faults in block managers; continues a run that was stopped
 	@mkdir -p build

@@ -20,6 +20,9 @@ COMMANDS = {
     "hunt": ["hunt", "--subject", SUBJECT, "--effort", "20000", "--seed", "1", "--out", "out"],
     "verify": ["verify", "--subject", SUBJECT, "--effort", "5000", "--seed", "1", "--out", "out"],
     "explore": ["explore", "--subject", SUBJECT, "--effort", "5000", "--out", "out"],
+    "prove": ["prove", "--json", "out/proofs.json"],
+    "device": ["device", "--device", "cpu", "--seed", "1", "--budget", "20", "--out", "out"],
+    "record": ["record", "--out", "out/r.jsonl", "--", sys.executable, "-c", "import time; time.sleep(15)"],
     "faults": ["faults", "--of", "impl", "--only", "kvproof/*", "--jobs", "2", "--out", "out/faults.jsonl"],
 }
 NUM_KILLS = 10
