@@ -1,6 +1,8 @@
 """The C reader finds the states that Python finds, on one core and on two, and says what stopped it."""
 
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -99,3 +101,29 @@ def test_time_that_is_over_is_not_exhausted() -> None:
 def test_a_scope_that_bytes_cannot_name_is_refused() -> None:
     with pytest.raises(TooLargeForC, match="at most 64 blocks"):
         SpecificationInC(Scope(65))
+
+
+BROKEN_FORK = """
+import ast, copy
+from kvproof.spec import native
+for found in (native.functions(), native.functions(native.BLOCK_MANAGERS)):
+    function, file = found["fork"]
+    function = copy.deepcopy(function)
+    function.body = [one for one in function.body if not ast.unparse(one).startswith("state.refcount")]
+    found["fork"] = function, file
+from kvproof.check.protocol.scopes import SCOPES
+from kvproof.check.search.exhaustive.c_reader import exploration
+from kvproof.check.search.exhaustive.specification import explore_specification
+exploration.NUM_COMPARED = 0
+scope = SCOPES["tables-4x3x6"]
+expected = explore_specification(scope, seconds=60).counterexample
+assert expected is not None
+for workers in (1, 2):
+    found = exploration.explore_in_c(scope, seconds=60, workers=workers).counterexample
+    assert (found.operations, found.finding.args) == (expected.operations, expected.finding.args)
+"""
+
+
+@pytest.mark.long
+def test_a_finding_in_c_is_the_counterexample_of_python() -> None:
+    subprocess.run([sys.executable, "-c", BROKEN_FORK], check=True)
