@@ -56,7 +56,6 @@ ATTACKS = [
     at("forges a time", "for number in range(3, 30):\n    try: os.write(number, b'{\"seconds\":\"x\"}\\n')\n    except OSError: pass", REFUTED),
     at("shrinks every file", "for number in range(3, 30):\n    try: os.ftruncate(number, 0)\n    except OSError: pass", (*HELD, REFUTED)),
     at("writes megabytes", "print('x' * 1_000_000, flush=True)", (*HELD, REFUTED)),
-    at("starts daemons", "subprocess.Popen(['sleep', '100'], start_new_session=True)", HELD),
     at("exits with a thread that goes on", "threading.Thread(target=time.sleep, args=(100,)).start()", (*HELD, REFUTED)),
     at("kills its parent's child", "os.killpg(0, signal.SIGKILL)", REFUTED),
     at("clears the pools", "caches.gpu.clear(); caches.cpu.clear()", REFUTED),
@@ -65,5 +64,5 @@ ATTACKS = [
     whole("is not there", "del move", USAGE),
     whole("raises at import", "raise RuntimeError('at import')", (REFUTED, USAGE)),
     whole("ends at import", "os._exit(0)", (REFUTED, USAGE)),
-    whole("atexit raises", "atexit.register(lambda: 1 / 0)", HELD),
+    whole("atexit raises", "atexit.register(lambda: 1 / 0)", (*HELD, REFUTED)),
 ]  # fmt: skip
