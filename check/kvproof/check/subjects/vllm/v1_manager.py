@@ -43,6 +43,7 @@ from kvproof.check.subjects.vllm.v1_observation import (
 from kvproof.spec.text.eviction_policy import EMPTY_FIRST_LRU, SEQUENCE_LRU
 from kvproof.spec.text.identity import Image, Key
 
+STATE_OPTION = "enable_mamba_shared_prefix_checkpoint"  # from 0.31 on
 ASSUMPTIONS = (
     Assumption("found-blocks-at-once", "The blocks that a look-up finds are handed over at once, or not at all."),
     Assumption("one-request-at-a-time", "A request is allocated to once in a step; what is freed is not in the step."),
@@ -115,8 +116,8 @@ class VllmV1(ManagerAdapter):
             window_slack=int(has_local and keeps_last_cached()) if has_groups else None,
             eviction=eviction_policy(release.utils) if has_groups else "",
             kv_groups=has_groups,
-            block_sizes="scheduler_block_size" in calls.options,
-            states="scheduler_block_size" in calls.options,
+            block_sizes=STATE_OPTION in calls.options,
+            states=STATE_OPTION in calls.options,
             drafting="use_eagle" in calls.options,
         )
         self.assumptions = ASSUMPTIONS
