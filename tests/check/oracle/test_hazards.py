@@ -59,10 +59,11 @@ class Eager(ManagerAdapter):
     name = "eager"
     capabilities = Capabilities(swap=True, window=True)
 
-    def make(self, config: Config) -> None:
+    def make(self, config: Config) -> object:
         self.free_gpu = [*range(config.num_gpu_blocks)]
         self.free_host = [*range(config.num_gpu_blocks, config.num_gpu_blocks + config.num_host_blocks)]
         self.table: dict[int, list[int]] = {}
+        return self.table
 
     def can_admit(self, group: int) -> Admission:
         return Admission.OK

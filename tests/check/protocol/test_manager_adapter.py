@@ -19,10 +19,11 @@ class Swapping(ManagerAdapter):
     name = "swapping"
     capabilities = Capabilities(swap=True)
 
-    def make(self, config: Config) -> None:
+    def make(self, config: Config) -> object:
         gpu, host = config.num_gpu_blocks, config.num_host_blocks
         self.pools = [*range(gpu)], [*range(gpu, gpu + host)]
         self.table: dict[int, list[int]] = {}
+        return self.pools
 
     def _missing(self, seq: int) -> int:
         return -(-len(self.tokens[seq]) // self.config.block_size) - len(self.table.get(seq, ()))
