@@ -30,6 +30,9 @@ WALKED = (
     EVERY_RULE,
     replace(EVERY_RULE, window=0, num_gpu_blocks=4, num_host_blocks=3, num_seqs=3, num_tokens=4, block_size=1),
     replace(EVERY_RULE, window=-2, num_gpu_blocks=4, num_host_blocks=0, num_seqs=3, num_flights=1, swap=False),
+    Scope(
+        3, 3, 3, 2, 1, caching=True, swap=True, level="rules"
+    ),  # few tokens: cached blocks are hit, shared, exchanged
 )
 
 
