@@ -511,9 +511,18 @@ static void try_rules(Trial *t) {
   for (int k = 0; scope.reserving && k < blocks.num; k++) FIRE(set_aside, blocks.at[k]);
 }
 
+/* Tokens that the window has left are in no string, and yet one of them may become the last again: they come before the
+   last token, whose predecessors are known. */
+static void give_back_tokens(cell *s) {
+  for (int q = 0; q < k_NUM_SEQS; q++) if (s[o_live + q]) {
+    int i = last_token(s, q);
+    for (int p = known(s, q) - 1; p >= 0; p--, i = PARENT(s, i)) s[o_tokens + q * k_NUM_INDEXES * k_BLOCK_SIZE + p] = i;
+  }
+}
 /* The claims of the state under way, then everything that is tried from it. */
 static void expand(Trial *t) {
   out_of_range = 0;
+  give_back_tokens(t->state);
   int claim = broken_claim(t->state);
   if (claim || out_of_range) note(t, BROKEN_CLAIM, claim);
   else if (scope.is_rules) try_rules(t);
