@@ -69,7 +69,7 @@ def test_without_a_folder_to_write_the_library_is_for_this_process_only(
         ("echo 'x.c:1: error: no such thing' >&2; exit 1", "fails with exit code 1: x.c:1: error: no such thing"),
         ('[ "$1" = --version ] || sleep 60', "has not ended after 0.2 s"),
         ("exit 0", "ends without an error and writes nothing"),
-        ('[ "$1" = --version ] || for last; do :; done; echo junk > "${last%.c}.so"', "cannot be loaded: "),
+        ('[ "$1" = --version ] && exit; for last; do :; done; echo junk > "${last%.c}.so"', "cannot be loaded: "),
     ],
 )
 def test_a_compiler_that_does_not_compile_is_one_message(
