@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app, main
 from kvproof.check.isolation.fork_server import compile_rules
+from kvproof.check.oracle.coverage import OF_STORES
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import StageBudget
 from kvproof.check.runs.store import Store
@@ -229,7 +230,8 @@ def test_a_gate_without_enough_time_does_not_pass(faulty: str) -> None:
     judges = {"prover", "specification", "explorer", "walker", "hypothesis", "data plane"}
     assert {check["judge"] for check in document["checks"]} == judges
     unsupported = {check["property"] for check in document["checks"] if check["verdict"] == "unsupported"}
-    assert unsupported == {"in-flight-held", "budget-kept", "progress", "arrival-order", "nondeterministic"}
+    of_schedulers = {"in-flight-held", "budget-kept", "progress", "arrival-order"}
+    assert unsupported == {*of_schedulers, *OF_STORES, "nondeterministic"}
 
 
 def test_the_document_alone_is_on_standard_output_when_it_is_wanted_there(faulty: str) -> None:
