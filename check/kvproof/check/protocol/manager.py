@@ -245,6 +245,7 @@ class Capabilities:
     replacements: tuple[str, ...] = ("lru",)  # what it can be configured to evict first, by the engine's names
     leases: bool = False  # what a transfer holds is given up when its time is over
     loads_any_key: bool = False  # a load may ask for keys that are not there; it gets those that are
+    evicts_on_call: bool = False  # it evicts only those keys that its caller names
 
     @property
     def priorities(self) -> bool:

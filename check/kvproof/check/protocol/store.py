@@ -128,11 +128,16 @@ class StoreSubject(Protocol):
     def finish(self, request: int) -> None:
         """The request begins no further transfer. Those that it began may still be under way."""
 
+    def evict(self, keys: list[int]) -> list[int]:
+        """Drop those of these keys that nobody holds, and return them. Of a store that declares `evicts_on_call`."""
+
     def clear(self) -> None:
         """Drop every entry. The judge fences every transfer that is under way, and reports none of them."""
 
     def advance(self, seconds: int) -> None:
         """So many seconds pass. The leases whose time is over are in force no longer: nobody holds what they held.
+
+        The store may count a load whose lease is over until its end is reported, as if it still held its keys.
 
         What was written under such a lease cannot be found from now on; its slot may be kept until it is needed. The
         end of a transfer may still be reported afterwards, and must change nothing.
@@ -157,8 +162,12 @@ class StoreAdapter:
 
 STORE_CALLS = RequiredCalls(
     "store subject",
-    tuple(name for name in calls_of(StoreSubject) if name not in ("advance", "clear")),
-    declared=(("leases", "has leases", ("advance",)), ("reset", "can be cleared", ("clear",))),
+    tuple(name for name in calls_of(StoreSubject) if name not in ("advance", "clear", "evict")),
+    declared=(
+        ("leases", "has leases", ("advance",)),
+        ("reset", "can be cleared", ("clear",)),
+        ("evicts_on_call", "evicts on call", ("evict",)),
+    ),
     marks=("begin_store", "end_store", "look_up"),
 )
 
@@ -260,6 +269,23 @@ class Wait(StoreOperation, tag="wait", frozen=True):
     @classmethod
     def is_possible(cls, config: Config, can: Capabilities) -> bool:
         return can.leases
+
+
+class Evict(StoreOperation, tag="evict", frozen=True):
+    """Drop those of the keys that nobody holds."""
+
+    is_optional: ClassVar[bool] = True
+    keys: Ids
+
+    def simpler(self) -> Iterator["Evict"]:
+        yield from (Evict(keys) for keys in fewer_keys(self.keys))
+
+    def text(self, config: Config) -> str:
+        return f"evict({keys_text(self.keys)})"
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return can.evicts_on_call
 
 
 class Clear(StoreOperation, tag="clear", frozen=True):

@@ -31,6 +31,7 @@ WEIGHTS = {
     "touch": (0.0, 0.3, 1.0),
     "finish": (0.0, 0.1, 0.4),
     "wait": (0.2, 0.5),
+    "evict": (0.3, 1.0),
     "clear": (0.0, 0.0, 0.03),
 }
 
@@ -78,7 +79,7 @@ class StoreOperations:
         """The next operation."""
         random, judge, mine = self.random, self.judge, self.weights
         moving, landed = judge.moving(), judge.landed()
-        kinds = ["look_up", "touch", "wait", "clear"]
+        kinds = ["look_up", "touch", "wait", "evict", "clear"]
         if len(moving) + len(landed) < self.num_transfers_max:
             kinds.append("begin_store")
             if judge.loadable():
@@ -101,6 +102,8 @@ class StoreOperations:
                 return (kind,)
             case "wait":
                 return kind, random.randint(1, self.config.lease_seconds + 1)
+            case "evict":
+                return kind, self._keys()
             case "look_up" | "touch":
                 return kind, self._request(), self._keys()
         self.num_transfers += 1

@@ -99,6 +99,14 @@ ROWS = (
         _by("builtin.scheduler.BuiltInScheduler"),
     ),
     Row(
+        "lmcache-l1",
+        STORE,
+        "LMCache's L1 manager: objects in host memory, whose locks are leases",
+        _by("lmcache.l1.LMCacheL1"),
+        "lmcache",
+        ("0.5.4", "0.5.6"),
+    ),
+    Row(
         "lmdeploy",
         MANAGER,
         "the block manager and the prefix cache of LMDeploy's PyTorch engine",

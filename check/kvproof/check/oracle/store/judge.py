@@ -212,7 +212,8 @@ class StoreJudge(SubjectCalls, RuledJudge):
                     "no-use-after-free", sentence, call=context, expected=self.explained.num_slots, observed=slot
                 )
         left = [key for key in new if key not in staged.keys and key not in self.explained.lapsed.values()]
-        if left and self.capabilities.refusal_slack is not None:
+        is_full = self.capabilities.evicts_on_call and len(left) > self._num_unused() - len(self.explained.lapsed)
+        if left and self.capabilities.refusal_slack is not None and not is_full:
             sentence = f"{keys_text(left)} got no slot, and the call was not refused"
             raise Finding("refusal-needed", sentence, call=context)
 
@@ -227,7 +228,7 @@ class StoreJudge(SubjectCalls, RuledJudge):
         self.coverage["refused"] += 1
         self._unchanged(context)
         held = self.explained.hold(keys, context)
-        unused = self.explained.num_unused()
+        unused = self._num_unused()
         self.explained.let_go(held, context)
         if len(new) > unused - len(self.explained.lapsed):
             return
@@ -235,6 +236,35 @@ class StoreJudge(SubjectCalls, RuledJudge):
         if self.capabilities.refusal_slack is not None:
             sentence = "$observed slots are needed, $expected are free or can be evicted, and the store refused"
             raise Finding("refusal-needed", sentence, call=context, expected=unused, observed=len(new))
+
+    def _num_unused(self) -> int:
+        return self.explained.num_unused(evicts_on_call=self.capabilities.evicts_on_call)
+
+    @enabled_when()
+    def op_evict(self, keys: Sequence[int]) -> bool:
+        """The store evicts those of the keys that nobody holds."""
+        if not self._fits(keys):
+            return False
+        explained, context = self.explained, f"evict({keys_text(keys)})"
+        evicted = self.call("total-calls", "evict", list(keys))
+        check_answer("evict", evicted, list)
+        if foreign := [key for key in evicted if key not in keys]:
+            raise Finding("frame-kept", f"{keys_text(foreign)} went, which the call does not name", call=context)
+        for key in keys:
+            if explained.has(key) and key in evicted:
+                explained.evict(key, context)
+            elif explained.slot_of(key) != NO_SLOT and key in evicted:
+                raise Finding("one-writer", f"key {key} is being written, and the store evicts it", call=context)
+            elif explained.has(key) and not self._is_held(key):
+                sentence = f"nobody holds key {key}, and the store does not evict it"
+                raise Finding("refusal-needed", sentence, call=context)
+        self.answer = f"evicted {keys_text(evicted)}" if evicted else "evicted nothing"
+        self._settle(context)
+        return True
+
+    def _is_held(self, key: int) -> bool:
+        """Whether a load holds a key, or held it until its lease was over and has not ended."""
+        return any(one.is_load and key in one.keys for one in self.transfers.values())
 
     @enabled_when()
     def op_begin_load(self, transfer: int, request: int, keys: Sequence[int]) -> bool:
@@ -320,6 +350,7 @@ class StoreJudge(SubjectCalls, RuledJudge):
             self.call("total-calls", "end_store", transfer, one.request, stored, lost)
         if one.has_lapsed:
             self.coverage["ended after its lease"] += 1
+            self.explained.end_lapsed(one)
         else:
             self.explained.end(one, context)
         del self.transfers[transfer]

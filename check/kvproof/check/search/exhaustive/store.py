@@ -45,7 +45,8 @@ class EnabledStoreOperations:
 
     def __init__(self, scope: Scope, subject: StoreSubject) -> None:
         self.scope = scope
-        self.waits, self.clears = subject.capabilities.leases, subject.capabilities.reset
+        can = subject.capabilities
+        self.waits, self.clears, self.evicts = can.leases, can.reset, can.evicts_on_call
         keys = range(scope.num_tokens)
         self.lists = [one for number in range(1, KEYS_MAX + 1) for one in permutations(keys, number)]
 
@@ -75,6 +76,8 @@ class EnabledStoreOperations:
             yield "finish", REQUEST
         if self.waits:
             yield "wait", 1
+        if self.evicts:
+            yield from (("evict", keys) for keys in self.lists)
         if self.clears:
             yield ("clear",)
 
@@ -83,7 +86,8 @@ def state_key(judge: StoreJudge) -> Hashable:
     """The key of a state: equal for states that differ in the names of transfers only."""
     shown = judge.observed
     transfers = sorted(
-        (one.is_load, tuple(one.keys), tuple(one.slots), one.has_landed, one.failed) for one in judge.transfers.values()
+        (one.is_load, tuple(one.keys), tuple(one.slots), one.has_landed, one.has_lapsed, one.failed)
+        for one in judge.transfers.values()
     )
     used = tuple(tuple(dict.fromkeys(reversed(keys))) for keys in judge.requests.values())
     return (

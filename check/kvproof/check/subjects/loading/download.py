@@ -127,6 +127,7 @@ class Known:
 
 
 KNOWN = {
+    "lmcache": Known("lmcache", ("v1/distributed/l1_manager.py",)),
     "lmdeploy": Known("lmdeploy", ("pytorch/paging/block_trie/trie.py",)),
     "sglang": Known("sglang", ("srt/mem_cache/radix_cache.py",)),
     "transformers": Known("transformers", ("generation/continuous_batching/cache_allocators/cache_pool.py",)),
