@@ -48,6 +48,8 @@ def kvproof(*arguments: str) -> str:
         pytest.param(
             "vllm-offload==0.18.1", "vllm-offload==0.19.1", "failed-call-changes-nothing", "begin_store: ", id="refused"
         ),
+        pytest.param("lmcache-l1==0.5.4", "lmcache-l1==0.5.6", "hit-written", "", id="4967"),
+        pytest.param("lmcache-l1==0.5.5", "lmcache-l1==0.5.6", "hit-written", "", id="4967-too"),
         pytest.param("vllm-offload==0.21.0", "vllm-offload==0.30.0", "refusal-needed", "begin_store: ", id="arc"),
     ],
 )
@@ -55,7 +57,7 @@ def test_a_hunt_finds_the_fault_of_a_release_and_its_run_passes_once_it_is_repai
     faulty: str, repaired: str | None, property: str, mechanism: str, tmp_path: Path
 ) -> None:
     for name in filter(None, (faulty, repaired)):
-        download.add(f"vllm=={name.partition('==')[2]}")
+        download.add(f"{engine_of(name)}=={name.partition('==')[2]}")
     options = ("--seed", "1", "--budget", str(BUDGET_SECONDS), "--out", str(tmp_path))
     kvproof("hunt", "--subject", faulty, *options)
     checks = json.loads((tmp_path / "result.json").read_text())["checks"]

@@ -40,8 +40,14 @@ def explore(
         int | None, typer.Option("--tokens", metavar="T", min=1, max=256, help="Tokens of each sequence.")
     ] = None,
     scope: Annotated[
-        str, typer.Option("--scope", metavar="NAME", help="The named scope to search; the sizes given replace its own.")
-    ] = "tables-4x3x6",
+        str | None,
+        typer.Option(
+            "--scope",
+            metavar="NAME",
+            help="The named scope to search, by default tables-4x3x6 (of a store, slots-2x1x2); "
+            "the sizes given replace its own.",
+        ),
+    ] = None,
     subject: Annotated[
         str | None,
         typer.Option(
@@ -85,21 +91,29 @@ def explore(
     with error_boundary(json):
         from dataclasses import replace
 
-        from kvproof.check.protocol.scopes import SCOPES
         from kvproof.check.runs.arguments import factory_of
         from kvproof.check.runs.effort import BY_BUDGET, effort_of
         from kvproof.check.runs.errors import did_you_mean
         from kvproof.check.runs.explore_stage import specification_stage, subject_stage
         from kvproof.check.runs.run import RunOptions, run_stages
-        from kvproof.check.search.strategies import strategy_of
+        from kvproof.check.search.strategies import MANAGERS, strategy_of
 
-        if scope not in SCOPES:
+        if reader is Reader.C and subject is not None:
+            raise UsageError("--reader c explores the specification; leave out --subject, or --reader")
+        if reader is Reader.PYTHON and (jobs or memory):
+            raise UsageError("--jobs and --memory belong to --reader c")
+        made = None if subject is None else factory_of(subject, isolation, budget)
+        strategy = MANAGERS if made is None else strategy_of(made[1])
+        if not strategy.can_explore:
+            raise UsageError(f"{subject} is a {strategy.level.name}; {strategy.no_scopes}, use kvproof hunt")
+        named, scope = strategy.exhaustive.named, scope or strategy.exhaustive.default
+        if scope not in named:
             raise UsageError(
-                f"there is no scope {scope}{did_you_mean(scope, list(SCOPES))}; the scopes are {', '.join(SCOPES)}"
+                f"there is no scope {scope}{did_you_mean(scope, list(named))}; the scopes are {', '.join(named)}"
             )
         given = {"blocks": blocks, "seqs": seqs, "tokens": tokens}
         name = "-".join([scope, *(f"{option}-{value}" for option, value in given.items() if value is not None)])
-        whole = SCOPES[scope]
+        whole = named[scope]
         scopes = {
             name: replace(
                 whole,
@@ -110,21 +124,14 @@ def explore(
         }
         chosen_effort = BY_BUDGET if effort is None else effort_of(effort, budget, subject or "")
         max_transitions = chosen_effort.transitions
-        if reader is Reader.C and subject is not None:
-            raise UsageError("--reader c explores the specification; leave out --subject, or --reader")
-        if reader is Reader.PYTHON and (jobs or memory):
-            raise UsageError("--jobs and --memory belong to --reader c")
-        if subject is None:
+        if made is None or subject is None:
             options = RunOptions("explore", "the specification", 0, budget, out, json, effort=chosen_effort)
             stage = specification_stage(scopes, 1, False, max_transitions)
             if reader is Reader.C:
                 judge, search = _c_reader(scopes[name], jobs, memory)
                 stage = specification_stage(scopes, 1, False, max_transitions, search, judge)
             raise typer.Exit(run_stages(options, [stage], None))
-        make, one = factory_of(subject, isolation, budget)
-        strategy = strategy_of(one)
-        if not strategy.can_explore:
-            raise UsageError(f"{subject} is a {strategy.level.name}; {strategy.no_scopes}, use kvproof hunt")
+        make, one = made
         options = RunOptions("explore", subject, 0, budget, out, json, known, contract_fails, chosen_effort)
         stage = subject_stage(make, one, scopes, options.saving(make), 1, max_transitions=max_transitions)
         raise typer.Exit(run_stages(options, [stage], one))

@@ -276,7 +276,7 @@ STORE_WITNESSES: Witnesses = {
     "hit": lambda can: True,
     "evict": lambda can: True,
     "evict beside a load": lambda can: True,
-    "a key of the call is there, and another is evicted": lambda can: True,
+    "a key of the call is there, and another is evicted": lambda can: not can.evicts_on_call,
     "pool full": lambda can: True,
     "refused": lambda can: True,
     "reported before an older one": lambda can: True,

@@ -80,6 +80,7 @@ def sizes_of(scope: Scope) -> Sizes:
     )
 
 
+DEFAULT_SCOPE = "tables-4x3x6"
 SCOPES: dict[str, Scope] = {
     "tables-4x3x6": Scope(num_gpu_blocks=4, num_seqs=3, num_tokens=6),
     "tables-5x3x8": Scope(num_gpu_blocks=5, num_seqs=3, num_tokens=8),

@@ -1,13 +1,13 @@
 """How the runs of each level are searched: one record for each level, which every search takes."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
 from kvproof.check.oracle.level import MANAGER, POOL, SCHEDULER, STORE, Level, LevelJudge, level_of
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config
-from kvproof.check.protocol.scopes import Scope
+from kvproof.check.protocol.scopes import DEFAULT_SCOPE, SCOPES, Scope
 from kvproof.check.search import (
     configurations,
     manager_operations,
@@ -41,7 +41,8 @@ class Exhaustive:
     check: raises Unsupported unless a subject can be searched in a scope. enabled: for a scope and a subject, the
     function from a judge to every operation that is enabled. state_key: equal for states that differ only in names.
     assumption: what the search assumes of a subject. gate, hunted, short: the scopes, by name, that a gate, a hunt and
-    a conformance test search.
+    a conformance test search. named, default: the scopes that can be searched by their names, and the one that is
+    searched if none is named.
     """
 
     config_of: Callable[[Scope], Config]
@@ -52,6 +53,8 @@ class Exhaustive:
     gate: Mapping[str, Scope]
     hunted: Mapping[str, Scope]
     short: Mapping[str, Scope]
+    named: Mapping[str, Scope] = field(default_factory=lambda: SCOPES)
+    default: str = DEFAULT_SCOPE
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,8 @@ STORES = Strategy(
         store.GATE_SCOPES,
         store.HUNTED_SCOPES,
         store.SHORT_SCOPES,
+        store.HUNTED_SCOPES,
+        store.DEFAULT_SCOPE,
     ),
 )
 STRATEGIES = {strategy.level.name: strategy for strategy in (MANAGERS, SCHEDULERS, POOLS, STORES)}

@@ -174,6 +174,46 @@ class EndsTwice(Leases):
         Store.end_load(self, transfer, request, keys)
 
 
+class EvictsOnCall(Leases):
+    """It evicts those keys that its caller names and nobody holds. It counts a load until its end is reported."""
+
+    capabilities = replace(Leases.capabilities, evicts_on_call=True)
+
+    def begin_store(self, transfer: int, request: int, keys: list[int]) -> Staged | Refused:
+        new = [key for key in keys if key not in self.slots]
+        return Refused() if len(new) > len(self.free) else super().begin_store(transfer, request, keys)
+
+    def advance(self, seconds: int) -> None:
+        self.now += seconds
+        for transfer, (until, is_load, keys) in list(self.held.items()):
+            if until <= self.now and not is_load:
+                del self.held[transfer]
+                self.give_up(keys)
+
+    def evict(self, keys: list[int]) -> list[int]:
+        evicted = [key for key in keys if self.loads.get(key) == 0]
+        for key in evicted:
+            self.drop(key)
+        return evicted
+
+
+class EvictsWhatIsNamed(EvictsOnCall):
+    """It evicts every key that is there, also one that is read or written."""
+
+    def evict(self, keys: list[int]) -> list[int]:
+        evicted = [key for key in keys if key in self.loads]
+        for key in evicted:
+            self.drop(key)
+        return evicted
+
+
+class EvictsNothing(EvictsOnCall):
+    """It evicts no key."""
+
+    def evict(self, keys: list[int]) -> list[int]:
+        return []
+
+
 class Hides(Store):  # type: ignore[misc]
     """It shows no counts and no free list; it misses every key, and does not say which keys it evicts."""
 
@@ -205,6 +245,8 @@ LIARS = [
     (HidesAndEvictsItsOwn, {"evict-unreferenced"}),
     (ReadsWhatNobodyWrote, {"hit-written"}),
     (EndsTwice, {"pin-own"}),
+    (EvictsWhatIsNamed, {"evict-unreferenced", "one-writer"}),
+    (EvictsNothing, {"refusal-needed"}),
 ]
 
 
@@ -217,7 +259,7 @@ def test_each_liar_is_refuted_in_a_short_run(liar: Callable[[], Any], properties
     assert len(found.operations) <= 9
 
 
-@pytest.mark.parametrize("kind", [Store, Leases], ids=["plain", "with leases"])
+@pytest.mark.parametrize("kind", [Store, Leases, EvictsOnCall], ids=["plain", "with leases", "on call"])
 def test_a_correct_store_is_not_refuted_and_every_witness_is_reached(kind: type[Any]) -> None:
     done = walk(STORES, kind(), 1, max_operations=5_000, seconds=100)
     assert done.counterexample is None

@@ -32,6 +32,7 @@ HUNTED_SCOPES = GATE_SCOPES | {
     "slots-2x2x2": Scope(num_gpu_blocks=2, num_seqs=2, num_tokens=2),
     "slots-2x1x3": Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=3),
 }
+DEFAULT_SCOPE = "slots-2x1x2"
 SHORT_SCOPES = {"slots": Scope(num_gpu_blocks=1, num_seqs=2, num_tokens=2)}  # for the seconds of a test
 
 

@@ -148,11 +148,11 @@ class LMCacheL1(StoreAdapter):
     # The calls -----------------------------------------------------------------------------------------------------
 
     def look_up(self, request: int, keys: list[int]) -> list[str]:
-        errors = self._errors
-        answers = {errors.SUCCESS: HIT, errors.KEY_NOT_EXIST: MISS, errors.KEY_NOT_READABLE: PENDING}
         found = self._manager.reserve_read(keys)
-        self._manager.finish_read([key for key in keys if found[key][0] is errors.SUCCESS])
-        return [answers[found[key][0]] for key in keys]
+        self._manager.finish_read([key for key in keys if found[key][1] is not None])
+        unreadable = self._errors.KEY_NOT_READABLE
+        answers = [found[key] for key in keys]
+        return [HIT if found else PENDING if error is unreadable else MISS for error, found in answers]
 
     def begin_load(self, transfer: int, request: int, keys: list[int]) -> list[int]:
         found = self._manager.reserve_read(keys)
