@@ -1,0 +1,1 @@
+"""Adapters of what LMCache keeps KV with."""
