@@ -76,7 +76,8 @@ class Run:
     """The command, its subject, its seed, and the machine it ran on.
 
     effort: how much the searches do, as `--effort` names it; empty if only the budget limits them. budget_seconds: the
-    time limit, if there is one.
+    time limit, if there is one. processor_seconds: processor time of kvproof and of all processes that it started; None
+    if it is not known.
     """
 
     version: str
@@ -90,6 +91,7 @@ class Run:
     effort: str = ""
     budget_seconds: float | None = None
     is_complete: bool = False  # False: interrupted, or still running
+    processor_seconds: float | None = None
 
 
 def operations_of(effort: str) -> int:

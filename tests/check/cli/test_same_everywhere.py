@@ -16,7 +16,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 NUM_BUSY = 8
-TIMES = ("seconds", "started", "host")
+TIMES = ("seconds", "processor_seconds", "started", "host")
 
 
 @contextmanager

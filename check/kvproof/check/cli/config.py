@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kvproof.check.runs.configuration import ConfigurationFile
 
 CONFIGURED = ("verify", "hunt")  # commands that take their options from the configuration of the repository
+WITH_HISTORY = ("explore", "device", "prove", "history", "compare")  # commands that take only `history` from it
 ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -27,6 +28,13 @@ def configure(context: typer.Context) -> None:
             context.obj = find_configuration()
             context.default_map = _options(context, command, context.obj)
             trusted_subjects(context.obj)
+    elif command in WITH_HISTORY and not context.resilient_parsing:
+        with error_boundary():
+            from kvproof.check.runs.configuration import find_configuration
+
+            found = find_configuration()
+            history = None if found is None else found.options.get("history")
+            context.default_map = {command: {"history": history}} if history is not None else {}
 
 
 def _options(context: Any, command: str, found: "ConfigurationFile | None") -> dict[str, Any]:

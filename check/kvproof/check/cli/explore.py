@@ -10,6 +10,7 @@ import typer
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
     ContractOption,
+    HistoryOption,
     IsolationOption,
     JsonOption,
     KnownOption,
@@ -84,6 +85,7 @@ def explore(
     isolation: IsolationOption = None,
     known: KnownOption = None,
     contract_fails: ContractOption = False,
+    history: HistoryOption = None,
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
@@ -126,6 +128,7 @@ def explore(
         max_transitions = chosen_effort.transitions
         if made is None or subject is None:
             options = RunOptions("explore", "the specification", 0, budget, out, json, effort=chosen_effort)
+            options.history = history
             stage = specification_stage(scopes, 1, False, max_transitions)
             if reader is Reader.C:
                 judge, search = _c_reader(scopes[name], jobs, memory)
@@ -133,6 +136,7 @@ def explore(
             raise typer.Exit(run_stages(options, [stage], None))
         make, one = made
         options = RunOptions("explore", subject, 0, budget, out, json, known, contract_fails, chosen_effort)
+        options.history = history
         stage = subject_stage(make, one, scopes, options.saving(make), 1, max_transitions=max_transitions)
         raise typer.Exit(run_stages(options, [stage], one))
 

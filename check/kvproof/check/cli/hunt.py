@@ -12,6 +12,7 @@ from kvproof.check.cli.options import (
     BudgetOption,
     ContractOption,
     EffortOption,
+    HistoryOption,
     IsolationOption,
     JsonOption,
     KnownOption,
@@ -74,6 +75,7 @@ def hunt(
     known: KnownOption = None,
     contract_fails: ContractOption = False,
     baseline: BaselineOption = None,
+    history: HistoryOption = None,
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
@@ -120,7 +122,7 @@ def hunt(
         options = RunOptions(
             "hunt", progress.subject, progress.seed, budget, bookmark.folder, json, known, contract_fails, chosen_effort
         )
-        options.baseline = baseline
+        options.baseline, options.history = baseline, history
         saving = options.saving(make)
         saving.wanted = frozenset(progress.properties)
         bookmark.remind(saving)

@@ -95,6 +95,15 @@ JsonOption = Annotated[
         "--json", metavar="FILE", help="Also write the result document to this file; - means standard output."
     ),
 ]
+HistoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--history",
+        metavar="FILE",
+        help="Add the run to this file, which `kvproof history` shows; it is made if it does not exist. Default: the "
+        "file that `history` in kvproof.toml names.",
+    ),
+]
 TrustOption = Annotated[
     bool,
     typer.Option(

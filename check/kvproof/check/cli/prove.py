@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvproof.check.cli.options import JsonOption, jobs_option, seconds_option
+from kvproof.check.cli.options import HistoryOption, JsonOption, jobs_option, seconds_option
 from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.extras import require_extra
 
@@ -98,6 +98,7 @@ def prove(
             "question. --record asks every question.",
         ),
     ] = True,
+    history: HistoryOption = None,
     json: JsonOption = None,
 ) -> None:
     """Prove the theorems for every size: any number of blocks, sequences, slots and steps.
@@ -122,7 +123,7 @@ def prove(
         options = ProofOptions(second_solver, smt2, baseline, save_baseline, certificates, record)
         try:
             other = None if text is None else specification().rewritten(read_text(text), str(text))
-            request = ProofRequest(tuple(only or ()), settings, jobs, json, other, options)
+            request = ProofRequest(tuple(only or ()), settings, jobs, json, other, options, history=history)
             request = replace(request, cache=answer_cache(settings) if cache and not record else None)
             raise typer.Exit(run_proofs(request))
         except (NotInLanguage, ValueError) as error:

@@ -21,6 +21,8 @@ import z3
 from kvproof.check.cli.prove_options import ProofOptions
 from kvproof.check.cli.prove_report import ProofProgress, core_text, proof_lines
 from kvproof.check.runs.errors import UsageError, did_you_mean
+from kvproof.check.runs.history import add_to_history
+from kvproof.check.runs.processor_time import processor_seconds
 from kvproof.check.runs.run import close, host, now, version
 from kvproof.check.runs.session import interruptible
 from kvproof.check.runs.store import StoreError
@@ -73,7 +75,7 @@ class ProofRequest:
     """What the user asked for.
 
     only: patterns of names; empty for everything. text: replaces the text of the specification. cache: answers of
-    earlier runs.
+    earlier runs. history: the file to which the run adds itself.
     """
 
     only: tuple[str, ...]
@@ -83,6 +85,7 @@ class ProofRequest:
     text: Text | None = None
     options: ProofOptions = field(default_factory=ProofOptions)
     cache: AnswerCache | None = None
+    history: Path | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -183,7 +186,7 @@ def run_proofs(request: ProofRequest) -> Exit:
     options.prepare(settings, request.is_whole, request.text is not None)
     run = Run(version(), "prove", SUBJECT, settings.seed, host() | {"z3": z3.get_version_string()}, now())
     result = Result(run)
-    began = time.monotonic()
+    began, processor_began = time.monotonic(), processor_seconds()
     seconds = settings.effort_max / EFFORT_PER_SECOND
     say(console, f"kvproof {run.version} prove, seed {run.seed}, at most {seconds:g} s of effort each")
     outcomes: list[ProofOutcome] = []
@@ -203,6 +206,7 @@ def run_proofs(request: ProofRequest) -> Exit:
     except StoreError as error:
         unwritten = error
     run.seconds = round(time.monotonic() - began, 3)
+    run.processor_seconds = round(processor_seconds() - processor_began, 3)
     result.count_totals()
     result.totals["cached answers"] = sum(one.is_cached for one in outcomes)
     result.totals["bounded obligations"] = sum(one.obligation.suite in BOUNDED for one in outcomes)
@@ -211,6 +215,7 @@ def run_proofs(request: ProofRequest) -> Exit:
     code = result.exit_code()
     if not run.is_complete and not outcomes and code is not Exit.REFUTED and unwritten is None:
         code = Exit.INTERRUPTED
+    add_to_history(request.history, result, code, console)
     return close(result, request.json, code, unwritten)
 
 

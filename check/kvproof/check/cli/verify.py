@@ -14,6 +14,7 @@ from kvproof.check.cli.options import (
     BudgetOption,
     ContractOption,
     EffortOption,
+    HistoryOption,
     IsolationOption,
     JsonOption,
     JudgesOption,
@@ -46,6 +47,7 @@ def verify(
     known: KnownOption = None,
     contract_fails: ContractOption = False,
     baseline: BaselineOption = None,
+    history: HistoryOption = None,
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
@@ -84,6 +86,7 @@ def verify(
             "verify", subject, settled_seed(seed), budget, out, json, known, contract_fails, chosen_effort
         )
         options.assumptions, options.messages, options.baseline = chosen.assumptions, chosen.messages, baseline
+        options.history = history
         saving = options.saving(make)
         # An unfinished exhaustive search says little: its share is large, and what it leaves over goes to the walker.
         stages = []

@@ -104,6 +104,9 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         | UnsetType
     ) = UNSET
     out: Annotated[Text, Meta(description="Folder for the result, relative to this file.")] | UnsetType = UNSET
+    history: (
+        Annotated[Text, Meta(description="File, relative to this file, to which every run adds itself.")] | UnsetType
+    ) = UNSET
     known: (
         Annotated[list[KnownFinding], Meta(description="Findings that do not fail a run, each until a date.")]
         | UnsetType
@@ -115,7 +118,7 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 KEYS = Configuration.__struct_fields__
-PATHS = ("out", "baseline")  # keys whose value is a path
+PATHS = ("out", "baseline", "history")  # keys whose value is a path
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from kvproof.check.protocol.manager import Assumption, ManagerSubject
 from kvproof.check.runs.effort import BY_BUDGET, Effort
 from kvproof.check.runs.errors import fail
+from kvproof.check.runs.history import add_to_history
 from kvproof.check.runs.json_output import STANDARD_OUTPUT, write_document
 from kvproof.check.runs.known_findings import known_findings
 from kvproof.check.runs.save_findings import SHORTEN_SECONDS_MAX, SHORTEN_SECONDS_MIN, Saving
@@ -33,7 +34,7 @@ class RunOptions:
     """The options of a run, validated.
 
     seconds: its budget, None for no limit. effort: how much its searches do. assumptions, messages: for the report.
-    baseline: the result of an earlier run, to compare with.
+    baseline: the result of an earlier run, to compare with. history: the file to which the run adds itself.
     """
 
     command: str
@@ -48,6 +49,7 @@ class RunOptions:
     assumptions: tuple[Assumption, ...] = ()
     messages: tuple[str, ...] = ()
     baseline: Path | None = None
+    history: Path | None = None
 
     def saving(self, make: Callable[[], ManagerSubject]) -> Saving:
         """The saver of this run's counterexamples. Raises ConfigurationError, DocumentError."""
@@ -114,7 +116,8 @@ def run_stages(
             write_json(result, options.folder, options.json)
     except StoreError as error:
         say(console, f"kvproof: {error}")
-        return code if code is Exit.REFUTED else error.exit_code
+        code = code if code is Exit.REFUTED else error.exit_code
+    add_to_history(options.history, result, code, console)
     return code
 
 

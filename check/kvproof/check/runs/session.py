@@ -19,6 +19,7 @@ from typing import Protocol
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption
 from kvproof.check.protocol.time_limit import OutOfTime, calls_end_at
+from kvproof.check.runs.processor_time import processor_seconds
 from kvproof.check.runs.store import Store, StoreError, fault_of_kvproof, lack_of
 from kvproof.check.search.result import UNLIMITED
 from kvproof.reports.counterexample import REPEAT, Counterexample
@@ -118,7 +119,7 @@ class Session:
 
     def run(self) -> Exit:
         """Run every stage and return the exit code of the run. Raises StoreError if the first write fails."""
-        begin = time.monotonic()
+        begin, processor_begin = time.monotonic(), processor_seconds()
         self.result.checks = [check for stage in self.stages for check in stage.planned_checks]
         self.store.open(self.result)
         code = None
@@ -136,6 +137,7 @@ class Session:
             self.result.messages.append(self.adapter_error)
         self.result.run.is_complete = code is None
         self.result.run.seconds = round(time.monotonic() - begin, 3)
+        self.result.run.processor_seconds = round(processor_seconds() - processor_begin, 3)
         self.result.difference = self.compare(self.result)
         self._write(self.store.write_all)
         found = self.result.exit_code()

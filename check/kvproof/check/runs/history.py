@@ -1,0 +1,211 @@
+"""The history: a file with an SQLite database, to which every run adds itself when it has ended.
+
+A run is written in one transaction, after its result. So a run that is killed is in the history as a whole or not at
+all, and of two runs that end at once, one waits for the other. What is wrong with the file is one message; it changes
+neither the result of the run nor its exit code.
+
+The file has a number of its own (`application_id`), so that no other database is written to, and the version of its
+tables (`user_version`). `MIGRATIONS` has the statements that lead from each version to the next one; a release only
+appends to it, and a new file begins at version 0. The run that finds an older file migrates it in its transaction; a
+file of a newer kvproof is refused. A reader of the history writes nothing, so it asks for a run to be recorded first
+if the file is older.
+"""
+
+import json
+import os
+import platform
+import secrets
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from kvproof.check.runs.errors import UsageError
+from kvproof.check.runs.store import fault_of_kvproof
+from kvproof.check.runs.terminal import say
+from kvproof.reports.document import encodable
+from kvproof.reports.recorded_run import RecordedRun, recorded
+from kvproof.reports.result import Result
+
+APPLICATION_ID = 0x6B767066  # "kvpf"
+SECONDS_MAX = 30.0  # to wait for another run that writes
+HOST_VARIABLE = "KVPROOF_HOST"
+REVISION_VARIABLES = ("GITHUB_SHA", "CI_COMMIT_SHA")  # of GitHub's and GitLab's runners
+GIT_SECONDS_MAX = 10.0
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE runs (id TEXT PRIMARY KEY, subject TEXT, command TEXT, seed INTEGER, effort TEXT, "
+        "budget_seconds REAL, revision TEXT, version TEXT, host TEXT, facts TEXT, started TEXT, seconds REAL, "
+        "processor_seconds REAL, exit_code INTEGER, is_complete INTEGER)",
+        "CREATE TABLE verdicts (run TEXT, judge TEXT, property TEXT, verdict TEXT, PRIMARY KEY (run, judge, property))",
+        "CREATE TABLE findings (run TEXT, judge TEXT, property TEXT, signature TEXT, excused TEXT, text TEXT, "
+        "trace TEXT, PRIMARY KEY (run, judge, property, signature))",
+        "CREATE TABLE work (run TEXT, judge TEXT, unit TEXT, count INTEGER, PRIMARY KEY (run, judge, unit))",
+        "CREATE TABLE reached (run TEXT, name TEXT, judge TEXT, count INTEGER, is_expected INTEGER, "
+        "PRIMARY KEY (run, judge, name))",
+        "CREATE TABLE speeds (run TEXT, name TEXT, mapping TEXT, ratio REAL, noise REAL, "
+        "PRIMARY KEY (run, name, mapping))",
+    ),
+)
+PARTS = ("verdicts", "findings", "work", "reached", "speeds")  # lists of a RecordedRun, each with a table of its name
+
+
+class HistoryError(UsageError):
+    """The file of the history cannot be used; the message says why."""
+
+
+def record(file: Path, result: Result, code: int) -> str:
+    """Add a run to the history, and return the id that it gets there. code: its exit code. Raises HistoryError."""
+    revision = revision_of_folder()
+    if not file.exists():
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise HistoryError(f"{file.parent} cannot be made: {error.strerror}") from error
+    with _opened(file, "rwc") as database:
+        database.execute("BEGIN IMMEDIATE")
+        _require_ours(file, database)
+        version = _version(database)
+        for statements in MIGRATIONS[version:]:
+            for statement in statements:
+                database.execute(statement)
+        if version < len(MIGRATIONS):
+            database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            database.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        id = _new_id(database)
+        _insert(database, recorded(result, code, id, host_name(), revision))
+        database.execute("COMMIT")
+    return id
+
+
+def add_to_history(file: Path | None, result: Result, code: int, console: Console) -> None:
+    """Record a run if there is a history, and print its id there, or why it is not recorded. Raises nothing."""
+    if file is None:
+        return
+    try:
+        say(console, f"Recorded in {file} as run {record(file, result, code)}")
+    except Exception as error:  # the run has its own result and exit code
+        why = str(error) if isinstance(error, HistoryError) else fault_of_kvproof("writing it", error)
+        say(console, f"kvproof: this run is not in the history: {why}", "yellow")
+
+
+def recorded_runs(file: Path) -> list[RecordedRun]:
+    """The runs of the history, oldest first. Raises HistoryError."""
+    if not file.exists():
+        raise HistoryError(f"there is no history {file}; a run with --history {file} begins one")
+    with _opened(file, "rw") as database:
+        _require_ours(file, database)
+        if (version := _version(database)) < len(MIGRATIONS):
+            raise HistoryError(
+                f"{file} has version {version} of the history, and this kvproof reads version {len(MIGRATIONS)}: "
+                f"record a run with --history {file}, which converts it"
+                if version
+                else f"{file} is empty; a run with --history {file} begins a history in it"
+            )
+        database.execute("BEGIN")  # one state of the file, while runs write to it
+        rows = list(database.execute("SELECT * FROM runs ORDER BY started, rowid"))
+        runs: dict[str, dict[str, Any]] = {row["id"]: dict(row) for row in rows}
+        for part in PARTS:
+            for one in runs.values():
+                one[part] = []
+            for row in map(dict, database.execute(f"SELECT * FROM {part} ORDER BY rowid")):
+                if (id := row.pop("run")) in runs:
+                    runs[id][part].append(row)
+        try:
+            decoded = [{**one, "facts": json.loads(one["facts"])} for one in runs.values()]
+            return [msgspec.convert(one, RecordedRun, strict=False) for one in decoded]
+        except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
+            raise HistoryError(f"{file} is damaged: {error}; name another file, or restore it") from error
+
+
+@contextmanager
+def _opened(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    """The database in a file. Turns every error about it into a HistoryError, and rolls back what is not committed."""
+    if file.exists() and not file.is_file():
+        raise HistoryError(f"{file} is no regular file; --history needs the name of a file")
+    try:
+        address = f"{file.absolute().as_uri()}?mode={mode}"
+        with closing(sqlite3.connect(address, SECONDS_MAX, isolation_level=None, uri=True)) as database:
+            database.row_factory = sqlite3.Row
+            database.execute("PRAGMA trusted_schema = OFF")  # the file may come from anybody
+            yield database
+    except sqlite3.Error as error:
+        raise HistoryError(f"{file} cannot be used as a history: {error}{_what_to_do(str(error))}") from error
+    except ValueError as error:  # a NUL in the name
+        raise HistoryError(f"{str(file)!r} cannot be used as a history: {error}") from error
+
+
+def _what_to_do(reason: str) -> str:
+    advice = {
+        "full": "free some space",
+        "readonly": "make the file and its folder writable, or name another file",
+        "not a database": "name another file",
+        "locked": f"another program has held it for {SECONDS_MAX:g} s",
+        "unable to open": "check that its folder exists and is writable",
+    }
+    return next((f"; {text}" for word, text in advice.items() if word in reason), "")
+
+
+def _require_ours(file: Path, database: sqlite3.Connection) -> None:
+    """Raise HistoryError if the database is that of another program, or of a newer kvproof."""
+    (owner,) = database.execute("PRAGMA application_id").fetchone()
+    (num_tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if owner != APPLICATION_ID and num_tables:
+        raise HistoryError(f"{file} is a database of another program; name another file")
+    if (version := _version(database)) > len(MIGRATIONS):
+        raise HistoryError(
+            f"{file} has version {version} of the history, written by a newer kvproof; this one knows versions up to "
+            f"{len(MIGRATIONS)}: use the newer release, or name another file"
+        )
+
+
+def _version(database: sqlite3.Connection) -> int:
+    return int(database.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _new_id(database: sqlite3.Connection) -> str:
+    while True:
+        id = secrets.token_hex(5)
+        if database.execute("SELECT 1 FROM runs WHERE id = ?", (id,)).fetchone() is None:
+            return id
+
+
+def _insert(database: sqlite3.Connection, run: RecordedRun) -> None:
+    fields: dict[str, Any] = encodable(msgspec.to_builtins(run))  # an engine's message may hold half a character
+    parts = {part: fields.pop(part) for part in PARTS}
+    _insert_row(database, "runs", {**fields, "facts": json.dumps(fields["facts"])})
+    for part, rows in parts.items():
+        for row in rows:
+            _insert_row(database, part, {"run": run.id, **row})
+
+
+def _insert_row(database: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
+    marks = ", ".join("?" * len(row))
+    database.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
+
+
+# What the history knows about where a run took place --------------------------------------------------------------
+
+
+def host_name() -> str:
+    """The name of this machine, or what KVPROOF_HOST says: machines of one kind may share a name."""
+    return os.environ.get(HOST_VARIABLE, "").strip() or platform.node() or "unknown"
+
+
+def revision_of_folder() -> str:
+    """The commit of the working folder, from the variables of a CI system or from git; empty if it is not known."""
+    for name in REVISION_VARIABLES:
+        if value := os.environ.get(name, "").strip():
+            return value[:40]
+    command = ("git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS_MAX, check=False)
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
