@@ -38,7 +38,7 @@ class Comparison:
 
     def __call__(self, now: Result) -> Difference:
         excuse_witnesses(self.before, now)
-        now.messages += _what_differs(self.name, self.before.run, now.run)
+        now.messages += what_differs(self.name, self.before.run, now.run)
         return difference(self.name, self.before, now)
 
 
@@ -105,7 +105,7 @@ def difference(name: str, before: Result, now: Result) -> Difference:
     return Difference(name, worse, better, has_findings=True)
 
 
-def _what_differs(name: str, before: Run, now: Run) -> Iterator[str]:
+def what_differs(name: str, before: Run, now: Run) -> Iterator[str]:
     """A sentence about the other conditions of the run that is the baseline, if they differ."""
     if (other := _conditions(before)) != (own := _conditions(now)):
         named = [word for word in other if other[word] != own[word]]

@@ -13,6 +13,7 @@ from kvproof.check.cli.device import device
 from kvproof.check.cli.examples import examples
 from kvproof.check.cli.explore import explore
 from kvproof.check.cli.faults import faults
+from kvproof.check.cli.history import compare, history
 from kvproof.check.cli.hunt import hunt
 from kvproof.check.cli.init import init
 from kvproof.check.cli.prove import prove
@@ -52,6 +53,8 @@ IN_SHORT: dict[Callable[..., None], str] = {  # the lines of `kvproof --help`, e
     device: "Check the bytes and the speed of swaps and copies here.",
     faults: "Plant faults, and report which judge notices each.",
     subjects: "List what --subject accepts.",
+    history: "Show recorded runs: findings over time, flaky ones, speeds.",
+    compare: "Compare two results, or two runs of the history.",
     report: "Write and print the reports of a stored run again.",
     examples: "List the examples, or copy them to a folder.",
 }

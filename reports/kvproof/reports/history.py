@@ -1,0 +1,178 @@
+"""What the runs of a history say together: findings over time, flaky ones, speeds and their regressions.
+
+**Findings.** A finding is the same in two runs if its property and signature are. Its state is one of these:
+
+- *open*: the last run that judged its property found it;
+- *fixed*: it was found, and a later complete run with the same command, seed and effort judged its property and did
+  not find it;
+- *not found since*: later runs judged its property and did not find it, but none with the same seed and effort;
+- *flaky*: some complete runs with the same code, command, seed and effort found it and others did not; or, over several
+  commits or releases with the same command, seed and effort, it was found, then not found, then found again.
+
+The code is the same if the release of the subject and the version of kvproof are; for a subject without a release, if
+the commit of the working folder is known, has no changes, and is the same.
+
+**Speeds.** The speed of a run is its operations per second of processor time. It is compared with the earlier complete
+runs of the same subject, command, effort, budget, judges and findings on the same host, at most the last
+`EARLIER_MAX`: what a run searches and shortens decides its speed, too. `usual.RULE` says what is out of line.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from kvproof.reports.recorded_run import Identity, RecordedFinding, RecordedRun
+from kvproof.reports.usual import RULE, Usual, usual
+from kvproof.spec.text.properties import NOTES
+
+EARLIER_MAX = 20  # runs that a speed is compared with
+OPEN, FIXED, GONE, FLAKY = "open", "fixed", "not found since", "flaky"
+DIRTY = "-dirty"
+HOW_DECIDED = (
+    "The speed of a run is its operations per second of processor time. It is compared with at most "
+    f"{EARLIER_MAX} earlier complete runs of the same subject, command, effort, judges and findings on the same host. "
+    f"{RULE}"
+)
+
+
+@dataclass
+class FindingHistory:
+    """One finding over the runs of a subject.
+
+    num_seen: runs that found it. num_judged: runs that found it or judged its property. why: for a flaky finding, what
+    makes it one.
+    """
+
+    finding: RecordedFinding
+    first: RecordedRun
+    last: RecordedRun
+    num_seen: int
+    num_judged: int
+    state: str
+    why: str = ""
+
+    @property
+    def title(self) -> str:
+        """The property and the signature, or what the finding says if it has no signature."""
+        text = self.finding.signature or (self.finding.text.splitlines() or [""])[0]
+        return f"{self.finding.property}: {text}" if text else self.finding.property
+
+
+@dataclass
+class RunSpeed:
+    """The speed of a run in operations per second of processor time, and what was usual before; None if not known."""
+
+    run: RecordedRun
+    value: float
+    before: Usual | None
+
+    @property
+    def is_slow(self) -> bool:
+        return self.before is not None and self.before.is_below(self.value)
+
+    @property
+    def sentence(self) -> str:
+        """How the speed differs from what was usual before."""
+        if self.before is None:
+            return f"{self.value:,.0f} operations per processor second; too few earlier runs to compare with"
+        change, band = self.value / self.before.median - 1, self.before.band / self.before.median
+        return (
+            f"{self.value:,.0f} operations per processor second: {change:+.1%} against the median "
+            f"{self.before.median:,.0f} of {self.before.count} earlier runs on {self.run.host}; noise is ±{band:.1%}"
+        )
+
+
+@dataclass
+class SubjectHistory:
+    """The runs of one subject, oldest first, of all its releases. speeds: by the id of the run."""
+
+    name: str
+    runs: list[RecordedRun]
+    findings: list[FindingHistory] = field(default_factory=list)
+    speeds: dict[str, RunSpeed] = field(default_factory=dict)
+
+    @property
+    def slow(self) -> list[RunSpeed]:
+        return [speed for speed in self.speeds.values() if speed.is_slow]
+
+    @property
+    def flaky(self) -> list[FindingHistory]:
+        return [one for one in self.findings if one.state == FLAKY]
+
+
+def histories(runs: Iterable[RecordedRun]) -> list[SubjectHistory]:
+    """The history of each subject, in the order of their first runs. The runs are given oldest first."""
+    by_name: dict[str, list[RecordedRun]] = {}
+    for run in runs:
+        by_name.setdefault(run.name, []).append(run)
+    return [SubjectHistory(name, mine, _findings(mine), _speeds(mine)) for name, mine in by_name.items()]
+
+
+def _findings(runs: Sequence[RecordedRun]) -> list[FindingHistory]:
+    found: dict[Identity, RecordedFinding] = {}
+    for run in runs:
+        for one in run.findings:
+            if one.property not in NOTES:
+                found[one.property, one.signature] = one
+    histories = [_history(identity, finding, runs) for identity, finding in found.items()]
+    order = {FLAKY: 0, OPEN: 1, GONE: 2, FIXED: 3}
+    return sorted(histories, key=lambda one: (order[one.state], one.last.started))
+
+
+def _history(identity: Identity, finding: RecordedFinding, runs: Sequence[RecordedRun]) -> FindingHistory:
+    seen = [run for run in runs if identity in run.identities]
+    judged = [run for run in runs if identity in run.identities or (run.is_complete and identity[0] in run.judged)]
+    state, why = FLAKY, _flaky(identity, judged)
+    if not why:
+        last = seen[-1]
+        later = [run for run in judged[judged.index(last) + 1 :] if run.is_complete]
+        same = {_inputs(run) for run in seen}
+        state = OPEN if not later else FIXED if any(_inputs(run) in same for run in later) else GONE
+    return FindingHistory(finding, seen[0], seen[-1], len(seen), len(judged), state, why)
+
+
+def _inputs(run: RecordedRun) -> tuple[str, int, str]:
+    """What a user chooses for a run; the effort is empty if only the budget limited it."""
+    return run.command, run.seed, run.effort
+
+
+def _code(run: RecordedRun) -> str:
+    """What names the code of the subject; empty if nothing does."""
+    return run.release or ("" if run.revision.endswith(DIRTY) else run.revision)
+
+
+def _flaky(identity: Identity, judged: Sequence[RecordedRun]) -> str:
+    """Why a finding is flaky; empty if it is not. judged: the runs that judged it, oldest first."""
+    complete = [run for run in judged if run.is_complete and run.effort]
+    groups: dict[tuple[str, str, str, int, str], list[bool]] = {}
+    orders: dict[tuple[str, int, str], list[bool]] = {}
+    for run in complete:
+        is_seen = identity in run.identities
+        if code := _code(run):
+            groups.setdefault((code, run.version, *_inputs(run)), []).append(is_seen)
+        orders.setdefault(_inputs(run), []).append(is_seen)
+    for (code, _, command, seed, effort), seen in groups.items():
+        if 0 < sum(seen) < len(seen):
+            return (
+                f"{sum(seen)} of {len(seen)} runs of {command} with seed {seed}, effort {effort} found it, all with "
+                f"the same code ({code[:12]})"
+            )
+    for (command, seed, effort), seen in orders.items():
+        first = seen.index(True) if True in seen else len(seen)
+        gone = seen.index(False, first) if False in seen[first:] else len(seen)
+        if True in seen[gone:]:
+            return f"runs of {command} with seed {seed}, effort {effort} found it, then did not, then found it again"
+    return ""
+
+
+def _speeds(runs: Sequence[RecordedRun]) -> dict[str, RunSpeed]:
+    speeds: dict[str, RunSpeed] = {}
+    series: dict[tuple[object, ...], list[float]] = {}
+    for run in runs:
+        value = run.operations_per_second
+        if value is not None and run.is_complete:
+            judges = frozenset(one.judge for one in run.work)
+            key = (run.command, run.effort, run.budget_seconds, run.host, judges, run.identities)
+            earlier = series.setdefault(key, [])
+            speeds[run.id] = RunSpeed(run, value, usual(earlier[-EARLIER_MAX:]))
+            earlier.append(value)
+    return speeds
