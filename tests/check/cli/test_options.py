@@ -15,12 +15,15 @@ NO_NUMBERS = ("nan", "inf", "-inf", "1e999", "-1", "9" * 30, "ten", "")
 
 def numbers() -> Iterator[tuple[str, str]]:
     """The command and the name of each option that is a number."""
-    for command in app.registered_commands:
-        assert command.callback is not None
-        for hint in get_type_hints(command.callback, include_extras=True).values():
+    callbacks = [command.callback for command in app.registered_commands]
+    groups = (group.typer_instance.registered_callback for group in app.registered_groups if group.typer_instance)
+    callbacks += [group.callback for group in groups if group is not None]
+    for callback in callbacks:
+        assert callback is not None
+        for hint in get_type_hints(callback, include_extras=True).values():
             kind, *marks = get_args(hint) or (hint,)
             if any(number in (kind, *get_args(kind)) for number in (int, float)):
-                yield str(command.callback.__name__), marks[0].default  # where typer keeps the name
+                yield str(callback.__name__), marks[0].default  # where typer keeps the name
 
 
 def test_the_numbers_of_every_command_are_known() -> None:

@@ -9,7 +9,7 @@ import typer
 
 from kvproof.check.cli.baseline import baseline
 from kvproof.check.cli.config import ANY_ARGUMENTS, config, configure
-from kvproof.check.cli.device import device
+from kvproof.check.cli.device import devices
 from kvproof.check.cli.examples import examples
 from kvproof.check.cli.explore import explore
 from kvproof.check.cli.faults import faults
@@ -50,7 +50,6 @@ IN_SHORT: dict[Callable[..., None], str] = {  # the lines of `kvproof --help`, e
     bisect: "Find the releases in which a counterexample fails.",
     record: "Record the calls and answers of a live block manager.",
     validate: "Check recordings of live block managers.",
-    device: "Check the bytes and the speed of swaps and copies here.",
     faults: "Plant faults, and report which judge notices each.",
     subjects: "List what --subject accepts.",
     history: "Show recorded runs: findings over time, flaky ones, speeds.",
@@ -63,6 +62,7 @@ for command, in_short in IN_SHORT.items():
 app.command(context_settings=ANY_ARGUMENTS, short_help="Print the options in force here, and where each comes from.")(
     config
 )
+app.add_typer(devices, name="device", short_help="Check the bytes and the speed of swaps and copies here.")
 app.add_typer(engines, name="engines", short_help="Download a release of an engine, or list them.")
 app.add_typer(baseline, name="baseline", short_help="Accept a result: later runs must not be worse.")
 

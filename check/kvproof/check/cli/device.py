@@ -5,7 +5,15 @@ from typing import Annotated
 
 import typer
 
-from kvproof.check.cli.options import DEFAULT_FOLDER, JsonOption, OutOption, SeedOption, seconds_option, settled_seed
+from kvproof.check.cli.options import (
+    DEFAULT_FOLDER,
+    HistoryOption,
+    JsonOption,
+    OutOption,
+    SeedOption,
+    seconds_option,
+    settled_seed,
+)
 from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.extras import require_extra
 
@@ -18,7 +26,12 @@ DeviceOption = Annotated[
 ]
 
 
+devices = typer.Typer(invoke_without_command=True, subcommand_metavar="[compare FILES]")
+
+
+@devices.callback()
 def device(
+    context: typer.Context,
     device: DeviceOption = "auto",
     dtype: Annotated[
         list[str] | None,
@@ -42,34 +55,97 @@ def device(
     budget: Annotated[
         float | None, seconds_option("--budget", "Time limit for the whole run; without it, every case is run.")
     ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            "--label",
+            metavar="NAME",
+            help="What the result calls this machine; by default the variable KVPROOF_HOST, or its host name.",
+        ),
+    ] = None,
     seed: SeedOption = None,
+    history: HistoryOption = None,
     out: OutOption = DEFAULT_FOLDER,
     json: JsonOption = None,
 ) -> None:
     """Check that swaps and copies move the right bytes on this machine, and measure how fast.
 
     The run compares every byte of both pools after each step, generates text through paged memory, and plants faults
-    into itself to show that it detects them. It writes device.html.
+    into itself to show that it detects them. It writes device.html. `kvproof device compare` shows several results side
+    by side.
     """
+    if context.invoked_subcommand is not None:
+        return
     with error_boundary(json):
         from kvproof.check.runs.bandwidth_stage import timing_stage
         from kvproof.check.runs.data_plane_stage import DataPlaneOptions, correctness_stage, generating_stage
+        from kvproof.check.runs.history import host_name
         from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.reports.data_plane_result import DataPlane
         from kvproof.reports.device_baseline import read_baseline
 
         before = read_baseline(baseline) if baseline is not None else None
         chosen, environment, note = settled_device(device)
+        environment = facts_of_host(chosen, label or host_name()) | environment
         executors, layouts, dtypes = _settled_names(executor or [], layout or [], dtype or [], chosen)
         plane = DataPlane(chosen, notes=[note] if note else [])
         options = DataPlaneOptions(chosen, executors, layouts, dtypes, plane=plane)
         run_options = RunOptions("device", f"the data plane of {chosen}", settled_seed(seed), budget, out, json)
+        run_options.history = history
         stages = [
             correctness_stage(options, share=60),
             generating_stage(options, share=15),
             timing_stage(options, 25, TIMING_SECONDS_MAX, before, str(baseline)),
         ]
         raise typer.Exit(run_stages(run_options, stages, None, data_plane=plane, environment=environment))
+
+
+@devices.command()
+def compare(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILES", help="Result documents or --out folders of `kvproof device`.")
+    ],
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the comparison as a page.")] = None,
+) -> None:
+    """Show the results of several machines or dates side by side, and which one is out of line.
+
+    Exit codes: 0 if nothing is, 1 if a result refutes, 6 if a machine is slower than the others by more than noise, 2
+    if a file is no result of a data plane.
+    """
+    with error_boundary():
+        from kvproof.check.runs.store import RESULT, explained
+        from kvproof.check.runs.terminal import output, say
+        from kvproof.reports.document import read, write_atomically
+        from kvproof.reports.hosts import compare_hosts, hosts_page
+        from kvproof.reports.result import Result
+
+        paths = [file / RESULT if file.is_dir() else file for file in files]
+        found, console = compare_hosts([(str(path), read(path, Result)) for path in paths]), output()
+        for column, result in zip(found.columns, found.results, strict=True):
+            facts = result.run.host
+            machine = facts.get("GPU") or facts.get("processor", "processor not known")
+            outcome = result.exit_code().name.lower().replace("_", " ")
+            say(console, f"{column}: {machine}, torch {facts.get('torch', 'not known')}: {outcome}")
+        for line in found.out_of_line:
+            say(console, f"out of line: {line}", "bold red")
+        for line in found.notes:
+            say(console, line, "dim")
+        if not found.out_of_line:
+            say(console, "Nothing is out of line.")
+        if html is not None:
+            with explained(html):
+                write_atomically(html, hosts_page(found).encode("utf-8", "backslashreplace"), follows_links=True)
+            say(console, f"Page: {html}")
+        raise typer.Exit(found.exit_code)
+
+
+def facts_of_host(device: str, label: str) -> dict[str, str]:
+    """The name of the machine and what else a comparison of machines needs."""
+    import torch
+
+    from kvproof.check.data_plane.host_facts import host_facts
+
+    return host_facts(torch.device(device), label)
 
 
 def _settled_names(
