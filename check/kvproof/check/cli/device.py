@@ -100,7 +100,7 @@ def device(
         raise typer.Exit(run_stages(run_options, stages, None, data_plane=plane, environment=environment))
 
 
-@devices.command()
+@devices.command(short_help="Show results side by side, and what is out of line.")
 def compare(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILES", help="Result documents or --out folders of `kvproof device`.")

@@ -1,0 +1,113 @@
+"""`kvproof history` and `kvproof compare`, with runs that record themselves."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kvproof.check.cli.app import app
+from kvproof.spec.verdict import Exit
+
+SMALL = ("explore", "--blocks", "2", "--seqs", "1", "--tokens", "2")
+
+
+def kvproof(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, list(arguments))
+    return done.exit_code, done.output
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KVPROOF_HOST", "alpha")
+
+
+def test_runs_record_themselves_and_are_shown_and_compared() -> None:
+    Path("kvproof.toml").write_text('history = "runs.db"\n')
+    first = kvproof(*SMALL)
+    second = kvproof(*SMALL, "--subject", "kvproof", "--no-isolation", "--out", "b", "--json", "b.json")
+    third = kvproof(*SMALL, "--subject", "kvproof", "--no-isolation", "--out", "c")
+    assert [code for code, _ in (first, second, third)] == [Exit.OK] * 3
+    assert first[1].splitlines()[-1].startswith("Recorded in runs.db as run ")
+    code, output = kvproof("history", "--html", "page.html")
+    assert code == Exit.OK
+    lines = output.splitlines()
+    assert lines[0] == "the specification: 1 run, on alpha"
+    assert "kvproof: 2 runs, on alpha" in lines
+    assert lines[-1] == "Page: page.html"
+    assert "<h1>What did the runs find" in Path("page.html").read_text()
+
+    code, output = kvproof("history", "--subject", "kvproof", "--json", "--last", "1")
+    (subject,) = json.loads(output)["subjects"]
+    assert (subject["name"], len(subject["runs"])) == ("kvproof", 1)
+    assert subject["runs"][0]["operations"] > 0
+    ids = [line.split()[-1] for _, out in (second, third) for line in out.splitlines() if line.startswith("Recorded")]
+    for pair in (ids, ("b.json", "c"), (ids[0][:6], "c")):
+        code, output = kvproof("compare", *pair)
+        assert (code, output.splitlines()[-1]) == (Exit.OK, "Nothing is worse in B than in A.")
+
+    document = json.loads(Path("b.json").read_text())
+    for check in document["checks"]:
+        check["verdict"] = "unknown"
+    Path("worse.json").write_text(json.dumps(document))
+    code, output = kvproof("compare", ids[0], "worse.json")
+    assert code == Exit.WORSE_THAN_BASELINE
+    assert "exhausted in the baseline, now unknown" in output
+    assert output.splitlines()[-1] == "B is worse than A."
+
+
+def test_a_history_that_cannot_be_used_changes_neither_the_result_nor_the_exit_code() -> None:
+    Path("runs.db").write_text("notes of somebody " * 100)
+    code, output = kvproof(*SMALL, "--history", "runs.db")
+    assert code == Exit.OK
+    last = output.splitlines()[-1]
+    assert last.startswith(
+        "kvproof: this run is not in the history: runs.db cannot be used as a history: file is not a"
+    )
+    assert json.loads(Path(".kvproof/result.json").read_text())["run"]["is_complete"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("history",), "no history is given: name its file with --history"),
+        (("history", "--history", "none.db"), "there is no history none.db; a run with --history none.db begins one"),
+        (("compare", "a", "b"), "there is no file or folder a; to compare runs of a history, name it with --history"),
+        (("compare", "a", "b", "--history", "none.db"), "there is no history none.db"),
+        (("device", "compare", "none.json"), "cannot read none.json: No such file or directory"),
+        (("device", "campare"), "No such command 'campare'"),
+    ],
+)
+def test_what_is_not_there_is_a_usage_error(arguments: tuple[str, ...], message: str) -> None:
+    code, output = kvproof(*arguments)
+    assert (code, message in output) == (Exit.USAGE, True)
+    assert os.listdir() == []
+
+
+def test_device_compares_results_and_has_its_own_options_still() -> None:
+    code, output = kvproof("device", "--device", "none")
+    assert (code, "there is no device 'none'" in output) == (Exit.USAGE, True)
+    run = {"version": "0.2", "command": "device", "subject": "the data plane of cpu", "seed": 1, "is_complete": True}
+    check = {"id": "a/b", "judge": "a", "property": "b", "verdict": "not refuted"}
+    for host in ("alpha", "beta"):
+        facts = {"host": host, "processor": "a processor", "torch": "2.13"}
+        document = {
+            "run": {**run, "host": facts},
+            "checks": [check],
+            "data_plane": {"device": "cpu"},
+            "schema_version": 1,
+        }
+        Path(f"{host}.json").write_text(json.dumps(document))
+    code, output = kvproof("device", "compare", "alpha.json", "beta.json", "--html", "hosts.html")
+    assert code == Exit.OK
+    assert output.splitlines() == [
+        "alpha: a processor, torch 2.13: ok",
+        "beta: a processor, torch 2.13: ok",
+        "alpha: no speed was measured.",
+        "beta: no speed was measured.",
+        "Nothing is out of line.",
+        "Page: hosts.html",
+    ]
+    assert "Which machine is out of line?" in Path("hosts.html").read_text()

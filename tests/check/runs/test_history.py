@@ -1,0 +1,217 @@
+"""The file of the history: whole runs only, two at once, and one clear message for whatever is wrong with it."""
+
+import sqlite3
+import threading
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from kvproof.check.runs import history
+from kvproof.check.runs.history import (
+    APPLICATION_ID,
+    MIGRATIONS,
+    HistoryError,
+    add_to_history,
+    host_name,
+    record,
+    recorded_runs,
+    revision_of_folder,
+)
+from kvproof.check.runs.processor_time import processor_seconds
+from kvproof.reports.recorded_run import recorded
+from kvproof.reports.result import Check, Result, Run, WitnessCount
+from kvproof.spec.verdict import Exit, Verdict
+
+
+@pytest.fixture(autouse=True)
+def _of_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVPROOF_HOST", "alpha")
+    monkeypatch.setenv("GITHUB_SHA", "a" * 40)
+
+
+@pytest.fixture
+def result() -> Result:
+    run = Run("0.2.0", "hunt", "kvproof-pool", 2**63 - 1, {"cores": "2"}, "2026-11-22T10:00:00Z", 2.5, effort="quick")
+    run.is_complete, run.processor_seconds = True, 1.5
+    found = Check("walker/no-leak", "walker", "no-leak", Verdict.REFUTED, text="half a character: \ud800")
+    found.signature, found.excused = "free: leaks", "known until 2027-01-31: waiting"
+    counts = {"operations": 1000}
+    right = Check("walker/read-back", "walker", "read-back", Verdict.NOT_REFUTED, counts=counts)
+    return Result(
+        run, [found, right], [WitnessCount("pool-full", "walker", 3), WitnessCount("reset", "walker", 0, False)]
+    )
+
+
+def test_a_run_is_read_back_as_it_was_recorded(tmp_path: Path, result: Result) -> None:
+    file = tmp_path / "new" / "history.db"
+    id = record(file, result, Exit.OK)
+    (found,) = recorded_runs(file)
+    result.checks[0].text = "half a character: \\ud800"
+    assert found == recorded(result, Exit.OK, id, "alpha", "a" * 40)
+    assert (found.operations, found.identities) == (1000, {("no-leak", "free: leaks")})
+
+
+def test_runs_that_end_at_once_are_all_recorded(tmp_path: Path, result: Result) -> None:
+    file = tmp_path / "history.db"
+    threads = [threading.Thread(target=record, args=(file, result, Exit.OK)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({one.id for one in recorded_runs(file)}) == 6
+
+
+def test_a_run_that_is_killed_while_it_is_recorded_is_not_in_the_history(
+    tmp_path: Path, result: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "history.db"
+    record(file, result, Exit.OK)
+
+    def killed(database: sqlite3.Connection, table: str, row: object) -> None:
+        if table == "reached":
+            raise KeyboardInterrupt
+        insert(database, table, row)
+
+    insert = history._insert_row  # type: ignore[attr-defined, unused-ignore]
+    monkeypatch.setattr(history, "_insert_row", killed)
+    with pytest.raises(KeyboardInterrupt):
+        record(file, result, Exit.OK)
+    assert len(recorded_runs(file)) == 1
+    with closing(sqlite3.connect(file)) as database:
+        assert database.execute("SELECT count(*) FROM verdicts").fetchone() == (2,)
+
+
+def foreign(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("CREATE TABLE photographs (name TEXT)")
+
+
+def newer(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("CREATE TABLE runs (id TEXT)")
+        database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        database.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (foreign, "is a database of another program; name another file"),
+        (newer, "written by a newer kvproof; this one knows versions up to 1"),
+        (lambda file: file.write_text("no database " * 1000), "file is not a database; name another file"),
+        (lambda file: file.mkdir(), "is no regular file"),
+        (lambda file: file.symlink_to("/dev/full"), "is no regular file"),
+    ],
+)
+def test_a_file_that_is_no_history_of_ours_stays_as_it_is_and_is_one_message(
+    tmp_path: Path, result: Result, make: "history.Any", message: str
+) -> None:
+    file = tmp_path / "history.db"
+    make(file)
+    before = file.read_bytes() if file.is_file() else b""
+    for use in (lambda: record(file, result, Exit.OK), lambda: recorded_runs(file)):
+        with pytest.raises(HistoryError) as error:
+            use()
+        assert message in str(error.value)
+        assert str(error.value).count(str(file)) == 1
+    assert (file.read_bytes() if file.is_file() else b"") == before
+
+
+def test_a_run_that_cannot_be_recorded_reports_it_in_one_line_and_goes_on(
+    tmp_path: Path, result: Result, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console = Console(width=4000)
+    add_to_history(None, result, Exit.OK, console)
+    file = tmp_path / "history.db"
+    record(file, result, Exit.OK)
+    with closing(sqlite3.connect(file)) as other:  # another program holds the file
+        other.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr(history, "SECONDS_MAX", 0.05)
+        add_to_history(file, result, Exit.OK, console)
+    with closing(sqlite3.connect(file)) as database:
+        pages = database.execute("PRAGMA page_count").fetchone()[0]
+    connect = sqlite3.connect
+
+    def full(*arguments: "history.Any", **options: "history.Any") -> sqlite3.Connection:
+        database = connect(*arguments, **options)
+        database.execute(f"PRAGMA max_page_count = {pages}")
+        return database
+
+    monkeypatch.setattr(sqlite3, "connect", full)
+    for _ in range(40):  # until the last page is full
+        add_to_history(file, result, Exit.OK, console)
+    monkeypatch.undo()
+    add_to_history(file / "below", result, Exit.OK, console)
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line.startswith(("Recorded in ", "kvproof: this run is not in the history: ")) for line in lines)
+    assert "database is locked; another program has held it for 0.05 s" in lines[0]
+    assert lines[-2].endswith("database or disk is full; free some space")
+    assert "Not a directory" in lines[-1] or "File exists" in lines[-1]
+    assert all(one.verdicts for one in recorded_runs(file))
+
+
+def test_an_older_file_is_converted_by_the_next_run_and_not_by_a_reader(
+    tmp_path: Path, result: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "history.db"
+    first = record(file, result, Exit.OK)
+    monkeypatch.setattr(history, "MIGRATIONS", (*MIGRATIONS, ("CREATE TABLE more (run TEXT)",)))
+    with pytest.raises(
+        HistoryError, match="has version 1 of the history, and this kvproof reads version 2: record a run"
+    ):
+        recorded_runs(file)
+    second = record(file, result, Exit.OK)
+    assert [one.id for one in recorded_runs(file)] == [first, second]
+
+
+def test_a_damaged_row_is_one_message(tmp_path: Path, result: Result) -> None:
+    file = tmp_path / "history.db"
+    record(file, result, Exit.OK)
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE verdicts SET verdict = 'splendid'")
+    with pytest.raises(HistoryError, match="is damaged: Invalid enum value 'splendid'"):
+        recorded_runs(file)
+
+
+def test_what_is_not_there_is_no_history(tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match="there is no history"):
+        recorded_runs(tmp_path / "history.db")
+    assert not (tmp_path / "history.db").exists()
+
+
+def test_the_commit_and_the_host_come_from_the_job_or_from_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (host_name(), revision_of_folder()) == ("alpha", "a" * 40)
+    for name in ("KVPROOF_HOST", "GITHUB_SHA", "CI_COMMIT_SHA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert revision_of_folder() == ""
+    monkeypatch.setenv("PATH", "")
+    assert revision_of_folder() == ""
+    assert host_name() not in ("", "alpha")
+
+
+def test_processor_time_grows_with_work_and_not_with_waiting() -> None:
+    before = processor_seconds()
+    sum(range(2_000_000))
+    worked = processor_seconds()
+    threading.Event().wait(0.05)
+    assert worked > before
+    assert processor_seconds() - worked < 0.05
+
+
+def test_a_recorded_run_may_have_every_optional_part_missing(tmp_path: Path, result: Result) -> None:
+    file = tmp_path / "history.db"
+    bare = Result(replace(result.run, processor_seconds=None, effort="", budget_seconds=2.5))
+    record(file, bare, 130)
+    (found,) = recorded_runs(file)
+    assert (found.processor_seconds, found.budget_seconds, found.verdicts, found.outcome) == (
+        None,
+        2.5,
+        [],
+        "interrupted",
+    )
