@@ -10,8 +10,8 @@ ROOTS = ("spec", "models", "check", "reports")
 DECIDES = re.compile(
     r"\b(?:Finding|Refuted|RefutedAt|Violation)\(|\bVerdict\.(?:PROVED|EXHAUSTED|NOT_REFUTED|REFUTED)\b"
 )
-# These only render verdicts that were decided elsewhere.
-RENDERS = {"reports/kvproof/reports/terminal.py", "reports/kvproof/reports/summary.py"}
+# These only render or keep verdicts that were decided elsewhere.
+RENDERS = {f"reports/kvproof/reports/{name}.py" for name in ("terminal", "summary", "recorded_run")}
 
 
 def trusted() -> list[str]:

@@ -75,7 +75,7 @@ def test_a_finding_of_some_runs_of_the_same_code_seed_and_effort_is_flaky() -> N
     assert [one.why for one in subject.flaky] == [
         "1 of 3 runs of hunt with seed 1, effort quick found it, all with the same code (0.6.3)"
     ]
-    mine = {"subject": "adapter.py:Adapter"}
+    mine: dict[str, Any] = {"subject": "adapter.py:Adapter"}
     assert states(run(1, True, **mine, revision="a" * 40), run(2, **mine, revision="a" * 40)) == [(FLAKY, 1, 2)]
     for revision in ("", "a" * 40 + "-dirty"):  # the code may have changed between the two
         assert states(run(1, True, **mine, revision=revision), run(2, **mine, revision=revision)) == [(FIXED, 1, 2)]

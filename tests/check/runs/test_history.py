@@ -2,9 +2,11 @@
 
 import sqlite3
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -51,7 +53,7 @@ def test_a_run_is_read_back_as_it_was_recorded(tmp_path: Path, result: Result) -
     (found,) = recorded_runs(file)
     result.checks[0].text = "half a character: \\ud800"
     assert found == recorded(result, Exit.OK, id, "alpha", "a" * 40)
-    assert (found.operations, found.identities) == (1000, {("no-leak", "free: leaks")})
+    assert (found.operations, found.identities) == (1000, frozenset({("no-leak", "free: leaks")}))
 
 
 def test_runs_that_end_at_once_are_all_recorded(tmp_path: Path, result: Result) -> None:
@@ -70,12 +72,12 @@ def test_a_run_that_is_killed_while_it_is_recorded_is_not_in_the_history(
     file = tmp_path / "history.db"
     record(file, result, Exit.OK)
 
-    def killed(database: sqlite3.Connection, table: str, row: object) -> None:
+    def killed(database: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
         if table == "reached":
             raise KeyboardInterrupt
         insert(database, table, row)
 
-    insert = history._insert_row  # type: ignore[attr-defined, unused-ignore]
+    insert = history._insert_row
     monkeypatch.setattr(history, "_insert_row", killed)
     with pytest.raises(KeyboardInterrupt):
         record(file, result, Exit.OK)
@@ -107,7 +109,7 @@ def newer(file: Path) -> None:
     ],
 )
 def test_a_file_that_is_no_history_of_ours_stays_as_it_is_and_is_one_message(
-    tmp_path: Path, result: Result, make: "history.Any", message: str
+    tmp_path: Path, result: Result, make: Callable[[Path], object], message: str
 ) -> None:
     file = tmp_path / "history.db"
     make(file)
@@ -135,8 +137,8 @@ def test_a_run_that_cannot_be_recorded_reports_it_in_one_line_and_goes_on(
         pages = database.execute("PRAGMA page_count").fetchone()[0]
     connect = sqlite3.connect
 
-    def full(*arguments: "history.Any", **options: "history.Any") -> sqlite3.Connection:
-        database = connect(*arguments, **options)
+    def full(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        database: sqlite3.Connection = connect(*arguments, **options)
         database.execute(f"PRAGMA max_page_count = {pages}")
         return database
 
