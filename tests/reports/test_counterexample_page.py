@@ -1,5 +1,6 @@
-"""The page of a counterexample: a lane for each sequence, a frame for each step, what differs marked, one file."""
+"""The page of a counterexample: the finding, the frames as data, nothing that acts. The browser tests look at it."""
 
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -7,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from kvproof.reports.counterexample import Counterexample, counterexamples
-from kvproof.reports.counterexample_page import Cell, counterexample_page, devices, overview
-from kvproof.reports.frames import Block, Entry, Frame, Lane, Pool, ReplayFrames
+from kvproof.reports.counterexample import Counterexample, counterexamples, page_of
+from kvproof.reports.counterexample_page import counterexample_page
+from kvproof.reports.explorer_data import frames_as_json, frames_beside
+from kvproof.reports.frames import Block, Choice, Entry, Frame, Lane, Move, Pool, ReplayFrames
 from kvproof.reports.result import Result
+from kvproof.spec.trace import CodePlace
 
-OPEN = Frame("open", (), (), (Pool("GPU", 3), Pool("host", 1)))
+OPEN = Frame("open", (), (Block(1, 1, "used"),), (Pool("GPU", 3), Pool("host", 1)), (), (Choice("new", "", True),))
 ONE = Frame(
     "admit(group 1)", (Lane("sequence 1", "running", (Entry(2, 1, 0),)),), (Block(2, 1, "used"),), (Pool("GPU", 2),)
 )
@@ -22,11 +25,13 @@ TWO = Frame(
         Lane("sequence 1", "running", (Entry(2, 1, 1), Entry(3, 1, 0))),
         Lane("sequence 2", "running", (Entry(2, 1, 1, observed="block 0"),)),
     ),
-    (Block(2, 2, "used", differences=("the subject: refcount 1",), is_named=True), Block(3, 1, "used")),
+    (Block(2, 1, "used"), Block(3, 1, "used", differences=("the subject: refcount 1",), is_named=True)),
     (Pool("GPU", 2, observed=3),),
+    (Move("copy", 2, 3),),
 )
 FILM = ReplayFrames([OPEN, ONE, TWO], "refcount-exact is refuted at step 2: it says <1>", True, "", 3, 1, 4)
-CLOSED_BY_ITSELF = ("meta", "input")
+ATTACK = "</script><script>alert(1)</script><!-- <script> ]]> <img src=x onerror=alert(2)> \u202e \u2028 \x1b[2J \ud800"
+CLOSED_BY_ITSELF = ("meta", "input", "link", "br")
 
 
 class Page(HTMLParser):
@@ -54,87 +59,79 @@ def found(refuted: Result, tmp_path: Path) -> Counterexample:
     return example
 
 
-def test_every_sequence_has_a_lane_across_all_steps() -> None:
-    assert overview(FILM) == [
-        ("sequence 1", [Cell("", False, False), Cell("2", False, True), Cell("2, host 0", False, True)]),
-        ("sequence 2", [Cell("", False, False), Cell("", False, False), Cell("2", True, True)]),
-    ]
+def data_of(page: str) -> dict[str, list[dict[str, list[object]]]]:
+    """The frames of the first explorer of a page, as the script reads them."""
+    element = re.search(r'<script type="application/json" class="frames">(.*?)</script>', page, re.DOTALL)
+    assert element is not None
+    found: dict[str, list[dict[str, list[object]]]] = json.loads(element[1])
+    return found
 
 
-def test_every_frame_shows_every_block_that_a_frame_tells_of() -> None:
-    free_gpu, free_host = Block(2), Block(3)
-    assert devices(FILM) == [
-        ("GPU", [[free_gpu], [ONE.blocks[0]], [TWO.blocks[0]]]),
-        ("host", [[free_host], [free_host], [TWO.blocks[1]]]),
-    ]
+def test_the_page_has_every_frame_and_of_each_only_the_blocks_that_changed(found: Counterexample) -> None:
+    opened, one, two = data_of(counterexample_page(found, FILM))["frames"]
+    assert opened["choices"] == [["new", "", True]]
+    assert opened["blocks"] == [[1, 1, "used", False, 0, 0, [], False]]
+    assert one["blocks"] == [[2, 1, "used", False, 0, 0, [], False], [1, 0, "free", False, 0, 0, [], False]]
+    assert two["blocks"] == [[3, 1, "used", False, 0, 0, ["the subject: refcount 1"], True]]
+    assert two["lanes"][1] == ["sequence 2", "running", [[2, 1, 1, "block 0", False]]]
+    assert two["moves"] == [["copy", 2, 3, ""]]
+    assert two["pools"] == [["GPU", 2, 3]]
 
 
-def test_the_page_has_a_frame_for_each_step_and_a_bar_over_all(found: Counterexample) -> None:
-    page = Page(counterexample_page(found, FILM))
-    frames = [attributes["id"] for tag, attributes in page.found if tag == "section"]
-    assert frames == ["frame-0", "frame-1", "frame-2"]
-    (bar,) = [attributes for tag, attributes in page.found if attributes.get("id") == "bar"]
-    assert (bar["type"], bar["min"], bar["max"], bar["value"]) == ("range", "0", "2", "2")
-
-
-def test_what_differs_is_marked_and_nothing_else(found: Counterexample) -> None:
-    text = counterexample_page(found, FILM)
-    frames = text[text.index('<table class="lanes">') : text.rindex("</section>")]
-    assert re.findall(r'class="[^"]*\bdiffers\b[^"]*"', frames) == [
-        'class="differs"',  # the table of sequence 2 in the overview
-        'class="cell differs"',  # its entry
-        'class="differs"',  # how many blocks of the GPU can be allocated
-        'class="cell used differs named"',  # block 2
-    ]
-    assert "the subject: block 0" in frames
-    assert "2 can be allocated; the subject reports 3" in frames
-    assert "the subject: refcount 1" in frames
+def test_the_page_names_the_method_the_file_the_line_and_both_sides(found: Counterexample) -> None:
+    assert found.trace is not None
+    found.trace.method = CodePlace("Manager.fork", "examples/broken.py", 14)
+    found.check.text = "fork(1): refcount of block 0\nexpected: 2   observed: 1"
+    text = re.sub(r"<[^>]*>", "", counterexample_page(found, FILM))
+    assert "in Manager.fork, examples/broken.py line 14" in text
+    assert re.search(r"The specification expects\s*2\s*The subject shows\s*1\s*The rule that is broken", text)
 
 
 def test_the_page_needs_nothing_else(found: Counterexample) -> None:
-    text = counterexample_page(found, FILM)
-    assert not re.search(r"\b(src|href)\s*=|url\(|@import|//", text)
+    page = Page(counterexample_page(found, FILM))
+    assert not [attributes for _, attributes in page.found if "src" in attributes]
+    links = [attributes["href"] or "" for _, attributes in page.found if "href" in attributes]
+    assert all(link.startswith(("#", "data:")) for link in links)
+    (policy,) = [attributes["content"] for tag, attributes in page.found if "http-equiv" in attributes]
+    assert policy is not None
+    assert policy.startswith("default-src 'none';")
+    assert "script-src 'sha256-" in policy
 
 
-def test_every_element_that_the_script_asks_for_is_there(found: Counterexample) -> None:
-    text = counterexample_page(found, FILM)
-    asked = set(re.findall(r'getElementById\("(\w+)"\)', text))
-    assert asked == {"bar", "where", "back", "on"}
-    assert asked <= set(re.findall(r'\bid="([\w-]+)"', text))
+def test_a_hostile_text_is_no_markup_wherever_it_stands(found: Counterexample) -> None:
+    found.check.text = ATTACK
+    lanes = (Lane(ATTACK, ATTACK, (Entry(1, 1, 1, ATTACK),)),)
+    hostile = Frame(ATTACK, lanes, (Block(1, 1, "used", differences=(ATTACK,)),), (Pool(ATTACK, 1),))
+    plain, attacked = (
+        Page(counterexample_page(found, replace(FILM, frames=[OPEN, frame], outcome=text)))
+        for frame, text in ((ONE, "fails"), (hostile, ATTACK))
+    )
+    assert [tag for tag, _ in plain.found] == [tag for tag, _ in attacked.found]
+    assert not [name for _, attributes in attacked.found for name in attributes if name.startswith("on")]
+    data = frames_as_json(replace(FILM, frames=[hostile]))
+    assert not set("<>&\u2028\u202e\x1b") & set(data)
+    assert json.loads(data)["frames"][0]["lanes"][0][0].startswith("</script><script>alert(1)")
 
 
-def test_a_message_is_no_markup(found: Counterexample) -> None:
-    found.check.text = "table <script>alert(1)</script> & 'more'"
-    text = counterexample_page(found, FILM)
-    assert "table &lt;script&gt;alert(1)&lt;/script&gt; &amp; &#39;more&#39;" in text
-    assert text.count("<script>") == 1
-    assert "it says &lt;1&gt;" in text
-
-
-def test_a_finding_about_the_call_itself_is_reported_to_differ_in_no_cell(found: Counterexample) -> None:
-    sentence = "No cell differs: the finding is about the call itself."
-    assert sentence in counterexample_page(found, replace(FILM, frames=[OPEN, ONE]))
-    assert sentence not in counterexample_page(found, FILM)
-    assert sentence not in counterexample_page(found, replace(FILM, frames=[OPEN, ONE], is_refuted=False))
+def test_the_frames_are_read_back_from_the_page_and_from_no_other_file(found: Counterexample, tmp_path: Path) -> None:
+    trace = tmp_path / "one.json"
+    assert frames_beside(trace) is None
+    page_of(trace).write_text(counterexample_page(found, FILM), encoding="utf-8")
+    assert frames_beside(trace) == frames_as_json(FILM)
+    for other in ("no page", '{"frames": 1}', '{"frames": [{"step": 7}]}', "[" * 100_000):
+        page_of(trace).write_text(f'<script type="application/json" class="frames">{other}</script>', encoding="utf-8")
+        assert frames_beside(trace) is None
 
 
 def test_what_cannot_be_replayed_is_reported_and_the_steps_are_there(found: Counterexample) -> None:
     text = counterexample_page(found, ReplayFrames(problem="the subject refuses <it>"))
     assert "could not be replayed for this page: the subject refuses &lt;it&gt;" in text
     assert "2  fork(&#34;p&#34;, &#34;c&#34;)" in text
-    assert "<section" not in text
-    assert "<script>" not in text
+    assert 'class="frames">' not in text
     Page(text)
 
 
 def test_an_excused_finding_does_not_look_like_a_failure(found: Counterexample) -> None:
-    assert '<h1 class="excused">' not in counterexample_page(found, FILM)
+    assert '<h1 class="wrong">' in counterexample_page(found, FILM)
     found.check.excused = "known until 2027-01-31: fixed upstream"
     assert '<h1 class="excused">' in counterexample_page(found, FILM)
-
-
-def test_a_window_leaves_an_entry_without_a_block(found: Counterexample) -> None:
-    lanes = (Lane("sequence 1", "running", (Entry(None, 0, 0), Entry(1, 4, 2))),)
-    text = counterexample_page(found, replace(FILM, frames=[OPEN, Frame("run()", lanes, (Block(1),))]))
-    assert '<div class="cell left"><b>·</b><small>left the window</small></div>' in text
-    assert overview(replace(FILM, frames=[Frame("run()", lanes)])) == [("sequence 1", [Cell("·, 1", False, False)])]

@@ -73,9 +73,9 @@ class Resources(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.fetched += [str(value) for name, value in attrs if name == "src"]
         self.fetched += [
-            str(value) for name, value in attrs if name.endswith("href") and not str(value).startswith("#")
+            str(value) for name, value in attrs if name.endswith("href") and not str(value).startswith(("#", "data:"))
         ]
-        self.fetched += [tag] if tag in ("script", "link", "iframe") else []
+        self.fetched += [tag] if tag == "iframe" else []
         if tag not in self.VOID:
             self.open.append(tag)
 

@@ -1,84 +1,75 @@
 """The page of one counterexample: one HTML file without external resources.
 
-The finding comes first, then an overview with one row for each sequence and one column for each step, then a slider
-that selects a step. Below it are the tables of that step, entry by entry, and the blocks with their refcounts. Cells in
-which the subject differs from the specification are marked. Without scripts the page lists all steps.
+The finding comes first: the sentence, the method and the line, what is expected beside what is shown, and the command
+that repeats it. Then comes the run with one row for each sequence, a bar that selects a step, and the state of that
+step: tables, blocks, copies. Without scripts the page lists all steps as text. The page of a run has the same parts.
 """
 
-from typing import NamedTuple
+import re
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvproof.reports.counterexample import Counterexample
-from kvproof.reports.frames import Block, Frame, Lane, ReplayFrames
+from kvproof.reports.explorer_data import frames_as_json
+from kvproof.reports.frames import ReplayFrames
+from kvproof.reports.printable import cut, printable
 from kvproof.reports.template import render
+from kvproof.spec.text.properties import MEANINGS, Meaning
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 TEMPLATE = "counterexample_page.html"
-HUE_STEP = 47  # degrees between blocks that follow each other
+SIDES = re.compile(r"^\s*expected: (.*?)\s{3,}observed: (.*)$")
 
 
-class Cell(NamedTuple):
-    """One sequence at one step, in the overview."""
+class FindingView(NamedTuple):
+    """A finding as a page shows it. frames: JSON for the script. others: the same fault, found in other ways."""
 
-    text: str
-    differs: bool
-    is_changed: bool
+    name: str  # in links
+    found: Counterexample
+    sentence: str
+    method: str
+    file: str
+    line: int
+    raised: list[str]
+    expected: str
+    observed: str
+    meaning: Meaning | None
+    frames: "Markup | None"
+    problem: str = ""
+    others: tuple[Counterexample, ...] = ()
+
+
+def finding_view(name: str, found: Counterexample, frames: str | None, problem: str = "") -> FindingView:
+    """A finding for the template. frames: from `frames_as_json`."""
+    from markupsafe import Markup
+
+    first, *rest = printable(cut(found.check.text)).splitlines() or [""]
+    sides = next((match for line in rest if (match := SIDES.match(line))), None)
+    place = None if found.trace is None else found.trace.method
+    return FindingView(
+        name,
+        found,
+        first,
+        printable(place.function) if place else "",
+        printable(place.file) if place else "",
+        place.line if place else 0,
+        [f"raised in {printable(str(frame))}" for frame in found.trace.frames] if place and found.trace else [],
+        sides[1] if sides else "",
+        sides[2] if sides else "",
+        MEANINGS.get(found.check.property),
+        Markup(frames) if frames else None,
+        printable(problem),
+    )
 
 
 def counterexample_page(found: Counterexample, replay: ReplayFrames) -> str:
     """Render the page of a counterexample from the frames of its replay."""
-    filters = {"hue": lambda block: block * HUE_STEP % 360, "block": lambda block: block_name(block, replay)}
+    frames = frames_as_json(replay) if replay.frames and not replay.problem else None
     return render(
         TEMPLATE,
-        filters,
-        found=found,
+        {},
+        one=finding_view("finding-1", found, frames, replay.problem),
         replay=replay,
-        overview=overview(replay),
-        devices=devices(replay),
-        last=len(replay.frames) - 1,
         is_repeated=replay.is_refuted and found.check.text.partition("\n")[0] in replay.outcome,
-        is_marked=bool(replay.frames) and replay.frames[-1].is_marked,
     )
-
-
-def block_name(block: int, replay: ReplayFrames) -> str:
-    """The name of a block in the steps: its id, or `host N` for a host block."""
-    return f"host {block - replay.num_gpu_blocks}" if block >= replay.num_gpu_blocks else str(block)
-
-
-def overview(replay: ReplayFrames) -> list[tuple[str, list[Cell]]]:
-    """For each lane, its name and one cell for each frame."""
-    names = dict.fromkeys(lane.name for frame in replay.frames for lane in frame.lanes)
-    rows = []
-    for name in names:
-        cells: list[Cell] = []
-        for frame in replay.frames:
-            lane = next((lane for lane in frame.lanes if lane.name == name), None)
-            text = "" if lane is None else _in_short(lane, replay)
-            cells.append(Cell(text, lane is not None and lane.differs, bool(cells) and text != cells[-1].text))
-        rows.append((name, cells))
-    return rows
-
-
-def _in_short(lane: Lane, replay: ReplayFrames) -> str:
-    blocks = ["·" if entry.block is None else block_name(entry.block, replay) for entry in lane.entries]
-    return ", ".join(blocks) or lane.status
-
-
-def devices(replay: ReplayFrames) -> list[tuple[str, list[list[Block]]]]:
-    """For each device, its name and its blocks in each frame. Blocks that no frame lists are left out."""
-    found = []
-    listed = sorted({block.id for frame in replay.frames for block in frame.blocks})
-    pools = replay.frames[0].pools if replay.frames else ()
-    limits = (
-        (pools[0].name if pools else "GPU", 0, replay.num_gpu_blocks),
-        ("host", replay.num_gpu_blocks, replay.num_gpu_blocks + replay.num_host_blocks),
-    )
-    for name, first, end in limits:
-        ids = [id for id in listed if first <= id < end]
-        if ids:
-            found.append((name, [_blocks(frame, ids) for frame in replay.frames]))
-    return found
-
-
-def _blocks(frame: Frame, ids: list[int]) -> list[Block]:
-    there = {block.id: block for block in frame.blocks}
-    return [there.get(id, Block(id)) for id in ids]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kvproof.reports.data_plane_result import Bandwidth, Comparison, DataPlane, HostCost, MovedCase, Speed
 from kvproof.reports.result import Result
@@ -47,27 +47,37 @@ class Matrix(NamedTuple):
 
 def device_page(result: Result) -> str:
     """Render the page. Raises ValueError for a result without a data plane."""
+    values = data_plane_values(result, with_plots=True)
+    return render(
+        TEMPLATE,
+        {},
+        run=result.run,
+        sentence=sentence(result),
+        colour=COLOUR_OF.get(result.exit_code(), AMBER),
+        messages=[*result.messages, *values["plane"].notes],
+        **values,
+    )
+
+
+def data_plane_values(result: Result, with_plots: bool) -> dict[str, Any]:
+    """What the template `data_plane.html` shows. Raises ValueError for a result without a data plane."""
     plane = result.data_plane
     if plane is None:
         raise ValueError("the result has no data plane")
-    bandwidth = plane.bandwidth
-    return render(
-        TEMPLATE,
-        {"size": size, "percent": percent},
-        run=result.run,
-        plane=plane,
-        sentence=sentence(result),
-        colour=COLOUR_OF.get(result.exit_code(), AMBER),
-        matrices=matrices(plane),
-        statuses=Counter(case.status for case in plane.cases),
-        failed=[case for case in plane.cases if case.status == "failed"],
-        bytes_proven=sum(case.bytes_proven for case in plane.cases),
-        kinds=plane.caught_by_kind(),
-        speeds_plot=drawn(speeds_plot, bandwidth) if bandwidth and bandwidth.moves else "",
-        costs_plot=drawn(costs_plot, bandwidth.host_costs) if bandwidth and bandwidth.host_costs else "",
-        comparison_plot=drawn(comparison_plot, plane.comparisons) if plane.comparisons else "",
-        messages=[*result.messages, *plane.notes],
-    )
+    bandwidth = plane.bandwidth if with_plots else None
+    return {
+        "plane": plane,
+        "matrices": matrices(plane),
+        "statuses": Counter(case.status for case in plane.cases),
+        "failed": [case for case in plane.cases if case.status == "failed"],
+        "bytes_proven": sum(case.bytes_proven for case in plane.cases),
+        "kinds": plane.caught_by_kind(),
+        "speeds_plot": drawn(speeds_plot, bandwidth) if bandwidth and bandwidth.moves else "",
+        "costs_plot": drawn(costs_plot, bandwidth.host_costs) if bandwidth and bandwidth.host_costs else "",
+        "comparison_plot": drawn(comparison_plot, plane.comparisons) if with_plots and plane.comparisons else "",
+        "size": size,
+        "percent": percent,
+    }
 
 
 def drawn(plot: Callable[[Data], str], data: Data) -> Markup:

@@ -53,14 +53,36 @@ class Pool(NamedTuple):
     observed: int | None = None
 
 
+class Move(NamedTuple):
+    """Content that the step moves. kind: such as "copy" or "swap out". source, target: blocks; None for elsewhere."""
+
+    kind: str
+    source: int | None
+    target: int | None
+    status: str = ""
+
+
+class Choice(NamedTuple):
+    """A kind of operation that is enabled after the step. about: what it may be about. is_next: it came next."""
+
+    name: str
+    about: str = ""
+    is_next: bool = False
+
+
 @dataclass(frozen=True)
 class Frame:
-    """The state after one step. step: the step as text. Blocks that are not listed are free, and no table has them."""
+    """The state after one step. step: the step as text. Blocks that are not listed are free, and no table has them.
+
+    moves: what the step copies. choices: what could be done next.
+    """
 
     step: str
     lanes: tuple[Lane, ...] = ()
     blocks: tuple[Block, ...] = ()
     pools: tuple[Pool, ...] = ()
+    moves: tuple[Move, ...] = ()
+    choices: tuple[Choice, ...] = ()
 
     @property
     def is_marked(self) -> bool:

@@ -1,17 +1,42 @@
-"""The templates of the HTML pages: one file beside this one for each page. What is put into a page is escaped."""
+"""The templates of the HTML pages: one file beside this one for each page. What is put into a page is escaped.
 
+A page asks for nothing: it has one script and one style, and a policy that allows this script alone to run.
+"""
+
+import base64
+import hashlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+SCRIPT = "page_script.js"
 
 
 def render(name: str, filters: dict[str, Callable[..., Any]], **values: Any) -> str:
     """Render a template with these filters and values. Raises jinja2's UndefinedError for a value that is missing."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    loader = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    environment = _environment()
     environment.filters |= filters
     return environment.get_template(name).render(values)
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    folder = Path(__file__).parent
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script = (folder / SCRIPT).read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment.globals |= {"script": Markup(script), "script_digest": digest}
+    return environment

@@ -14,7 +14,7 @@ from kvproof.reports.document import read
 from kvproof.reports.result import Check, Result, Run
 from kvproof.spec.verdict import Exit, Verdict
 
-FILES = ["junit.xml", "report.txt", "result.json", "result.sarif", "summary.md"]
+FILES = ["index.html", "junit.xml", "report.txt", "result.json", "result.sarif", "summary.md"]
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ OutOption = Annotated[
     typer.Option(
         "--out",
         metavar="DIR",
-        help="Folder for the result, the reports (text, Markdown, JUnit, SARIF) and the counterexamples, each with an "
+        help="Folder for the result, the reports (text, page, Markdown, JUnit, SARIF) and the counterexamples, each with an "
         "HTML page and a regression test.",
     ),
 ]

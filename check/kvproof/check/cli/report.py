@@ -9,7 +9,7 @@ from kvproof.check.runs.errors import error_boundary
 
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out folder of a run.")]) -> None:
-    """Write the reports of a stored run again (text, Markdown, JUnit, SARIF), print it, and exit with its code.
+    """Write the reports of a stored run again (text, page, Markdown, JUnit, SARIF), print it, and exit with its code.
 
     The pages of counterexamples need a replay: `kvproof replay FILE --page` writes them.
     """

@@ -3,26 +3,28 @@
 The text has one line for each operation, with the answer of the subject and the tables that changed. Groups and
 sequences are named by their numbers, tokens are listed one by one, host blocks are marked, and nothing is left out. The
 left column is the call of the engine, the right one what the manager did. There is one frame after each step, drawn by
-the level (`Level.frame`).
+the level (`Level.frame`); the step adds what it copied, and the judge what else would be possible.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
+from kvproof.check.oracle.enabled import OperationJudge
 from kvproof.check.oracle.level import level_of_config, typed
-from kvproof.check.oracle.replay import Call, ReplayResult, replay
+from kvproof.check.oracle.replay import Call, ReplayedStep, ReplayResult, replay
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Config, ManagerSubject, Observation, Scheduled, Unsupported
-from kvproof.check.protocol.operations import count
-from kvproof.reports.frames import Frame, ReplayFrames
+from kvproof.check.protocol.operations import WORDS, count
+from kvproof.reports.frames import Choice, Frame, Move, ReplayFrames
 from kvproof.spec.trace import Operation, Trace
 
 COLUMN_MAX = 44
+NUMBERS_SHOWN = 8  # of those that an operation may be about
 NOT_ENABLED = "(not possible here, passed over)"
 NOT_REACHED = "(not reached)"
 ID_FIRST, IDS = re.compile(r"(\w+)\(\d+[,)]"), {"group": "group", "seq": "sequence"}  # a call, and names of parameters
@@ -129,9 +131,41 @@ def replay_frames(
         outcome = f"{done.finding.property} is refuted at step {len(done.steps)}: {text}"
     steps = ["open", *steps_of(done, config, operations[: len(done.steps)])]
     frames = [replace(frame, step=step) for frame, step in zip(recorder.frames, steps, strict=True)]
+    for number, step in enumerate(done.steps, 1):
+        moves = (*frames[number].moves, *_moves(step, config.num_gpu_blocks))
+        taken = tuple(one._replace(is_next=one.name == step.operation[0]) for one in frames[number - 1].choices)
+        frames[number] = replace(frames[number], moves=moves)
+        frames[number - 1] = replace(frames[number - 1], choices=taken)
     return ReplayFrames(
         frames, outcome, done.finding is not None, "", config.num_gpu_blocks, config.num_host_blocks, config.block_size
     )
+
+
+def _moves(step: ReplayedStep, num_gpu_blocks: int) -> Iterator[Move]:
+    """The copies and swaps of a step, as the subject answered them; pairs that cannot be drawn are left out."""
+    for call in step.calls:
+        answer = call.answer
+        forked = answer[1:2] if call.name == "forked" and isinstance(answer, list | tuple) else ()
+        for kind, pairs in (
+            ("copy", getattr(answer, "copies", next(iter(forked), ()))),
+            ("swap out", answer if call.name == "swap_out" else getattr(answer, "swap_out", ())),
+            ("swap in", answer if call.name == "swap_in" else getattr(answer, "swap_in", ())),
+        ):
+            for pair in pairs if isinstance(pairs, list | tuple) else ():
+                if isinstance(pair, list | tuple) and len(pair) == 2 and all(type(block) is int for block in pair):
+                    source, target = pair
+                    source += num_gpu_blocks if kind == "swap in" else 0
+                    target += num_gpu_blocks if kind == "swap out" else 0
+                    yield Move(kind, source, target)
+
+
+def _choices(judge: OperationJudge) -> Iterator[Choice]:
+    """The kinds of operation that the judge could do now."""
+    for name, numbers in judge.enabled().items():
+        first, *_ = (*judge.kinds[name].__struct_fields__, "")
+        more = f" and {len(numbers) - NUMBERS_SHOWN} more" if len(numbers) > NUMBERS_SHOWN else ""
+        listed = ", ".join(map(str, numbers[:NUMBERS_SHOWN]))
+        yield Choice(name, f"{WORDS.get(first, first)} {listed}{more}" if numbers else "")
 
 
 class FrameRecorder:
@@ -145,7 +179,7 @@ class FrameRecorder:
     def take(self, judge: Any) -> None:
         """One frame of the judge as it is now."""
         self._judge = judge
-        self.frames.append(self.draw(judge, None))
+        self.frames.append(replace(self.draw(judge, None), choices=tuple(_choices(judge))))
 
     def mark(self, finding: Finding) -> None:
         """In the last frame, compare with what the subject showed when the finding was made."""

@@ -19,6 +19,7 @@ from kvproof.reports.document import DocumentError, encode, read_bytes, write_at
 from kvproof.reports.junit import junit
 from kvproof.reports.markdown import markdown
 from kvproof.reports.result import Result
+from kvproof.reports.run_page import RUN_PAGE, run_page
 from kvproof.reports.sarif import sarif
 from kvproof.reports.terminal import REPORT, plain_text
 from kvproof.spec.verdict import Exit
@@ -29,6 +30,7 @@ REPORTS: dict[str, Callable[[Result, Path], str | bytes]] = {
     "result.sarif": sarif,
     "summary.md": markdown,
     REPORT: plain_text,
+    RUN_PAGE: run_page,
 }
 CRASHES = "crashes"
 LOG = "fault.log"

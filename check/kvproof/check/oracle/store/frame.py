@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from kvproof.check.oracle.store.judge import StoreJudge
 from kvproof.check.oracle.store.rules import TIER
 from kvproof.check.protocol.finding import Finding
-from kvproof.reports.frames import Block, Entry, Frame, Lane, Pool
+from kvproof.reports.frames import Block, Entry, Frame, Lane, Move, Pool
 from kvproof.spec.store.state import EVICTABLE, FREE, HELD, RESERVED
 
 NAME = "store"
@@ -19,7 +19,15 @@ def frame_of_store(judge: StoreJudge, finding: Finding | None) -> Frame:
     free = judge.explained.num_slots - expected
     shown = judge.observed.free
     pool = Pool(NAME, free, shown if finding is not None and shown != free else None)
-    return Frame("", tuple(_lanes(judge)), tuple(_slots(judge, finding)), (pool,))
+    return Frame("", tuple(_lanes(judge)), tuple(_slots(judge, finding)), (pool,), tuple(_moves(judge)))
+
+
+def _moves(judge: StoreJudge) -> Iterator[Move]:
+    for one in judge.transfers.values():
+        words = "landed" if one.has_landed else "moving"
+        for place, slot in enumerate(one.slots):
+            status = f"transfer {one.number}, {'failed' if place in one.failed else words}"
+            yield Move("load", slot, None, status) if one.is_load else Move("store", None, slot, status)
 
 
 def _lanes(judge: StoreJudge) -> Iterator[Lane]:

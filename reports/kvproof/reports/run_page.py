@@ -1,0 +1,281 @@
+"""The page of a run, `index.html`: one HTML file without external resources.
+
+It answers in this order: what is the verdict and what does it rest on, what was found, which property was judged by
+whom, how far did the judges come, what was assumed or left out, and how is it repeated. Everything is rendered from the
+result document and from the pages of its counterexamples, so that `kvproof report` can write it again.
+"""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from kvproof.reports.counterexample import Counterexample, counterexamples, shortest_first
+from kvproof.reports.counterexample_page import FindingView, finding_view
+from kvproof.reports.device_page import data_plane_values
+from kvproof.reports.explorer_data import frames_beside
+from kvproof.reports.printable import cut, printable
+from kvproof.reports.result import Check, Result
+from kvproof.reports.summary import (
+    NOTE,
+    WEAKEST_FIRST,
+    advice,
+    judges,
+    left_out,
+    number,
+    properties,
+    properties_by_cell,
+    scope_of,
+    sentence,
+    work,
+    work_line,
+)
+from kvproof.reports.template import render
+from kvproof.spec.text.properties import MEANINGS, NOTES
+from kvproof.spec.verdict import Exit, Verdict
+
+RUN_PAGE = "index.html"
+TEMPLATE = "run_page.html"
+FRAMES_BYTES_MAX = 4_000_000  # of all runs together; those that do not fit are in their own pages
+NAMED_MAX = 12  # properties that a reason lists by name
+COLOURS = {Exit.OK: "right", Exit.REFUTED: "wrong"}
+PROVER = "prover"
+
+WORDS = {
+    Verdict.PROVED: "A solver has shown it for every size. It is a claim about the specification.",
+    Verdict.EXHAUSTED: "Every reachable state of a small, stated world was visited, and none breaks it.",
+    Verdict.NOT_REFUTED: "Many operations were run, and none broke it. A longer run may still break it.",
+    Verdict.UNKNOWN: "The check did not finish. It never counts as success.",
+    Verdict.REFUTED: "It is false: a run that can be repeated breaks it.",
+}
+JUDGES = {
+    "walker": "random runs of the subject",
+    "explorer": "every run of the subject in small worlds",
+    "hypothesis": "runs of the subject that Hypothesis draws and shortens",
+    "prover": "proofs about the specification, for every size",
+    "specification": "every state of the specification in small worlds",
+    "data plane": "the bytes of swaps and copies",
+    "validate": "recordings of a live block manager",
+}
+
+
+class MatrixCell(NamedTuple):
+    """What one judge says about one property. style: a class of the style sheet. counts: the work behind it."""
+
+    word: str
+    style: str
+    counts: str
+
+
+class World(NamedTuple):
+    """One small world that a judge searched."""
+
+    judge: str
+    name: str
+    word: str
+    style: str
+    counts: str
+    num_properties: int
+
+
+class ProofCell(NamedTuple):
+    """The obligation of one rule and one invariant. details: the time of the solver."""
+
+    word: str
+    style: str
+    details: str
+
+
+class Proofs(NamedTuple):
+    """The proofs of one suite: a row for each rule, a column for each invariant that more than one rule has."""
+
+    suite: str
+    invariants: list[str]
+    rows: list[tuple[str, list[ProofCell | None]]]
+    others: list[tuple[str, int, str, str, str]]  # rule, number, weakest word, style, seconds
+
+
+def run_page(result: Result, folder: Path) -> str:
+    """Render the page of a run. folder: where its counterexamples are."""
+    views = _findings(result, folder)
+    by_cell: dict[tuple[str, str], list[Check]] = {}
+    for check in result.checks:
+        by_cell.setdefault((check.property, check.judge), []).append(check)
+    decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED}
+    done, columns = work(result), judges(result)
+    return render(
+        TEMPLATE,
+        {},
+        run=result.run,
+        result=result,
+        sentence=printable(sentence(result)),
+        colour=COLOURS.get(result.exit_code(), "open"),
+        advice=advice(result),
+        rests_on=[
+            (judge, JUDGES.get(judge, ""), _words(properties_by_cell(result, judge)), work_line(done.get(judge, {})))
+            for judge in columns
+        ],
+        words=[(verdict.value, _style(verdict), meaning) for verdict, meaning in WORDS.items()],
+        failures=[one for one in views if one.found.check.is_failure],
+        excused=[one for one in views if not one.found.check.is_failure],
+        judges=columns,
+        matrix=[
+            (
+                name,
+                MEANINGS.get(name),
+                [_cell(name, by_cell.get((name, judge), [])) for judge in columns],
+                name in decided,
+            )
+            for name in properties(result)
+        ],
+        proofs=_proofs(result.checks),
+        worlds=_worlds(result.checks),
+        witnesses=_witnesses(result),
+        assumptions=[_named_first(one) for one in result.run.assumptions],
+        not_looked_at=_reasons(result, Verdict.UNSUPPORTED),
+        undecided=_reasons(result, Verdict.UNKNOWN),
+        left_out=left_out(result),
+        messages=[printable(cut(one)) for one in result.messages],
+        difference=result.difference,
+        command=printable(_command(result)),
+        number=number,
+        **({"plane": None} if result.data_plane is None else data_plane_values(result, with_plots=False)),
+    )
+
+
+def _findings(result: Result, folder: Path) -> list[FindingView]:
+    """Each finding with its run, failures first; the runs that fit."""
+    left, views = FRAMES_BYTES_MAX, []
+    for index, (found, others) in enumerate(shortest_first(counterexamples(result, folder)), 1):
+        frames = _frames(found)
+        if frames is not None and len(frames) > left:
+            frames = None
+        left -= len(frames or "")
+        views.append(finding_view(f"finding-{index}", found, frames)._replace(others=tuple(others)))
+    return views
+
+
+def _frames(found: Counterexample) -> str | None:
+    return None if found.path is None else frames_beside(found.path)
+
+
+def _style(verdict: Verdict) -> str:
+    return "held" if verdict is Verdict.NOT_REFUTED else verdict.value
+
+
+def _words(cells: Counter[tuple[str, Verdict | None]]) -> Counter[str]:
+    return Counter({word: count for (word, _), count in cells.items()})
+
+
+def _weakest(checks: Iterable[Check]) -> Verdict:
+    there = {check.verdict for check in checks}
+    return next(verdict for verdict in WEAKEST_FIRST if verdict in there)
+
+
+def _cell(property: str, checks: list[Check]) -> MatrixCell:
+    if not checks:
+        return MatrixCell("–", "unsupported", "")
+    verdict = _weakest(checks)
+    if verdict is Verdict.REFUTED and property in NOTES:
+        return MatrixCell(NOTE, NOTE, "")
+    counts: Counter[str] = Counter()
+    scopes = {}
+    for check in checks:
+        if check.verdict is not Verdict.UNSUPPORTED:
+            counts.update(check.counts)
+            scopes[scope_of(check)] = check.verdict
+    parts = [number(len(scopes), "world", "worlds")] if len(scopes) > 1 else []
+    parts += [work_line(counts)] if counts else []
+    return MatrixCell(verdict.value, _style(verdict), ", ".join(parts))
+
+
+def _worlds(checks: list[Check]) -> list[World]:
+    """The worlds that were searched, with the greatest counts of any property: they share one search."""
+    groups: dict[tuple[str, str], list[Check]] = {}
+    for check in checks:
+        if scope_of(check) and check.counts and check.judge != PROVER:
+            groups.setdefault((check.judge, scope_of(check)), []).append(check)
+    found = []
+    for (judge, name), mine in groups.items():
+        counts: dict[str, int] = {}
+        for check in mine:
+            counts |= {what: max(count, counts.get(what, 0)) for what, count in check.counts.items()}
+        verdict = _weakest(mine)
+        found.append(World(judge, name, verdict.value, _style(verdict), work_line(counts), len(mine)))
+    return found
+
+
+def _witnesses(result: Result) -> list[tuple[str, list[tuple[str, int, str]]]]:
+    """For each judge: the situations, how often each was reached, and whether that is enough. Missing ones first."""
+    found: dict[str, list[tuple[str, int, str]]] = {}
+    for one in result.witnesses:
+        word = "reached" if one.count else "never reached" if one.is_expected else "not expected"
+        found.setdefault(one.judge, []).append((one.name, one.count, word))
+    order = {"never reached": 0, "reached": 1, "not expected": 2}
+    return [(judge, sorted(rows, key=lambda row: (order[row[2]], -row[1]))) for judge, rows in found.items()]
+
+
+def _reasons(result: Result, verdict: Verdict) -> list[tuple[str, str, str]]:
+    """For each judge and reason of this verdict: the judge, the properties or their number, the reason."""
+    places: dict[tuple[str, str], tuple[dict[str, None], set[str]]] = {}
+    for check in result.checks:
+        if check.verdict is verdict:
+            names, scopes = places.setdefault((check.judge, check.text or "no reason is given"), ({}, set()))
+            names[check.property] = None
+            scopes.add(scope_of(check))
+    found = []
+    for (judge, reason), (names, scopes) in places.items():
+        what = ", ".join(names) if len(names) <= NAMED_MAX else f"{len(names)} properties"
+        where = f" in {len(scopes)} worlds" if len(scopes) > 1 else ""
+        found.append((judge, f"{what}{where}", printable(cut(reason))))
+    return found
+
+
+def _named_first(assumption: str) -> tuple[str, str]:
+    name, _, text = assumption.partition(": ")
+    return printable(name), printable(text)
+
+
+def _command(result: Result) -> str:
+    """The command that repeats the run, as far as the document has its options; empty for a command on files."""
+    run = result.run
+    if run.command not in ("hunt", "verify", "explore", "device"):
+        return ""
+    effort = [f"--effort {shlex.quote(run.effort)}"] if run.effort else []
+    budget = [] if run.budget_seconds is None else [f"--budget {run.budget_seconds:g}"]
+    named = [] if run.command == "device" else [f"--subject {shlex.quote(run.subject)}"]
+    return " ".join(["kvproof", run.command, *named, f"--seed {run.seed}", *effort, *budget])
+
+
+# Rules and invariants ---------------------------------------------------------------------------------------------
+
+
+def _proofs(checks: list[Check]) -> list[Proofs]:
+    """The matrices of `kvproof prove`, whose checks are named `prover/<property>/<suite>/<rule>/<what is proved>`."""
+    suites: dict[str, dict[str, dict[str, Check]]] = {}
+    for check in checks:
+        suite, rule, what, *_ = (*scope_of(check).split("/", 2), "", "", "")
+        if check.judge == PROVER and what:
+            suites.setdefault(suite, {}).setdefault(rule, {})[what] = check
+    return [_matrix(suite, rules) for suite, rules in suites.items()]
+
+
+def _matrix(suite: str, rules: dict[str, dict[str, Check]]) -> Proofs:
+    times = Counter(what for proved in rules.values() for what in proved)
+    invariants = [what for what, count in times.items() if count > 1 and what.isidentifier()]
+    rows: list[tuple[str, list[ProofCell | None]]] = []
+    others = []
+    for rule, proved in rules.items():
+        row = [_proof(proved[what]) if what in proved else None for what in invariants]
+        if any(row):
+            rows.append((rule, row))
+        if rest := [check for what, check in proved.items() if what not in invariants]:
+            verdict = _weakest(rest)
+            seconds = f"{sum(check.seconds for check in rest):.1f} s"
+            others.append((rule, len(rest), verdict.value, _style(verdict), seconds))
+    return Proofs(suite, invariants, rows, others)
+
+
+def _proof(check: Check) -> ProofCell:
+    return ProofCell(check.verdict.value, _style(check.verdict), f"{check.seconds:.2f} s")

@@ -1,0 +1,86 @@
+"""The page of a run: verdict, findings with their runs, matrices with counts, limits, the command."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from kvproof.reports.counterexample import counterexamples, page_of
+from kvproof.reports.counterexample_page import counterexample_page
+from kvproof.reports.frames import Frame, Pool, ReplayFrames
+from kvproof.reports.result import Check, Result, Run
+from kvproof.reports.run_page import run_page
+from kvproof.spec.verdict import Verdict
+
+
+def text_of(page: str) -> str:
+    """What a reader sees, with single spaces."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]*>", " ", body).split())
+
+
+def test_the_page_leads_from_the_verdict_to_the_command(refuted: Result, tmp_path: Path) -> None:
+    text = text_of(run_page(refuted, tmp_path))
+    places = [
+        text.index(part)
+        for part in (
+            "vllm-v0==0.2.7 is refuted: refcount-exact.",
+            "refcount-exact is refuted for vllm-v0==0.2.7",
+            "What the verdict rests on",
+            "Properties and judges",
+            "How far the judges came",
+            "What was assumed, and what was not looked at",
+            "kvproof verify --subject vllm-v0==0.2.7 --seed 7",
+        )
+    ]
+    assert places == sorted(places)
+
+
+def test_a_cell_has_the_weakest_verdict_and_the_counts_of_all_its_worlds(refuted: Result, tmp_path: Path) -> None:
+    text = text_of(run_page(refuted, tmp_path))
+    assert "unknown 2 worlds, 1,188 states not refuted 1,000,000 operations, 40 runs" in text
+    assert "three-holders 0 never reached pool-full 1,200 reset 0 not expected" in text
+    assert "small explorer unknown 900 states" in text
+    assert "walker swap-mapping the subject cannot swap" in text
+
+
+def test_failures_come_first_then_what_is_excused(refuted: Result, tmp_path: Path) -> None:
+    excused = replace(refuted.checks[2], id="walker/other", text="other", signature="other", excused="known until 2027")
+    refuted.checks.insert(0, excused)
+    page = run_page(refuted, tmp_path)
+    assert re.findall(r'<article class="(\w+)" id="([\w-]+)">', page) == [("wrong", "finding-1"), ("open", "finding-2")]
+    assert "No failure: known until 2027" in page
+
+
+def test_the_run_of_a_finding_comes_from_its_page(refuted: Result, tmp_path: Path) -> None:
+    assert '<section class="explorer"' not in run_page(refuted, tmp_path)
+    (found,) = counterexamples(refuted, tmp_path)
+    assert found.path is not None
+    film = ReplayFrames([Frame("open", pools=(Pool("GPU", 1),))], "", False, "", 1)
+    page_of(found.path).write_text(counterexample_page(found, film), encoding="utf-8")
+    assert '<section class="explorer" id="finding-1-run"' in run_page(refuted, tmp_path)
+
+
+def test_a_hostile_subject_writes_no_markup(refuted: Result, tmp_path: Path) -> None:
+    attack = "<img src=x onerror=alert(1)></script><!--"
+    refuted.run.subject = refuted.checks[1].text = refuted.checks[2].text = attack
+    refuted.run.assumptions, refuted.messages = [f"{attack}: {attack}"], [attack]
+    refuted.run.host[attack] = attack
+    page = run_page(refuted, tmp_path)
+    assert "<img" not in page
+    assert "<!--" not in page
+    assert page.count("&lt;img src=x") >= 8
+
+
+def test_proofs_are_a_matrix_of_rules_and_invariants_with_times() -> None:
+    def proof(rule: str, what: str, seconds: float, verdict: Verdict = Verdict.PROVED) -> Check:
+        id = f"prover/refcount-exact/specification/{rule}/{what}"
+        return Check(id, "prover", "refcount-exact", verdict, seconds)
+
+    checks = [
+        proof("fork", "every_holder_is_counted", 0.25),
+        proof("admit", "every_holder_is_counted", 0.5, Verdict.UNKNOWN),
+        proof("fork", "state.table[seq] has a Seq in range", 1.5),
+    ]
+    text = text_of(run_page(Result(Run("0.1", "prove", "the specification", 1, is_complete=True), checks), Path()))
+    assert "rule every_holder_is_counted fork ✓ 0.25 s admit ? 0.50 s" in text
+    assert "fork 1 proved 1.5 s" in text
