@@ -85,8 +85,8 @@ OutOption = Annotated[
     typer.Option(
         "--out",
         metavar="DIR",
-        help="Folder for the result, the reports (text, page, Markdown, JUnit, SARIF) and the counterexamples, each with "
-        "an HTML page and a regression test.",
+        help="Folder for the result, the reports (text, page, Markdown, JUnit, SARIF) and the counterexamples, each "
+        "with an HTML page and a regression test.",
     ),
 ]
 JsonOption = Annotated[
