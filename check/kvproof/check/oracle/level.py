@@ -230,6 +230,7 @@ SCHEDULER_WITNESSES: Witnesses = {
     "three holders": lambda can: can.fork or can.caching,
     "reserve": lambda can: can.lookahead,
     "slide": lambda can: can.window,
+    "local attention left an entry": lambda can: can.local_attention,
     "hit": lambda can: can.caching,
     "hit on an evictable block": lambda can: can.caching,
     "evict": lambda can: can.caching,

@@ -93,8 +93,8 @@ class Header(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """The first line of a recording.
 
     free, reserved, refs, free_ids: the state of the manager at the start. is_fresh: no block was held or cached yet.
-    watermark: a fraction of the GPU blocks. window: in tokens. kv_groups: the kind of attention of each group. tokens:
-    how tokens are stored, IDS or DIGESTS.
+    watermark: a fraction of the GPU blocks. window, local_chunk: in tokens. kv_groups: the kind of attention of each
+    group. tokens: how tokens are stored, IDS or DIGESTS.
     """
 
     kvproof_recording: int
@@ -107,6 +107,7 @@ class Header(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     num_host_blocks: int = 0
     watermark: float = 0.0
     window: int | None = None
+    local_chunk: int | None = None
     caching: bool = False
     kv_groups: tuple[str, ...] = ("full",)
     tokens: str = IDS

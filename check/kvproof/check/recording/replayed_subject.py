@@ -33,6 +33,7 @@ class ReplayedManager:
             window=True,
             caching=True,
             window_with_caching=True,
+            local_attention=not is_v0,
             lookahead=True,
             chunked=True,
             reset=True,

@@ -108,6 +108,7 @@ def config_of(header: Header) -> Config:
         num_host_blocks=header.num_host_blocks,
         watermark=header.watermark,
         window=header.window,
+        local_chunk=header.local_chunk,
         caching=header.caching,
         chunked=True,
         kv_groups=tuple(header.kv_groups),

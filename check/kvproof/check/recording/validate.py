@@ -123,6 +123,7 @@ def unjudged_properties(header: Header) -> dict[str, str]:
         fork=copies,
         swap=copies and header.num_host_blocks > 0,
         window=header.window is not None,
+        local_attention=header.local_chunk is not None,
         caching=header.caching,
     )
     facts = coverage.Facts(can, shows_refcounts=header.shows_pool)

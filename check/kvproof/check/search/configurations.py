@@ -103,7 +103,7 @@ def draw_for_scheduler(
         drawn["long_prefill_threshold"] = pick((0, 0, random.randint(1, drawn["max_model_len"])))
     drawn |= fixed
     if drawn.get("transfers"):
-        drawn |= {"window": None, "kv_groups": ("full",)} | fixed
+        drawn |= {"window": None, "local_chunk": None, "kv_groups": ("full",)} | fixed
     if drawn.get("async_steps"):
         drawn |= {"group_size": drawn["group_size"] if capabilities.forks_itself else 1, "cross": False}
     least = drawn["max_num_seqs"]

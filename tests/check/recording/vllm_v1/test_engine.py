@@ -18,6 +18,27 @@ def test_the_v1_scheduler_with_its_manager_is_consistent(release: str, async_ste
     assert {"hit", "evict", "window left an entry"} <= set(witnesses)
 
 
+LOCAL = {"kv_groups": ["full", "local"], "local_chunk": 4, "block_size": 2, "keys": 1, "transfers": False}
+
+
+@pytest.mark.parametrize("release", ["0.12.0", "0.33.0"])
+def test_local_attention_beside_full_attention_is_consistent(release: str, record_engine: Record) -> None:
+    found, num_lines, witnesses = record_engine(release, "vllm-v1-scheduler", LOCAL, 8)
+    assert found == []
+    assert num_lines > 1_000
+    assert {"hit", "evict", "local attention left an entry"} <= set(witnesses)
+
+
+def test_local_attention_that_leaves_a_block_too_early_diverges(record_engine: Record) -> None:
+    fault = (
+        "make()\nkind = sys.modules['vllm.v1.core.single_type_kv_cache_manager'].ChunkedLocalAttentionManager\n"
+        "skipped = kind.get_num_skipped_tokens\n"
+        "kind.get_num_skipped_tokens = lambda self, num: skipped(self, num) + self.block_size"
+    )
+    found, _, _ = record_engine("0.33.0", "vllm-v1-scheduler", LOCAL, 3, fault)
+    assert {finding[0] for finding, _, _ in found if finding} & {"window-kept", "no-use-after-free"}
+
+
 def test_the_v1_manager_with_every_key_is_consistent(record_engine: Record) -> None:
     found, num_lines, witnesses = record_engine("0.33.0", "vllm-v1", {"caching": True}, 15)
     assert found == []

@@ -83,3 +83,12 @@ def test_a_v1_scheduler_that_goes_on_while_a_step_is_under_way_is_not_refuted(re
     assert num_operations >= 20_000
     wanted = {"scheduled while another is under way", "preempted", "hit", "slide", "aborted in flight"}
     assert wanted <= set(witnesses)
+
+
+@pytest.mark.parametrize("release", ["0.12.0", "0.33.0"])
+def test_the_v1_scheduler_keeps_what_chunks_of_local_attention_read(release: str) -> None:
+    fixed = {"local_chunk": 4, "block_size": 2, "kv_groups": ["full", "local"], "keys": 1, "transfers": False}
+    found, num_operations, witnesses = walked(release, "vllm-v1-scheduler", fixed, 4_000)
+    assert found is None
+    assert num_operations >= 4_000
+    assert {"hit", "local attention left an entry", "preempted"} <= set(witnesses)

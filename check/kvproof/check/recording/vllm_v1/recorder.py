@@ -6,12 +6,13 @@ The tokens of a request are recorded when it gets slots. The engine itself count
 
 from typing import Any
 
-from kvproof.check.protocol.manager import FULL, NULL_BLOCK, WINDOW
+from kvproof.check.protocol.manager import FULL, LOCAL, NULL_BLOCK, WINDOW
 from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V1, Header, Picture, RecordedCall, RecordedSequence
 from kvproof.check.recording.recorder import Recorder, RecordingRefused
 
 FULL_SPECS = ("FullAttentionSpec", "MLAAttentionSpec")
 WINDOW_SPECS = ("SlidingWindowSpec", "SlidingWindowMLASpec")
+LOCAL_SPECS = ("ChunkedLocalAttentionSpec",)
 
 
 class V1Recorder(Recorder):
@@ -45,9 +46,8 @@ class V1Recorder(Recorder):
         self._numbers_of: dict[str, int] = {}
         self._num_requests = 0
         specs = [group.kv_cache_spec for group in config.kv_cache_groups]
-        names = [type(spec).__name__ for spec in specs]
-        kinds = [FULL if n in FULL_SPECS else WINDOW if n in WINDOW_SPECS else n for n in names]
-        windows = [spec.sliding_window for spec, kind in zip(specs, kinds, strict=True) if kind == WINDOW]
+        windows = [spec.sliding_window for spec in specs if type(spec).__name__ in WINDOW_SPECS]
+        chunks = [spec.attention_chunk_size for spec in specs if type(spec).__name__ in LOCAL_SPECS]
         free = self.free()
         return Header(
             kvproof_recording=SCHEMA_VERSION,
@@ -56,8 +56,9 @@ class V1Recorder(Recorder):
             block_size=specs[0].block_size,
             num_gpu_blocks=len(self._pool.blocks),
             window=windows[0] if windows else None,
+            local_chunk=chunks[0] if chunks else None,
             caching=bool(manager.enable_caching),
-            kv_groups=tuple(kinds),
+            kv_groups=tuple(_kind_of(spec, specs[0].block_size, windows, chunks) for spec in specs),
             free=free,
             reserved=self.reserved(),
             is_fresh=free[0] == len(self._pool.blocks) - 1 and all(b.block_hash is None for b in self._pool.blocks),
@@ -187,3 +188,18 @@ class V1Recorder(Recorder):
     on_pop_blocks_for_free = _not_judged
     on_remove_skipped_blocks = _not_judged
     on_evict_blocks = _not_judged
+
+
+def _kind_of(spec: Any, block_size: int, windows: list[int], chunks: list[int]) -> str:
+    """The kind of a KV group; for one that no recording can judge, its description, which is no kind.
+
+    block_size: that of the first group. windows, chunks: of all groups; a recording has one of each.
+    """
+    name = type(spec).__name__
+    if spec.block_size != block_size:
+        return f"{name} with blocks of {spec.block_size} instead of {block_size}"
+    if name in WINDOW_SPECS:
+        return WINDOW if spec.sliding_window == windows[0] else f"{name} of {spec.sliding_window} tokens"
+    if name in LOCAL_SPECS:
+        return LOCAL if spec.attention_chunk_size == chunks[0] else f"{name} of {spec.attention_chunk_size} tokens"
+    return FULL if name in FULL_SPECS else name

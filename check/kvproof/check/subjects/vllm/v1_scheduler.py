@@ -11,8 +11,8 @@ while a step writes to it may be given away at once.
 
 With transfers the scheduler has a KV connector (`Connector`).
 
-Limits: one sequence for each request, no images, no drafting; KV cache groups of full attention and of one sliding
-window; transfers only with one group of full attention.
+Limits: one sequence for each request, no images, no drafting; KV cache groups of full attention, of one sliding
+window, or of local attention in chunks of one size; transfers only with one group of full attention.
 """
 
 import inspect
@@ -118,6 +118,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         window_drop_when_refused=True,
         same_step_hits=True,
         window_with_caching=True,
+        local_attention=True,
         kv_groups=True,
         steps_in_order=True,
         transfers=True,
@@ -139,7 +140,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         modules.utils.init_none_hash(content_hash)
 
     def make(self, config: SchedulerConfig) -> Any:
-        if config.transfers and (config.window or len(config.kv_groups) > 1):
+        if config.transfers and (config.window or config.local_chunk or len(config.kv_groups) > 1):
             raise Unsupported("transfers only with one group of full attention")
         if not config.chunked and config.max_num_batched_tokens < config.max_model_len:
             raise Unsupported("without chunked prompts, a step has room for one of max_model_len")
