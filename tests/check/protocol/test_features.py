@@ -84,3 +84,13 @@ class HasNothing(ManagerAdapter):
 def test_an_adapter_refuses_a_configuration_whose_features_it_does_not_have() -> None:
     with pytest.raises(Unsupported, match=r"^nothing has no swapping, no prefix cache$"):
         HasNothing().open(Config(caching=True, num_host_blocks=2))
+
+
+def test_a_drawn_hash_seed_leaves_the_other_features_as_they_are() -> None:
+    can = Capabilities(caching=True, window=True, chunked=True)
+    seeds = set()
+    for number in range(60):
+        config = configurations.draw(Random(number), replace(can, hash_seeds=True))
+        assert replace(config, hash_seed=0) == configurations.draw(Random(number), can)
+        seeds.add(min(config.hash_seed, 3))
+    assert seeds == {0, 1, 2, 3}

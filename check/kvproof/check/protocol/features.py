@@ -157,6 +157,12 @@ def _kv_groups_drawn(random: Random, drawn: Fields, fixed: Fields) -> tuple[str,
     return random.choice((*allowed, *[(FULL,)] * len(allowed)))
 
 
+def _hash_seed_drawn(random: Random, drawn: Fields, fixed: Fields) -> int:
+    """A seed, in some of the configurations with a prefix cache; the source of randomness stays as it was."""
+    apart = Random(hash(random.getstate()[1]))
+    return apart.choice((0, 0, 0, 1, 2, apart.randrange(1 << 32))) if drawn["caching"] else 0
+
+
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Config)}
 
 FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
@@ -268,6 +274,16 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         capability="local_attention",
         draw=_local_chunk_drawn,
         draw_order=13,
+        is_drawn_apart=True,
+    ),
+    Feature(
+        "hash_seed",
+        lambda config: smaller_sizes(0, config.hash_seed),
+        least=0,
+        phrase="hash seeds",
+        capability="hash_seeds",
+        draw=_hash_seed_drawn,
+        draw_order=14,
         is_drawn_apart=True,
     ),
     Feature(

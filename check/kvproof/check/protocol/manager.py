@@ -96,6 +96,7 @@ class Config:
     kv_groups: tuple[str, ...] = (FULL,)  # for each group of layers with its own tables, its kind, or kind:block size
     drafting: bool = False  # with a draft model: of the blocks found in the cache, the last is computed again
     local_chunk: int | None = None  # tokens of a chunk of local attention: a token attends to its own chunk
+    hash_seed: int = 0  # what hashes of contents begin with; the answers must not depend on it
 
     @property
     def windows(self) -> tuple[int, ...]:
@@ -206,6 +207,7 @@ class Capabilities:
     kv_groups: bool = False  # several groups of layers, each with its own tables, over one pool of GPU blocks
     block_sizes: bool = False  # the blocks of these groups may have different numbers of tokens
     states: bool = False  # layers may have a state (Mamba), kept in blocks, with and without a prefix cache
+    hash_seeds: bool = False  # its hashes of contents can begin with another seed
     drafting: bool = False  # a look-up drops the last block that it finds, for a draft model such as EAGLE
     steps_in_order: bool = False  # the device starts no step before the previous one has ended
     lost_hits: int | None = None  # blocks of a cached prefix that a look-up may miss; None: any number

@@ -7,7 +7,7 @@ import pytest
 
 from kvproof.check.protocol.fault_attribution import StandInError
 from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
-from kvproof.check.subjects.vllm.v1_loader import STAND_INS, content_hash, images_in
+from kvproof.check.subjects.vllm.v1_loader import STAND_INS, content_hash, images_in, seeded_hash
 from kvproof.check.subjects.vllm.v1_manager import Calls
 from kvproof.spec.text.identity import Key
 
@@ -54,6 +54,12 @@ def test_hashes_differ_where_content_does_and_agree_where_it_does_not() -> None:
     values: list[Any] = [(b"x", (1, 2), None), (b"x", (1, 2), ("Y",)), (b"x", (1, "2"), None), (b"x", (12,), None)]
     assert len({content_hash(value) for value in values}) == len(values)
     assert content_hash((b"x", (1, 2), None)) == content_hash((bytes([120]), (1, 2), None))
+
+
+def test_every_hash_seed_gives_other_hashes_and_an_odd_one_shorter_hashes() -> None:
+    hashes = [seeded_hash(seed)((b"x", (1, 2), None)) for seed in (0, 1, 2, 3)]
+    assert len(set(hashes)) == 4
+    assert [len(one) for one in hashes] == [32, 16, 32, 16]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ Of the rest of vLLM the managers take: which device a block is on, two ways of c
 
 import enum
 import logging
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,3 +98,15 @@ def import_manager(version: str, cache: Path | None = None, generation: int | No
                     return Manager(manager, partial_import.module_of("vllm", "sequence").SequenceStatus, number)
     wanted = "" if generation is None else f" of generation {generation}"
     raise EngineError(f"vLLM {version} has no V0 block manager{wanted}; `vllm-v1=={version}` judges its V1 manager")
+
+
+def hash_holders(manager: Any) -> list[Any]:
+    """The classes of a release that hold the hash of no block, `_none_hash`; Python's seed of hashes decides it."""
+    blocks = sys.modules.get(f"{manager.__module__.partition('.')[0]}.core.block.prefix_caching_block")
+    return [held for held in vars(blocks).values() if "_none_hash" in getattr(held, "__dict__", ())] if blocks else []
+
+
+def set_hash_seed(manager: Any, seed: int) -> None:
+    """Set the hash of no block; a manager keeps none, so that another one may follow. manager: its class."""
+    for holder in hash_holders(manager):
+        holder._none_hash = hash(f"None {seed}") if seed else hash("None")

@@ -28,7 +28,7 @@ from kvproof.check.protocol.manager import (
 )
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.subjects.vllm.v0_fakes import FakeGroup, FakeSequence
-from kvproof.check.subjects.vllm.v0_loader import Manager
+from kvproof.check.subjects.vllm.v0_loader import Manager, hash_holders, set_hash_seed
 from kvproof.check.subjects.vllm.v0_observation import Pools, observation_of, pairs
 from kvproof.spec.text.identity import Image, Key
 
@@ -95,6 +95,7 @@ class VllmV0(ManagerAdapter):
             ordered_steps=True,
             block_aligned_chunks=True,
             same_step_hits=True,
+            hash_seeds=bool(hash_holders(manager)),
         )
         self.assumptions = (*ASSUMPTIONS, BOOLEAN_ADMISSION)
 
@@ -105,6 +106,7 @@ class VllmV0(ManagerAdapter):
             raise Unsupported("an encoder excludes window, cache, lookahead, chunked prompts and adapters")
         if config.chunked and config.group_size > 1:
             raise Unsupported("only a group of one sequence has its prompt chunked")
+        set_hash_seed(self._class, config.hash_seed)
         wanted = {
             "block_size": config.block_size,
             "num_gpu_blocks": config.num_gpu_blocks,

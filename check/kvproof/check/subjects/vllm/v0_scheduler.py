@@ -25,7 +25,7 @@ from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading import EngineError, download, partial_import
 from kvproof.check.subjects.loading.stub_modules import StubObject
 from kvproof.check.subjects.vllm.v0_loader import STAND_INS as OF_THE_MANAGER
-from kvproof.check.subjects.vllm.v0_loader import ceil_div
+from kvproof.check.subjects.vllm.v0_loader import ceil_div, hash_holders, set_hash_seed
 from kvproof.check.subjects.vllm.v0_observation import Pools, observation_of
 
 
@@ -133,6 +133,7 @@ class VllmV0Scheduler(SchedulerAdapter):
     def __init__(self, version: str) -> None:
         self.name = f"vllm-v0-scheduler {version}"
         self._release = release = import_scheduler(version)
+        self.capabilities = replace(self.capabilities, hash_seeds=bool(hash_holders(release.scheduler.Scheduler)))
         lookahead_of = release.scheduler.Scheduler._get_num_lookahead_slots
         if "scheduler_config" not in lookahead_of.__code__.co_names:  # from 0.10 on there is none
             self.capabilities = replace(self.capabilities, lookahead=False)
@@ -152,6 +153,7 @@ class VllmV0Scheduler(SchedulerAdapter):
             num_slots, config.block_size
         ):
             raise Unsupported("preemption by swapping needs host blocks for all that may run")
+        set_hash_seed(self._release.scheduler.Scheduler, config.hash_seed)
         scheduler = self._release.scheduler.Scheduler(self._scheduling(config), self._caching(config), None)
         self._manager = scheduler.block_manager
         self._pools = Pools(self._manager, config)

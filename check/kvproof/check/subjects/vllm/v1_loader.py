@@ -12,10 +12,12 @@ A hash function stands for "equal content, equal hash" and no more, so any witho
 import enum
 import hashlib
 import logging
+from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from kvproof.check.protocol.manager import Config
 from kvproof.check.subjects.loading import download, partial_import
 from kvproof.check.subjects.loading.stub_modules import StubObject, Unused, nothing
 from kvproof.check.subjects.vllm.v0_loader import SilentLogger, ceil_div
@@ -54,6 +56,31 @@ def round_down(number: int, multiple: int) -> int:
 def content_hash(value: Any) -> bytes:
     """A hash of tuples of numbers, strings, bytes and None, by what they hold."""
     return hashlib.sha256(repr(value).encode()).digest()
+
+
+def seeded_hash(seed: int) -> Callable[[Any], bytes]:
+    """A hash function for a seed of a configuration. Each seed but 0 has a function of its own.
+
+    An odd seed gives hashes of 16 bytes, as vLLM's `xxhash` does, and an even one hashes of 32 bytes, as `sha256`.
+    """
+    if not seed:
+        return content_hash
+
+    def hash_of(value: Any) -> bytes:
+        return content_hash((seed, value))[: 16 if seed % 2 else 32]
+
+    return hash_of
+
+
+def hasher_of(utils: Any, config: Config, hash_size: int) -> Callable[[Any], Any]:
+    """A function that hashes the blocks of a request, each of `hash_size` tokens, for the seed of a configuration.
+
+    utils: `vllm.v1.core.kv_cache_utils`, whose hash of no block is set too.
+    """
+    hash_of = seeded_hash(config.hash_seed)
+    utils.init_none_hash(hash_of)
+    hasher: Callable[[Any], Any] = utils.get_request_block_hasher(hash_size, hash_of)
+    return hasher
 
 
 def images_in(images: list[Any], start: int, end: int) -> tuple[int, int]:

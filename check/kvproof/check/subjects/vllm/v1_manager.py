@@ -31,7 +31,7 @@ from kvproof.check.protocol.manager import (
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.check.subjects.loading import partial_import
 from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
-from kvproof.check.subjects.vllm.v1_loader import content_hash, import_release
+from kvproof.check.subjects.vllm.v1_loader import content_hash, hasher_of, import_release
 from kvproof.check.subjects.vllm.v1_observation import (
     MODEL_LENGTH_MAX,
     ManagerReader,
@@ -93,8 +93,6 @@ class VllmV1(ManagerAdapter):
         hashed = inspect.getsource(release.utils)
         self._by_config = "kv_cache_config" in calls.options
         self._hashes = hasattr(release.utils, "get_request_block_hasher")
-        if hasattr(release.utils, "init_none_hash"):
-            release.utils.init_none_hash(content_hash)
         has_groups = self._by_config and hasattr(release.manager, "get_kv_cache_coordinator")  # from 0.9.1
         has_local = has_groups and hasattr(release.interface, "ChunkedLocalAttentionSpec")  # from 0.10
         self.capabilities = Capabilities(
@@ -118,6 +116,7 @@ class VllmV1(ManagerAdapter):
             kv_groups=has_groups,
             block_sizes=STATE_OPTION in calls.options,
             states=STATE_OPTION in calls.options,
+            hash_seeds=self._hashes,
             drafting="use_eagle" in calls.options,
         )
         self.assumptions = ASSUMPTIONS
@@ -137,10 +136,13 @@ class VllmV1(ManagerAdapter):
         }
         if self._by_config:
             wanted["kv_cache_config"] = cache_config(self._release.interface, config)
-        manager = with_groups(lambda: call_with(self._class, wanted))
         self._hasher = None
-        if self._hashes and config.caching:
-            self._hasher = self._release.utils.get_request_block_hasher(hash_size, content_hash)
+        if self._hashes:
+            hasher = hasher_of(self._release.utils, config, hash_size)
+            self._hasher = hasher if config.caching else None
+        elif hasattr(self._release.utils, "init_none_hash"):
+            self._release.utils.init_none_hash(content_hash)
+        manager = with_groups(lambda: call_with(self._class, wanted))
         if getattr(getattr(manager, "coordinator", None), "enable_partial_hash_hits", False):
             raise Unsupported("hits that end within the block of a state")
         self._reader = ManagerReader(manager)

@@ -24,7 +24,7 @@ from kvproof.check.protocol.scheduler import ABORTED, Chunk, Load, ScheduledStep
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading.stub_modules import no, nothing
 from kvproof.check.subjects.vllm.v1_fakes import Adapter
-from kvproof.check.subjects.vllm.v1_loader import content_hash
+from kvproof.check.subjects.vllm.v1_loader import hasher_of
 from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, call_with, with_groups
 from kvproof.check.subjects.vllm.v1_scheduler_loader import NoStructure, Options, import_modules
 from kvproof.spec.text.budgets import FCFS, PRIORITY
@@ -119,6 +119,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         same_step_hits=True,
         window_with_caching=True,
         local_attention=True,
+        hash_seeds=True,
         kv_groups=True,
         steps_in_order=True,
         transfers=True,
@@ -137,7 +138,6 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._modules = modules = import_modules(version)
         if "num_stale_output_tokens" in inspect.getsource(modules.scheduler):
             self.capabilities = replace(self.capabilities, async_steps=1)
-        modules.utils.init_none_hash(content_hash)
 
     def make(self, config: SchedulerConfig) -> Any:
         if config.transfers and (config.window or config.local_chunk or len(config.kv_groups) > 1):
@@ -165,7 +165,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         taken = {name: value for name, value in wanted.items() if name in takes}
         scheduler = with_groups(lambda: kind(**taken))
         self._reader = ManagerReader(scheduler.kv_cache_manager)
-        self._hasher = self._modules.utils.get_request_block_hasher(config.block_size, content_hash)
+        self._hasher = hasher_of(modules.utils, config, config.block_size)
         self._requests: dict[int, Any] = {}  # by sequence
         return scheduler
 
